@@ -1,0 +1,39 @@
+# make run, make test, make check, make bench. PYTHON=python3.12 chooses the interpreter.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+READY := $(VENV)/.ready-$(VERSION)
+
+.PHONY: run test check bench lock clean
+
+run: $(READY)
+	@$(BIN)/operad run configs/release_credits.yaml --file test/example/data/NEWS
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+bench: $(READY)
+	$(BIN)/python test/benchmark/bench_engine.py
+
+$(READY): requirements.lock pyproject.toml
+	@case "$(VERSION)" in 3.10|3.11|3.12|3.13) ;; *) \
+	  echo "operad needs Python 3.10 to 3.13; $(PYTHON) is '$(VERSION)'. Try: make PYTHON=python3.12" >&2; exit 1;; esac
+	@echo "setting up $(VENV) with Python $(VERSION)" >&2
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+lock: # needs uv; honours the overrides in pyproject.toml, writes versions only
+	uv pip compile --quiet --universal --python-version 3.10 --all-extras --group dev \
+	  --no-header --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf $(VENV) dist .pytest_cache .ruff_cache

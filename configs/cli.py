@@ -1,0 +1,139 @@
+"""The `operad` command."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from contextlib import ExitStack, aclosing
+from pathlib import Path
+from typing import Annotated, TextIO
+
+import typer
+from rich.console import Console
+
+from operad.configs.loader import load
+from operad.configs.progress import display_on
+from operad.configs.schema import ConfigSpec
+from operad.runtime import events
+from operad.runtime.agent import Expert
+from operad.runtime.errors import InputError, OperadError
+from operad.runtime.file import FileDescriptor
+from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.model import resolve_model
+
+EXIT_NOT_SUCCESS = 1
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+app = typer.Typer(
+    help="Build, run, judge and improve workflows of LLM operators.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def _commands() -> None:  # pyright: ignore[reportUnusedFunction] - with it, a single command keeps its name
+    pass
+
+
+@app.command()
+def run(
+    config: Annotated[str, typer.Argument(help="A YAML file, or the name of one that comes with operad.")],
+    job: Annotated[str, typer.Option(help="What is to be done, in words.")] = "",
+    file: Annotated[list[Path] | None, typer.Option(help="A file it is about. May be given again.")] = None,
+    input_: Annotated[
+        list[str] | None, typer.Option("--input", help="A named value, NAME=VALUE. May be given again.")
+    ] = None,
+    expert: Annotated[str | None, typer.Option(help="Which expert, where the file configures several.")] = None,
+    model: Annotated[str | None, typer.Option(help="The model's name at its endpoint.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint, with /v1.")] = None,
+    events_file: Annotated[
+        Path | None, typer.Option("--events", help="Write every event to this file, as JSON lines.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole message as JSON.")] = False,
+) -> None:
+    """Run the expert that a YAML file configures.
+
+    The result goes to stdout; progress, the verdict and errors go to stderr. Exit status: 0 SUCCESS,
+    1 any other status, 2 bad input or an error, 130 interrupted.
+    """
+    configuration = load(config)
+    chosen = resolve_model(model, base_url) if model or base_url else None
+    able = configuration.expert(expert, model=chosen)
+    described = Job(
+        goal=job or configuration.spec.app.desc or able.profile.description or able.profile.name,
+        files=tuple(map(FileDescriptor.of, file or ())),
+        inputs=dict(map(_named_value, input_ or ())),
+    )
+    with ExitStack() as stack:
+        written = stack.enter_context(_writable(events_file)) if events_file else None
+        try:
+            message = asyncio.run(_follow(able, described, written))
+        except KeyboardInterrupt:
+            print("operad: interrupted", file=sys.stderr)
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+    print(message.model_dump_json(indent=2) if as_json else message.scratchpad)
+    raise typer.Exit(0 if message.status is WorkflowStatus.SUCCESS else EXIT_NOT_SUCCESS)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of configuration files, for editors."""
+    print(json.dumps(ConfigSpec.model_json_schema(), indent=2))
+
+
+def main() -> None:
+    """Run the command; every error becomes one message on stderr and an exit status."""
+    try:
+        app()
+    except OperadError as error:
+        print(f"operad: {error}", file=sys.stderr)
+        sys.exit(EXIT_BAD_INPUT)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(EXIT_BAD_INPUT)
+
+
+async def _follow(expert: Expert, job: Job, written: TextIO | None) -> WorkflowMessage:
+    """Run the expert, show its events on stderr, and return its message."""
+    console = Console(stderr=True)
+    finished: events.RunFinished | None = None
+    with display_on(console) as display:
+        async with aclosing(expert.stream(job)) as stream:
+            async for event in stream:
+                display.show(event)
+                if written:
+                    written.write(json.dumps(event.as_dict(), ensure_ascii=False, default=str) + "\n")
+                if isinstance(event, events.RunFinished):
+                    finished = event
+    assert finished is not None  # noqa: S101 - a run that does not finish raises
+    _sum_up(finished, console)
+    return finished.message
+
+
+def _sum_up(finished: events.RunFinished, console: Console) -> None:
+    message, usage = finished.message, finished.message.usage
+    rounds = f"{finished.rounds} round" + ("s" if finished.rounds > 1 else "")
+    cost = f"{usage.calls} model calls, {usage.tokens:,} tokens"
+    verdict = f"{message.status.value}  {rounds}, {finished.seconds:.1f} s, {cost}"
+    console.print(verdict, markup=False, highlight=False, soft_wrap=True)
+    for what in ("evaluation", "lesson"):
+        if text := getattr(message, what):
+            console.print(f"{what}: {text}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _named_value(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise InputError(f"--input {text!r}: write NAME=VALUE")
+    return name, value
+
+
+def _writable(path: Path) -> TextIO:
+    try:
+        return path.open("w", encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"--events {path}: cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,119 @@
+"""Evaluator: an operator whose message bears status, evaluation, lesson and blame."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from operad.operators import Operator
+from operad.runtime.connections import connections
+from operad.runtime.errors import AnswerError
+from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.reasoner import Reasoner
+from operad.runtime.schema import SchemaMismatch, validate
+from operad.runtime.task import Task
+
+MAX_TRIES = 3
+"""How often at most a reasoner is asked for a verdict that fits the schema."""
+
+_STATUS_MEANINGS = {
+    WorkflowStatus.EXECUTION_ERROR: "the work itself is flawed, whatever its input was: it contradicts itself, "
+    "breaks its instructions, or a tool failed",
+    WorkflowStatus.INPUT_DATA_ERROR: "the work is right, but what it was given is missing something, malformed or wrong",
+    WorkflowStatus.JOB_TOO_COMPLICATED_ERROR: "the job is more than these operators can do and must be split",
+    WorkflowStatus.SUCCESS: "the result meets the goal",
+}
+
+
+class Evaluator(Operator):
+    """Judges what a workflow produced (Chat2Graph, Workflow module, section 2.3).
+
+    This one asks the reasoner. One that needs no model is a subclass whose `execute` returns a
+    message with the same four fields: status, evaluation, lesson, blame.
+    """
+
+    async def execute(
+        self,
+        reasoner: Reasoner,
+        job: Job,
+        workflow_messages: list[WorkflowMessage] | None = None,
+        previous_expert_outputs: list[WorkflowMessage] | None = None,
+        lesson: str | None = None,
+    ) -> WorkflowMessage | str:
+        """Ask the reasoner for a verdict on `workflow_messages`.
+
+        An answer outside the schema is asked for again, with what was wrong added to the lesson.
+        Without outputs of earlier experts there is nobody to blame for the input, and
+        INPUT_DATA_ERROR is not offered.
+
+        Returns:
+            The verdict; its scratchpad is the text that was judged.
+
+        Raises:
+            AnswerError: No answer in `MAX_TRIES` fits the schema.
+        """
+        judged = workflow_messages or []
+        schema = verdict_schema([message.operator_id for message in judged], bool(previous_expert_outputs))
+        async with connections() as opened:
+            task = await self._build_task(opened, job, workflow_messages, previous_expert_outputs, lesson)
+            task = task.model_copy(
+                update={
+                    "instruction": _instruction(self.config.instruction, schema["properties"]["status"]["enum"]),
+                    "output_schema": json.dumps(schema),
+                }
+            )
+            verdict = await self._ask(reasoner, task, schema)
+        return WorkflowMessage(
+            scratchpad="\n\n".join(message.scratchpad for message in judged),
+            status=WorkflowStatus(verdict["status"]),
+            evaluation=verdict["evaluation"],
+            lesson=verdict["lesson"],
+            blame=tuple(verdict["blame"]),
+            job_id=job.id,
+            operator_id=self.get_id(),
+        )
+
+    async def _ask(self, reasoner: Reasoner, task: Task, schema: dict[str, Any]) -> dict[str, Any]:
+        lessons = [task.lesson] if task.lesson else []
+        answer = ""
+        for _ in range(MAX_TRIES):
+            answer = await reasoner.infer(task.model_copy(update={"lesson": "\n".join(lessons)}))
+            try:
+                return validate(schema, answer)
+            except SchemaMismatch as mismatch:
+                lessons.append(f"Your last verdict could not be read: {mismatch}")
+        raise AnswerError(
+            f"evaluator {self.get_id()!r} got no verdict in {MAX_TRIES} tries; the last answer was "
+            f"{answer[:200]!r}: {lessons[-1]}",
+            operator_id=self.get_id(),
+        )
+
+
+def verdict_schema(operator_ids: Iterable[str], has_previous: bool) -> dict[str, Any]:
+    """The JSON Schema of a verdict on messages of these operators."""
+    offered = [s.value for s in WorkflowStatus if has_previous or s is not WorkflowStatus.INPUT_DATA_ERROR]
+    to_blame = sorted({operator_id for operator_id in operator_ids if operator_id})
+    blame: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
+    if to_blame:
+        blame["items"]["enum"] = to_blame
+    else:
+        blame["maxItems"] = 0
+    properties: dict[str, Any] = {
+        "evaluation": {"type": "string"},
+        "status": {"type": "string", "enum": offered},
+        "lesson": {"type": "string"},
+        "blame": blame,
+    }
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def _instruction(criteria: str, offered: list[str]) -> str:
+    meanings = "\n".join(f"{s.value}: {text}." for s, text in _STATUS_MEANINGS.items() if s.value in offered)
+    return (
+        f"Judge what the operators before you produced for the job. What counts:\n{criteria}\n\n"
+        "Say first in `evaluation` what is right and what is wrong. Then choose `status`, the first of these that "
+        f"holds:\n{meanings}\n\n"
+        "In `lesson` say what to do differently next time; leave it empty on SUCCESS. In `blame` list the ids of the "
+        "operators at fault; leave it empty on SUCCESS or when you cannot tell."
+    )

@@ -1,0 +1,257 @@
+"""Tools from MCP servers: one name in an action stands for all the tools of a server.
+
+A server is connected to when a run first needs it (`operad.runtime.connections`), never while a
+configuration is read. The `mcp` package is an extra, and is imported only then.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import re
+import shlex
+from collections import deque
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AliasChoices, Field
+
+from operad.runtime.errors import MissingExtraError, ToolError, describe
+from operad.runtime.message import Value
+from operad.runtime.tool import Tool, ToolGroup, ToolSource
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Generator
+    from typing import TextIO
+
+    from mcp import Client
+    from mcp.client import Transport
+    from mcp_types import CallToolResult, ContentBlock
+    from mcp_types import Tool as ListedTool
+
+log = logging.getLogger(__name__)
+
+_STDERR_LINES = 10
+"""How many of the last lines that a server wrote to stderr an error repeats."""
+
+
+class _Server(Value):
+    """What all servers have in common.
+
+    Attributes:
+        timeout: Seconds to connect in and to list the tools; a command may have to be installed first.
+        call_timeout: Seconds for a call; Chat2Graph's name for it, `sse_read_timeout`, will do too.
+    """
+
+    timeout: float = Field(default=60.0, gt=0)
+    call_timeout: float = Field(default=300.0, gt=0, validation_alias=AliasChoices("call_timeout", "sse_read_timeout"))
+
+
+class StdioServer(_Server):
+    """A server that is started as a process and spoken to over its stdin and stdout.
+
+    Attributes:
+        command: The program.
+        args: Its arguments.
+        env: Environment variables beside PATH, HOME and the like; others are not inherited.
+        cwd: The folder it runs in.
+    """
+
+    transport_type: Literal["STDIO"] = "STDIO"
+    command: str = Field(min_length=1)
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = Field(default_factory=dict, repr=False)
+    cwd: Path | None = None
+
+    @property
+    def where(self) -> str:
+        """The command line, for people."""
+        return shlex.join([self.command, *self.args])
+
+    async def transport(self, stack: AsyncExitStack, stderr: deque[str]) -> Transport:
+        """What carries the messages; what it needs is entered on `stack`."""
+        from mcp.client.stdio import StdioServerParameters, stdio_client
+
+        parameters = StdioServerParameters(command=self.command, args=list(self.args), env=self.env, cwd=self.cwd)
+        return stdio_client(parameters, errlog=stack.enter_context(_logged(self.command, stderr)))
+
+
+class _HttpServer(_Server):
+    """A server that is reached by HTTP.
+
+    Attributes:
+        url: Its address.
+        headers: Headers of every request.
+    """
+
+    url: str = Field(pattern=r"^https?://")
+    headers: dict[str, str] = Field(default_factory=dict, repr=False)
+
+    @property
+    def where(self) -> str:
+        """The address, for people: without the name, password and query that it may bear."""
+        url = urlsplit(self.url)
+        return url._replace(netloc=url.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
+class StreamableHttpServer(_HttpServer):
+    """A server that speaks MCP's streamable HTTP."""
+
+    transport_type: Literal["STREAMABLE_HTTP"] = "STREAMABLE_HTTP"
+
+    async def transport(self, stack: AsyncExitStack, stderr: deque[str]) -> Transport:
+        """What carries the messages; what it needs is entered on `stack`."""
+        from httpx2 import AsyncClient, Timeout
+        from mcp.client.streamable_http import streamable_http_client
+
+        client = AsyncClient(headers=self.headers, timeout=Timeout(self.timeout, read=self.call_timeout))
+        await stack.enter_async_context(client)
+        return streamable_http_client(self.url, http_client=client)
+
+
+class SseServer(_HttpServer):
+    """A server that speaks MCP's older HTTP transport, with server-sent events."""
+
+    transport_type: Literal["SSE"] = "SSE"
+
+    async def transport(self, stack: AsyncExitStack, stderr: deque[str]) -> Transport:
+        """What carries the messages."""
+        from mcp.client.sse import sse_client
+
+        return sse_client(self.url, self.headers, timeout=self.timeout, sse_read_timeout=self.call_timeout)
+
+
+McpServer = Annotated[StdioServer | SseServer | StreamableHttpServer, Field(discriminator="transport_type")]
+"""Where a server is, as YAML says it under `mcp_transport_config`."""
+
+
+class McpTools(ToolSource):
+    """All the tools of an MCP server.
+
+    Attributes:
+        server: Where the server is.
+        prefix: What to put before the tools' names, where two servers name theirs alike.
+    """
+
+    server: McpServer
+    prefix: str = ""
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[ToolGroup, None]:
+        """Connect: the server's tools, which may be called until the context is left.
+
+        A call returns the text of the result. It is entered and left in one task.
+
+        Raises:
+            MissingExtraError: The `mcp` package is not installed.
+            ToolError: The server does not start, does not answer in time, or breaks off.
+        """
+        anyio, client_of = _mcp()
+        stderr: deque[str] = deque(maxlen=_STDERR_LINES)
+        group: ToolGroup | None = None
+        try:
+            with anyio.CancelScope(deadline=anyio.current_time() + self.server.timeout) as connecting:
+                async with AsyncExitStack() as stack:
+                    transport = await self.server.transport(stack, stderr)
+                    client = await stack.enter_async_context(client_of(transport))
+                    tools = [self._tool(client, listed) for listed in await _listed(client)]
+                    group = ToolGroup(name=self.name, description=self.description, tools=tuple(tools), id=self.id)
+                    connecting.deadline = math.inf
+                    yield group
+        except Exception as error:
+            inner = _innermost(error)
+            if group is not None:
+                raise inner from inner.__cause__
+            raise self._error(f"cannot be used: {describe(inner)}", stderr) from error
+        if connecting.cancelled_caught:
+            raise self._error(f"did not answer within {self.server.timeout:g} s", stderr)
+
+    def _tool(self, client: Client, listed: ListedTool) -> Tool:
+        async def call(**arguments: Any) -> str:
+            try:
+                result = await client.call_tool(listed.name, arguments, self.server.call_timeout)
+            except Exception as error:
+                raise self._error(f"broke off the call of tool {listed.name!r}: {describe(error)}") from error
+            text = _text(result)
+            if result.is_error:
+                raise ToolError(text or f"tool {listed.name!r} failed and does not say why")
+            return text
+
+        return Tool(
+            name=re.sub(r"[^A-Za-z0-9_-]", "_", self.prefix + listed.name)[:64],
+            description=listed.description or listed.title or "",
+            parameters=listed.input_schema,
+            function=call,
+            id=f"{self.id}/{listed.name}",
+        )
+
+    def _error(self, what: str, stderr: deque[str] | None = None) -> ToolError:
+        said = "; its last words:\n  " + "\n  ".join(stderr) if stderr else ""
+        return ToolError(f"MCP server {self.name!r} ({self.server.where}) {what}{said}")
+
+
+def _mcp() -> tuple[Any, Callable[..., Client]]:
+    try:
+        import anyio
+        from mcp import Client
+    except ImportError as error:
+        raise MissingExtraError(f'MCP servers need the mcp package ({error}): pip install "operad[mcp]"') from error
+    return anyio, Client
+
+
+async def _listed(client: Client) -> list[ListedTool]:
+    page = await client.list_tools()
+    tools = list(page.tools)
+    while page.next_cursor:
+        page = await client.list_tools(cursor=page.next_cursor)
+        tools += page.tools
+    return tools
+
+
+def _text(result: CallToolResult) -> str:
+    """A result as a model reads it; structured content is what counts only where a server sends nothing else."""
+    if not result.content and result.structured_content is not None:
+        return json.dumps(result.structured_content, ensure_ascii=False)
+    return "\n".join(map(_block_text, result.content))
+
+
+def _block_text(block: ContentBlock) -> str:
+    if block.type == "text":
+        return block.text
+    if block.type == "resource_link":
+        return f"[{block.name}]({block.uri})"
+    if block.type == "resource":
+        text = getattr(block.resource, "text", None)
+        return text if text is not None else f"[{block.resource.mime_type or 'binary'} resource {block.resource.uri}]"
+    return f"[{block.mime_type} {block.type}, {len(block.data) * 3 // 4} bytes]"
+
+
+@contextmanager
+def _logged(name: str, tail: deque[str]) -> Generator[TextIO, None, None]:
+    """A stream for a process's stderr: each line goes to the log, and the last ones to `tail`."""
+    reader, writer = os.pipe()
+
+    def pump() -> None:
+        with open(reader, encoding="utf-8", errors="replace") as lines:
+            for line in iter(lambda: lines.readline(8192), ""):
+                tail.append(line.rstrip())
+                log.info("%s: %s", name, line.rstrip())
+
+    thread = Thread(target=pump, name=f"stderr of {name}", daemon=True)
+    thread.start()
+    try:
+        with open(writer, "w", encoding="utf-8") as stream:
+            yield stream
+    finally:
+        thread.join(timeout=0.5)  # by now the process has ended; a child of it may still hold the pipe
+
+
+def _innermost(error: Exception) -> Exception:
+    """The error within the groups that task groups wrap it in."""
+    inner: tuple[Exception, ...] = getattr(error, "exceptions", ())
+    return _innermost(inner[0]) if inner else error

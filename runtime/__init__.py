@@ -1,0 +1,1 @@
+"""What runs: messages, workflows and their engines, reasoners, tools, events."""

@@ -1,0 +1,91 @@
+"""What a docstring says: the text, and what it tells of each argument.
+
+Google ("Args:"), NumPy ("Parameters" underlined) and reST (":param x:") styles are read.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from inspect import cleandoc
+
+_GOOGLE_HEAD = re.compile(r"(?:Args|Arguments|Parameters):\s*$")
+_GOOGLE_ENTRY = re.compile(r"(?P<names>\*{0,2}\w+)\s*(?:\([^()]*(?:\([^()]*\)[^()]*)*\))?\s*:\s*(?P<text>.*)")
+_NUMPY_HEAD = re.compile(r"(?:Other )?Parameters\s*$")
+_NUMPY_ENTRY = re.compile(r"(?P<names>\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
+_RULE = re.compile(r"-{3,}\s*$")
+_REST_PARAM = re.compile(r":param\s+(?:[^:]*\s)?(?P<names>\w+)\s*:\s*(?P<text>.*)")
+_REST_TYPE = re.compile(r":type\s+\w+\s*:")
+
+
+@dataclass(frozen=True, slots=True)
+class Docstring:
+    """A docstring, taken apart.
+
+    Attributes:
+        text: The summary and the body, without what is said of the arguments.
+        arguments: What is said of each argument, on one line.
+    """
+
+    text: str = ""
+    arguments: dict[str, str] = field(default_factory=dict[str, str])
+
+    @classmethod
+    def parse(cls, docstring: str | None) -> Docstring:
+        """Take `docstring` apart; one without a section on arguments is all text."""
+        lines = cleandoc(docstring or "").splitlines()
+        kept: list[str] = []
+        arguments: dict[str, str] = {}
+        at = 0
+        while at < len(lines):
+            line = lines[at]
+            if _GOOGLE_HEAD.match(line):
+                end = _end_of_indented(lines, at + 1)
+                arguments |= _entries(lines[at + 1 : end], _GOOGLE_ENTRY)
+            elif _NUMPY_HEAD.match(line) and _is_rule(lines, at + 1):
+                end = _end_of_numpy_section(lines, at + 2)
+                arguments |= _entries(lines[at + 2 : end], _NUMPY_ENTRY)
+            elif _REST_PARAM.match(line):
+                end = _end_of_indented(lines, at + 1)
+                arguments |= _entries(lines[at:end], _REST_PARAM)
+            elif _REST_TYPE.match(line):
+                end = _end_of_indented(lines, at + 1)
+            else:
+                kept.append(line)
+                end = at + 1
+            at = end
+        return cls(text=re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip(), arguments=arguments)
+
+
+def _entries(lines: list[str], entry: re.Pattern[str]) -> dict[str, str]:
+    """Read the entries of a block: each begins at the indent of the first, deeper lines continue it."""
+    said: dict[str, list[str]] = {}
+    current: list[str] = []
+    base = next((_indent(line) for line in lines if line.strip()), 0)
+    for line in lines:
+        found = entry.match(line.strip()) if _indent(line) == base else None
+        if found:
+            current = [found.groupdict().get("text") or ""]
+            for name in found["names"].split(","):
+                said[name.strip().lstrip("*")] = current
+        elif line.strip():
+            current.append(line.strip())
+    return {name: " ".join(filter(None, parts)) for name, parts in said.items()}
+
+
+def _end_of_indented(lines: list[str], start: int) -> int:
+    """Where the block that begins at `start` ends: at the first line that is neither indented nor blank."""
+    return next((at for at in range(start, len(lines)) if lines[at].strip() and not _indent(lines[at])), len(lines))
+
+
+def _end_of_numpy_section(lines: list[str], start: int) -> int:
+    """Where the section that begins at `start` ends: at the head of the next."""
+    return next((at for at in range(start, len(lines)) if _is_rule(lines, at + 1)), len(lines))
+
+
+def _is_rule(lines: list[str], at: int) -> bool:
+    return at < len(lines) and _RULE.match(lines[at]) is not None
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())

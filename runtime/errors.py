@@ -1,0 +1,109 @@
+"""One tree of errors.
+
+OperadError                 operator_id, attempt; the cause is chained
+├── InvalidError            what was given is wrong: .issues, all found at once
+├── InputError              a file or a value that a run cannot work with
+├── OperatorError           an operator raised while a workflow ran
+├── ModelError              a model's endpoint failed: unreachable, refused, broken
+├── AnswerError             a model answered, but never as its schema asks
+├── ToolError               a tool could not be made or called as asked
+├── MissingExtraError       an optional dependency is not installed
+└── RunningLoopError        a synchronous door was used inside a running event loop
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """One fault found by a static check.
+
+    Attributes:
+        code: What kind of fault, in lower case with dashes: ``cycle``, ``unknown-key``.
+        message: What is wrong and what to do.
+        where: Where: an operator id, a file with its line, or a path inside a document.
+    """
+
+    code: str
+    message: str
+    where: str = ""
+
+    def __str__(self) -> str:
+        return f"[{self.code}] {self.where}: {self.message}" if self.where else f"[{self.code}] {self.message}"
+
+
+class OperadError(Exception):
+    """The base of every error this package raises on purpose.
+
+    Args:
+        message: What happened, where, why, and what to do.
+        operator_id: The operator concerned, if one is.
+        attempt: Its attempt, counted from 1; 0 when no operator is concerned.
+    """
+
+    def __init__(self, message: str, *, operator_id: str = "", attempt: int = 0) -> None:
+        super().__init__(message)
+        self.operator_id = operator_id
+        self.attempt = attempt
+
+
+class InvalidError(OperadError):
+    """A workflow or a configuration that cannot be used; ``issues`` holds every fault found."""
+
+    def __init__(self, subject: str, issues: Sequence[Issue]) -> None:
+        self.issues = tuple(issues)
+        count = f"{len(issues)} issue" + ("s" if len(issues) != 1 else "")
+        super().__init__("\n  ".join([f"{subject}: {count}", *map(str, issues)]))
+
+
+class InputError(OperadError):
+    """A file or a value that a run cannot work with."""
+
+
+class OperatorError(OperadError):
+    """An operator raised. The original error is the ``__cause__``."""
+
+    def __init__(self, workflow: str, operator_id: str, attempt: int, cause: BaseException) -> None:
+        self.workflow = workflow
+        super().__init__(
+            f"operator {operator_id!r} of workflow {workflow!r} failed on attempt {attempt}: {describe(cause)}",
+            operator_id=operator_id,
+            attempt=attempt,
+        )
+
+
+class ModelError(OperadError):
+    """A model's endpoint could not be reached, refused the call, or broke off."""
+
+
+class AnswerError(OperadError):
+    """A model answered, but never as its schema asks."""
+
+
+class ToolError(OperadError):
+    """A tool that cannot be made from a function, or that was called with wrong arguments."""
+
+
+class MissingExtraError(OperadError):
+    """A feature whose optional dependency is not installed; the message says what to install."""
+
+
+class RunningLoopError(OperadError):
+    """A synchronous method was called where an event loop is already running."""
+
+
+def describe(error: BaseException) -> str:
+    """The error in one line: our own errors by their text, others with their type in front."""
+    if isinstance(error, OperadError):
+        return str(error)
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """``" (did you mean 'x'?)"`` for the nearest known name, or an empty string."""
+    nearest = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f" (did you mean {nearest[0]!r}?)" if nearest else ""

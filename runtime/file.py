@@ -1,0 +1,76 @@
+"""Files as jobs name them: described by reference, read late and within bounds."""
+
+from __future__ import annotations
+
+import mimetypes
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from operad.runtime.errors import InputError, did_you_mean
+
+MAX_TEXT_BYTES = 16 * 2**20
+"""The largest text that is read whole into memory, in bytes."""
+
+
+class FileDescriptor(BaseModel):
+    """A file by reference.
+
+    Attributes:
+        path: Where it lies.
+        name: Its name without folders.
+        size: Bytes.
+        mime_type: As guessed from the name; ``application/octet-stream`` when unknown.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: Path
+    name: str
+    size: int
+    mime_type: str
+
+    @classmethod
+    def of(cls, path: str | Path) -> FileDescriptor:
+        """Describe an existing regular file.
+
+        Raises:
+            InputError: There is no such file, or it is not a regular file.
+        """
+        path = Path(path).expanduser()
+        if not path.is_file():
+            if path.is_dir():
+                raise InputError(f"{path}: is a folder; name the files in it")
+            beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+            raise InputError(f"{path}: no such file{did_you_mean(path.name, beside)}")
+        mime_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+        return cls(path=path.resolve(), name=path.name, size=path.stat().st_size, mime_type=mime_type)
+
+    def read_text(self, max_bytes: int = MAX_TEXT_BYTES) -> str:
+        """The file's text, read as UTF-8.
+
+        Raises:
+            InputError: It is larger than `max_bytes`, unreadable, binary, or in another encoding.
+        """
+        if self.size > max_bytes:
+            raise InputError(
+                f"{self.path}: {self.size:,} bytes are more than the {max_bytes:,} that are read as text; "
+                "cut out the part that matters"
+            )
+        try:
+            with self.path.open("rb") as stream:
+                data = stream.read(max_bytes + 1)
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be read: {error.strerror or error}") from error
+        if len(data) > max_bytes:
+            raise InputError(f"{self.path}: grew beyond the {max_bytes:,} bytes that are read as text")
+        if b"\0" in data:
+            raise InputError(f"{self.path}: is binary (it holds a zero byte); a text file is needed")
+        try:
+            return data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            raise InputError(
+                f"{self.path}:{line}: is not UTF-8 text (byte {data[error.start]:#04x} at offset {error.start}); "
+                "convert it, for example with: iconv -f LATIN1 -t UTF-8"
+            ) from error

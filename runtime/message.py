@@ -1,0 +1,136 @@
+"""What travels: a job goes into a workflow, messages go from operator to operator."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+from uuid import uuid4
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from operad.runtime.errors import did_you_mean
+from operad.runtime.file import FileDescriptor
+
+
+def new_id() -> str:
+    """A fresh identifier: a random UUID as text."""
+    return str(uuid4())
+
+
+class Value(BaseModel):
+    """A frozen value in which an unknown field is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class WorkflowStatus(str, Enum):
+    """How a run was judged (Chat2Graph, Workflow module, section 2.3), in falling priority."""
+
+    EXECUTION_ERROR = "EXECUTION_ERROR"
+    INPUT_DATA_ERROR = "INPUT_DATA_ERROR"
+    JOB_TOO_COMPLICATED_ERROR = "JOB_TOO_COMPLICATED_ERROR"
+    SUCCESS = "SUCCESS"
+
+    @property
+    def priority(self) -> int:
+        """Its rank when several hold: 0 is the highest."""
+        return list(WorkflowStatus).index(self)
+
+    @classmethod
+    def _missing_(cls, value: object) -> WorkflowStatus:
+        names = [status.value for status in cls]
+        raise ValueError(f"{value!r} is not a workflow status{did_you_mean(str(value), names)}: use {', '.join(names)}")
+
+
+class Usage(Value):
+    """What model calls cost. Usages add up.
+
+    Attributes:
+        calls: Requests to a model.
+        prompt_tokens: Tokens read.
+        completion_tokens: Tokens written.
+        seconds: Time spent waiting for models, summed over concurrent calls.
+    """
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+
+    @property
+    def tokens(self) -> int:
+        """Tokens read and written."""
+        return self.prompt_tokens + self.completion_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            calls=self.calls + other.calls,
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+            seconds=self.seconds + other.seconds,
+        )
+
+
+NO_USAGE = Usage()
+
+
+class WorkflowMessage(Value):
+    """What an operator, an evaluator or a whole workflow says.
+
+    Attributes:
+        scratchpad: The text: an operator's answer; in a verdict, the text that was judged.
+        status: The verdict; SUCCESS where nobody judged.
+        evaluation: Why that verdict.
+        lesson: What to do better next time.
+        outputs: Named values for the operators that follow.
+        blame: Ids of the operators at fault.
+        job_id: The job it belongs to.
+        operator_id: Who said it.
+        usage: What it cost.
+        parts: Where it joins several tails of a workflow: their messages, in order of adding.
+    """
+
+    scratchpad: str = ""
+    status: WorkflowStatus = WorkflowStatus.SUCCESS
+    evaluation: str = ""
+    lesson: str = ""
+    outputs: dict[str, Any] = Field(default_factory=dict)
+    blame: tuple[str, ...] = ()
+    job_id: str = ""
+    operator_id: str = ""
+    usage: Usage = NO_USAGE
+    parts: tuple[WorkflowMessage, ...] = ()
+
+
+class Job(Value):
+    """What is to be done.
+
+    Attributes:
+        goal: The task, in words.
+        context: What one needs to know for it.
+        id: The job's id.
+        session_id: The conversation it belongs to.
+        assigned_expert_name: The expert that shall do it, if that is settled.
+        files: Files that it is about.
+        inputs: Named values that it is about.
+    """
+
+    goal: str
+    context: str = ""
+    id: str = Field(default_factory=new_id)
+    session_id: str = Field(default_factory=new_id)
+    assigned_expert_name: str | None = None
+    files: tuple[FileDescriptor, ...] = ()
+    inputs: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class SubJob(Job):
+    """A part of a job, as a leader splits it.
+
+    Attributes:
+        parent_id: The job it is a part of.
+        completion_criteria: When it counts as done.
+    """
+
+    parent_id: str = ""
+    completion_criteria: str = ""

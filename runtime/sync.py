@@ -1,0 +1,58 @@
+"""The synchronous door: callers without an event loop share one that runs in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from functools import cache
+from typing import Any, TypeVar
+
+from operad.runtime.errors import RunningLoopError
+
+T = TypeVar("T")
+
+_first_call = threading.Lock()  # `cache` alone may start a loop for each of several first callers
+
+
+def run_sync(start: Callable[[], Coroutine[Any, Any, T]], instead: str) -> T:
+    """Run the coroutine that `start` makes, and wait for it.
+
+    The loop lives as long as the process, so that connections kept by model clients serve later
+    calls too. Ctrl-C cancels the coroutine and waits until it has ended.
+
+    Args:
+        start: Makes the coroutine.
+        instead: What to await where a loop is running already.
+
+    Raises:
+        RunningLoopError: The caller is inside a running event loop.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    else:
+        raise RunningLoopError(f"an event loop is running here, and waiting would block it: use `await {instead}`")
+    with _first_call:
+        loop = _background_loop(os.getpid())
+    future = asyncio.run_coroutine_threadsafe(start(), loop)
+    try:
+        return future.result()
+    except KeyboardInterrupt:
+        future.cancel()
+        with suppress(CancelledError, Exception):  # it has ended; the interrupt is what counts
+            future.result()
+        raise
+    finally:
+        del future  # future -> error -> traceback -> this frame -> future would wait for the garbage collector
+
+
+@cache
+def _background_loop(pid: int) -> asyncio.AbstractEventLoop:  # a forked process needs its own
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name=f"operad-{pid}", daemon=True).start()
+    return loop

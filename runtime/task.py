@@ -1,0 +1,40 @@
+"""The task: all that a reasoner may see."""
+
+from __future__ import annotations
+
+from operad.runtime.file import FileDescriptor
+from operad.runtime.knowledge import Insight, Knowledge
+from operad.runtime.message import Job, Value, WorkflowMessage
+from operad.runtime.tool import Tool
+from operad.runtime.toolkit import Action
+
+
+class Task(Value):
+    """What an operator asks of a reasoner (Chat2Graph, Workflow module, section 2.2).
+
+    Attributes:
+        job: The job that the workflow works on.
+        instruction: The operator's role, aim and style.
+        output_schema: The form of the answer: a JSON Schema, a YAML or JSON example, or words.
+        actions: Recommended actions.
+        tools: Recommended tools, those of the actions included.
+        workflow_messages: What the operators before this one said. When an operator that was
+            found at fault runs again, its own earlier message and the verdict follow.
+        previous_expert_outputs: What earlier experts produced.
+        knowledge: Passages that fit the job.
+        insights: What earlier runs learned.
+        lesson: What to do better than last time.
+        files: The files the job is about.
+    """
+
+    job: Job
+    instruction: str
+    output_schema: str = ""
+    actions: tuple[Action, ...] = ()
+    tools: tuple[Tool, ...] = ()
+    workflow_messages: tuple[WorkflowMessage, ...] = ()
+    previous_expert_outputs: tuple[WorkflowMessage, ...] = ()
+    knowledge: Knowledge = Knowledge()
+    insights: tuple[Insight, ...] = ()
+    lesson: str = ""
+    files: tuple[FileDescriptor, ...] = ()

@@ -1,0 +1,203 @@
+"""Tools: functions that a model may call."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic import Field, PrivateAttr
+
+from operad.runtime.errors import ToolError, describe, did_you_mean
+from operad.runtime.message import Value, new_id
+from operad.runtime.signature import Signature, missing_argument, unknown_argument, wrong_argument, wrong_arguments
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class Tool(Value):
+    """Something a model may call.
+
+    A tool is usually made of a function, by `Tool.of`: then the function's signature validates
+    a call's arguments and converts them to the annotated types. A tool that is put together
+    field by field, as one from an MCP server is, has its arguments checked against `parameters`.
+
+    Attributes:
+        name: What the model calls it by: letters, digits, ``_`` and ``-``, at most 64.
+        description: What it does, for the model.
+        parameters: JSON Schema of its arguments, an object.
+        function: What is called with the arguments, by name; sync or async.
+        id: Its identity in a toolkit.
+    """
+
+    name: str = Field(pattern=f"^{_NAME.pattern}$")
+    description: str = ""
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    function: Callable[..., Any] = Field(exclude=True, repr=False)
+    id: str = Field(default_factory=new_id)
+
+    _signature: Signature | None = PrivateAttr(default=None)
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], *, name: str = "", description: str = "") -> Tool:
+        """Make a tool of a function: name, description and schema come from its signature and docstring.
+
+        Any callable will do: a function, sync or async, a method, a callable object, a
+        `functools.partial` (what it binds by name the model neither sees nor gives).
+        A parameter without annotation takes any JSON value. A model gives arguments by name,
+        so ``*args``, ``**kwargs`` and positional-only parameters are errors.
+
+        Args:
+            function: What to call.
+            name: Another name than its own.
+            description: Another description than its docstring.
+
+        Raises:
+            ToolError: It has no name that a model can call, or a parameter that a model cannot give.
+        """
+        signature = Signature(function, name)
+        if not _NAME.fullmatch(signature.name):
+            raise ToolError(
+                f"tool {signature.name!r}: a model calls a tool by letters, digits, '_' and '-', at most 64 of them; "
+                "give it a name: Tool.of(function, name=…)"
+            )
+        tool = cls(
+            name=signature.name,
+            description=description or signature.description,
+            parameters=signature.schema,
+            function=function,
+        )
+        tool._signature = signature
+        return tool
+
+    @classmethod
+    def load(cls, module_path: str, name: str, description: str = "") -> Tool:
+        """Make a tool of what a module holds under a name, as a LOCAL_TOOL in YAML asks.
+
+        A `Tool` is used as it is, a function becomes one, and a class is instantiated without
+        arguments and must give either a `Tool` or a callable object, which gets the class's name.
+
+        Args:
+            module_path: The module's dotted name.
+            name: The attribute's name.
+            description: Another description than the tool's own.
+
+        Raises:
+            ToolError: The module does not import, has no such attribute, or it is none of these.
+        """
+        try:
+            module = importlib.import_module(module_path)
+        except Exception as error:
+            raise ToolError(f"tool {name!r}: module {module_path!r} does not import: {describe(error)}") from error
+        if not hasattr(module, name):
+            public = [known for known in vars(module) if not known.startswith("_")]
+            raise ToolError(f"tool {name!r}: module {module_path!r} has no {name!r}{did_you_mean(name, public)}")
+        found = getattr(module, name)
+        if isinstance(found, type):
+            try:
+                found = cast("type[Any]", found)()
+            except Exception as error:
+                raise ToolError(
+                    f"tool {name!r}: class {module_path}.{name} cannot be instantiated without arguments: "
+                    f"{describe(error)}"
+                ) from error
+        if isinstance(found, Tool):
+            return found.model_copy(update={"description": description}) if description else found
+        if not callable(found):
+            raise ToolError(
+                f"tool {name!r}: {module_path}.{name} gives {found!r}; "
+                "it must be a function, a Tool, or a class whose instances are one or can be called"
+            )
+        return cls.of(found, name=name, description=description)
+
+    async def call(self, arguments: Mapping[str, Any]) -> Any:
+        """Validate the arguments, then call the function; a sync one runs in a thread.
+
+        Args:
+            arguments: By name.
+
+        Returns:
+            What the function returned, as it is.
+
+        Raises:
+            ToolError: Arguments are wrong; all faults are named. What the function raises
+                comes through unchanged.
+        """
+        if self._signature:
+            given = self._signature.validate(arguments)
+        else:
+            given = dict(arguments)
+            _check_schema(self.name, self.parameters, given)
+        if inspect.iscoroutinefunction(self.function):
+            return await self.function(**given)
+        result = await asyncio.to_thread(_run, self.function, given)
+        return await result if inspect.isawaitable(result) else result
+
+
+class ToolGroup(Value):
+    """Tools that come and go together.
+
+    Attributes:
+        name: What people call it by.
+        description: What its tools are for.
+        tools: Its tools.
+        id: Its identity in a toolkit.
+    """
+
+    name: str
+    description: str = ""
+    tools: tuple[Tool, ...] = ()
+    id: str = Field(default_factory=new_id)
+
+
+class ToolSource(ToolGroup, ABC):
+    """A group whose tools are known only while it is open: a server to connect to."""
+
+    @abstractmethod
+    def open(self) -> AbstractAsyncContextManager[ToolGroup]:
+        """Open it: the group with its tools, which may be called until the context is left.
+
+        Raises:
+            ToolError: It cannot be opened.
+        """
+
+
+def _check_schema(tool: str, schema: dict[str, Any], arguments: dict[str, Any]) -> None:
+    from jsonschema import Draft202012Validator, SchemaError
+    from jsonschema.validators import validator_for
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+
+    validator = validator_for(schema, default=Draft202012Validator)
+    try:
+        validator.check_schema(schema)
+        # An empty registry: a schema from elsewhere must not make us fetch what it refers to.
+        errors = list(validator(schema, registry=Registry()).iter_errors(arguments))
+    except (SchemaError, Unresolvable) as error:
+        raise ToolError(f"tool {tool!r}: its parameters are not a usable JSON Schema: {error}") from error
+    known = list(schema.get("properties", {}))
+    faults: dict[str, None] = {}
+    for error in errors:
+        if error.validator == "additionalProperties" and not error.path:
+            faults |= dict.fromkeys(unknown_argument(name, known) for name in arguments if name not in known)
+        elif error.validator == "required" and not error.path:
+            faults |= dict.fromkeys(missing_argument(name) for name in schema["required"] if name not in arguments)
+        else:
+            faults[wrong_argument(error.path, error.message) if error.path else error.message] = None
+    if faults:
+        raise wrong_arguments(tool, faults)
+
+
+def _run(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    """Call a function in a thread; a StopIteration, which no future can hold, leaves as a RuntimeError."""
+    try:
+        return function(**arguments)
+    except StopIteration as error:
+        raise RuntimeError("the function raised StopIteration") from error

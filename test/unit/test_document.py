@@ -1,0 +1,88 @@
+import pytest
+
+from operad.configs.document import MAX_DEPTH, dotted, parse_document, read_document
+from operad.runtime.errors import InputError, InvalidError
+
+
+def issues(text):
+    with pytest.raises(InvalidError) as caught:
+        parse_document(text, "f.yaml")
+    return [(issue.code, issue.where) for issue in caught.value.issues]
+
+
+def test_values_know_their_lines():
+    document = parse_document("a:\n  - x: 1\n    y: 2\n  - 3\n", "f.yaml")
+    assert document.data == {"a": [{"x": 1, "y": 2}, 3]}
+    assert document.where(("a", 0, "y")) == "f.yaml:3 a[0].y"
+    assert document.where(("a", 0, "missing")) == "f.yaml:2 a[0].missing"
+
+
+def test_an_alias_is_the_object_it_stands_for_and_has_its_name():
+    document = parse_document("a: &first {x: 1}\nb: [*first]\n", "f.yaml")
+    assert document.data["b"][0] is document.data["a"]
+    assert document.anchors[id(document.data["a"])] == "first"
+
+
+def test_dotted_paths_read_like_code():
+    assert dotted(("experts", 0, "workflow", 1, 2)) == "experts[0].workflow[1][2]"
+
+
+def test_a_tab_is_named():
+    with pytest.raises(InvalidError, match=r"f.yaml:2:1: a tab; YAML indents with spaces only"):
+        parse_document("a:\n\tb: 1\n", "f.yaml")
+
+
+def test_an_undefined_alias_gets_a_suggestion():
+    with pytest.raises(InvalidError, match=r"nothing has the anchor &serch \(did you mean 'search'\?\)"):
+        parse_document("a: &search 1\nb: *serch\n", "f.yaml")
+
+
+def test_duplicate_keys_are_all_found():
+    assert issues("a: 1\na: 2\nb: {c: 1, c: 2}\n") == [("duplicate-key", "f.yaml:2"), ("duplicate-key", "f.yaml:3")]
+
+
+def test_python_tags_are_refused():
+    assert issues("a: !!python/object/apply:os.system ['true']\n") == [("tag", "f.yaml:1")]
+
+
+def test_an_alias_bomb_is_refused_without_being_expanded():
+    bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+        f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 12)
+    )
+    assert issues(bomb) == [("size", "f.yaml:6")]
+
+
+def test_a_value_that_contains_itself_is_refused():
+    assert issues("a: &a [*a]\n") == [("cycle", "f.yaml:1")]
+
+
+@pytest.mark.parametrize("depth", [MAX_DEPTH + 5, 100_000])
+def test_deep_nesting_is_refused(depth):
+    assert issues("a: " + "[" * depth)[0][0] in ("depth", "yaml")
+    assert issues("a: " + "[" * depth + "]" * depth)[0][0] == "depth"
+
+
+@pytest.mark.parametrize(("text", "words"), [("", "is empty"), ("# only a comment\n", "is empty")])
+def test_an_empty_file_is_said_to_be_empty(text, words):
+    with pytest.raises(InputError, match=words):
+        parse_document(text, "f.yaml")
+
+
+def test_a_list_is_not_a_configuration():
+    assert issues("- a\n- b\n") == [("shape", "f.yaml")]
+
+
+def test_a_missing_file_gets_a_suggestion(tmp_path):
+    (tmp_path / "expert.yaml").write_text("a: 1")
+    with pytest.raises(InputError, match=r"no such file \(did you mean 'expert.yaml'\?\)"):
+        read_document(tmp_path / "exper.yaml")
+
+
+def test_binary_and_foreign_encodings_are_named(tmp_path):
+    file = tmp_path / "f.yaml"
+    file.write_bytes(b"a: \x00\x01")
+    with pytest.raises(InputError, match="is binary"):
+        read_document(file)
+    file.write_bytes("a: 1\nb: ä".encode("latin-1"))
+    with pytest.raises(InputError, match=r"f.yaml:2: is not UTF-8 text"):
+        read_document(file)

@@ -1,0 +1,279 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import uvicorn
+from mcp.server.mcpserver import MCPServer
+from pydantic import TypeAdapter, ValidationError
+
+from operad.operators.mcp import McpServer, McpTools, SseServer, StdioServer, StreamableHttpServer
+from operad.runtime.connections import Connections
+from operad.runtime.errors import MissingExtraError, ToolError
+from operad.runtime.toolkit import Action, Toolkit
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from pathlib import Path
+
+    from operad.runtime.tool import ToolGroup
+
+SERVER = r'''
+import os, sys
+import anyio
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import CallToolResult, ImageContent
+
+server = MCPServer("demo", log_level="CRITICAL")
+
+@server.tool()
+def add(a: int, b: int = 1) -> int:
+    """Add two numbers."""
+    return a + b
+
+@server.tool(name="facts/list", structured_output=False)
+def facts() -> list[str]:
+    return [str(os.getpid()), os.getcwd(), os.environ["GREETING"], str("SECRET" in os.environ)]
+
+@server.tool(structured_output=False)
+def picture() -> ImageContent:
+    return ImageContent(type="image", data="AAAA", mime_type="image/png")
+
+@server.tool(structured_output=False)
+def figures() -> CallToolResult:
+    return CallToolResult(content=[], structured_content={"sum": 1})
+
+@server.tool()
+def refuse() -> str:
+    raise ToolError("not on Sundays")
+
+@server.tool()
+async def hang(port: int) -> str:
+    async with await anyio.connect_tcp("127.0.0.1", port) as bell:
+        await bell.send(b"began\n")
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await bell.send(b"ended\n")
+
+@server.tool()
+def die() -> str:
+    os._exit(3)
+
+print("demo is up", file=sys.stderr, flush=True)
+server.run()
+'''
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> McpTools:
+    script = tmp_path / "demo.py"
+    script.write_text(SERVER)
+    server = StdioServer(command=sys.executable, args=(str(script),), env={"GREETING": "hello"}, cwd=tmp_path)
+    return McpTools(name="Demo", server=server)
+
+
+@asynccontextmanager
+async def heard() -> AsyncGenerator[tuple[int, asyncio.Queue[str]], None]:
+    """A port, and the lines that other processes send to it."""
+    lines: asyncio.Queue[str] = asyncio.Queue()
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async for line in reader:
+            lines.put_nowait(line.decode().strip())
+        writer.close()
+
+    async with await asyncio.start_server(listen, "127.0.0.1", 0) as server:
+        yield server.sockets[0].getsockname()[1], lines
+
+
+def called(group: ToolGroup, name: str) -> Any:
+    return next(tool for tool in group.tools if tool.name == name).call
+
+
+def python(code: str, **options: Any) -> McpTools:
+    return McpTools(name="Demo", server=StdioServer(command=sys.executable, args=("-c", code), **options))
+
+
+async def test_a_servers_tools_are_listed_called_and_closed(
+    demo: McpTools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setenv("SECRET", "s")
+    caplog.set_level(logging.INFO, "operad.operators.mcp")
+    action = Action(name="calculate", tools=(demo,))
+    async with Connections() as connections:
+        tools = await connections.tools(Toolkit.of([action]).recommend([action]).tools)
+        by_name = {tool.name: tool for tool in tools}
+
+        assert list(by_name) == ["add", "facts_list", "picture", "figures", "refuse", "hang", "die"]
+        assert by_name["add"].description == "Add two numbers."
+        assert by_name["add"].parameters["required"] == ["a"]
+        assert by_name["add"].id == f"{demo.id}/add"
+        assert await by_name["add"].call({"a": 1}) == "2"
+        assert await by_name["picture"].call({}) == "[image/png image, 3 bytes]"
+        assert await by_name["figures"].call({}) == '{"sum": 1}'
+        with pytest.raises(ToolError, match="not on Sundays"):
+            await by_name["refuse"].call({})
+        pid, folder, greeting, inherited = (await by_name["facts_list"].call({})).splitlines()
+        assert (folder, greeting, inherited) == (str(tmp_path), "hello", "False")
+        with pytest.raises(ToolError, match=r"tool 'add' was called with wrong arguments: 'a': 'x' is not of type"):
+            await by_name["add"].call({"a": "x"})
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid), 0)
+    assert f"{sys.executable}: demo is up" in caplog.messages
+
+
+async def test_a_cancelled_call_is_cancelled_in_the_server_too(demo: McpTools):
+    async with heard() as (port, lines), demo.open() as group:
+        calling = asyncio.create_task(called(group, "hang")({"port": port}))
+        assert await lines.get() == "began"
+        calling.cancel()
+        assert await lines.get() == "ended"
+        assert await called(group, "add")({"a": 2, "b": 2}) == "4"
+    assert calling.cancelled()
+
+
+async def test_a_call_that_takes_too_long_is_given_up(demo: McpTools):
+    server = demo.server.model_copy(update={"call_timeout": 0.1})
+    async with heard() as (port, _), demo.model_copy(update={"server": server}).open() as group:
+        with pytest.raises(ToolError, match=r"MCP server 'Demo' \(.*demo.py\) broke off .* 'hang': .*timed out"):
+            await called(group, "hang")({"port": port})
+
+
+async def test_a_server_that_dies_in_mid_call_is_an_error_then_and_later(demo: McpTools):
+    async with demo.open() as group:
+        for name in ("die", "add"):
+            with pytest.raises(ToolError, match=rf"'Demo' .* broke off the call of tool '{name}': .*Connection closed"):
+                await called(group, name)({"a": 1} if name == "add" else {})
+
+
+async def test_an_error_of_whoever_uses_the_tools_comes_through_as_it_is(demo: McpTools):
+    error = ValueError("mine")
+    with pytest.raises(ValueError, match="mine") as raised:
+        async with demo.open():
+            raise error
+    assert raised.value is error
+
+
+@pytest.mark.parametrize(
+    ("tools", "message"),
+    [
+        (
+            McpTools(name="Demo", server=StdioServer(command="no-such-command", args=("-y", "a b"))),
+            r"MCP server 'Demo' \(no-such-command -y 'a b'\) cannot be used: FileNotFoundError: .*'no-such-command'",
+        ),
+        (
+            python("import sys; print('no licence', file=sys.stderr); sys.exit(1)"),
+            r"(?s)MCP server 'Demo' \(.*\) cannot be used: .*Connection closed; its last words:\n  no licence$",
+        ),
+        (
+            python("import sys; print('wait', file=sys.stderr, flush=True); sys.stdin.read()", timeout=0.5),
+            r"(?s)MCP server 'Demo' \(.*\) did not answer within 0.5 s; its last words:\n  wait$",
+        ),
+        (
+            McpTools(name="Demo", server=StreamableHttpServer(url="http://ada:pw@127.0.0.1:9/mcp?key=k")),
+            r"MCP server 'Demo' \(http://127.0.0.1:9/mcp\) cannot be used: ConnectError: ",
+        ),
+        (
+            McpTools(name="Demo", server=SseServer(url="http://127.0.0.1:9/sse")),
+            r"MCP server 'Demo' \(http://127.0.0.1:9/sse\) cannot be used: ConnectError: ",
+        ),
+    ],
+    ids=["missing", "exits", "silent", "http-refused", "sse-refused"],
+)
+async def test_a_server_that_cannot_be_used_says_which_and_why(tools: McpTools, message: str):
+    with pytest.raises(ToolError, match=message):
+        async with tools.open():
+            pass
+
+
+async def test_a_run_that_ends_while_a_server_starts_ends_the_server():
+    async with heard() as (port, lines):
+        code = "import os, socket, sys; bell = socket.create_connection(('127.0.0.1', {})); {}; sys.stdin.read()"
+        silent = python(code.format(port, r"bell.sendall(b'%d\n' % os.getpid())"))
+        async with Connections() as connections:
+            asking = asyncio.create_task(connections.tools([silent]))
+            pid = int(await lines.get())
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+@asynccontextmanager
+async def served(app: Any) -> AsyncGenerator[str, None]:
+    """The address of an app that is served in this loop; the listening socket queues whoever comes early."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none"))
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await serving
+
+
+@pytest.mark.parametrize("kind", ["STREAMABLE_HTTP", "SSE"])
+async def test_servers_are_reached_by_http(kind: str):
+    demo = MCPServer("demo", log_level="CRITICAL")
+    demo.add_tool(lambda word: str(word).upper(), name="shout")
+    app, path = (demo.sse_app(), "/sse") if kind == "SSE" else (demo.streamable_http_app(), "/mcp")
+    async with served(app) as address:
+        server: Any = TypeAdapter[Any](McpServer).validate_python({"transport_type": kind, "url": address + path})
+        async with McpTools(name="Demo", server=server, prefix="demo_").open() as group:
+            assert await called(group, "demo_shout")({"word": "hi"}) == "HI"
+
+
+def read(config: dict[str, Any]) -> Any:
+    return TypeAdapter[Any](McpServer).validate_python(config)
+
+
+def test_chat2graphs_transport_configurations_are_read():
+    assert read({"transport_type": "SSE", "url": "http://localhost:8931/sse", "sse_read_timeout": 60}) == SseServer(
+        url="http://localhost:8931/sse", call_timeout=60
+    )
+    assert read(
+        {
+            "transport_type": "STDIO",
+            "command": "uvx",
+            "args": ["browser-use", "--mcp"],
+            "env": {"ANONYMIZED_TELEMETRY": "false"},
+        }
+    ) == StdioServer(command="uvx", args=("browser-use", "--mcp"), env={"ANONYMIZED_TELEMETRY": "false"})
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"transport_type": "STDIO", "command": "x", "url": "http://h"}, "STDIO.url\n  Extra inputs are not permitted"),
+        ({"transport_type": "STDIO"}, "STDIO.command\n  Field required"),
+        ({"transport_type": "SSE", "url": "localhost"}, "SSE.url\n  String should match pattern"),
+        ({"transport_type": "WEBSOCKET", "url": "ws://h"}, "expected tags: 'STDIO', 'SSE', 'STREAMABLE_HTTP'"),
+    ],
+)
+def test_a_wrong_transport_configuration_is_an_error(config: dict[str, Any], message: str):
+    with pytest.raises(ValidationError) as raised:
+        read(config)
+    assert message in str(raised.value)
+
+
+def test_secrets_stay_out_of_the_repr():
+    http = StreamableHttpServer(url="http://h/mcp", headers={"Authorization": "Bearer s3cret"})
+    stdio = StdioServer(command="x", env={"TOKEN": "s3cret"})
+    assert "s3cret" not in repr((http, stdio))
+
+
+async def test_without_the_extra_the_error_says_what_to_install(demo: McpTools, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "operad\[mcp\]"'):
+        async with demo.open():
+            pass

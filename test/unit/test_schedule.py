@@ -1,0 +1,151 @@
+"""The scheduler, as a table: what happened, and what may start because of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from graphlib import CycleError
+from itertools import pairwise
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operad.runtime.schedule import Plan, Progress
+
+Graph = Mapping[str, Sequence[str]]
+
+CHAIN = {"a": [], "b": ["a"], "c": ["b"]}
+FAN = {"a": [], "b": ["a"], "c": ["a"], "d": ["a"]}
+JOIN = {"a": [], "b": [], "c": [], "d": ["a", "b", "c"]}
+DIAMOND = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]}
+SHORT_CUT = {"a": [], "b": ["a"], "c": ["a", "b"]}
+TWO_ISLANDS = {"a": [], "b": [], "c": ["a"], "d": ["b"]}
+DOUBLE_EDGE = {"a": [], "b": ["a", "a"]}
+
+
+@pytest.mark.parametrize(
+    ("graph", "roots", "story"),
+    [
+        pytest.param({}, "", [], id="nothing"),
+        pytest.param({"a": []}, "a", [("a", "")], id="one node"),
+        pytest.param(CHAIN, "a", [("a", "b"), ("b", "c"), ("c", "")], id="chain"),
+        pytest.param(FAN, "a", [("a", "bcd"), ("d", ""), ("b", ""), ("c", "")], id="fan"),
+        pytest.param(JOIN, "abc", [("c", ""), ("a", ""), ("b", "d"), ("d", "")], id="join waits for the last"),
+        pytest.param(DIAMOND, "a", [("a", "bc"), ("c", ""), ("b", "d"), ("d", "")], id="diamond, right side first"),
+        pytest.param(SHORT_CUT, "a", [("a", "b"), ("b", "c"), ("c", "")], id="a short cut does not hurry"),
+        pytest.param(TWO_ISLANDS, "ab", [("b", "d"), ("d", ""), ("a", "c"), ("c", "")], id="islands run apart"),
+        pytest.param(DOUBLE_EDGE, "a", [("a", "b"), ("b", "")], id="a double edge starts its node once"),
+    ],
+)
+def test_a_finished_node_readies_those_that_waited_for_it_alone(
+    graph: Graph, roots: str, story: list[tuple[str, str]]
+) -> None:
+    plan = Plan(graph)
+    progress = Progress(plan)
+
+    assert _names(plan, plan.roots) == roots
+    for finished, ready in story:
+        assert _names(plan, progress.finish(plan.ids.index(finished))) == ready
+    assert progress.left == 0
+
+
+@pytest.mark.parametrize(
+    ("graph", "tails"),
+    [({}, ""), (CHAIN, "c"), (FAN, "bcd"), (JOIN, "d"), (TWO_ISLANDS, "cd")],
+    ids=["nothing", "chain", "fan", "join", "islands"],
+)
+def test_tails_have_nothing_after_them(graph: Graph, tails: str) -> None:
+    plan = Plan(graph)
+
+    assert _names(plan, plan.tails) == tails
+
+
+@pytest.mark.parametrize(
+    ("graph", "start", "found"),
+    [
+        (CHAIN, "b", "bc"),
+        (FAN, "a", "abcd"),
+        (FAN, "bd", "bd"),
+        (DIAMOND, "b", "bd"),
+        (TWO_ISLANDS, "a", "ac"),
+        (TWO_ISLANDS, "", ""),
+    ],
+)
+def test_descendants_are_the_nodes_and_all_that_depends_on_them(graph: Graph, start: str, found: str) -> None:
+    plan = Plan(graph)
+
+    assert _names(plan, sorted(plan.descendants(map(plan.ids.index, start)))) == found
+
+
+@pytest.mark.parametrize(
+    ("graph", "on_the_cycle"),
+    [
+        ({"a": ["a"]}, {"a"}),
+        ({"a": ["b"], "b": ["a"]}, {"a", "b"}),
+        ({"x": [], "a": ["x", "c"], "b": ["a"], "c": ["b"], "y": ["c"]}, {"a", "b", "c"}),
+    ],
+    ids=["itself", "two", "three, with a way in and a way out"],
+)
+def test_a_cycle_is_refused_with_the_ids_along_it(graph: Graph, on_the_cycle: set[str]) -> None:
+    with pytest.raises(CycleError) as caught:
+        Plan(graph)
+
+    path = caught.value.args[1]
+    assert path[0] == path[-1]
+    assert set(path) == on_the_cycle
+    assert all(before in graph[after] for before, after in pairwise(path))
+
+
+def test_a_cycle_of_twenty_thousand_nodes_is_named_without_recursion() -> None:
+    size = 20_000
+
+    with pytest.raises(CycleError) as caught:
+        Plan({str(n): [str((n - 1) % size)] for n in range(size)})
+
+    assert len(caught.value.args[1]) == size + 1
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Graph:
+    size = draw(st.integers(1, 12))
+    return {str(n): draw(st.lists(st.sampled_from(range(n)).map(str), max_size=4)) if n else [] for n in range(size)}
+
+
+@given(graphs(), st.randoms(use_true_random=False))
+def test_in_every_order_of_finishing_each_node_starts_once_and_after_its_parents(graph: Graph, random: Random) -> None:
+    plan = Plan(graph)
+    progress = Progress(plan)
+    running = list(plan.roots)
+    finished: list[int] = []
+
+    while running:
+        node = running.pop(random.randrange(len(running)))
+        assert set(plan.parents[node]) <= set(finished)
+        finished.append(node)
+        running += progress.finish(node)
+
+    assert sorted(finished) == list(range(len(graph)))
+    assert progress.left == 0
+
+
+@given(graphs())
+def test_parents_and_children_are_the_same_edges_seen_from_both_ends(graph: Graph) -> None:
+    plan = Plan(graph)
+
+    downwards = sorted((parent, child) for parent, children in enumerate(plan.children) for child in children)
+    upwards = sorted((parent, child) for child, parents in enumerate(plan.parents) for parent in parents)
+    assert downwards == upwards
+    assert {plan.ids[n]: [plan.ids[p] for p in parents] for n, parents in enumerate(plan.parents)} == graph
+
+
+@given(graphs())
+def test_a_back_edge_from_a_descendant_makes_a_cycle(graph: Graph) -> None:
+    plan = Plan(graph)
+    for node in plan.descendants([0]):
+        with pytest.raises(CycleError):
+            Plan({**graph, "0": [plan.ids[node]]})
+
+
+def _names(plan: Plan, nodes: Sequence[int]) -> str:
+    return "".join(plan.ids[node] for node in nodes)

@@ -1,0 +1,1017 @@
+"""Workflows, with both engines: editing, building, running, judging, streaming."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from operad.runtime.errors import InvalidError, OperatorError, RunningLoopError
+from operad.runtime.events import (
+    Event,
+    ModelAnswered,
+    OperatorCancelled,
+    OperatorFailed,
+    OperatorFinished,
+    OperatorStarted,
+    RoundFinished,
+    RoundStarted,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    TokenStreamed,
+    emit,
+)
+from operad.runtime.message import Job, Usage, WorkflowMessage, WorkflowStatus
+from operad.runtime.schedule import Plan
+from operad.runtime.task import Task
+from operad.runtime.workflow import BuiltinWorkflow, DbgptWorkflow, Workflow
+
+RENDEZVOUS = 10.0
+"""Seconds after which what should have met has not."""
+
+JOB = Job(goal="goal", id="job")
+
+
+class Namesake:
+    """A reasoner that says who it is."""
+
+    def __init__(self, name: str = "reasoner") -> None:
+        self.name = name
+
+    async def infer(self, task: Task) -> str:
+        return self.name
+
+
+REASONER = Namesake()
+
+
+class Call:
+    """What an operator was called with."""
+
+    def __init__(self, reasoner: Any, job: Job, messages: Any, previous: Any, lesson: str | None) -> None:
+        self.reasoner: Namesake = reasoner
+        self.job = job
+        self.messages: list[WorkflowMessage] = messages
+        self.previous: list[WorkflowMessage] = previous
+        self.lesson = lesson
+
+    @property
+    def texts(self) -> list[str]:
+        return [message.scratchpad for message in self.messages]
+
+
+class Say:
+    """An operator that says its id and, in brackets, what it heard; or does what it is given to do."""
+
+    def __init__(self, op_id: str, work: Callable[[Call], Awaitable[Any]] | None = None) -> None:
+        self._id = op_id
+        self._work = work
+        self.calls: list[Call] = []
+
+    def get_id(self) -> str:
+        return self._id
+
+    async def execute(
+        self,
+        reasoner: Any,
+        job: Job,
+        workflow_messages: list[WorkflowMessage] | None = None,
+        previous_expert_outputs: list[WorkflowMessage] | None = None,
+        lesson: str | None = None,
+    ) -> WorkflowMessage | str:
+        call = Call(reasoner, job, workflow_messages, previous_expert_outputs, lesson)
+        self.calls.append(call)
+        if self._work:
+            return await self._work(call)
+        return f"{self._id}({' '.join(call.texts)})" if call.texts else self._id
+
+
+class Forgetful(Say):
+    """Does not remember its calls."""
+
+    async def execute(self, *args: Any, **kwargs: Any) -> WorkflowMessage | str:
+        try:
+            return await super().execute(*args, **kwargs)
+        finally:
+            self.calls.clear()
+
+
+class Judge(Say):
+    """An evaluator that gives these verdicts, one per round."""
+
+    def __init__(self, *verdicts: WorkflowMessage) -> None:
+        super().__init__("judge", self._judge)
+        self._verdicts = list(verdicts)
+
+    async def _judge(self, call: Call) -> WorkflowMessage:
+        return self._verdicts[len(self.calls) - 1]
+
+
+def fault(lesson: str = "", *blame: str) -> WorkflowMessage:
+    return WorkflowMessage(status=WorkflowStatus.EXECUTION_ERROR, evaluation="bad", lesson=lesson, blame=blame)
+
+
+PRAISE = WorkflowMessage(evaluation="good")
+
+
+Make = Callable[..., Workflow]
+
+
+@pytest.fixture(params=[BuiltinWorkflow, DbgptWorkflow])
+def engine(request: pytest.FixtureRequest) -> type[Workflow]:
+    return request.param
+
+
+@pytest.fixture
+def new(engine: type[Workflow]) -> Make:
+    """Makes a workflow of operators given as ``{id: ids before it}``, or as operators."""
+
+    def make(
+        shape: dict[str, Sequence[str]] | None = None, *operators: Say, judge: Say | None = None, **options: Any
+    ) -> Workflow:
+        workflow = engine(**options)
+        known = {operator.get_id(): operator for operator in operators}
+        for op_id, before in (shape or {}).items():
+            operator = known.setdefault(op_id, Say(op_id))
+            workflow.add_operator(operator, [known.setdefault(previous, Say(previous)) for previous in before])
+        workflow.set_evaluator(judge)
+        return workflow
+
+    return make
+
+
+@pytest.fixture
+def without_gc() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def ids(operators: Sequence[Any]) -> list[str]:
+    return [operator.get_id() for operator in operators]
+
+
+async def run(workflow: Workflow, **options: Any) -> WorkflowMessage:
+    return await asyncio.wait_for(workflow.aexecute(JOB, REASONER, **options), RENDEZVOUS)
+
+
+async def events_of(workflow: Workflow) -> list[Event]:
+    return [event async for event in workflow.stream(JOB, REASONER)]
+
+
+# Shapes
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        pytest.param({"a": ""}, "a", id="one operator"),
+        pytest.param({"a": "", "b": "a", "c": "b"}, "c(b(a))", id="chain"),
+        pytest.param({"a": "", "b": "a", "c": "a", "d": "bc"}, "d(b(a) c(a))", id="diamond"),
+        pytest.param({"a": "", "b": "a", "c": "a", "d": "cb"}, "d(c(a) b(a))", id="inputs in order of the edges"),
+        pytest.param({"a": "", "b": "a", "c": "ab"}, "c(a b(a))", id="short cut"),
+        pytest.param({"c": "ab", "b": "a", "a": ""}, "c(a b(a))", id="added backwards"),
+        pytest.param({"a": "", "b": "", "c": "ab"}, "c(a b)", id="two roots"),
+        pytest.param({"a": "", "b": "a", "c": "a"}, "b(a)\n\nc(a)", id="two tails"),
+        pytest.param({"z": "", "a": ""}, "z\n\na", id="two islands"),
+        pytest.param(
+            {"a": "", "b": "a", "c": "b", "d": "a", "e": "d", "f": "e", "g": "cf"},
+            "g(c(b(a)) f(e(d(a))))",
+            id="two branches of different lengths",
+        ),
+    ],
+)
+async def test_an_operator_hears_those_before_it(new: Make, shape: dict[str, str], said: str) -> None:
+    assert (await run(new(shape))).scratchpad == said
+
+
+async def test_branches_run_together(new: Make) -> None:
+    missing, complete = 4, asyncio.Event()
+
+    async def meet(call: Call) -> str:
+        nonlocal missing
+        missing -= 1
+        if not missing:
+            complete.set()
+        await complete.wait()
+        return "met"
+
+    branches = [Say(op_id, meet) for op_id in "bcde"]
+
+    message = await run(new({"a": "", "b": "a", "c": "a", "d": "a", "e": "a", "f": "bcde"}, *branches))
+
+    assert message.scratchpad == "f(met met met met)"
+
+
+async def test_several_tails_are_joined_in_order_of_adding(new: Make) -> None:
+    async def second(call: Call) -> WorkflowMessage:
+        return WorkflowMessage(scratchpad="second", outputs={"x": 2})
+
+    message = await run(new({"root": "", "p": ["root"], "q": ["root"]}, Say("q", second)))
+
+    assert message.scratchpad == "p(root)\n\nsecond"
+    assert message.status is WorkflowStatus.SUCCESS
+    assert message.outputs == {"p": {}, "q": {"x": 2}}
+    assert [(part.operator_id, part.scratchpad) for part in message.parts] == [("p", "p(root)"), ("q", "second")]
+
+
+async def test_tails_that_pass_the_same_message_on_stay_apart(new: Make) -> None:
+    async def give(call: Call) -> WorkflowMessage:
+        return WorkflowMessage(scratchpad="given", outputs={"n": 1})
+
+    async def pass_on(call: Call) -> WorkflowMessage:
+        return call.messages[0]
+
+    message = await run(new({"a": "", "p": "a", "q": "a"}, Say("a", give), Say("p", pass_on), Say("q", pass_on)))
+
+    assert message.outputs == {"p": {"n": 1}, "q": {"n": 1}}
+    assert [part.operator_id for part in message.parts] == ["p", "q"]
+
+
+async def test_the_worst_of_several_tails_decides_and_its_blame_is_kept(new: Make) -> None:
+    async def fail(call: Call) -> WorkflowMessage:
+        return fault("mend it", "a")
+
+    message = await run(new({"a": "", "p": "a", "q": "a"}, Say("q", fail)))
+
+    assert message.status is WorkflowStatus.EXECUTION_ERROR
+    assert (message.lesson, message.blame) == ("mend it", ("a",))
+
+
+async def test_a_message_is_stamped_with_operator_and_job(new: Make) -> None:
+    message = await run(new({"a": ""}))
+
+    assert (message.operator_id, message.job_id) == ("a", "job")
+
+
+async def test_each_operator_gets_the_calls_job_reasoner_previous_outputs_and_lesson(new: Make) -> None:
+    a, judge = Say("a"), Judge(PRAISE)
+    earlier = [WorkflowMessage(scratchpad="earlier")]
+
+    await run(new({"a": ""}, a, judge=judge), workflow_messages=earlier, lesson="be brief")
+
+    for call in (*a.calls, *judge.calls):
+        assert call.job is JOB
+        assert call.reasoner is REASONER
+        assert call.previous == earlier
+        assert call.lesson == "be brief"
+    assert a.calls[0].texts == []
+    assert judge.calls[0].texts == ["a"]
+
+
+async def test_the_reasoner_is_the_calls_and_not_the_builds(new: Make) -> None:
+    async def ask(call: Call) -> str:
+        return await call.reasoner.infer(None)  # type: ignore[arg-type]
+
+    workflow = new({"a": ""}, Say("a", ask))
+
+    said = [(await workflow.aexecute(JOB, Namesake(name))).scratchpad for name in ("first", "second")]
+
+    assert said == ["first", "second"]
+
+
+async def test_what_an_operator_does_to_its_lists_stays_with_it(new: Make) -> None:
+    async def vandalise(call: Call) -> str:
+        call.messages.clear()
+        call.previous.append(WorkflowMessage(scratchpad="forged"))
+        return "done"
+
+    d, earlier = Say("d"), [WorkflowMessage(scratchpad="earlier")]
+    vandals = [Say("b", vandalise), Say("c", vandalise)]
+
+    message = await run(new({"a": "", "b": "a", "c": "a", "d": "abc"}, d, *vandals), workflow_messages=earlier)
+
+    assert message.scratchpad == "d(a done done)"
+    assert d.calls[0].previous == earlier
+    assert [message.scratchpad for message in earlier] == ["earlier"]
+
+
+# Editing
+
+
+async def test_operators_are_found_by_id_and_listed_in_order_of_adding(new: Make) -> None:
+    workflow = new({"b": "", "a": "b"})
+
+    assert ids(workflow.get_operators()) == ["b", "a"]
+    assert workflow.get_operator("a") is workflow.get_operators()[1]
+    assert workflow.get_operator("nobody") is None
+
+
+async def test_an_operator_may_be_put_before_others_that_come_later(engine: type[Workflow]) -> None:
+    workflow, a, b, c = engine(), Say("a"), Say("b"), Say("c")
+
+    workflow.add_operator(a, next_ops=[b, c])
+    workflow.add_operator(c, previous_ops=[b])
+    workflow.add_operator(b)
+
+    assert (await run(workflow)).scratchpad == "c(a b(a))"
+
+
+async def test_adding_an_operator_again_adds_edges(engine: type[Workflow]) -> None:
+    workflow, a, b = engine(), Say("a"), Say("b")
+
+    workflow.add_operator(a)
+    workflow.add_operator(b)
+    workflow.add_operator(b, previous_ops=[a])
+
+    assert (await run(workflow)).scratchpad == "b(a)"
+
+
+async def test_a_removed_operator_leaves_with_its_edges(new: Make) -> None:
+    workflow = new({"a": "", "b": "a", "c": "ab"})
+    await run(workflow)
+
+    workflow.remove_operator(Say("b"))
+
+    assert ids(workflow.get_operators()) == ["a", "c"]
+    assert (await run(workflow)).scratchpad == "c(a)"
+
+
+async def test_an_updated_operator_takes_the_place_of_the_old(new: Make) -> None:
+    async def shout(call: Call) -> str:
+        return "B!"
+
+    workflow = new({"a": "", "b": "a", "c": "b"})
+    await run(workflow)
+
+    workflow.update_operator(Say("b", shout))
+
+    assert ids(workflow.get_operators()) == ["a", "b", "c"]
+    assert (await run(workflow)).scratchpad == "c(B!)"
+
+
+async def test_the_evaluator_is_set_changed_and_taken_away(new: Make) -> None:
+    workflow = new({"a": ""})
+
+    said: list[str] = []
+    for judge in (Judge(PRAISE), Judge(WorkflowMessage(evaluation="great")), None):
+        workflow.set_evaluator(judge)
+        said.append((await run(workflow)).evaluation)
+
+    assert said == ["good", "great", ""]
+
+
+@pytest.mark.parametrize("edit", ["remove_operator", "update_operator"])
+def test_editing_what_is_not_there_is_an_error_with_a_suggestion(new: Make, edit: str) -> None:
+    workflow = new({"search": ""})
+
+    with pytest.raises(InvalidError, match=r"'serach'|did you mean 'search'"):
+        getattr(workflow, edit)(Say("serach"))
+
+
+async def test_an_edit_does_not_disturb_a_run_in_flight_and_the_next_run_sees_it(new: Make) -> None:
+    started, release = asyncio.Event(), asyncio.Event()
+
+    async def wait(call: Call) -> str:
+        started.set()
+        await release.wait()
+        return "a"
+
+    workflow = new({"a": "", "b": "a", "c": "b"}, Say("a", wait))
+    running = asyncio.create_task(run(workflow))
+    await started.wait()
+    workflow.remove_operator(Say("b"))
+    workflow.add_operator(Say("d"), previous_ops=[Say("a")])
+    workflow.set_evaluator(Judge(PRAISE))
+    release.set()
+
+    assert (await running).scratchpad == "c(b(a))"
+    assert (await run(workflow)).scratchpad == "c\n\nd(a)"
+
+
+# Checking and building
+
+
+def test_no_round_at_all_is_refused(engine: type[Workflow]) -> None:
+    with pytest.raises(InvalidError, match="max-rounds"):
+        engine(max_rounds=0)
+
+
+def _empty(workflow: Workflow) -> None:
+    pass
+
+
+def _cycle(workflow: Workflow) -> None:
+    a, b, c = Say("a"), Say("b"), Say("c")
+    workflow.add_operator(a, previous_ops=[c])
+    workflow.add_operator(b, previous_ops=[a])
+    workflow.add_operator(c, previous_ops=[b])
+
+
+def _own_cycle(workflow: Workflow) -> None:
+    a = Say("a")
+    workflow.add_operator(a, previous_ops=[a])
+
+
+def _doubles(workflow: Workflow) -> None:
+    workflow.add_operator(Say("a"))
+    workflow.add_operator(Say("a"))
+
+
+def _double_judge(workflow: Workflow) -> None:
+    workflow.add_operator(Say("judge"))
+    workflow.set_evaluator(Judge())
+
+
+def _unknown_before(workflow: Workflow) -> None:
+    workflow.add_operator(Say("facts"))
+    workflow.add_operator(Say("check"), previous_ops=[Say("fact")])
+
+
+def _unknown_after(workflow: Workflow) -> None:
+    workflow.add_operator(Say("a"), next_ops=[Say("b")])
+
+
+def _everything(workflow: Workflow) -> None:
+    _doubles(workflow)
+    _unknown_before(workflow)
+    _unknown_after(workflow)
+    b, c = Say("b"), Say("c")
+    workflow.add_operator(b, previous_ops=[c])
+    workflow.add_operator(c, previous_ops=[b], next_ops=[Say("d")])
+
+
+@pytest.mark.parametrize(
+    ("edit", "issues"),
+    [
+        (_empty, [("no-operators", "")]),
+        (_cycle, [("cycle", "")]),
+        (_own_cycle, [("cycle", "")]),
+        (_doubles, [("duplicate-id", "a")]),
+        (_double_judge, [("duplicate-id", "judge")]),
+        (_unknown_before, [("unknown-operator", "check")]),
+        (_unknown_after, [("unknown-operator", "b")]),
+        (
+            _everything,
+            [
+                ("duplicate-id", "a"),
+                ("duplicate-id", "a"),
+                ("unknown-operator", "check"),
+                ("unknown-operator", "d"),
+                ("cycle", ""),
+            ],
+        ),
+    ],
+)
+async def test_all_that_is_wrong_is_said_at_once(
+    engine: type[Workflow], edit: Callable[[Workflow], None], issues: list[tuple[str, str]]
+) -> None:
+    workflow = engine(name="broken")
+    edit(workflow)
+
+    with pytest.raises(InvalidError, match="'broken' cannot be built") as caught:
+        await run(workflow)
+
+    assert [(issue.code, issue.where) for issue in caught.value.issues] == issues
+
+
+async def test_a_cycle_is_named_and_a_near_name_suggested(engine: type[Workflow]) -> None:
+    workflow = engine()
+    _cycle(workflow)
+    _unknown_before(workflow)
+
+    with pytest.raises(InvalidError) as caught:
+        await run(workflow)
+
+    text = str(caught.value)
+    assert any(cycle in text for cycle in ("a → b → c → a", "b → c → a → b", "c → a → b → c"))
+    assert "did you mean 'facts'?" in text
+
+
+def test_it_is_built_once_whatever_number_of_threads_calls_first(
+    engine: type[Workflow], new: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builds: list[Plan] = []
+    build = engine._build  # pyright: ignore[reportPrivateUsage]
+
+    def count(workflow: Workflow, plan: Plan) -> Any:
+        builds.append(plan)
+        time.sleep(0.02)  # so that the others arrive meanwhile
+        return build(workflow, plan)
+
+    monkeypatch.setattr(engine, "_build", count)
+    workflow = new({"a": "", "b": "a"})
+    start = threading.Barrier(8)
+
+    def first_call(_: int) -> str:
+        start.wait()
+        return workflow.execute(JOB, REASONER).scratchpad
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(first_call, range(8))) == ["b(a)"] * 8
+    assert len(builds) == 1
+
+    workflow.add_operator(Say("c"), previous_ops=[Say("b")])
+    assert [workflow.execute(JOB, REASONER).scratchpad for _ in range(3)] == ["c(b(a))"] * 3
+    assert len(builds) == 2
+
+
+def test_a_broken_workflow_can_be_mended_and_run(new: Make) -> None:
+    workflow = new()
+    with pytest.raises(InvalidError):
+        workflow.execute(JOB, REASONER)
+
+    workflow.add_operator(Say("a"))
+
+    assert workflow.execute(JOB, REASONER).scratchpad == "a"
+
+
+# Failure and cancellation
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("once"), ValueError("bad"), StopAsyncIteration(), TimeoutError(), RecursionError("deep")]
+)
+@pytest.mark.parametrize("door", [Workflow.execute, lambda *args: asyncio.run(Workflow.aexecute(*args))])
+def test_an_operators_error_is_named_chained_and_never_tried_again(
+    new: Make, error: Exception, door: Callable[..., WorkflowMessage]
+) -> None:
+    async def fail(call: Call) -> str:
+        raise error
+
+    b = Say("b", fail)
+    workflow = new({"a": "", "b": "a", "c": "b"}, b, name="wf")
+
+    with pytest.raises(OperatorError, match="operator 'b' of workflow 'wf' failed on attempt 1") as caught:
+        door(workflow, JOB, REASONER)
+
+    assert caught.value.__cause__ is error
+    assert (caught.value.operator_id, caught.value.attempt) == ("b", 1)
+    assert len(b.calls) == 1
+
+
+async def test_an_answer_that_is_no_message_is_an_operator_error(new: Make) -> None:
+    async def nonsense(call: Call) -> Any:
+        return {"scratchpad": "?"}
+
+    with pytest.raises(OperatorError, match="execute returned dict, not a WorkflowMessage or text"):
+        await run(new({"a": ""}, Say("a", nonsense)))
+
+
+@pytest.mark.parametrize("ending", ["failure", "cancellation"])
+async def test_when_a_run_ends_early_no_operator_of_it_still_runs(new: Make, ending: str) -> None:
+    running: set[str] = set()
+    everyone = asyncio.Event()
+
+    async def work(call: Call, name: str) -> str:
+        running.add(name)
+        try:
+            if len(running) == 3:
+                everyone.set()
+            await everyone.wait()
+            if ending == "failure" and name == "b":
+                raise ValueError(name)
+            await asyncio.sleep(60)
+            return name
+        finally:
+            await asyncio.sleep(0)
+            running.remove(name)
+
+    operators = [Say(op_id, lambda call, op_id=op_id: work(call, op_id)) for op_id in "abc"]
+    task = asyncio.create_task(run(new({"a": "", "b": "", "c": ""}, *operators)))
+    await everyone.wait()
+    if ending == "cancellation":
+        task.cancel()
+    with pytest.raises(OperatorError if ending == "failure" else asyncio.CancelledError):
+        await task
+
+    assert running == set()
+
+
+@pytest.mark.parametrize("ending", ["success", "failure", "cancellation"])
+async def test_a_run_leaves_nothing_for_the_garbage_collector(new: Make, without_gc: None, ending: str) -> None:
+    started = asyncio.Event()
+
+    async def work(call: Call) -> str:
+        if ending == "failure":
+            raise ValueError
+        if ending == "cancellation":
+            started.set()
+            await asyncio.sleep(60)
+        return "done"
+
+    workflow = new({"a": "", "b": "", "c": "ab"}, Forgetful("a"), Forgetful("b", work), Forgetful("c"))
+    left: list[weakref.ref[Namesake]] = []
+    for _ in range(300):
+        reasoner = Namesake()
+        left.append(weakref.ref(reasoner))
+        task = asyncio.create_task(workflow.aexecute(JOB, reasoner))
+        if ending == "cancellation":
+            await started.wait()
+            started.clear()
+            task.cancel()
+        with suppress(OperatorError, asyncio.CancelledError):
+            await task
+        del task, reasoner
+        await asyncio.sleep(0)
+
+    assert sum(ref() is not None for ref in left) == 0
+
+
+# Doors
+
+
+async def test_execute_where_a_loop_runs_names_the_way_out(engine: type[Workflow], new: Make) -> None:
+    workflow = new({"a": ""})
+
+    with pytest.raises(RunningLoopError, match=rf"await {engine.__name__}\.aexecute"):
+        workflow.execute(JOB, REASONER)
+
+
+async def test_execute_works_in_a_thread_beside_a_running_loop(new: Make) -> None:
+    workflow = new({"a": "", "b": "a"})
+
+    assert (await asyncio.to_thread(workflow.execute, JOB, REASONER)).scratchpad == "b(a)"
+
+
+def test_an_operator_may_run_another_workflow_through_either_door(new: Make) -> None:
+    inner = new({"x": "", "y": "x"})
+
+    async def awaited(call: Call) -> str:
+        return (await inner.aexecute(call.job, call.reasoner)).scratchpad
+
+    async def threaded(call: Call) -> str:
+        return (await asyncio.to_thread(inner.execute, call.job, call.reasoner)).scratchpad
+
+    outer = new({"a": "", "b": "", "c": "ab"}, Say("a", awaited), Say("b", threaded))
+
+    assert outer.execute(JOB, REASONER).scratchpad == "c(y(x) y(x))"
+
+
+def test_calls_without_a_loop_share_one_in_the_background(new: Make) -> None:
+    loops: set[int] = set()
+
+    async def note(call: Call) -> str:
+        loops.add(id(asyncio.get_running_loop()))
+        return ""
+
+    workflow = new({"a": ""}, Say("a", note))
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: workflow.execute(JOB, REASONER), range(8)))
+
+    assert len(loops) == 1
+
+
+def test_the_first_calls_of_many_threads_start_one_background_loop() -> None:
+    code = """
+import sys, threading
+from concurrent.futures import ThreadPoolExecutor
+from operad.runtime.sync import run_sync
+sys.setswitchinterval(1e-6)
+start = threading.Barrier(8)
+async def nothing(): pass
+def call(_): start.wait(); run_sync(nothing, "")
+with ThreadPoolExecutor(8) as pool: list(pool.map(call, range(8)))
+print(sum(thread.name.startswith("operad-") for thread in threading.enumerate()))
+"""
+    assert _python(code).stdout == "1\n"
+
+
+def test_an_error_through_the_synchronous_door_leaves_nothing_behind(new: Make, without_gc: None) -> None:
+    async def fail(call: Call) -> str:
+        if call.lesson:
+            return ""
+        raise ValueError
+
+    workflow = new({"a": ""}, Forgetful("a", fail))
+    left: list[weakref.ref[Namesake]] = []
+    for _ in range(50):
+        reasoner = Namesake()
+        left.append(weakref.ref(reasoner))
+        with suppress(OperatorError):
+            workflow.execute(JOB, reasoner)
+        del reasoner
+    workflow.execute(JOB, REASONER, lesson="so that the background loop lets go of the last one")
+
+    assert sum(ref() is not None for ref in left) == 0
+
+
+def test_eight_threads_with_loops_of_their_own_share_one_workflow(new: Make) -> None:
+    async def tag(call: Call) -> str:
+        await asyncio.sleep(0)
+        return f"{call.job.goal}:{await call.reasoner.infer(None)}"  # type: ignore[arg-type]
+
+    def shape(a: str) -> Say:
+        return Say(a, tag)
+
+    workflow = new({"a": "", "b": "a", "c": "a", "d": "bc"}, *map(shape, "abc"))
+
+    def fifty_calls(thread: int) -> list[str]:
+        async def calls() -> list[str]:
+            names = [f"{thread}.{call}" for call in range(50)]
+            runs = (workflow.aexecute(Job(goal=name), Namesake(name)) for name in names)
+            return [message.scratchpad for message in await asyncio.gather(*runs)]
+
+        return asyncio.run(asyncio.wait_for(calls(), 30))
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            said = [text for texts in pool.map(fifty_calls, range(8)) for text in texts]
+    finally:
+        sys.setswitchinterval(interval)
+
+    expected = [f"d({name}:{name} {name}:{name})" for name in (f"{t}.{c}" for t in range(8) for c in range(50))]
+    assert Counter(map(str.__eq__, said, expected)) == {True: 400}
+
+
+# Rounds
+
+
+async def test_without_fault_there_is_one_round(new: Make) -> None:
+    a, judge = Say("a"), Judge(PRAISE)
+
+    message = await run(new({"a": ""}, a, judge=judge, max_rounds=5))
+
+    assert (message.status, message.evaluation, message.scratchpad) == (WorkflowStatus.SUCCESS, "good", "a")
+    assert len(a.calls) == len(judge.calls) == 1
+
+
+async def test_the_verdict_bears_what_it_judged_unless_it_says_otherwise(new: Make) -> None:
+    async def give(call: Call) -> WorkflowMessage:
+        return WorkflowMessage(scratchpad="text", outputs={"x": 1, "y": 1})
+
+    judge = Judge(WorkflowMessage(evaluation="fine", outputs={"y": 2}))
+
+    message = await run(new({"a": ""}, Say("a", give), judge=judge))
+
+    assert (message.scratchpad, message.outputs, message.operator_id) == ("text", {"x": 1, "y": 2}, "judge")
+
+
+async def test_the_evaluator_sees_all_tails_in_order_of_adding(new: Make) -> None:
+    judge = Judge(PRAISE)
+
+    message = await run(new({"r": "", "q": "r", "p": "r"}, judge=judge))
+
+    assert judge.calls[0].texts == ["q(r)", "p(r)"]
+    assert message.scratchpad == "q(r)\n\np(r)"
+    assert [part.operator_id for part in message.parts] == ["q", "p"]
+
+
+@pytest.mark.parametrize(
+    ("blame", "again"),
+    [
+        pytest.param(["a"], "abd", id="the blamed one and all that depends on it"),
+        pytest.param(["d"], "d", id="the tail alone"),
+        pytest.param(["b", "c"], "bcd", id="two"),
+        pytest.param(["e"], "ed", id="a second root"),
+        pytest.param([], "abcde", id="nobody is blamed, so everyone is"),
+        pytest.param(["nobody"], "abcde", id="nobody known is blamed, so everyone is"),
+    ],
+)
+async def test_a_fault_runs_the_blamed_operators_and_their_descendants_again(
+    new: Make, blame: list[str], again: str
+) -> None:
+    operators = {op_id: Say(op_id) for op_id in "abcde"}
+    judge = Judge(fault("do better", *blame), PRAISE)
+    workflow = new({"a": "", "b": "a", "c": "", "e": "", "d": "bce"}, *operators.values(), judge=judge, max_rounds=3)
+
+    message = await run(workflow)
+
+    assert message.status is WorkflowStatus.SUCCESS
+    assert len(judge.calls) == 2
+    assert {op_id for op_id, operator in operators.items() if len(operator.calls) == 2} == set(again)
+    assert all(operators[op_id].calls[1].lesson == "do better" for op_id in again)
+
+
+async def test_the_blamed_operator_sees_its_earlier_message_and_the_verdict_and_no_other_does(new: Make) -> None:
+    a, b, c = Say("a"), Say("b"), Say("c")
+    verdict = fault("better", "b")
+
+    await run(new({"a": "", "b": "a", "c": "b"}, a, b, c, judge=Judge(verdict, PRAISE), max_rounds=2))
+
+    input_message, own, judged = b.calls[1].messages
+    assert (input_message.scratchpad, own.scratchpad, own.operator_id) == ("a", "b(a)", "b")
+    assert (judged.status, judged.evaluation, judged.lesson) == (WorkflowStatus.EXECUTION_ERROR, "bad", "better")
+    assert len(c.calls[1].messages) == 1
+    assert len(a.calls) == 1
+
+
+@pytest.mark.parametrize("max_rounds", [1, 2, 4])
+async def test_rounds_are_bounded_and_the_last_verdict_stands(new: Make, max_rounds: int) -> None:
+    a = Say("a")
+    judge = Judge(*(fault(f"lesson {n}", "a") for n in range(9)))
+
+    message = await run(new({"a": ""}, a, judge=judge, max_rounds=max_rounds))
+
+    assert message.status is WorkflowStatus.EXECUTION_ERROR
+    assert message.lesson == f"lesson {max_rounds - 1}"
+    assert len(a.calls) == len(judge.calls) == max_rounds
+
+
+@pytest.mark.parametrize("status", [WorkflowStatus.INPUT_DATA_ERROR, WorkflowStatus.JOB_TOO_COMPLICATED_ERROR])
+async def test_faults_that_are_not_the_operators_end_the_run(new: Make, status: WorkflowStatus) -> None:
+    judge = Judge(WorkflowMessage(status=status, lesson="split it"))
+
+    message = await run(new({"a": ""}, judge=judge, max_rounds=9))
+
+    assert (message.status, message.lesson) == (status, "split it")
+    assert len(judge.calls) == 1
+
+
+async def test_lessons_add_up_without_doubles(new: Make) -> None:
+    a = Say("a")
+    judge = Judge(fault("one"), fault("two"), fault("one"), fault(""), PRAISE)
+
+    await run(new({"a": ""}, a, judge=judge, max_rounds=9), lesson="zero")
+
+    assert [call.lesson for call in a.calls] == [
+        "zero",
+        "zero\none",
+        "zero\none\ntwo",
+        "zero\none\ntwo",
+        "zero\none\ntwo",
+    ]
+
+
+async def test_one_run_learns_nothing_from_another(new: Make) -> None:
+    a, judge = Say("a"), Judge(fault("one", "a"), PRAISE, PRAISE)
+    workflow = new({"a": ""}, a, judge=judge, max_rounds=2)
+
+    await run(workflow)
+    await run(workflow)
+
+    assert [(call.lesson, len(call.messages)) for call in a.calls] == [(None, 0), ("one", 2), (None, 0)]
+
+
+async def test_an_attempt_is_the_round_it_was_made_in(new: Make) -> None:
+    async def fail_later(call: Call) -> str:
+        if call.lesson:
+            raise ValueError(call.lesson)
+        return "first"
+
+    workflow = new({"a": ""}, Say("a", fail_later), judge=Judge(fault("again")), max_rounds=2)
+
+    with pytest.raises(OperatorError, match="attempt 2") as caught:
+        await run(workflow)
+
+    assert caught.value.attempt == 2
+
+
+async def test_usage_adds_up_over_operators_evaluator_and_rounds(new: Make) -> None:
+    async def spend(call: Call) -> str:
+        emit(ModelAnswered(model="m", usage=Usage(calls=1, prompt_tokens=10, completion_tokens=1, seconds=0.5)))
+        emit(ModelAnswered(model="m", usage=Usage(calls=1, prompt_tokens=5)))
+        return "spent"
+
+    class Expensive(Judge):
+        async def execute(self, *args: Any, **kwargs: Any) -> WorkflowMessage | str:
+            emit(ModelAnswered(model="m", usage=Usage(calls=1, completion_tokens=100)))
+            return await super().execute(*args, **kwargs)
+
+    judge, b = Expensive(fault("more", "a"), PRAISE), Say("b")
+    workflow = new({"a": "", "b": "a"}, Say("a", spend), b, judge=judge, max_rounds=2)
+
+    message = await run(workflow)
+
+    assert message.usage == Usage(calls=6, prompt_tokens=30, completion_tokens=202, seconds=1.0)
+    assert b.calls[0].messages[0].usage == Usage(calls=2, prompt_tokens=15, completion_tokens=1, seconds=0.5)
+
+
+# Events
+
+
+async def test_a_stream_tells_the_run_in_typed_events_numbered_without_gaps(new: Make) -> None:
+    async def talk(call: Call) -> str:
+        emit(TokenStreamed(text="hel"))
+        await asyncio.to_thread(emit, TokenStreamed(text="lo"))
+        return "hello"
+
+    judge = Judge(fault("again", "b"), PRAISE)
+    events = await events_of(new({"a": "", "b": "a"}, Say("a", talk), judge=judge, max_rounds=2, name="wf"))
+
+    assert [(type(event), event.operator_id, event.round) for event in events] == [
+        (RunStarted, "", 0),
+        (RoundStarted, "", 1),
+        (OperatorStarted, "a", 1),
+        (TokenStreamed, "a", 1),
+        (TokenStreamed, "a", 1),
+        (OperatorFinished, "a", 1),
+        (OperatorStarted, "b", 1),
+        (OperatorFinished, "b", 1),
+        (OperatorStarted, "judge", 1),
+        (OperatorFinished, "judge", 1),
+        (RoundFinished, "", 1),
+        (RoundStarted, "", 2),
+        (OperatorStarted, "b", 2),
+        (OperatorFinished, "b", 2),
+        (OperatorStarted, "judge", 2),
+        (OperatorFinished, "judge", 2),
+        (RoundFinished, "", 2),
+        (RunFinished, "", 0),
+    ]
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    assert len({event.run_id for event in events}) == 1
+    started, finished = events[0], events[-1]
+    assert isinstance(started, RunStarted)
+    assert (started.workflow, started.goal, started.operators) == ("wf", "goal", {"a": (), "b": ("a",)})
+    assert [e.operators for e in events if isinstance(e, RoundStarted)] == [("a", "b"), ("b",)]
+    assert [e.text for e in events if isinstance(e, TokenStreamed)] == ["hel", "lo"]
+    assert isinstance(finished, RunFinished)
+    assert (finished.message.evaluation, finished.rounds) == ("good", 2)
+
+
+async def test_a_stream_bears_the_run_id_it_was_given(new: Make) -> None:
+    events = [event async for event in new({"a": ""}).stream(JOB, REASONER, run_id="run-7")]
+
+    assert {event.run_id for event in events} == {"run-7"}
+
+
+async def test_a_failing_stream_tells_all_that_happened_and_then_raises(new: Make) -> None:
+    everyone = asyncio.Event()
+
+    async def fail(call: Call) -> str:
+        await everyone.wait()
+        raise ValueError("no")
+
+    async def wait(call: Call) -> str:
+        everyone.set()
+        await asyncio.sleep(60)
+        return ""
+
+    events: list[Event] = []
+
+    async def listen() -> None:
+        async for event in new({"a": "", "b": ""}, Say("a", fail), Say("b", wait)).stream(JOB, REASONER):
+            events.append(event)
+
+    with pytest.raises(OperatorError, match="ValueError: no"):
+        await listen()
+
+    ends = [(type(event), event.operator_id) for event in events[-3:]]
+    assert ends == [(OperatorFailed, "a"), (OperatorCancelled, "b"), (RunFailed, "")]
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+
+
+async def test_closing_the_stream_cancels_the_run(new: Make) -> None:
+    ended = False
+
+    async def wait(call: Call) -> str:
+        nonlocal ended
+        try:
+            await asyncio.sleep(60)
+            return ""
+        finally:
+            await asyncio.sleep(0)
+            ended = True
+
+    stream = new({"a": ""}, Say("a", wait)).stream(JOB, REASONER)
+    async for event in stream:
+        if isinstance(event, OperatorStarted):
+            break
+    await asyncio.sleep(0)
+    await stream.aclose()
+
+    assert ended
+
+
+async def test_a_stream_of_a_broken_workflow_raises_what_is_wrong(new: Make) -> None:
+    with pytest.raises(InvalidError, match="no-operators"):
+        await events_of(new())
+
+
+# What importing costs
+
+
+@pytest.mark.parametrize("module", ["dbgpt", "openai", "networkx"])
+def test_importing_workflows_does_not_import(module: str) -> None:
+    code = f"import sys, operad.runtime.workflow; print({module!r} in sys.modules)"
+
+    assert _python(code).stdout == "False\n"
+
+
+def test_the_builtin_workflow_never_imports_dbgpt() -> None:
+    code = """
+import sys
+from operad.runtime.message import Job
+from operad.runtime.workflow import BuiltinWorkflow
+class Op:
+    def get_id(self): return "a"
+    async def execute(self, *args, **kwargs): return "said"
+workflow = BuiltinWorkflow()
+workflow.add_operator(Op())
+print(workflow.execute(Job(goal=""), None).scratchpad, "dbgpt" in sys.modules)
+"""
+    assert _python(code).stdout == "said False\n"
+
+
+def _python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603 - our own code
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
