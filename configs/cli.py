@@ -100,6 +100,7 @@ def main() -> None:
 async def _follow(expert: Expert, job: Job, written: TextIO | None) -> WorkflowMessage:
     """Run the expert, show its events on stderr, and return its message."""
     console = Console(stderr=True)
+    console.print(f"model: {expert.reasoner.describe()}", markup=False, highlight=False, soft_wrap=True)
     finished: events.RunFinished | None = None
     with display_on(console) as display:
         async with aclosing(expert.stream(job)) as stream:
@@ -120,9 +121,8 @@ def _sum_up(finished: events.RunFinished, console: Console) -> None:
     cost = f"{usage.calls} model calls, {usage.tokens:,} tokens"
     verdict = f"{message.status.value}  {rounds}, {finished.seconds:.1f} s, {cost}"
     console.print(verdict, markup=False, highlight=False, soft_wrap=True)
-    for what in ("evaluation", "lesson"):
-        if text := getattr(message, what):
-            console.print(f"{what}: {text}", markup=False, highlight=False, soft_wrap=True)
+    if message.lesson:
+        console.print(f"lesson: {message.lesson}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _named_value(text: str) -> tuple[str, str]:

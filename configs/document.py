@@ -21,6 +21,8 @@ MAX_VALUES = 200_000
 MAX_DEPTH = 60
 """How deep values may be nested."""
 
+_COLLECTIONS = {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
+
 Path_ = tuple["str | int", ...]
 
 
@@ -98,7 +100,7 @@ class _Loader(yaml.SafeLoader):
         self.anchor_names: dict[int, str] = {}
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        anchor = getattr(self.peek_event(), "anchor", None)
+        anchor = getattr(cast("Any", self).peek_event(), "anchor", None)
         node = super().compose_node(parent, index)
         if node is not None and anchor:
             self.anchor_names[id(node)] = anchor
@@ -132,23 +134,13 @@ class _Values:
         if depth > MAX_DEPTH:
             raise self._refuse(node, "depth", f"is nested deeper than {MAX_DEPTH} levels")
         self._open.add(id(node))
-        size = 1
-        if isinstance(node, yaml.MappingNode):
-            value: Any = {}
-            for key_node, value_node in node.value:
-                key = self._key(key_node)
-                if key in value:
-                    self._issues.append(Issue("duplicate-key", f"key {key!r} stands here twice", self._where(key_node)))
-                value[key], count = self._make(value_node, depth + 1)
-                size += count
-        elif isinstance(node, yaml.SequenceNode):
-            value = []
-            for item_node in node.value:
-                item, count = self._make(item_node, depth + 1)
-                value.append(item)
-                size += count
+        if isinstance(node, yaml.ScalarNode):
+            value, size = self._scalar(node), 1
         else:
-            value = self._scalar(node)
+            if node.tag not in _COLLECTIONS:
+                self._issues.append(Issue("tag", f"the tag {node.tag!r} is not allowed here", self._where(node)))
+            make = self._mapping if isinstance(node, yaml.MappingNode) else self._sequence
+            value, size = make(node, depth + 1)
         if size > MAX_VALUES:
             raise self._refuse(node, "size", f"holds more than {MAX_VALUES:,} values once its aliases are replaced")
         if id(node) in self._loader.anchor_names:
@@ -156,6 +148,21 @@ class _Values:
         self._open.remove(id(node))
         self._made[id(node)] = (value, size)
         return value, size
+
+    def _mapping(self, node: yaml.Node, depth: int) -> tuple[dict[str, Any], int]:
+        mapping: dict[str, Any] = {}
+        size = 1
+        for key_node, value_node in node.value:
+            key = self._key(key_node)
+            if key in mapping:
+                self._issues.append(Issue("duplicate-key", f"key {key!r} stands here twice", self._where(key_node)))
+            mapping[key], count = self._make(value_node, depth)
+            size += count
+        return mapping, size
+
+    def _sequence(self, node: yaml.Node, depth: int) -> tuple[list[Any], int]:
+        made = [self._make(item, depth) for item in node.value]
+        return [value for value, _ in made], 1 + sum(count for _, count in made)
 
     def _key(self, node: yaml.Node) -> str:
         if isinstance(node, yaml.ScalarNode):
@@ -192,11 +199,11 @@ def _lines(node: yaml.Node, path: Path_, budget: int) -> Iterator[tuple[Path_, i
 
 
 def _issue(error: yaml.YAMLError, text: str, name: str, anchors: Iterable[str]) -> Issue:
-    mark = getattr(error, "problem_mark", None)
+    mark: Any = getattr(error, "problem_mark", None)
     if mark is None:
         return Issue("yaml", str(error), name)
     lines = text.splitlines()
-    line = lines[mark.line] if mark.line < len(lines) else ""
+    line: str = lines[mark.line] if mark.line < len(lines) else ""
     problem = " ".join(filter(None, (getattr(error, "context", None), getattr(error, "problem", None))))
     if "\t" in line[: mark.column + 1]:
         problem = "a tab; YAML indents with spaces only"

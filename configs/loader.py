@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.resources import as_file, files
@@ -32,7 +32,7 @@ from operad.operators.mcp import McpTools
 from operad.runtime.agent import Expert, Profile
 from operad.runtime.errors import InputError, InvalidError, Issue, ToolError, describe, did_you_mean
 from operad.runtime.model import Model, resolve_model
-from operad.runtime.reasoner import DualModelReasoner, MonoModelReasoner, Reasoner
+from operad.runtime.reasoner import DualModelReasoner, MonoModelReasoner
 from operad.runtime.tool import Tool
 from operad.runtime.toolkit import Action, Toolkit
 from operad.runtime.workflow import BuiltinWorkflow, DbgptWorkflow, Workflow
@@ -80,7 +80,7 @@ class Configuration:
         spec = self.spec.experts[names.index(name)]
         return Expert(self.profiles[names.index(name)], self._workflows[name], self._reasoner(spec, model))
 
-    def _reasoner(self, expert: ExpertSpec, model: Model | None) -> Reasoner:
+    def _reasoner(self, expert: ExpertSpec, model: Model | None) -> MonoModelReasoner | DualModelReasoner:
         asked = model or _model(expert.model or self.spec.model)
         rounds = expert.reasoner.max_rounds or self.spec.reasoner.max_rounds
         if (expert.reasoner.type or self.spec.reasoner.type) == "DUAL":
@@ -106,7 +106,7 @@ def load(path: str | Path) -> Configuration:
 
 
 @contextmanager
-def _found(path: str | Path) -> Iterator[Path]:
+def _found(path: str | Path) -> Generator[Path, None, None]:
     own = files("operad.configs").joinpath(f"{path}.yaml")
     if not Path(path).exists() and Path(path).name == str(path) and own.is_file():
         with as_file(own) as file:
@@ -116,7 +116,7 @@ def _found(path: str | Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _importable(folder: Path) -> Iterator[None]:
+def _importable(folder: Path) -> Generator[None, None, None]:
     sys.path.insert(0, str(folder))
     try:
         yield
@@ -140,7 +140,7 @@ class _Loading:
         self._issues: dict[tuple[str, str, int], Issue] = {}
         self._tools: dict[str, Tool | McpTools | None] = {}
         self._actions: dict[str, Action | None] = {}
-        self._operators: dict[str, OperatorSpec] = {}
+        self._operators: dict[str, tuple[OperatorSpec, Path_]] = {}
         self._toolkit = Toolkit()
 
     def configuration(self) -> Configuration:
@@ -185,10 +185,10 @@ class _Loading:
             actions = [self._action(ref, ("toolkit", number, i)) for i, ref in enumerate(chain)]
             self._toolkit.add_chain([action for action in actions if action])
         for number, operator in enumerate(spec.operators):
+            path = ("operators", number)
             if operator.name in self._operators:
-                path = ("operators", number)
                 self._report(path, "duplicate-name", f"another operator is called {operator.name!r} too")
-            self._operators[operator.name] = operator
+            self._operators.setdefault(operator.name, (operator, path))
 
     def _define_tool(self, spec: LocalToolSpec | McpToolSpec, path: Path_) -> Tool | McpTools | None:
         if spec.name not in self._tools:
@@ -247,12 +247,11 @@ class _Loading:
     def _operator(
         self, ref: str | OperatorSpec, path: Path_, made: dict[str, Operator], base: type[Operator]
     ) -> Operator | None:
-        if isinstance(ref, str):
-            if ref not in self._operators:
-                hint = did_you_mean(ref, self._operators)
-                self._report(path, "unknown-operator", f"no operator is called {ref!r}{hint}")
-                return None
-            ref = self._operators[ref]
+        if isinstance(ref, str) and ref not in self._operators:
+            hint = did_you_mean(ref, self._operators)
+            self._report(path, "unknown-operator", f"no operator is called {ref!r}{hint}")
+            return None
+        ref, path = self._operators[ref] if isinstance(ref, str) else self._operators.get(ref.name, (ref, path))
         if ref.name not in made:
             operator = self._make(ref, path, base)
             if operator is None:
@@ -270,6 +269,7 @@ class _Loading:
             config = OperatorConfig(
                 instruction=spec.instruction,
                 actions=tuple(action for action in actions if action),
+                examples=tuple(spec.examples),
                 output_schema=spec.output_schema,
                 threshold=spec.threshold,
                 hops=spec.hops,

@@ -98,6 +98,12 @@ def _apply(event: Event, row: Row) -> None:
             pass
 
 
+def verdict_line(event: events.RoundFinished) -> str:
+    """What a round was found to be, in one line."""
+    blamed = f" (at fault: {', '.join(event.blame)})" if event.blame else ""
+    return f"round {event.round}  {event.status.value}: {event.evaluation}{blamed}"
+
+
 class Display(Protocol):
     """Shows a run's events; entered before the first and left after the last."""
 
@@ -134,8 +140,10 @@ class LiveTable:
         self._live.__exit__(kind, error, trace)
 
     def show(self, event: Event) -> None:
-        """Take in one event; the table is redrawn a few times a second."""
+        """Take in one event; the table is redrawn a few times a second, verdicts stay above it."""
         self._view.apply(event)
+        if isinstance(event, events.RoundFinished) and event.evaluation:
+            self._live.console.print(verdict_line(event), markup=False, highlight=False)
 
 
 class PlainLines:
@@ -162,11 +170,13 @@ class PlainLines:
             case events.Progress() if event.done * 10 // event.total > (event.done - 1) * 10 // event.total:
                 self._write(event, f"{event.done}/{event.total}")
             case events.OperatorFinished():
-                self._write(event, f"done, {event.seconds:.1f} s, {event.usage.tokens:,} tokens")
+                self._write(event, f"done, {event.seconds:.1f} s, {event.message.usage.tokens:,} tokens")
             case events.OperatorFailed():
                 self._write(event, f"failed, {event.seconds:.1f} s: {event.error}")
             case events.OperatorCancelled():
                 self._write(event, "stopped")
+            case events.RoundFinished() if event.evaluation:
+                self._console.print(verdict_line(event), markup=False, highlight=False, soft_wrap=True)
             case _:
                 pass
 

@@ -8,15 +8,23 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from operad.operators.mcp import McpServer
+from operad.runtime.task import Example
 
 
 class Spec(BaseModel):
-    """A part of a configuration file. An unknown key is an error."""
+    """A part of a configuration file. An unknown key is an error, an empty one is as good as none."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_empty(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        return {key: value for key, value in cast("dict[str, Any]", data).items() if value is not None}
 
 
 def _kind(value: Any) -> str:
@@ -51,7 +59,8 @@ class ReasonerSpec(Spec):
     """How the experts think."""
 
     type: Literal["MONO", "DUAL"] = Field(
-        default="MONO", description="MONO: one model thinks, calls tools and answers. DUAL: a thinker instructs, an actor acts."
+        default="MONO",
+        description="MONO: one model thinks, calls tools and answers. DUAL: a thinker instructs, an actor acts.",
     )
     max_rounds: int = Field(default=8, ge=1, description="How many turns a task may take at most.")
 
@@ -113,6 +122,7 @@ class OperatorSpec(Spec):
 
     name: str = Field(default="", description="Its id in the workflow; by default its anchor.")
     instruction: str = Field(description="Its role, aim and style.")
+    examples: list[Example] = Field(default=[], description="Inputs with right answers.")
     output_schema: str = Field(default="", description="A JSON Schema, a YAML or JSON example, or words.")
     actions: list[ActionRef] = []
     tools: list[ToolRef] = Field(default=[], description="Tools that belong to no action.")
@@ -174,7 +184,9 @@ class ConfigSpec(Spec):
     reasoner: ReasonerSpec = ReasonerSpec()
     tools: list[AnyTool] = []
     actions: list[ActionSpec] = []
-    toolkit: list[list[ActionRef]] = Field(default=[], description="Chains of actions: each is often followed by the next.")
+    toolkit: list[list[ActionRef]] = Field(
+        default=[], description="Chains of actions: each is often followed by the next."
+    )
     operators: list[OperatorSpec] = []
     experts: list[ExpertSpec] = []
     leader: LeaderSpec | None = None

@@ -12,7 +12,7 @@ from operad.runtime.connections import Connections, connections
 from operad.runtime.knowledge import Insight, Knowledge, KnowledgeBase
 from operad.runtime.message import Job, Value, WorkflowMessage, new_id
 from operad.runtime.reasoner import Reasoner
-from operad.runtime.task import Task
+from operad.runtime.task import Example, Task
 from operad.runtime.toolkit import Action, Recommendation, Toolkit
 
 
@@ -22,6 +22,7 @@ class OperatorConfig(Value):
     Attributes:
         instruction: Its role, aim and style, for the reasoner. Not empty.
         actions: What it may do.
+        examples: Inputs with right answers, for the reasoner to go by.
         output_schema: The form of its answer: a JSON Schema, a YAML or JSON example, or words.
         threshold: Actions and tools that fit less than this, from 0 to 1, are not recommended.
         hops: How many steps from its own actions recommended ones may be away in the toolkit.
@@ -30,6 +31,7 @@ class OperatorConfig(Value):
 
     instruction: str
     actions: tuple[Action, ...] = ()
+    examples: tuple[Example, ...] = ()
     output_schema: str = ""
     threshold: float = Field(default=0.5, ge=0, le=1)
     hops: int = Field(default=0, ge=0)
@@ -126,6 +128,7 @@ class Operator:
         return Task(
             job=job,
             instruction=config.instruction,
+            examples=config.examples,
             output_schema=config.output_schema,
             actions=recommended.actions,
             tools=await opened.tools(recommended.tools),

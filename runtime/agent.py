@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from operad.runtime.events import Event
 from operad.runtime.message import Job, Value, WorkflowMessage
-from operad.runtime.reasoner import Reasoner
+from operad.runtime.reasoner import DualModelReasoner, MonoModelReasoner
 from operad.runtime.workflow import Workflow
 
 
@@ -29,7 +29,7 @@ class Expert:
 
     profile: Profile
     workflow: Workflow
-    reasoner: Reasoner
+    reasoner: MonoModelReasoner | DualModelReasoner
 
     async def execute(
         self,

@@ -93,12 +93,10 @@ class OperatorStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorFinished(Event):
-    """An operator ended with a message, whose text is given."""
+    """An operator ended with a message, which bears its usage."""
 
     seconds: float
-    usage: Usage
-    status: WorkflowStatus
-    text: str
+    message: WorkflowMessage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +233,7 @@ def emit(event: Event) -> None:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Value):
-        return value.model_dump(mode="json")
+        return value.model_dump(mode="json", fallback=str)
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}  # pyright: ignore
     if isinstance(value, tuple | list):

@@ -162,14 +162,7 @@ class Run:
             message = _with_judged(message, _join(messages, self._job))
         self._results[node] = message
         if heard:
-            events.emit(
-                events.OperatorFinished(
-                    seconds=perf_counter() - started,
-                    usage=scope.usage,
-                    status=message.status,
-                    text=message.scratchpad,
-                )
-            )
+            events.emit(events.OperatorFinished(seconds=perf_counter() - started, message=message))
 
 
 def _complete(said: WorkflowMessage | str, operator_id: str, job: Job, scope: Scope) -> WorkflowMessage:

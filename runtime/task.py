@@ -9,12 +9,25 @@ from operad.runtime.tool import Tool
 from operad.runtime.toolkit import Action
 
 
+class Example(Value):
+    """An input of the same kind with its right answer.
+
+    Attributes:
+        input: As a job's goal would say it.
+        output: The answer, in the form that the task asks for.
+    """
+
+    input: str
+    output: str
+
+
 class Task(Value):
     """What an operator asks of a reasoner (Chat2Graph, Workflow module, section 2.2).
 
     Attributes:
         job: The job that the workflow works on.
         instruction: The operator's role, aim and style.
+        examples: Inputs with right answers, shown before the job as if they had been asked and answered.
         output_schema: The form of the answer: a JSON Schema, a YAML or JSON example, or words.
         actions: Recommended actions.
         tools: Recommended tools, those of the actions included.
@@ -29,6 +42,7 @@ class Task(Value):
 
     job: Job
     instruction: str
+    examples: tuple[Example, ...] = ()
     output_schema: str = ""
     actions: tuple[Action, ...] = ()
     tools: tuple[Tool, ...] = ()

@@ -22,12 +22,15 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from graphlib import TopologicalSorter
+from importlib import import_module
 from statistics import median
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
+from operad.runtime.errors import describe
 from operad.runtime.message import Job, WorkflowMessage
 from operad.runtime.workflow import BuiltinWorkflow, DbgptWorkflow, Workflow
 
@@ -53,7 +56,7 @@ def fan(size: int) -> Graph:
 
 
 def layered(layers: int, width: int, parents: int = 3, seed: int = 0) -> Graph:
-    chance = random.Random(seed)
+    chance = random.Random(seed)  # noqa: S311
     before: dict[str, Sequence[str]] = {"input": []}
     last = ["input"]
     for layer in range(layers):
@@ -160,8 +163,7 @@ def as_function(coroutine_function: Callable[..., Any], *bound: Any) -> Callable
 
 
 def import_awel() -> Any:
-    import operad.runtime.awel  # imports dbgpt without what it prints
-
+    import_module("operad.runtime.awel")  # imports dbgpt without what it prints
     return sys.modules["dbgpt.core.awel"]
 
 
@@ -225,7 +227,7 @@ async def in_turns(engines: Mapping[str, Go], repeats: int, calls: int) -> dict[
 async def makespan(repeats: int = 3) -> dict[str, float]:
     """Per engine, the median makespan over the critical path: 10 layers of 10 that sleep 10 to 80 ms."""
     graph = layered(10, 10, seed=1)
-    chance = random.Random(2)
+    chance = random.Random(2)  # noqa: S311
     sleeps = {node: 0.0 if node in ("input", "tail") else chance.uniform(0.01, 0.08) for node in graph}
     naps = {node: Nap(node, seconds) for node, seconds in sleeps.items()}
     ends: dict[str, float] = {}
@@ -260,8 +262,10 @@ def timed(go: Go) -> str:
     started = time.perf_counter()
     try:
         asyncio.run(go())  # type: ignore[arg-type]
+    except RecursionError:
+        return "RecursionError"
     except Exception as error:  # noqa: BLE001 - a row says what happened
-        return f"{type(error).__name__}: {str(error).splitlines()[-1].strip()[:60]}"
+        return describe(error)
     return f"{time.perf_counter() - started:.3g} s"
 
 
@@ -421,7 +425,7 @@ def in_own_process(row: str, runner: str) -> str:
         return TOO_LONG[row, runner]
     command = [sys.executable, __file__, "--row", row, "--runner", runner]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)  # noqa: S603
     except subprocess.TimeoutExpired:
         return "did not end in 20 s"
     return done.stdout.strip() or f"exit status {done.returncode}"
@@ -449,7 +453,7 @@ def report(measured: Mapping[str, Any]) -> None:
     console.print(spans)
     rows = Table("what", STOCK, "ours", title="AWEL's runner beside ours")
     for row, said in measured["awel"].items():
-        rows.add_row(row, said["stock"], said["ours"])
+        rows.add_row(row, escape(said["stock"]), escape(said["ours"]))
     console.print(rows)
 
 

@@ -82,8 +82,12 @@ def job():
 
 def test_the_evaluator_may_be_anchored_named_or_written_in_place(write):
     for evaluator in ("*greet", "greet", "{instruction: Judge.}"):
-        expert = load(write(MINIMAL.replace("Greet.", "Greet.\n  - &judge {instruction: Judge.}")
-                            + f"    evaluator: {evaluator.replace('greet', 'judge')}\n")).expert()
+        expert = load(
+            write(
+                MINIMAL.replace("Greet.", "Greet.\n  - &judge {instruction: Judge.}")
+                + f"    evaluator: {evaluator.replace('greet', 'judge')}\n"
+            )
+        ).expert()
         assert isinstance(expert.workflow.graph().evaluator, Evaluator)
 
 
@@ -115,30 +119,70 @@ experts: [{profile: {name: X}, workflow: [[*loud]]}]
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("instruction", "instrution", [
-            ("missing-key", ":4 operators[0].instruction", "this key is missing"),
-            ("unknown-key", ":4 operators[0].instrution", "unknown key (did you mean 'instruction'?); known: actions, "
-             "class, hops, instruction, name, output_schema, params, threshold, tools"),
-        ]),
-        ("[[*greet]]", "[[gret]]", [
-            ("unknown-operator", ":7 experts[0].workflow[0][0]", "no operator is called 'gret' (did you mean 'greet'?)"),
-        ]),
-        ("Greet.", "''", [
-            ("value", ":4 operators[0].instruction", "Value error, the instruction is empty: say what the operator is to do"),
-        ]),
-        ("[[*greet]]", "[[*greet, {name: b, instruction: B.}], [b, *greet]]", [
-            ("unknown-operator", ":7 experts[0].workflow[1][0]", "no operator is called 'b'"),
-        ]),
-        ("[[*greet]]", "[]", [
-            ("no-operators", ":7 experts[0].workflow", "add at least one operator"),
-        ]),
-        ("{name: Greeter}", "{nam: Greeter}", [
-            ("missing-key", ":6 experts[0].profile.name", "this key is missing"),
-            ("unknown-key", ":6 experts[0].profile.nam", "unknown key (did you mean 'name'?); known: desc, name"),
-        ]),
-        ("    workflow", "    max_rounds: 0\n    workflow", [
-            ("value", ":7 experts[0].max_rounds", "Input should be greater than or equal to 1, not 0"),
-        ]),
+        (
+            "instruction",
+            "instrution",
+            [
+                ("missing-key", ":3 operators[0].instruction", "this key is missing"),
+                (
+                    "unknown-key",
+                    ":4 operators[0].instrution",
+                    "unknown key (did you mean 'instruction'?); known: actions, "
+                    "class, examples, hops, instruction, name, output_schema, params, threshold, tools",
+                ),
+            ],
+        ),
+        (
+            "[[*greet]]",
+            "[[gret]]",
+            [
+                (
+                    "unknown-operator",
+                    ":7 experts[0].workflow[0][0]",
+                    "no operator is called 'gret' (did you mean 'greet'?)",
+                ),
+            ],
+        ),
+        (
+            "Greet.",
+            "''",
+            [
+                (
+                    "value",
+                    ":4 operators[0].instruction",
+                    "Value error, the instruction is empty: say what the operator is to do",
+                ),
+            ],
+        ),
+        (
+            "[[*greet]]",
+            "[[*greet, {name: b, instruction: B.}], [b, *greet]]",
+            [
+                ("unknown-operator", ":7 experts[0].workflow[1][0]", "no operator is called 'b'"),
+            ],
+        ),
+        (
+            "[[*greet]]",
+            "[]",
+            [
+                ("no-operators", ":7 experts[0].workflow", "add at least one operator"),
+            ],
+        ),
+        (
+            "{name: Greeter}",
+            "{nam: Greeter}",
+            [
+                ("missing-key", ":6 experts[0].profile.name", "this key is missing"),
+                ("unknown-key", ":6 experts[0].profile.nam", "unknown key (did you mean 'name'?); known: desc, name"),
+            ],
+        ),
+        (
+            "    workflow",
+            "    max_rounds: 0\n    workflow",
+            [
+                ("value", ":7 experts[0].max_rounds", "Input should be greater than or equal to 1, not 0"),
+            ],
+        ),
     ],
 )
 def test_each_fault_names_its_line_its_path_and_the_nearest_right_name(write, old, new, expected):
@@ -146,11 +190,16 @@ def test_each_fault_names_its_line_its_path_and_the_nearest_right_name(write, ol
 
 
 def test_a_cycle_is_named(write):
-    text = "operators: [{name: a, instruction: A.}, {name: b, instruction: B.}]\n" \
-           "experts: [{profile: {name: X}, workflow: [[a, b, a]]}]\n"
+    text = (
+        "operators: [{name: a, instruction: A.}, {name: b, instruction: B.}]\n"
+        "experts: [{profile: {name: X}, workflow: [[a, b, a]]}]\n"
+    )
     [(code, where, message)] = issues(write(text))
     assert (code, where) == ("cycle", ":2 experts[0].workflow")
-    assert message in ("each of these waits for the one before it: a → b → a", "each of these waits for the one before it: b → a → b")
+    assert message in (
+        "each of these waits for the one before it: a → b → a",
+        "each of these waits for the one before it: b → a → b",
+    )
 
 
 def test_faults_of_several_kinds_are_all_reported_at_once(write):
@@ -168,8 +217,16 @@ experts:
   - {profile: {name: X}, workflow: [[a]]}
 """)
     assert sorted(code for code, _, _ in issues(file)) == [
-        "class", "class", "duplicate-name", "duplicate-name",
-        "tool-module", "tool-module", "unknown-action", "unknown-action", "unknown-operator", "unknown-tool",
+        "class",
+        "class",
+        "duplicate-name",
+        "duplicate-name",
+        "tool-module",
+        "tool-module",
+        "unknown-action",
+        "unknown-action",
+        "unknown-operator",
+        "unknown-tool",
     ]
 
 
@@ -187,8 +244,13 @@ def test_a_configuration_of_this_package_is_found_by_its_name():
 
 
 CHAT2GRAPH = {
-    "basic_template": (18, 0), "chat2graph": (28, 7), "data_importation": (3, 1), "gaia_agents": (8, 3),
-    "graph_modeling": (None, 1), "graph_query": (3, 1), "question_answering": (3, 1),
+    "basic_template": (18, 0),
+    "chat2graph": (28, 7),
+    "data_importation": (3, 1),
+    "gaia_agents": (8, 3),
+    "graph_modeling": (None, 1),
+    "graph_query": (3, 1),
+    "question_answering": (3, 1),
 }
 
 

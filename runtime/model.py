@@ -1,0 +1,419 @@
+"""The model client: any endpoint that speaks the OpenAI chat-completions protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, cast
+from urllib.parse import urlsplit, urlunsplit
+from weakref import WeakKeyDictionary
+
+from pydantic import Field, PrivateAttr, SecretStr
+
+from operad.runtime.errors import InputError, ModelError, describe
+from operad.runtime.events import ModelAnswered, TokenStreamed, emit
+from operad.runtime.message import NO_USAGE, Usage, Value
+from operad.runtime.tool import Tool
+
+if TYPE_CHECKING:
+    from openai import APIError, AsyncOpenAI
+    from typing_extensions import Self
+
+DEFAULT_MODEL = "gpt-4.1-mini"
+"""The model that is asked where a key or an endpoint is named, but no model."""
+
+OPENAI_URL = "https://api.openai.com/v1"
+
+MAX_SHOWN_MESSAGE = 500
+"""Characters of an endpoint's own error message that an error of ours repeats."""
+
+ChatMessage = Mapping[str, Any]
+"""A message of the protocol: ``role``, ``content`` and, where tools are called, more."""
+
+_LOOPBACK = {"127.0.0.1", "localhost", "::1"}
+_KEY_LIKE = re.compile(r"\bsk-[\w*.-]{6,}")
+
+
+class ToolCall(Value):
+    """A tool that a model wants called.
+
+    Attributes:
+        id: What the result refers to.
+        name: The tool's name, as the model wrote it.
+        arguments: JSON text, as the model wrote it; it may be broken.
+    """
+
+    id: str
+    name: str
+    arguments: str = ""
+
+
+class Completion(Value):
+    """What a model said in one turn.
+
+    Attributes:
+        text: Its words; may be empty where it calls tools.
+        tool_calls: The tools that it wants called.
+        usage: What the turn cost.
+        finish_reason: Why it stopped, in the endpoint's words; ``length`` when `max_tokens` cut it off.
+    """
+
+    text: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    usage: Usage = NO_USAGE
+    finish_reason: str = ""
+
+    def as_message(self) -> dict[str, Any]:
+        """The turn as a message of the conversation."""
+        message: dict[str, Any] = {"role": "assistant", "content": self.text}
+        if self.tool_calls:
+            message["tool_calls"] = [
+                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                for call in self.tool_calls
+            ]
+        return message
+
+
+class Model(Value):
+    """A client of a chat endpoint.
+
+    A value: it may be copied, compared and shared by any number of runs, threads and event loops.
+    Connections are opened on first use, one pool per event loop, and belong to the model that
+    opened them, not to its copies. They close when `asyncio.run` ends, or by `aclose`.
+
+    Attributes:
+        name: The model's name at the endpoint.
+        base_url: Where the endpoint is; ``/chat/completions`` follows.
+        api_key: The key, or None for endpoints that want none. Never shown.
+        temperature: From 0 (always the likeliest word) up; None leaves it to the endpoint.
+        max_tokens: The most tokens an answer may have; None leaves it to the endpoint.
+        timeout: Seconds that the endpoint may be silent.
+        max_retries: How often a call that was refused for the time being (429, 5xx, no connection)
+            is tried again.
+        tools: How tools are offered: ``native``, by the protocol, or ``constrained``, where the
+            endpoint knows no tool calls but keeps to a JSON Schema.
+        structured: Whether the endpoint keeps to a JSON Schema given as ``response_format``.
+        prose: Whether what it writes freely can be used; a very small model invents half of it.
+        max_concurrency: How many calls at once, per event loop; None for any number.
+    """
+
+    name: str = DEFAULT_MODEL
+    base_url: str = OPENAI_URL
+    api_key: SecretStr | None = None
+    temperature: float | None = Field(default=None, ge=0)
+    max_tokens: int | None = Field(default=None, ge=1)
+    timeout: float = Field(default=120.0, gt=0)
+    max_retries: int = Field(default=2, ge=0)
+    tools: Literal["native", "constrained"] = "native"
+    structured: bool = True
+    prose: bool = True
+    max_concurrency: int | None = Field(default=None, ge=1)
+
+    _connections: WeakKeyDictionary[asyncio.AbstractEventLoop, _Connection] = PrivateAttr(
+        default_factory=lambda: WeakKeyDictionary()
+    )
+
+    def __copy__(self) -> Self:
+        copied = super().__copy__()
+        copied._connections = WeakKeyDictionary()
+        return copied
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        return self.__copy__()
+
+    def describe(self) -> str:
+        """Which model this is and where, in one line without secrets."""
+        return f"{self.name} at {_without_login(self.base_url)}"
+
+    async def complete(
+        self,
+        messages: Sequence[ChatMessage],
+        *,
+        tools: Sequence[Tool] = (),
+        tool_choice: Literal["auto", "none"] = "auto",
+        response_format: Mapping[str, Any] | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+    ) -> Completion:
+        """Ask for the next turn of a conversation.
+
+        Emits `TokenStreamed` as text arrives and `ModelAnswered` at the end.
+
+        Args:
+            messages: The conversation so far.
+            tools: What the model may call.
+            tool_choice: ``none`` forbids calls in this turn; the tools are still described.
+            response_format: The protocol's ``response_format``, as `schema.response_format` makes it.
+            temperature: Instead of the model's own.
+            max_tokens: Instead of the model's own.
+
+        Raises:
+            ModelError: The endpoint cannot be reached, refuses the call, or breaks off.
+        """
+        request: dict[str, Any] = {"messages": [dict(message) for message in messages]}
+        if tools:
+            request |= {"tools": [_as_function(tool) for tool in tools], "tool_choice": tool_choice}
+        if response_format is not None:
+            request["response_format"] = dict(response_format)
+        if (temperature := self.temperature if temperature is None else temperature) is not None:
+            request["temperature"] = temperature
+        if (max_tokens := max_tokens or self.max_tokens) is not None:
+            # OpenAI's newer models refuse the old name; most other endpoints know only that one.
+            newer = urlsplit(self.base_url).hostname == urlsplit(OPENAI_URL).hostname
+            request["max_completion_tokens" if newer else "max_tokens"] = max_tokens
+
+        connection = await self._connection()
+        async with connection.slots or nullcontext():
+            began = time.perf_counter()
+            turn = _Turn()
+            async with aclosing(self._chunks(connection.client, request)) as chunks:
+                async for chunk in chunks:
+                    if text := turn.add(chunk):
+                        emit(TokenStreamed(text=text))
+            completion = self._completed(turn, time.perf_counter() - began)
+        emit(ModelAnswered(model=self.name, usage=completion.usage))
+        return completion
+
+    async def aclose(self) -> None:
+        """Close the connections of the event loop this is called in. The model can be used again."""
+        connection = self._connections.get(asyncio.get_running_loop())
+        if connection is not None:
+            await connection.guard.aclose()
+
+    async def _endpoint(self) -> tuple[str, str]:
+        """Address and key. A model that is served on demand overrides this."""
+        return self.base_url, self.api_key.get_secret_value() if self.api_key else ""
+
+    async def _connection(self) -> _Connection:
+        base_url, key = await self._endpoint()
+        loop = asyncio.get_running_loop()
+        connection = self._connections.get(loop)
+        if connection is None:
+            client = _client(base_url, key, self.timeout, self.max_retries)
+            slots = asyncio.Semaphore(self.max_concurrency) if self.max_concurrency else None
+            connection = self._connections[loop] = _Connection(client, slots, self._hold(client))
+            await anext(connection.guard)
+        return connection
+
+    async def _hold(self, client: AsyncOpenAI) -> AsyncGenerator[None, None]:
+        """Closes `client` when it is closed itself, as `asyncio.run` does at its end with every open generator."""
+        try:
+            yield
+        finally:
+            del self._connections[asyncio.get_running_loop()]
+            await client.close()
+
+    async def _chunks(self, client: AsyncOpenAI, request: dict[str, Any]) -> AsyncGenerator[Any, None]:
+        """The answer as it streams; whatever the endpoint does wrong is a `ModelError`."""
+        from openai import APIError
+
+        everything = {**request, "model": self.name, "stream": True, "stream_options": {"include_usage": True}}
+        try:
+            stream = cast("Any", await client.chat.completions.create(**cast("Any", everything)))
+        except APIError as error:
+            raise self._failure(error, client.api_key) from error
+        try:
+            async with stream:
+                async for chunk in stream:
+                    yield chunk
+        except ValueError as error:
+            raise self._no_protocol("it sent something that is not JSON") from error
+        except Exception as error:
+            # Depending on its version, openai lets errors of its HTTP library through here.
+            if isinstance(error, APIError):
+                _scrub(error, client.api_key)
+            why = describe(error.__cause__ or error)
+            raise ModelError(f"{self.describe()} broke off its answer: {why}; try again") from error
+
+    def _completed(self, turn: _Turn, seconds: float) -> Completion:
+        if not turn.began:
+            raise self._no_protocol("its answer holds no choices")
+        if not turn.finish_reason:
+            raise ModelError(f"{self.describe()} broke off its answer after {len(turn.text):,} characters; try again")
+        usage = Usage(
+            calls=1, prompt_tokens=turn.prompt_tokens, completion_tokens=turn.completion_tokens, seconds=seconds
+        )
+        calls = tuple(
+            ToolCall(id=call.id or f"call_{index}", name=call.name, arguments=call.arguments)
+            for index, call in sorted(turn.calls.items())
+        )
+        return Completion(text=turn.text, tool_calls=calls, usage=usage, finish_reason=turn.finish_reason)
+
+    def _no_protocol(self, what: str) -> ModelError:
+        return ModelError(
+            f"{self.describe()} does not speak the OpenAI chat-completions protocol: {what}; "
+            "check the base URL, which usually ends in /v1"
+        )
+
+    def _failure(self, error: APIError, key: str) -> ModelError:
+        """An error that says what to do; the key that was used stays out of it and of its cause."""
+        from openai import APIConnectionError, APITimeoutError
+
+        _scrub(error, key)
+        who, said = self.describe(), _said(error)
+        if isinstance(error, APITimeoutError):
+            return ModelError(f"{who} was silent for {self.timeout:g} s; raise the timeout, or ask for less")
+        if isinstance(error, APIConnectionError):
+            why = error.__cause__ or error
+            return ModelError(
+                f"{who}: cannot connect ({why}); check that the address is right and the endpoint is running"
+            )
+        status = cast("int | None", getattr(error, "status_code", None))
+        body = _body(error)
+        if body.get("type") == "exceed_context_size_error" or body.get("code") == "context_length_exceeded":
+            return ModelError(f"{who}: the prompt has too many tokens: {said}; give it less, or use a larger model")
+        if status == 401:
+            fault = "refuses the API key" if self.api_key else "wants an API key, and none is given"
+            return ModelError(f"{who} {fault} (401); set OPENAI_API_KEY, or the key of this endpoint")
+        meanings = {
+            403: "does not allow this with this API key",
+            404: "has no such model or address; check the model's name, and the base URL, which usually ends in /v1",
+            429: "has no room: too many calls at once, or no quota left; wait, or lower max_concurrency",
+        }
+        if status is None:
+            return ModelError(f"{who} failed: {said}")
+        fault = meanings.get(status, "rejects the request" if status < 500 else "failed")
+        return ModelError(f"{who} {fault} ({status}): {said}")
+
+
+def resolve_model(
+    name: str | None = None,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Model:
+    """The model that options and environment ask for; `Model.describe` says which it is.
+
+    An option wins over its variable. With a key or a base URL it is the model called `name` there
+    (by default `DEFAULT_MODEL` at OpenAI). With neither, or with the name ``embedded`` or the path
+    of a ``.gguf`` file, it is a model inside this process.
+
+    Args:
+        name: The model's name; otherwise ``OPERAD_MODEL``.
+        base_url: The endpoint; otherwise ``OPENAI_BASE_URL``.
+        api_key: The key; otherwise ``OPENAI_API_KEY``.
+        environ: Read instead of `os.environ`, which is read when this is called.
+
+    Raises:
+        InputError: A model of an endpoint is named, but neither endpoint nor key.
+    """
+    from operad.runtime.embedded import EmbeddedModel
+
+    environ = os.environ if environ is None else environ
+    name = name or environ.get("OPERAD_MODEL")
+    base_url = base_url or environ.get("OPENAI_BASE_URL")
+    api_key = api_key or environ.get("OPENAI_API_KEY")
+    if name and name.endswith(".gguf"):
+        return cast("Model", EmbeddedModel.of(name))
+    if name == "embedded" or not (name or base_url or api_key):
+        return cast("Model", EmbeddedModel())
+    if not (base_url or api_key):
+        raise InputError(
+            f"model {name!r}: there is no endpoint to ask for it; set OPENAI_API_KEY, or OPENAI_BASE_URL for an "
+            "endpoint of your own, or name no model to use the embedded one"
+        )
+    return Model(
+        name=name or DEFAULT_MODEL,
+        base_url=base_url or OPENAI_URL,
+        api_key=SecretStr(api_key) if api_key else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Connection:
+    client: AsyncOpenAI
+    slots: asyncio.Semaphore | None
+    guard: AsyncGenerator[None, None]
+
+
+@dataclass(slots=True)
+class _Call:
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+@dataclass(slots=True)
+class _Turn:
+    """A turn put together from its chunks."""
+
+    began: bool = False
+    text: str = ""
+    finish_reason: str = ""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    calls: dict[int, _Call] = field(default_factory=dict[int, _Call])
+
+    def add(self, chunk: Any) -> str:
+        """Take in a chunk; its text."""
+        if usage := getattr(chunk, "usage", None):
+            self.prompt_tokens = usage.prompt_tokens or 0
+            self.completion_tokens = usage.completion_tokens or 0
+        choices = getattr(chunk, "choices", None)
+        if not choices:
+            return ""
+        self.began = True
+        self.finish_reason = choices[0].finish_reason or self.finish_reason
+        delta = choices[0].delta
+        for part in (delta.tool_calls or ()) if delta else ():
+            call = self.calls.setdefault(part.index, _Call())
+            call.id = part.id or call.id
+            if part.function:
+                call.name += part.function.name or ""
+                call.arguments += part.function.arguments or ""
+        text = cast("str", delta.content or "") if delta else ""
+        self.text += text
+        return text
+
+
+def _client(base_url: str, key: str, timeout: float, max_retries: int) -> AsyncOpenAI:
+    from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+
+    # A proxy that the environment names is not for this machine's own ports.
+    direct = DefaultAsyncHttpxClient(trust_env=False) if urlsplit(base_url).hostname in _LOOPBACK else None
+    return AsyncOpenAI(
+        base_url=base_url, api_key=key or "none", timeout=timeout, max_retries=max_retries, http_client=direct
+    )
+
+
+def _as_function(tool: Tool) -> dict[str, Any]:
+    parameters = tool.parameters or {"type": "object", "properties": {}}
+    return {
+        "type": "function",
+        "function": {"name": tool.name, "description": tool.description, "parameters": parameters},
+    }
+
+
+def _without_login(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _body(error: APIError) -> Mapping[str, Any]:
+    body: Any = error.body
+    return cast("Mapping[str, Any]", body) if isinstance(body, Mapping) else {}
+
+
+def _said(error: APIError) -> str:
+    text = " ".join(str(_body(error).get("message") or error.message).split())
+    return text if len(text) <= MAX_SHOWN_MESSAGE else text[:MAX_SHOWN_MESSAGE] + "…"
+
+
+def _scrub(error: APIError, key: str) -> None:
+    """Remove the key from an error whose endpoint repeats it, for tracebacks show causes too."""
+
+    def clean(value: Any) -> Any:
+        if isinstance(value, str):
+            return _KEY_LIKE.sub("[key]", value.replace(key, "[key]"))
+        if isinstance(value, Mapping):
+            return {name: clean(item) for name, item in cast("Mapping[str, Any]", value).items()}
+        return value
+
+    error.message = clean(error.message)
+    error.body = clean(error.body)
+    error.args = tuple(map(clean, error.args))

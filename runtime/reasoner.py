@@ -1,0 +1,185 @@
+"""Reasoners: whoever takes a task and answers it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from typing import Any, Protocol
+
+from operad.runtime.conversation import Conversation, Form
+from operad.runtime.model import Model, resolve_model
+from operad.runtime.prompt import fence, render
+from operad.runtime.schema import is_json_schema, parse_output_schema
+from operad.runtime.task import Task
+
+THINKER = """\
+You lead the work on the task below; an actor, who sees the task too, does it. In each turn give the actor one \
+instruction: the next step, concrete and small. Look at what came of it before you give the next. When the actor has \
+all that the answer needs, set `finished`, and say in `instruction` what the answer must heed."""
+
+STEP = {
+    "type": "object",
+    "properties": {"instruction": {"type": "string"}, "finished": {"type": "boolean"}},
+    "required": ["instruction", "finished"],
+    "additionalProperties": False,
+}
+"""What a thinker says in a turn, as JSON Schema."""
+
+
+class Reasoner(Protocol):
+    """Anything that takes a task and answers it.
+
+    One reasoner serves any number of operators at once, so a call keeps its state to itself.
+    """
+
+    async def infer(self, task: Task) -> str:
+        """The answer: words, or JSON where the task's `output_schema` asks for it."""
+        ...
+
+
+class MonoModelReasoner:
+    """One model thinks, calls tools and answers.
+
+    Args:
+        model: Who is asked; None for the one that the environment names at the first call.
+        max_rounds: How many turns a task may take at most: those with tools, and that of the answer.
+        max_repairs: How often an answer that does not fit its schema is asked for again.
+    """
+
+    def __init__(self, model: Model | None = None, *, max_rounds: int = 8, max_repairs: int = 2) -> None:
+        self._model = _Chosen(model)
+        self._max_rounds = max_rounds
+        self._max_repairs = max_repairs
+
+    @property
+    def model(self) -> Model:
+        """Who is asked."""
+        return self._model.get()
+
+    def describe(self) -> str:
+        """Who is asked and where, in one line without secrets."""
+        return self.model.describe()
+
+    @property
+    def writes_prose(self) -> bool:
+        """Whether its free text can be used; a very small model's cannot."""
+        return self.model.prose
+
+    async def infer(self, task: Task) -> str:
+        """The model's answer, with the tools' results behind it.
+
+        Raises:
+            ModelError: The model's endpoint fails.
+            AnswerError: No answer fits the task's `output_schema`.
+            InvalidError: The `output_schema` is a broken one.
+        """
+        form = _form(task)
+        conversation = Conversation(self.model, await _opening(task, self.model), task.tools)
+        draft = await conversation.work(self._max_rounds)
+        return await conversation.answer(form, draft, self._max_repairs)
+
+
+class DualModelReasoner:
+    """A thinker instructs, an actor acts (Chat2Graph's dual-model reasoner).
+
+    The thinker gives one instruction per turn, the actor carries it out with the task's tools, and
+    the thinker sees the result, until it says that the work is finished. Then the actor answers.
+
+    Args:
+        actor: Who acts; None for the model that the environment names at the first call.
+        thinker: Who thinks; None for the actor's model.
+        max_rounds: How many instructions a task may take at most.
+        max_tool_rounds: How many turns the actor may take for each.
+        max_repairs: How often an answer that does not fit its schema is asked for again.
+    """
+
+    def __init__(
+        self,
+        actor: Model | None = None,
+        thinker: Model | None = None,
+        *,
+        max_rounds: int = 8,
+        max_tool_rounds: int = 4,
+        max_repairs: int = 2,
+    ) -> None:
+        self._actor = _Chosen(actor)
+        self._thinker = _Chosen(thinker) if thinker else self._actor
+        self._max_rounds = max_rounds
+        self._max_tool_rounds = max_tool_rounds
+        self._max_repairs = max_repairs
+
+    @property
+    def actor(self) -> Model:
+        """Who acts."""
+        return self._actor.get()
+
+    @property
+    def thinker(self) -> Model:
+        """Who thinks."""
+        return self._thinker.get()
+
+    def describe(self) -> str:
+        """Who is asked and where, in one line without secrets."""
+        if self.actor == self.thinker:
+            return self.actor.describe()
+        return f"{self.thinker.describe()}, thinks; {self.actor.describe()}, acts"
+
+    @property
+    def writes_prose(self) -> bool:
+        """Whether its free text can be used; a very small model's cannot."""
+        return self.actor.prose
+
+    async def infer(self, task: Task) -> str:
+        """The actor's answer, after the thinker's instructions.
+
+        Raises:
+            ModelError: A model's endpoint fails.
+            AnswerError: No answer fits the task's `output_schema`, or no step the thinker's form.
+            InvalidError: The `output_schema` is a broken one.
+        """
+        form = _form(task)
+        actor = Conversation(self.actor, await _opening(task, self.actor), task.tools)
+        thinker = Conversation(self.thinker, _led(await _opening(task, self.thinker)))
+        for _ in range(self._max_rounds):
+            step: dict[str, Any] = json.loads(await thinker.answer(Form(STEP), max_repairs=self._max_repairs))
+            if step["finished"]:
+                actor.say(f"The work is done; give the answer to the task now. {step['instruction']}".strip())
+                break
+            actor.say(f"Do this now, as a step towards the answer: {step['instruction']}")
+            result = await actor.work(self._max_tool_rounds) or await actor.answer(None)
+            thinker.say(f"What came of it:\n{fence(result)}")
+        else:
+            actor.say("No more steps can be taken; give the answer to the task now.")
+        return await actor.answer(form, max_repairs=self._max_repairs)
+
+
+class _Chosen:
+    """A model that was given, or the one that the environment names when it is first asked for."""
+
+    def __init__(self, model: Model | None) -> None:
+        self._model = model
+        self._choosing = threading.Lock()
+
+    def get(self) -> Model:
+        with self._choosing:
+            if self._model is None:
+                self._model = resolve_model()
+            return self._model
+
+
+def _form(task: Task) -> Form | None:
+    schema = parse_output_schema(task.output_schema)
+    return None if schema is None else Form.of(schema)
+
+
+async def _opening(task: Task, model: Model) -> list[dict[str, str]]:
+    """The rendered task. A JSON Schema is left out where the model is held to it from its first word."""
+    free_to_begin = bool(task.tools) and model.tools == "native"
+    held = model.structured and not free_to_begin and is_json_schema(task.output_schema)
+    return await asyncio.to_thread(render, task, show_schema=not held)  # files are read
+
+
+def _led(opening: list[dict[str, str]]) -> list[dict[str, str]]:
+    system, *rest = opening
+    return [{**system, "content": f"{THINKER}\n\nThe task:\n{system['content']}"}, *rest]

@@ -1,0 +1,427 @@
+"""The form of an answer: what an `output_schema` asks for, and whether an answer fits it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from itertools import islice
+from typing import Any, TypeGuard, cast
+
+from operad.runtime.errors import AnswerError, InvalidError, Issue
+
+Schema = dict[str, Any]
+"""A JSON Schema."""
+
+MAX_TEXT = 64 * 2**10
+"""Characters of the longest `output_schema`."""
+
+MAX_DEPTH = 32
+"""How deep an example may nest."""
+
+MAX_NODES = 2_000
+"""How many values an example may hold, aliases counted as often as they are used."""
+
+MAX_ANSWER = 2**20
+"""Characters of the longest answer that is read."""
+
+MAX_STARTS = 100
+"""At how many brackets of an answer JSON is looked for amid prose."""
+
+MAX_MENDED = 16_000
+"""Characters of the longest answer whose slips are mended; the time that takes may grow with the square."""
+
+MAX_ERRORS = 20
+"""How many faults of one answer are listed."""
+
+TYPE_WORDS: Mapping[str, Schema] = {
+    "string": {"type": "string"},
+    "number": {"type": "number"},
+    "integer": {"type": "integer"},
+    "boolean": {"type": "boolean"},
+    "any": {},
+}
+"""What stands for a type in an example. Any other text describes a string."""
+
+_JSON_TYPES = {"string", "number", "integer", "boolean", "object", "array", "null"}
+_STRUCTURE: Mapping[str, type | tuple[type, ...]] = {
+    "properties": dict,
+    "items": (dict, bool),
+    "prefixItems": list,
+    "anyOf": list,
+    "oneOf": list,
+    "allOf": list,
+    "enum": list,
+    "$ref": str,
+    "$defs": dict,
+}
+_ANNOTATIONS = {"type", "title", "description", "$schema", "$id", "default", "examples"}
+_FENCE = re.compile(r"```[ \t]*[\w-]*[ \t]*\n(.*?)\n[ \t]*```", re.DOTALL)
+_KEY = re.compile(r"[^\W\d][\w-]*")
+_AND_SO_ON = "..."
+
+
+class SchemaMismatch(AnswerError):  # noqa: N818 - an answer's state; the error is an AnswerError
+    """An answer that does not fit its schema; the text names every fault and is fit for a model to read."""
+
+
+def parse_output_schema(text: str) -> Schema | None:
+    """The JSON Schema that an `output_schema` asks for.
+
+    ===================================================  ==============================================
+    a JSON Schema, in JSON or YAML                       itself
+    ``{claims: [string], score: 0.5}``, JSON or YAML     derived: every key required, no others; types
+                                                         by the words of `TYPE_WORDS` or by the values
+    ``{"answer": "In one sentence."}``                   the same; such a text describes a string
+    a list or a mapping of mere sentences, unbraced      none: words that happen to parse as YAML
+    Markdown, any other words, nothing                   none
+    ===================================================  ==============================================
+
+    A list stands for any number of its items, ``...`` among them for "and so on", null for any value.
+
+    Returns:
+        A JSON Schema, or None where the text is words, which a model gets as they are.
+
+    Raises:
+        InvalidError: It is a JSON Schema but a broken one, in braces but unreadable, or too large.
+    """
+    value = _structure(text)
+    if _is_schema(value):
+        _check(value)
+        return value
+    return None if value is None else _Derivation().derive(value)
+
+
+def is_json_schema(text: str) -> bool:
+    """Whether an `output_schema` is a JSON Schema already, rather than an example or words.
+
+    Raises:
+        InvalidError: As `parse_output_schema`.
+    """
+    return _is_schema(_structure(text))
+
+
+def validate(schema: Schema, text: str, *, repair: bool = True) -> Any:
+    """The value in an answer, once it fits the schema.
+
+    The JSON may stand in a code fence or amid prose.
+
+    Args:
+        schema: What it must fit.
+        text: The answer.
+        repair: Whether to mend slips: a trailing comma, a missing bracket, single quotes. Not to be
+            done to an answer that was cut off, whose end would be lost without a word.
+
+    Raises:
+        SchemaMismatch: It does not fit, or holds no JSON.
+        InvalidError: The schema itself cannot be used.
+    """
+    if len(text) > MAX_ANSWER:
+        raise SchemaMismatch(f"the answer has {len(text):,} characters; at most {MAX_ANSWER:,} are read")
+    faults: list[str] = []
+    for value in _values(text, repair):
+        found = list(_faults(schema, value))
+        if not found:
+            return value
+        faults = faults or found
+    raise SchemaMismatch("\n".join(faults) or "the answer holds no JSON; answer with JSON alone")
+
+
+def response_format(schema: Schema, name: str = "answer") -> dict[str, Any]:
+    """The protocol's ``response_format`` for a schema; strict where the schema permits."""
+    return {
+        "type": "json_schema",
+        "json_schema": {"name": name, "schema": schema, "strict": schema.get("type") == "object" and is_strict(schema)},
+    }
+
+
+def is_strict(schema: Any) -> bool:
+    """Whether an endpoint may keep to the schema to the letter: all objects closed, all keys required."""
+    if not isinstance(schema, dict):
+        return False
+    schema = cast("Schema", schema)
+    if schema.keys() & {"oneOf", "allOf", "not", "if", "patternProperties", "prefixItems", "default"}:
+        return False
+    if not schema.keys() & {"type", "enum", "const", "anyOf", "$ref"}:
+        return False
+    parts: list[Any] = [*schema.get("anyOf", ()), *schema.get("$defs", {}).values()]
+    kinds = schema.get("type", ())
+    if "object" in ([kinds] if isinstance(kinds, str) else kinds):
+        properties = schema.get("properties", {})
+        if schema.get("additionalProperties") is not False or set(schema.get("required", ())) != set(properties):
+            return False
+        parts += properties.values()
+    if "array" in ([kinds] if isinstance(kinds, str) else kinds):
+        parts.append(schema.get("items"))
+    return all(map(is_strict, parts))
+
+
+class _Derivation:
+    """Derives a schema from an example, within `MAX_NODES` and `MAX_DEPTH`."""
+
+    def __init__(self) -> None:
+        self._nodes = 0
+
+    def derive(self, example: Any, depth: int = 0) -> Schema:
+        self._nodes += 1
+        if depth > MAX_DEPTH:
+            raise _invalid("too-deep", f"nested more than {MAX_DEPTH} deep")
+        if self._nodes > MAX_NODES:
+            raise _invalid("too-large", f"holds more than {MAX_NODES:,} values")
+        if isinstance(example, dict):
+            return self._object(cast("dict[Any, Any]", example), depth)
+        if isinstance(example, list):
+            return self._array(cast("list[Any]", example), depth)
+        if isinstance(example, str):
+            described = {"type": "string", "description": example} if example else {"type": "string"}
+            return dict(TYPE_WORDS.get(example, described))
+        for kind, name in ((bool, "boolean"), (int, "integer"), (float, "number")):
+            if isinstance(example, kind):
+                return {"type": name}
+        return {}
+
+    def _object(self, example: dict[Any, Any], depth: int) -> Schema:
+        properties = {
+            str(key): self.derive(value, depth + 1) for key, value in example.items() if str(key) != _AND_SO_ON
+        }
+        return {
+            "type": "object",
+            "properties": properties,
+            "required": list(properties),
+            "additionalProperties": False,
+        }
+
+    def _array(self, example: list[Any], depth: int) -> Schema:
+        forms: dict[str, Schema] = {}
+        for item in example:
+            if item == _AND_SO_ON:
+                continue
+            form = self.derive(item, depth + 1)
+            known = forms.setdefault(json.dumps({**form, "description": None}), form)
+            if known is not form and "description" in form:
+                known["description"] = f"{known['description']}, {form['description']}"
+        kinds = list(forms.values()) or [Schema()]
+        return {"type": "array", "items": {"anyOf": kinds} if len(kinds) > 1 else kinds[0]}
+
+
+def _structure(text: str) -> Any:
+    """The schema or the example that a text holds, as plain values; None where it is words."""
+    text = _unfenced(text.strip())
+    if not text:
+        return None
+    braced = (text[0], text[-1]) in {("{", "}"), ("[", "]")}
+    if len(text) > MAX_TEXT:
+        if not braced:
+            return None
+        raise _invalid(
+            "too-large", f"{len(text):,} characters; at most {MAX_TEXT:,} are read as a schema or an example"
+        )
+    try:
+        value = _parse(text)
+    except RecursionError as error:
+        raise _invalid("too-deep", f"nested more than {MAX_DEPTH} deep") from error
+    except ValueError as error:
+        if not braced:
+            return None
+        raise _invalid(
+            "unreadable", f"is in braces but neither JSON nor YAML: {error}; mend it, or begin with words"
+        ) from error
+    if not isinstance(value, dict | list) or not value:
+        return None
+    return cast("Any", value) if braced or _is_schema(value) or _is_example(value) else None
+
+
+def _unfenced(text: str) -> str:
+    fence = _FENCE.fullmatch(text)
+    return fence[1].strip() if fence else text
+
+
+def _parse(text: str) -> Any:
+    try:
+        return _load_json(text)
+    except ValueError:
+        return _load_yaml(text)
+
+
+def _load_json(text: str) -> Any:
+    def refuse(constant: str) -> Any:
+        raise ValueError(f"{constant} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def _load_yaml(text: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.load(text, _yaml_loader())  # noqa: S506 - a SafeLoader
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from error
+
+
+@cache
+def _yaml_loader() -> type[Any]:
+    """A safe loader for which ``on``, ``12:30`` and ``2024-01-01`` are text, as they would be in JSON."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        yaml_implicit_resolvers = {}  # noqa: RUF012 - as the base class declares it
+
+    loader: Any = Loader
+    for tag, pattern in {
+        "bool": r"true|false",
+        "null": r"null|~|",
+        "int": r"-?(?:0|[1-9][0-9]*)",
+        "float": r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?",
+    }.items():
+        loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(rf"(?:{pattern})$"), None)
+    return loader
+
+
+def _is_schema(parsed: Any) -> TypeGuard[Schema]:
+    """Whether a value is a JSON Schema rather than an example whose keys are called like its words."""
+    if not isinstance(parsed, dict):
+        return False
+    value = cast("Schema", parsed)
+    if "$schema" in value:
+        return True
+    structured = {key for key, kind in _STRUCTURE.items() if isinstance(value.get(key), kind)}
+    kind = value.get("type")
+    kinds = cast("list[Any]", kind) if isinstance(kind, list) else [kind]
+    typed = bool(kinds) and all(isinstance(one, str) and one in _JSON_TYPES for one in kinds)
+    if typed and structured & {"properties", "items", "enum"}:
+        return True
+    known = value.keys() <= _ANNOTATIONS | _STRUCTURE.keys() | _keywords()
+    if structured:
+        return known
+    return known and typed and not any(value.get(key) in TYPE_WORDS for key in ("title", "description"))
+
+
+@cache
+def _keywords() -> frozenset[str]:
+    from jsonschema import Draft202012Validator
+
+    return frozenset(Draft202012Validator.VALIDATORS)
+
+
+def _is_example(value: Any) -> bool:
+    """Whether YAML without braces shows a structure, or is sentences that happen to parse."""
+    items = list(cast("dict[Any, Any]", value).values() if isinstance(value, dict) else cast("list[Any]", value))
+    if isinstance(value, dict):
+        keys = cast("dict[Any, Any]", value)
+        if not all(isinstance(key, str) and _KEY.fullmatch(key) for key in keys):
+            return False
+    return any(not isinstance(item, str) or item in TYPE_WORDS for item in items)
+
+
+def _check(schema: Schema) -> None:
+    """Raise all that is wrong with a JSON Schema, references to elsewhere included."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import validator_for
+
+    validator: Any = validator_for(schema, default=Draft202012Validator)
+    metaschema = validator(validator.META_SCHEMA)
+    issues = [
+        Issue("json-schema", _short(error.message), f"output_schema {error.json_path}")
+        for error in sorted(metaschema.iter_errors(schema), key=lambda error: error.json_path)
+    ]
+    issues += _reference_issues(schema)
+    if issues:
+        raise InvalidError("output_schema", issues[:MAX_ERRORS])
+
+
+def _reference_issues(schema: Schema) -> Iterator[Issue]:
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import DRAFT202012
+
+    resource: Any = DRAFT202012.create_resource(schema)
+    resolver = cast("Any", Registry)().with_resource("", resource).resolver()
+    for reference in _references(schema):
+        try:
+            resolver.lookup(reference)
+        except Unresolvable:
+            yield Issue(
+                "reference", f"{reference!r} leads nowhere in this schema, and nothing is fetched", "output_schema"
+            )
+
+
+def _references(value: Any) -> Iterator[str]:
+    waiting: list[Any] = [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            fields = cast("dict[str, Any]", part)
+            if isinstance(fields.get("$ref"), str):
+                yield fields["$ref"]
+            waiting += fields.values()
+        elif isinstance(part, list):
+            waiting += cast("list[Any]", part)
+
+
+def _values(text: str, repair: bool) -> Iterator[Any]:
+    """What an answer may mean, the likeliest first: all of it, its fenced parts, JSON amid prose, broken JSON."""
+    text = text.strip()
+    fenced = [match[1] for match in _FENCE.finditer(text)]
+    for candidate in (text, *fenced):
+        try:
+            yield _load_json(candidate)
+        except (ValueError, RecursionError):
+            continue
+    yield from _embedded(text)
+    for candidate in (*fenced, text) if repair else ():
+        start = min((at for at in (candidate.find("{"), candidate.find("[")) if at >= 0), default=-1)
+        if start >= 0 and len(candidate) - start <= MAX_MENDED:
+            yield from _repaired(candidate[start:])
+
+
+def _embedded(text: str) -> Iterator[Any]:
+    decoder = json.JSONDecoder()
+    at = 0
+    for start in islice(re.finditer(r"[{\[]", text), MAX_STARTS):
+        if start.start() < at:
+            continue
+        try:
+            value, at = decoder.raw_decode(text, start.start())
+        except (ValueError, RecursionError):
+            continue
+        yield value
+
+
+def _repaired(text: str) -> Iterator[Any]:
+    import json_repair
+
+    try:
+        value: Any = json_repair.loads(text)
+    except (ValueError, RecursionError):
+        return
+    if isinstance(value, dict | list):
+        yield value
+
+
+def _faults(schema: Schema, value: Any) -> Iterable[str]:
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import validator_for
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+
+    validator: Any = validator_for(schema, default=Draft202012Validator)
+    # An empty registry: a schema must not make us fetch what it refers to.
+    errors = validator(schema, registry=cast("Any", Registry)()).iter_errors(value)
+    try:
+        found = [f"{error.json_path}: {_short(error.message)}" for error in sorted(errors, key=lambda e: e.json_path)]
+    except Unresolvable as error:
+        raise _invalid("reference", f"{error} leads nowhere in this schema") from error
+    except RecursionError as error:
+        raise SchemaMismatch("the answer is nested too deep") from error
+    more = len(found) - MAX_ERRORS
+    return [*found[:MAX_ERRORS], f"and {more} more"] if more > 0 else found
+
+
+def _short(text: str, most: int = 300) -> str:
+    return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"
+
+
+def _invalid(code: str, message: str) -> InvalidError:
+    return InvalidError("output_schema", [Issue(code, message)])

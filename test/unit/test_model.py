@@ -1,0 +1,277 @@
+import asyncio
+import copy
+import gc
+import threading
+import traceback
+
+import pytest
+from pydantic import SecretStr
+
+from operad.runtime.embedded import EmbeddedModel
+from operad.runtime.errors import InputError, ModelError
+from operad.runtime.events import ModelAnswered, RunLog, Scope, TokenStreamed, enter
+from operad.runtime.message import Usage
+from operad.runtime.model import DEFAULT_MODEL, OPENAI_URL, Completion, Model, ToolCall, resolve_model
+from operad.runtime.testing import BreakOff, CallTools, Fail, Hang, Raw, Say, ScriptedModel
+from operad.runtime.tool import Tool
+
+KEY = "sk-test-0123456789abcdef"
+HELLO = [{"role": "user", "content": "hello there"}]
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+async def failure(step, **changes):
+    """The error that a step leads to."""
+    async with ScriptedModel([step]) as scripted:
+        with pytest.raises(ModelError) as raised:
+            await scripted.model.model_copy(update=changes).complete(HELLO)
+    return raised.value
+
+
+async def test_text_streams_as_events_and_usage_lands_in_the_scope():
+    heard = []
+    scope = Scope(RunLog("run", (heard.append,)), "greet", 1)
+    enter(scope)
+    async with ScriptedModel([Say("good day to you")]) as scripted:
+        completion = await scripted.model.complete(HELLO)
+    assert [event.text for event in heard if isinstance(event, TokenStreamed)] == ["good ", "day ", "to ", "you"]
+    assert [event.model for event in heard if isinstance(event, ModelAnswered)] == ["scripted"]
+    assert scope.usage == completion.usage
+    assert completion.usage.model_copy(update={"seconds": 0}) == Usage(calls=1, prompt_tokens=2, completion_tokens=4)
+    assert 0 < completion.usage.seconds < 5
+    assert completion.finish_reason == "stop"
+
+
+async def test_tool_calls_come_as_the_model_wrote_them():
+    async with ScriptedModel([CallTools([("add", {"a": 1}), ("add", "{broken")], text="I add.")]) as scripted:
+        completion = await scripted.model.complete(HELLO, tools=[Tool.of(add)])
+    assert completion.text == "I add."
+    assert completion.tool_calls == (
+        ToolCall(id="call_0", name="add", arguments='{"a": 1}'),
+        ToolCall(id="call_1", name="add", arguments="{broken"),
+    )
+    [offered] = scripted.requests[0]["tools"]
+    assert offered["function"]["name"] == "add"
+    assert offered["function"]["parameters"]["required"] == ["a", "b"]
+    assert completion.as_message()["tool_calls"][1]["function"] == {"name": "add", "arguments": "{broken"}
+
+
+async def test_only_what_is_set_is_sent_and_a_call_may_set_it_otherwise():
+    async with ScriptedModel([Say("x"), Say("x"), Say("x")]) as scripted:
+        await scripted.model.complete(HELLO)
+        warm = scripted.model.model_copy(update={"temperature": 0.5, "max_tokens": 10})
+        await warm.complete(HELLO)
+        await warm.complete(HELLO, temperature=0.0, max_tokens=7)
+    sent = [(request.get("temperature"), request.get("max_tokens")) for request in scripted.requests]
+    assert sent == [(None, None), (0.5, 10), (0.0, 7)]
+
+
+async def test_a_refused_connection_names_the_address():
+    with pytest.raises(ModelError, match=r"m at http://127\.0\.0\.1:9/v1: cannot connect .* the endpoint is running"):
+        await Model(name="m", base_url="http://127.0.0.1:9/v1", max_retries=0).complete(HELLO)
+
+
+async def test_a_wrong_key_is_shown_nowhere_though_the_endpoint_repeats_it():
+    async with ScriptedModel([], wants_key="right") as scripted:
+        wrong = scripted.model.model_copy(update={"api_key": SecretStr(KEY)})
+        with pytest.raises(ModelError, match=r"refuses the API key \(401\); set OPENAI_API_KEY") as raised:
+            await wrong.complete(HELLO)
+    assert KEY not in "".join(traceback.format_exception(raised.value))
+    assert KEY not in repr(vars(raised.value.__cause__ or raised.value))
+    assert KEY not in repr(wrong)
+    assert KEY not in wrong.describe()
+
+
+async def test_a_missing_key_is_told_from_a_wrong_one():
+    async with ScriptedModel([], wants_key="right") as scripted:
+        with pytest.raises(ModelError, match="wants an API key, and none is given"):
+            await scripted.model.model_copy(update={"api_key": None}).complete(HELLO)
+
+
+TOO_LONG = {"type": "exceed_context_size_error"}
+FAILURES = [
+    (Fail(400, "bad temperature"), r"rejects the request \(400\): bad temperature"),
+    (Fail(400, "9031 tokens exceed 8192", error=TOO_LONG), r"prompt has too many tokens: 9031 tokens exceed 8192"),
+    (Fail(403, "not your model"), r"does not allow this with this API key \(403\): not your model"),
+    (Fail(404, "no such model"), r"has no such model or address; check .* \(404\): no such model"),
+    (Fail(429, "slow down"), r"no quota left; wait, or lower max_concurrency \(429\): slow down"),
+    (Fail(502, "bad gateway"), r"failed \(502\): bad gateway"),
+    (BreakOff(after_chars=9), "broke off its answer: .*incomplete chunked read.*; try again"),
+    (Raw(b"<html>Welcome</html>"), r"does not speak the OpenAI .* no choices; check the base URL"),
+    (Raw(b"data: {broken\n\n", "text/event-stream"), r"does not speak the OpenAI .* not JSON"),
+    (Raw(b'data: {"hello": 1}\n\n', "text/event-stream"), r"does not speak the OpenAI .* no choices"),
+    (
+        Raw(b'data: {"error": {"message": "out of memory"}}\n\n', "text/event-stream"),
+        "broke off its answer: APIError: out of memory; try again",
+    ),
+    (
+        Raw(b'data: {"choices": [{"index": 0, "delta": {"content": "half"}}]}\n\n', "text/event-stream"),
+        "broke off its answer after 4 characters",
+    ),
+]
+
+
+@pytest.mark.parametrize(("step", "message"), FAILURES, ids=[message[:30] for _, message in FAILURES])
+async def test_what_an_endpoint_does_wrong_is_said_with_what_to_do(step, message):
+    error = await failure(step)
+    assert str(error).startswith("scripted at http://127.0.0.1:")
+    with pytest.raises(ModelError, match=message):
+        raise error
+
+
+async def test_silence_ends_with_the_timeout():
+    assert "was silent for 0.05 s; raise the timeout" in str(await failure(Hang(), timeout=0.05))
+
+
+async def test_a_busy_endpoint_is_asked_again():
+    busy = Fail(429, headers={"retry-after-ms": "1"})
+    async with ScriptedModel([busy, busy, Say("now")]) as scripted:
+        assert (await scripted.model.model_copy(update={"max_retries": 2}).complete(HELLO)).text == "now"
+
+
+async def test_a_login_in_the_address_is_not_shown():
+    model = Model(name="m", base_url="http://user:secret@127.0.0.1:9/v1", max_retries=0)
+    assert model.describe() == "m at http://127.0.0.1:9/v1"
+    with pytest.raises(ModelError) as raised:
+        await model.complete(HELLO)
+    assert "secret" not in str(raised.value)
+
+
+async def test_cancelling_a_call_leaves_the_model_usable():
+    async with ScriptedModel([Hang(), Say("still here")]) as scripted:
+        model = scripted.model
+        call = asyncio.create_task(model.complete(HELLO))
+        while not scripted.requests:
+            await asyncio.sleep(0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert (await model.complete(HELLO)).text == "still here"
+
+
+async def test_at_most_max_concurrency_calls_run_at_once():
+    running, most = 0, 0
+    lock = threading.Lock()
+    both_in = threading.Barrier(2, timeout=10)
+
+    def step(request):
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        both_in.wait()
+        with lock:
+            running -= 1
+        return Say("x")
+
+    async with ScriptedModel(step) as scripted:
+        model = scripted.model.model_copy(update={"max_concurrency": 2})
+        await asyncio.gather(*[model.complete(HELLO) for _ in range(6)])
+    assert most == 2
+
+
+def test_threads_with_loops_of_their_own_share_a_model_and_nothing_is_left_open():
+    def step(request):
+        return Say(request["messages"][0]["content"])
+
+    def ask(thread):
+        async def several():
+            asked = [[{"role": "user", "content": f"{thread}-{call}"}] for call in range(5)]
+            return [answer.text for answer in await asyncio.gather(*map(model.complete, asked))]
+
+        answers[thread] = asyncio.run(several())
+
+    answers = {}
+    with ScriptedModel(step) as scripted:
+        model = scripted.model
+        threads = [threading.Thread(target=ask, args=(index,)) for index in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert answers == {thread: [f"{thread}-{call}" for call in range(5)] for thread in range(8)}
+    gc.collect()  # an open connection would warn here, and warnings are errors
+
+
+async def test_a_closed_model_can_be_used_again():
+    async with ScriptedModel([Say("one"), Say("two")]) as scripted:
+        model = scripted.model
+        await model.complete(HELLO)
+        await model.aclose()
+        await model.aclose()
+        assert (await model.complete(HELLO)).text == "two"
+
+
+async def test_a_copy_that_points_elsewhere_asks_there():
+    async with ScriptedModel([Say("here")]) as one, ScriptedModel([Say("there")]) as other:
+        model = one.model
+        await model.complete(HELLO)
+        moved = model.model_copy(update={"base_url": other.base_url})
+        assert (await moved.complete(HELLO)).text == "there"
+        assert copy.deepcopy(moved).base_url == other.base_url
+
+
+async def test_a_proxy_of_the_environment_does_not_come_between(monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
+    async with ScriptedModel([Say("direct")]) as scripted:
+        assert (await scripted.model.complete(HELLO)).text == "direct"
+
+
+def test_without_key_and_endpoint_the_embedded_model_is_chosen():
+    assert resolve_model(environ={}) == EmbeddedModel()
+    assert resolve_model(environ={}).describe() == "SmolLM2-135M-Instruct, embedded"
+
+
+def test_a_key_chooses_openai_and_its_default_model():
+    model = resolve_model(environ={"OPENAI_API_KEY": KEY})
+    assert (model.name, model.base_url, model.api_key) == (DEFAULT_MODEL, OPENAI_URL, SecretStr(KEY))
+
+
+def test_an_endpoint_may_want_no_key():
+    model = resolve_model("llama", environ={"OPENAI_BASE_URL": "http://localhost:1234/v1"})
+    assert (model.describe(), model.api_key) == ("llama at http://localhost:1234/v1", None)
+
+
+def test_options_win_over_the_environment():
+    environ = {"OPENAI_API_KEY": "a", "OPENAI_BASE_URL": "http://a/v1", "OPERAD_MODEL": "a"}
+    model = resolve_model("b", "http://b/v1", "b", environ)
+    assert (model.name, model.base_url, model.api_key) == ("b", "http://b/v1", SecretStr("b"))
+
+
+def test_the_environment_is_read_when_a_model_is_asked_for(monkeypatch):
+    monkeypatch.setenv("OPERAD_MODEL", "embedded")
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    assert isinstance(resolve_model(), EmbeddedModel)
+
+
+def test_a_weights_file_is_an_embedded_model():
+    assert resolve_model("/models/tiny.gguf", environ={}) == EmbeddedModel.of("/models/tiny.gguf")
+
+
+def test_a_model_without_an_endpoint_is_not_silently_replaced():
+    with pytest.raises(InputError, match=r"'gpt-9': there is no endpoint to ask for it; set OPENAI_API_KEY"):
+        resolve_model("gpt-9", environ={})
+
+
+async def test_openai_gets_the_newer_name_of_max_tokens(monkeypatch):
+    asked = {}
+
+    async def chunks(self, client, request):
+        asked.update(request)
+        raise ModelError("not asked in tests")
+        yield
+
+    monkeypatch.setattr(Model, "_chunks", chunks)
+    with pytest.raises(ModelError):
+        await Model(api_key=SecretStr(KEY), max_tokens=5).complete(HELLO)
+    assert asked["max_completion_tokens"] == 5
+    assert "max_tokens" not in asked
+
+
+def test_a_completion_without_calls_is_a_plain_message():
+    assert Completion(text="hi").as_message() == {"role": "assistant", "content": "hi"}

@@ -1,0 +1,278 @@
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from operad.runtime.errors import AnswerError, InvalidError
+from operad.runtime.schema import (
+    MAX_ANSWER,
+    SchemaMismatch,
+    is_json_schema,
+    is_strict,
+    parse_output_schema,
+    response_format,
+    validate,
+)
+
+STRING = {"type": "string"}
+
+
+def closed(**properties):
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def array(items):
+    return {"type": "array", "items": items}
+
+
+def described(text):
+    return {"type": "string", "description": text}
+
+
+EXAMPLES = {
+    "{claims: [string]}": closed(claims=array(STRING)),
+    '{"answer": "In one sentence."}': closed(answer=described("In one sentence.")),
+    "{a: string, b: number, c: integer, d: boolean, e: any, f: null}": closed(
+        a=STRING, b={"type": "number"}, c={"type": "integer"}, d={"type": "boolean"}, e={}, f={}
+    ),
+    '{"n": 3, "x": 0.5, "big": 1e3, "ok": true, "text": ""}': closed(
+        n={"type": "integer"}, x={"type": "number"}, big={"type": "number"}, ok={"type": "boolean"}, text=STRING
+    ),
+    "{on: string, at: 12:30, day: 2024-01-01}": closed(on=STRING, at=described("12:30"), day=described("2024-01-01")),
+    "[string]": array(STRING),
+    "{a: []}": closed(a=array({})),
+    "{a: [integer, string]}": closed(a=array({"anyOf": [{"type": "integer"}, STRING]})),
+    '{a: ["first", "second"]}': closed(a=array(described("first, second"))),
+    "{a: [{b: x}, ...]}": closed(a=array(closed(b=described("x")))),
+    "title: string\nclaims:\n  - text: The claim.\n    sure: true": closed(
+        title=STRING, claims=array(closed(text=described("The claim."), sure={"type": "boolean"}))
+    ),
+    "- name: string\n": array(closed(name=STRING)),
+    "```json\n{a: string}\n```": closed(a=STRING),
+    "{type: string, name: string}": closed(type=STRING, name=STRING),
+    "{type: string, description: string}": closed(type=STRING, description=STRING),
+    "{items: [string], properties: string}": closed(items=array(STRING), properties=STRING),
+    "base: &b {x: integer}\nother: *b": closed(base=closed(x={"type": "integer"}), other=closed(x={"type": "integer"})),
+}
+
+
+@pytest.mark.parametrize("text", EXAMPLES)
+def test_an_example_becomes_a_schema(text):
+    assert parse_output_schema(text) == EXAMPLES[text]
+    assert not is_json_schema(text)
+
+
+WORDS = [
+    "",
+    "  \n",
+    "string",
+    "Answer in one sentence.",
+    "42",
+    "Answer: yes or no",
+    "information: The information gathered.\nsources_used: A list of all URLs.",
+    "- Return only your answer.\n- No units.",
+    "**Status**: whether it passed\n**Labels**: [names]",
+    "Steps taken:\n  - first\n  - second",
+    "Use {name} and [x] as you like",
+    "first: a\nsecond: b: c",
+    "word " * 20_000,
+]
+
+
+@pytest.mark.parametrize("text", WORDS, ids=lambda text: text[:20])
+def test_words_stay_words_even_if_they_parse_as_yaml(text):
+    assert parse_output_schema(text) is None
+
+
+SCHEMAS = [
+    {"type": "object", "properties": {"a": {"enum": ["x"]}}, "required": ["a"]},
+    {"type": "array", "items": STRING, "minItems": 1},
+    {"enum": ["yes", "no"]},
+    {"type": ["string", "null"]},
+    {"type": "string", "description": "The answer."},
+    {"anyOf": [STRING, {"type": "null"}]},
+    {"$schema": "https://json-schema.org/draft/2020-12/schema"},
+    {"$ref": "#/$defs/a", "$defs": {"a": STRING}},
+    {"type": "object", "properties": {}, "x-vendor": 1},
+]
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=json.dumps)
+def test_a_json_schema_is_taken_as_it_is_in_json_and_in_yaml(schema):
+    assert parse_output_schema(json.dumps(schema)) == schema
+    assert parse_output_schema(yaml.safe_dump(schema)) == schema
+    assert is_json_schema(json.dumps(schema))
+
+
+def test_all_that_is_wrong_with_a_json_schema_is_said_at_once():
+    broken = {"type": "object", "properties": {"a": {"type": "text"}, "b": {"minimum": "1"}, "c": {"$ref": "#/nope"}}}
+    with pytest.raises(InvalidError) as raised:
+        parse_output_schema(json.dumps(broken))
+    assert [(issue.code, issue.where) for issue in raised.value.issues] == [
+        ("json-schema", "output_schema $.properties.a.type"),
+        ("json-schema", "output_schema $.properties.b.minimum"),
+        ("reference", "output_schema"),
+    ]
+
+
+def test_a_reference_to_elsewhere_is_refused_and_nothing_is_fetched():
+    with pytest.raises(InvalidError, match=r"'http://127\.0\.0\.1:9/x' leads nowhere"):
+        parse_output_schema('{"$ref": "http://127.0.0.1:9/x"}')
+
+
+BOMB = "{a: &a [x, x], b: &b [*a, *a, *a, *a, *a, *a, *a, *a], c: &c [*b, *b, *b, *b, *b, *b, *b, *b], "
+BOMB += "d: &d [*c, *c, *c, *c, *c, *c, *c, *c], e: [*d, *d, *d, *d, *d, *d, *d, *d]}"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("{a: [string}", "unreadable"),
+        ("{a: !!python/name:os.system }", "unreadable"),
+        ("[" * 40 + "]" * 40, "too-deep"),
+        ("[" * 30_000 + "]" * 30_000, "too-deep"),
+        ("{a: &a [*a]}", "too-deep"),
+        (BOMB, "too-large"),
+        ("{" + "a" * 70_000 + "}", "too-large"),
+    ],
+    ids=["unclosed", "python", "deep", "very deep", "recursive", "bomb", "long"],
+)
+def test_what_is_in_braces_but_cannot_be_used_is_an_error(text, code):
+    with pytest.raises(InvalidError) as raised:
+        parse_output_schema(text)
+    assert [issue.code for issue in raised.value.issues] == [code]
+
+
+def output_schemas(folder: Path):
+    for file in sorted(folder.glob("*.yml")):
+        for index, operator in enumerate(yaml.safe_load(file.read_text("utf-8")).get("operators") or ()):
+            yield f"{file.stem} {index}", parse_output_schema(operator["output_schema"])
+
+
+def test_chat2graph_files_give_schemas_where_they_hold_json_and_words_elsewhere(shared_data):
+    kinds = {
+        where: sorted(schema["properties"]) if schema else None
+        for where, schema in output_schemas(shared_data / "chat2graph")
+    }
+    assert {where: keys for where, keys in kinds.items() if keys} == {
+        "data_importation 0": ["result"],
+        "graph_modeling 0": [
+            "concepts",
+            "data_full_view",
+            "document_insights",
+            "document_snippets",
+            "domain",
+            "potential_relations",
+            "properties",
+        ],
+        "graph_modeling 1": ["entity_label", "reachability", "relation_label", "status"],
+        "graph_query 0": ["analysis", "object_vertex_type", "query_condition", "supplement"],
+        "graph_query 1": ["query", "query_result"],
+        "question_answering 0": [
+            "internet_references",
+            "internet_result",
+            "knowledge_base_references",
+            "knowledge_base_result",
+            "original_question",
+        ],
+        "question_answering 1": ["anwser", "references"],
+    }
+    assert sorted(where for where, keys in kinds.items() if keys is None) == [
+        *(f"chat2graph {index}" for index in range(9)),
+        *(f"gaia_agents {index}" for index in range(3)),
+    ]
+
+
+FORM = closed(a={"type": "integer"}, b=array(STRING))
+VALUE = {"a": 1, "b": ["x"]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1, "b": ["x"]}',
+        '```json\n{"a": 1, "b": ["x"]}\n```',
+        'Here it is:\n```\n{"a": 1, "b": ["x"]}\n```\nAnything else?',
+        'I think {"a": 1, "b": ["x"]} is right.',
+        'First [1], then {"a": 1, "b": ["x"]}.',
+        '{"a": 1, "b": ["x",],}',
+        "{'a': 1, 'b': ['x']}",
+        '{a: 1, b: ["x"]',
+    ],
+)
+def test_json_is_found_in_fences_and_prose_and_slips_are_mended(text):
+    assert validate(FORM, text) == VALUE
+
+
+def test_an_answer_that_was_cut_off_is_not_mended():
+    with pytest.raises(SchemaMismatch):
+        validate(FORM, '{"a": 1, "b": ["x", "y', repair=False)
+
+
+def test_every_fault_is_named_with_its_path():
+    with pytest.raises(SchemaMismatch) as raised:
+        validate(FORM, '{"a": "one", "b": ["x", 2], "c": 3}')
+    assert str(raised.value).splitlines() == [
+        "$: Additional properties are not allowed ('c' was unexpected)",
+        "$.a: 'one' is not of type 'integer'",
+        "$.b[1]: 2 is not of type 'string'",
+    ]
+    assert isinstance(raised.value, AnswerError)
+
+
+def test_a_long_list_of_faults_is_shortened():
+    with pytest.raises(SchemaMismatch) as raised:
+        validate(array(STRING), json.dumps(list(range(100))))
+    assert len(str(raised.value).splitlines()) == 21
+    assert str(raised.value).endswith("and 80 more")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("I cannot say.", "the answer holds no JSON"),
+        ("", "the answer holds no JSON"),
+        ("NaN", "the answer holds no JSON"),
+        ("x" * (MAX_ANSWER + 1), "at most 1,048,576 are read"),
+        ("[" * 100_000, "the answer holds no JSON"),
+    ],
+    ids=["prose", "empty", "nan", "long", "deep"],
+)
+def test_an_answer_without_usable_json_is_a_mismatch(text, message):
+    with pytest.raises(SchemaMismatch, match=message):
+        validate(FORM, text)
+
+
+def test_scalars_are_values_too():
+    assert validate({"type": "integer"}, " 42 ") == 42
+    assert validate({"enum": ["yes", "no"]}, '"yes"') == "yes"
+
+
+@pytest.mark.parametrize(
+    ("schema", "strict"),
+    [
+        (FORM, True),
+        (closed(a={"anyOf": [STRING, {"type": "null"}]}), True),
+        ({**FORM, "required": ["a"]}, False),
+        ({"type": "object", "properties": {"a": STRING}, "required": ["a"]}, False),
+        (closed(a={}), False),
+        (closed(a=array(closed(b={}))), False),
+        (closed(a={"oneOf": [STRING]}), False),
+        (array(STRING), False),
+    ],
+)
+def test_a_response_format_is_strict_where_everything_is_closed_and_required(schema, strict):
+    assert response_format(schema) == {
+        "type": "json_schema",
+        "json_schema": {"name": "answer", "schema": schema, "strict": strict},
+    }
+
+
+def test_a_list_may_be_part_of_a_strict_schema():
+    assert is_strict(array(STRING))

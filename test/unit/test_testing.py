@@ -1,0 +1,154 @@
+import json
+
+import pytest
+from openai import AsyncOpenAI
+
+from operad.runtime import testing
+from operad.runtime.errors import ModelError, OperadError
+from operad.runtime.message import Job
+from operad.runtime.schema import validate
+from operad.runtime.task import Task
+from operad.runtime.testing import (
+    Fail,
+    LeftoverStepsError,
+    Plausible,
+    Say,
+    ScriptedModel,
+    ScriptedReasoner,
+    UnexpectedStepError,
+    plausible,
+)
+
+HELLO = [{"role": "user", "content": "hello there"}]
+
+
+def task(instruction="Do it.", goal="a goal"):
+    return Task(job=Job(goal=goal), instruction=instruction)
+
+
+def test_all_public_names_exist():
+    assert all(hasattr(testing, name) for name in testing.__all__)
+
+
+async def test_a_scripted_reasoner_answers_in_order_and_keeps_the_tasks():
+    with ScriptedReasoner(["one", lambda task: task.job.goal.upper()]) as reasoner:
+        assert await reasoner.infer(task()) == "one"
+        assert await reasoner.infer(task("Second.")) == "A GOAL"
+    assert [task.instruction for task in reasoner.tasks] == ["Do it.", "Second."]
+
+
+async def test_a_scripted_reasoner_raises_the_errors_of_its_script():
+    with pytest.raises(ZeroDivisionError):
+        await ScriptedReasoner([ZeroDivisionError()]).infer(task())
+
+
+async def test_a_scripted_reasoner_awaits_async_functions():
+    async def answer(task):
+        return "later"
+
+    reasoner = ScriptedReasoner(answer)
+    assert [await reasoner.infer(task()) for _ in range(3)] == ["later"] * 3
+
+
+async def test_answers_go_by_instruction_one_for_all_calls_or_several_in_order():
+    with ScriptedReasoner({"List.": "always", "Check.": ["wrong", "right"]}) as reasoner:
+        asked = ["Check.", "List.", "Check.", "List."]
+        assert [await reasoner.infer(task(each)) for each in asked] == ["wrong", "always", "right", "always"]
+
+
+async def test_one_call_too_many_is_an_error_that_says_which():
+    reasoner = ScriptedReasoner(["only"])
+    await reasoner.infer(task())
+    with pytest.raises(UnexpectedStepError, match=r"call 2 of the reasoner is more than its script holds"):
+        await reasoner.infer(task())
+
+
+async def test_an_unknown_instruction_is_an_error_with_the_nearest_name():
+    with pytest.raises(UnexpectedStepError, match=r"no answers for 'Chek it\.' \(did you mean 'Check it\.'\?\)"):
+        await ScriptedReasoner({"Check it.": "x"}).infer(task("Chek it."))
+
+
+def test_answers_left_over_are_an_error():
+    with pytest.raises(LeftoverStepsError, match="asked 0 times; answers left: 1"), ScriptedReasoner(["unused"]):
+        pass
+
+
+async def test_a_scripted_model_answers_the_real_client_and_counts_words_as_tokens():
+    async with ScriptedModel([Say("good day to you")]) as scripted:
+        completion = await scripted.model.complete(HELLO)
+    assert completion.text == "good day to you"
+    assert (completion.usage.prompt_tokens, completion.usage.completion_tokens) == (2, 4)
+    assert scripted.requests[0]["messages"] == HELLO
+
+
+async def test_a_client_that_does_not_stream_gets_the_answer_whole():
+    async with (
+        ScriptedModel([Say("good day")]) as scripted,
+        AsyncOpenAI(base_url=scripted.base_url, api_key="any") as client,
+    ):
+        answer = await client.chat.completions.create(model="any", messages=[{"role": "user", "content": "hi"}])
+    assert (answer.choices[0].message.content, answer.choices[0].finish_reason) == ("good day", "stop")
+    assert answer.usage is not None
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens, answer.usage.total_tokens) == (1, 2, 3)
+
+
+async def test_a_step_may_be_a_function_of_the_request():
+    async with ScriptedModel([lambda request: Say(request["messages"][-1]["content"][::-1])]) as scripted:
+        assert (await scripted.model.complete(HELLO)).text == "ereht olleh"
+
+
+async def test_one_request_too_many_fails_and_is_raised_at_the_end():
+    scripted = ScriptedModel([]).__enter__()
+    with pytest.raises(ModelError, match="request 1 is more than the script has steps"):
+        await scripted.model.complete(HELLO)
+    with pytest.raises(UnexpectedStepError, match="asked 1 times, 1 more than its script has steps"):
+        scripted.__exit__(None, None, None)
+
+
+async def test_steps_left_over_are_raised_at_the_end():
+    with pytest.raises(LeftoverStepsError, match=r"asked 0 times; left of its script: Say\(text='x'"):
+        async with ScriptedModel([Say("x")]):
+            pass
+
+
+async def test_an_error_in_the_block_is_not_hidden_by_leftover_steps():
+    with pytest.raises(KeyError):
+        async with ScriptedModel([Say("x")]):
+            raise KeyError("the test's own")
+
+
+async def test_a_failure_bears_its_status_and_message():
+    async with ScriptedModel([Fail(503, "down for repairs")]) as scripted:
+        with pytest.raises(ModelError, match=r"failed \(503\): down for repairs"):
+            await scripted.model.complete(HELLO)
+
+
+def test_the_address_exists_only_while_the_model_runs():
+    with pytest.raises(OperadError, match="use it in a with block"):
+        _ = ScriptedModel([]).base_url
+
+
+SCHEMAS = [
+    {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}, "required": ["a", "b"]},
+    {"type": "array", "items": {"enum": ["x", "y"]}, "minItems": 3},
+    {"type": "array", "maxItems": 0},
+    {"type": "object", "properties": {"n": {"$ref": "#/$defs/n"}}, "$defs": {"n": {"type": "number", "minimum": 7}}},
+    {"anyOf": [{"type": "null"}, {"type": "string"}]},
+    {"type": ["boolean", "null"]},
+    {"type": "string", "minLength": 6, "maxLength": 8},
+    {"const": {"fixed": 1}},
+]
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_a_plausible_value_fits_its_schema(schema):
+    validate(schema, json.dumps(plausible(schema)))
+
+
+async def test_a_plausible_step_fits_the_schema_of_the_request():
+    from operad.runtime.schema import response_format
+
+    async with ScriptedModel([Plausible(), Plausible()]) as scripted:
+        structured = await scripted.model.complete(HELLO, response_format=response_format(SCHEMAS[0]))
+        free = await scripted.model.complete(HELLO)
+    assert (json.loads(structured.text), free.text) == ({"a": "text", "b": 1}, "text")
