@@ -20,7 +20,7 @@ from operad.runtime.knowledge import Insight, Knowledge, KnowledgeBase, Passage
 from operad.runtime.message import Job, SubJob, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.model import Model, resolve_model
 from operad.runtime.reasoner import DualModelReasoner, MonoModelReasoner, Reasoner
-from operad.runtime.task import Task
+from operad.runtime.task import Example, Task
 from operad.runtime.tool import Tool, ToolGroup
 from operad.runtime.toolkit import Action, Toolkit
 from operad.runtime.workflow import BuiltinWorkflow, DbgptWorkflow, Workflow
@@ -31,6 +31,7 @@ __all__ = [
     "BuiltinWorkflow",
     "DbgptWorkflow",
     "DualModelReasoner",
+    "Example",
     "Executable",
     "Expert",
     "FileDescriptor",

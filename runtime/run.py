@@ -36,7 +36,7 @@ class Run:
     In each round every operator without a result runs once. A verdict of EXECUTION_ERROR clears
     the results of the blamed operators and of all that depends on them, or all results if nobody
     is blamed, and the next round begins with its lesson. An operator found at fault sees, after
-    the messages of the operators before it, its own earlier message and the verdict.
+    the messages of the operators before it, its own earlier messages, each with its verdict.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Run:
         self._round = 0
         self._usage = NO_USAGE
         self._results: list[WorkflowMessage | None] = [None] * len(build.plan.ids)
-        self._feedback: dict[int, tuple[WorkflowMessage, WorkflowMessage]] = {}
+        self._feedback: dict[int, tuple[WorkflowMessage, ...]] = {}
         graph = build.graph
         self._executables = [*graph.operators.values(), graph.evaluator]
 
@@ -116,7 +116,9 @@ class Run:
         if verdict.lesson and verdict.lesson not in self._lessons:
             self._lessons.append(verdict.lesson)
         blamed = {node for node in range(end) if plan.ids[node] in verdict.blame} or set(range(end))
-        self._feedback = {node: (result, verdict) for node in blamed if (result := self._results[node])}
+        for node in blamed:
+            if (result := self._results[node]) is not None:
+                self._feedback[node] = (*self._feedback.get(node, ()), result, verdict)
         for node in plan.descendants(blamed):
             self._results[node] = None
 

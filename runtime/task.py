@@ -32,7 +32,7 @@ class Task(Value):
         actions: Recommended actions.
         tools: Recommended tools, those of the actions included.
         workflow_messages: What the operators before this one said. When an operator that was
-            found at fault runs again, its own earlier message and the verdict follow.
+            found at fault runs again, its own earlier messages follow, each with its verdict.
         previous_expert_outputs: What earlier experts produced.
         knowledge: Passages that fit the job.
         insights: What earlier runs learned.

@@ -144,7 +144,7 @@ except KeyboardInterrupt:
 def test_ctrl_c_ends_the_process_at_once_and_nothing_is_printed(prompt):
     script = INTERRUPTED.replace("PROMPT", repr(prompt))
     command = [sys.executable, "-c", script]
-    child = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
+    child = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     seconds = time.time() - float(child.stdout)
     assert (child.returncode, child.stderr) == (130, "")
     assert seconds < 2  # 0.5 on two idle cores

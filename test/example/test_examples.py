@@ -1,0 +1,54 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from operad.runtime.testing import Plausible, ScriptedModel
+
+HERE = Path(__file__).parent
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "OPERAD_"))}
+
+
+def run(*command, **environment):
+    done = subprocess.run(
+        [sys.executable, *map(str, command)], env={**ENVIRONMENT, **environment}, capture_output=True, text=True, timeout=240
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+EXPECTED = {
+    "run_operator.py": "answer: {'person': 'Marit Solberg'}",
+    "run_eval_operator.py": "lesson: Not planets: Pluto.",
+    "run_workflow.py": "Thank you, Nils Berg!\nSUCCESS - Nils Berg is thanked in the entry\n3 model calls",
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_an_example_runs_on_the_embedded_model(name):
+    assert EXPECTED[name] in run(HERE / name)
+
+
+@pytest.mark.parametrize("name", ["run_operator.py", "run_eval_operator.py"])
+def test_an_example_runs_on_an_endpoint_with_a_key(name):
+    with ScriptedModel(lambda _: Plausible(), wants_key="sk-right") as endpoint:
+        out = run(HERE / name, OPENAI_BASE_URL=endpoint.base_url, OPENAI_API_KEY="sk-right", OPERAD_MODEL="big")
+    assert endpoint.requests
+    assert all(request["model"] == "big" for request in endpoint.requests)
+    assert "embedded" not in out
+
+
+def test_the_main_job_thanks_everybody_after_a_lesson(tmp_path):
+    events = tmp_path / "run.jsonl"
+    out = run(
+        "-c", "from operad.configs.cli import main; main()",
+        "run", "release_credits", "--file", HERE / "data" / "NEWS", "--events", events,
+    )  # fmt: skip
+    assert out == (HERE / "data" / "credits.md").read_text(encoding="utf-8")
+    rounds = [line for line in events.read_text(encoding="utf-8").splitlines() if '"RoundFinished"' in line]
+    assert len(rounds) == 2
+    assert "EXECUTION_ERROR" in rounds[0]
+    assert "'Paper Crane' stands after 'the'" in rounds[0]
+    assert "SUCCESS" in rounds[1]
