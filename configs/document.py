@@ -202,11 +202,13 @@ def _issue(error: yaml.YAMLError, text: str, name: str, anchors: Iterable[str]) 
     mark: Any = getattr(error, "problem_mark", None)
     if mark is None:
         return Issue("yaml", str(error), name)
-    lines = text.splitlines()
-    line: str = lines[mark.line] if mark.line < len(lines) else ""
+    row, column = int(mark.line), int(mark.column)
+    line = "".join(text.splitlines()[row : row + 1])
     problem = " ".join(filter(None, (getattr(error, "context", None), getattr(error, "problem", None))))
-    if "\t" in line[: mark.column + 1]:
+    _, undefined, alias = problem.partition("found undefined alias ")
+    if "\t" in line[: column + 1]:
         problem = "a tab; YAML indents with spaces only"
-    if (alias := problem.rpartition("found undefined alias ")[2].strip("'")) != problem:
+    elif undefined:
+        alias = alias.strip("'")
         problem = f"nothing has the anchor &{alias}{did_you_mean(alias, anchors)}"
-    return Issue("yaml", f"{problem}: {line.strip()[:80]!r}", f"{name}:{mark.line + 1}:{mark.column + 1}")
+    return Issue("yaml", f"{problem}: {line.strip()[:80]!r}", f"{name}:{row + 1}:{column + 1}")

@@ -40,7 +40,7 @@ class Evaluator(Operator):
         workflow_messages: list[WorkflowMessage] | None = None,
         previous_expert_outputs: list[WorkflowMessage] | None = None,
         lesson: str | None = None,
-    ) -> WorkflowMessage | str:
+    ) -> WorkflowMessage:
         """Ask the reasoner for a verdict on `workflow_messages`.
 
         An answer outside the schema is asked for again, with what was wrong added to the lesson.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, cast
 
@@ -30,8 +31,8 @@ class OperatorConfig(Value):
     """
 
     instruction: str
-    actions: tuple[Action, ...] = ()
-    examples: tuple[Example, ...] = ()
+    actions: Sequence[Action] = ()
+    examples: Sequence[Example] = ()
     output_schema: str = ""
     threshold: float = Field(default=0.5, ge=0, le=1)
     hops: int = Field(default=0, ge=0)
@@ -79,7 +80,7 @@ class Operator:
         workflow_messages: list[WorkflowMessage] | None = None,
         previous_expert_outputs: list[WorkflowMessage] | None = None,
         lesson: str | None = None,
-    ) -> WorkflowMessage | str:
+    ) -> WorkflowMessage:
         """Build the task, let the reasoner do it, and return what it said.
 
         Args:
@@ -128,7 +129,7 @@ class Operator:
         return Task(
             job=job,
             instruction=config.instruction,
-            examples=config.examples,
+            examples=tuple(config.examples),
             output_schema=config.output_schema,
             actions=recommended.actions,
             tools=await opened.tools(recommended.tools),

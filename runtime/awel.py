@@ -325,7 +325,7 @@ def _plan_of(nodes: list[BaseOperator[Any]]) -> Plan:
         cycle = " → ".join(names[node_id] for node_id in error.args[1])
         raise InvalidError(
             "the AWEL DAG cannot run", [Issue("cycle", f"each waits for the one before it: {cycle}")]
-        ) from None
+        ) from error
 
 
 def _name(node: BaseOperator[Any]) -> str:

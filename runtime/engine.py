@@ -4,8 +4,9 @@ Most nodes of a wide graph become ready together, and a task for each costs more
 node itself. So a worker task awaits ready nodes one after another, and spare workers stand by:
 a spare gets its turn only when the worker's node really suspends, and takes over what is ready.
 Each calls two more, so that a thousand suspending nodes are all started within some ten turns of
-the event loop. All workers together take a few milliseconds of each turn. Every node runs in a copy of the caller's context: siblings don't see each other's
-context variables, and the worker's task is nothing to remember anything by.
+the event loop. All workers together take a few milliseconds of each turn. Every node runs in a copy
+of the caller's context: siblings don't see each other's context variables, and the worker's task is
+nothing to remember anything by.
 """
 
 from __future__ import annotations

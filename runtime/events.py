@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from contextvars import Token as ContextToken
 from dataclasses import dataclass, field, fields, replace
+from threading import Lock
 from typing import Any
 
 from operad.runtime.message import NO_USAGE, Usage, Value, WorkflowMessage, WorkflowStatus
@@ -174,12 +175,13 @@ Listener = Callable[[Event], None]
 class RunLog:
     """Numbers and dates one run's events and hands them to its listeners."""
 
-    __slots__ = ("_listeners", "_seq", "run_id")
+    __slots__ = ("_listeners", "_lock", "_seq", "run_id")
 
     def __init__(self, run_id: str, listeners: tuple[Listener, ...] = ()) -> None:
         self.run_id = run_id
         self._listeners = listeners
         self._seq = 0
+        self._lock = Lock()
 
     @property
     def heard(self) -> bool:
@@ -190,12 +192,13 @@ class RunLog:
         """Complete `event` and hand it to every listener."""
         if not self._listeners:
             return
-        self._seq += 1
-        event = replace(
-            event, run_id=self.run_id, operator_id=operator_id, round=round, seq=self._seq, time=time.time()
-        )
-        for listener in self._listeners:
-            listener(event)
+        with self._lock:  # tools that run in threads write, too
+            self._seq += 1
+            event = replace(
+                event, run_id=self.run_id, operator_id=operator_id, round=round, seq=self._seq, time=time.time()
+            )
+            for listener in self._listeners:
+                listener(event)
 
 
 @dataclass(slots=True)

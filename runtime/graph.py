@@ -63,9 +63,12 @@ class WorkflowGraph:
         issues = self.check()
         if issues:
             raise InvalidError(f"workflow {name!r} cannot be built", issues)
-        end = self.evaluator.get_id() if self.evaluator else END
         has_children = {parent for parents in self.before.values() for parent in parents}
-        return Plan({**self.before, end: [node_id for node_id in self.before if node_id not in has_children]})
+        return Plan({**self.before, self._end: [node_id for node_id in self.before if node_id not in has_children]})
+
+    @property
+    def _end(self) -> str:
+        return self.evaluator.get_id() if self.evaluator else END
 
     def check(self) -> list[Issue]:
         """All that is wrong with it."""
@@ -74,12 +77,8 @@ class WorkflowGraph:
             Issue("duplicate-id", "two different operators have this id; give each its own", node_id)
             for node_id in self.doubles
         ]
-        if self.evaluator and self.evaluator.get_id() in self.operators:
-            issues.append(
-                Issue(
-                    "duplicate-id", "the evaluator has the id of an operator; give it its own", self.evaluator.get_id()
-                )
-            )
+        if self._end in self.operators:
+            issues.append(Issue("duplicate-id", "an operator has the id of what ends the workflow", self._end))
         missing = [(node_id, p) for node_id, parents in self.before.items() for p in parents if p not in self.operators]
         issues += [
             Issue(

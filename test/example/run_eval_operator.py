@@ -20,7 +20,7 @@ class OnlyPlanets(Evaluator):
     """Judges in code: the same four fields, no model."""
 
     async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
-        [answer] = workflow_messages
+        [answer] = workflow_messages or []
         named = {word.strip(",.") for word in answer.scratchpad.split()} - {"and"}
         wrong = sorted(named - PLANETS)
         return WorkflowMessage(
@@ -34,7 +34,7 @@ class OnlyPlanets(Evaluator):
 async def main() -> None:
     reasoner = MonoModelReasoner()
     config = OperatorConfig(instruction="Three are named, and each is a planet of the sun.")
-    evaluators = [OnlyPlanets(config)]
+    evaluators: list[Evaluator] = [OnlyPlanets(config)]
     if reasoner.writes_prose:
         evaluators.append(Evaluator(config))
     else:

@@ -29,7 +29,7 @@ class WriteThanks(Operator):
     """Needs no model."""
 
     async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
-        [picked] = workflow_messages
+        [picked] = workflow_messages or []
         person = picked.outputs["output"]
         return WorkflowMessage(scratchpad=f"Thank you, {person}!", outputs={"person": person})
 
@@ -38,7 +38,7 @@ class Judge(Evaluator):
     """Somebody who is thanked stands after "Thanks to". The lesson is said in words, and as data."""
 
     async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
-        [thanks] = workflow_messages
+        [thanks] = workflow_messages or []
         person = thanks.outputs["person"]
         if f"Thanks to {person}" in job.goal:
             return WorkflowMessage(evaluation=f"{person} is thanked in the entry")

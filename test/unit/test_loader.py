@@ -1,4 +1,5 @@
 import sys
+from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -276,12 +277,14 @@ def test_chat2graphs_own_files_give_all_their_experts_once_their_modules_exist(s
     for expert in data["experts"]:
         loaded = configuration.expert(expert["profile"]["name"])
         [chain] = expert["workflow"]
-        assert [o.config.instruction for o in loaded.workflow.get_operators()] == [o["instruction"] for o in chain]
+        assert [o.config.instruction for o in loaded.workflow.get_operators() if isinstance(o, Operator)] == [
+            o["instruction"] for o in chain
+        ]
         assert isinstance(loaded.reasoner, DualModelReasoner)
         loaded.workflow.graph().plan("test")
 
 
-class _TheirModules:
+class _TheirModules(Loader):
     """Makes any module under `app` importable, with any function in it."""
 
     def find_spec(self, name, path=None, target=None):

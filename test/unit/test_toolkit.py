@@ -254,7 +254,7 @@ def test_importing_the_toolkit_imports_neither_networkx_nor_jsonschema_nor_mcp()
         "import operad.runtime.toolkit, operad.runtime.connections, operad.operators.mcp, sys; "
         "print([m for m in ('networkx', 'jsonschema', 'mcp') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
 

@@ -1018,9 +1018,7 @@ print(workflow.execute(Job(goal=""), None).scratchpad, "dbgpt" in sys.modules)
 
 
 def _python(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(  # noqa: S603 - our own code
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
 
 
 # The page
