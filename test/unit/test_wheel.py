@@ -1,0 +1,40 @@
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    [built] = folder.glob("*.whl")
+    return built
+
+
+def test_the_wheel_holds_one_name_with_its_yaml_and_its_types(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names} == {"operad", "operad-0.1.0.dist-info"}
+    assert "operad/configs/release_credits.yaml" in names
+    assert {f"operad/{package}/py.typed" for package in ("runtime", "operators", "evaluators", "configs")} <= set(names)
+    assert not [name for name in names if "test" in name and not name.startswith("operad/runtime/testing")]
+
+
+def test_the_wheel_runs_from_another_folder(wheel, tmp_path):
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    script = (
+        "import operad.configs.cli as cli, operad.runtime.message as message;"
+        "print(cli.__file__); print(message.__file__); cli.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, "run", "release_credits", "--file", "missing"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path / "site")}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert [Path(line).is_relative_to(tmp_path) for line in done.stdout.splitlines()] == [True, True]
+    assert (done.returncode, done.stderr) == (2, "operad: missing: no such file\n")
