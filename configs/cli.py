@@ -6,8 +6,9 @@ import asyncio
 import json
 import sys
 from contextlib import ExitStack, aclosing
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated, TextIO, cast
 
 import typer
 from rich.console import Console
@@ -75,7 +76,7 @@ def run(
         except KeyboardInterrupt:
             print("operad: interrupted", file=sys.stderr)
             raise typer.Exit(EXIT_INTERRUPTED) from None
-    print(message.model_dump_json(indent=2) if as_json else message.scratchpad)
+    print(_json(message) if as_json else message.scratchpad)
     raise typer.Exit(0 if message.status is WorkflowStatus.SUCCESS else EXIT_NOT_SUCCESS)
 
 
@@ -87,6 +88,8 @@ def schema() -> None:
 
 def main() -> None:
     """Run the command; every error becomes one message on stderr and an exit status."""
+    if hasattr(sys.stdout, "reconfigure"):
+        cast("TextIOWrapper", sys.stdout).reconfigure(errors="backslashreplace")  # models say what no encoding can
     try:
         app()
     except OperadError as error:
@@ -125,6 +128,11 @@ def _sum_up(finished: events.RunFinished, console: Console) -> None:
         console.print(f"lesson: {message.lesson}", markup=False, highlight=False, soft_wrap=True)
 
 
+def _json(message: WorkflowMessage) -> str:
+    """The message as JSON; outputs that JSON has no form for appear as text."""
+    return json.dumps(message.model_dump(mode="json", fallback=str), indent=2, ensure_ascii=False)
+
+
 def _named_value(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name and equals):
@@ -134,6 +142,6 @@ def _named_value(text: str) -> tuple[str, str]:
 
 def _writable(path: Path) -> TextIO:
     try:
-        return path.open("w", encoding="utf-8")
+        return path.open("w", encoding="utf-8", errors="backslashreplace")  # half a surrogate pair is valid JSON
     except OSError as error:
         raise InputError(f"--events {path}: cannot be written: {error.strerror or error}") from error

@@ -98,6 +98,11 @@ def _apply(event: Event, row: Row) -> None:
             pass
 
 
+def _is_a_tenth(event: events.Progress) -> bool:
+    """Whether another tenth of the items is done; of no items, none ever is."""
+    return event.total > 0 and event.done * 10 // event.total > (event.done - 1) * 10 // event.total
+
+
 def verdict_line(event: events.RoundFinished) -> str:
     """What a round was found to be, in one line."""
     blamed = f" (at fault: {', '.join(event.blame)})" if event.blame else ""
@@ -167,7 +172,7 @@ class PlainLines:
         match event:
             case events.OperatorStarted():
                 self._write(event, "running")
-            case events.Progress() if event.done * 10 // event.total > (event.done - 1) * 10 // event.total:
+            case events.Progress() if _is_a_tenth(event):
                 self._write(event, f"{event.done}/{event.total}")
             case events.OperatorFinished():
                 self._write(event, f"done, {event.seconds:.1f} s, {event.message.usage.tokens:,} tokens")

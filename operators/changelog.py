@@ -28,7 +28,7 @@ _HEADING = re.compile(
 _TAIL = re.compile(
     r"\s*(?:$|[:?=]*\s*$"  # nothing more
     r"|(?:alpha|beta|candidate|final|patched|release|released|rc|stable|to|TO)\b"
-    r"|,\s\S{1,20}$|[,:–-]?\s*[(\[]|[,:–-]?\s*\d"  # (2022-04-15), [stable], 11-December-2022
+    r"|,\s\S{1,20}$|[,:–-]?\s*[(\[]|[,:/–-]?\s*\d"  # (2022-04-15), [stable], 11-December-2022
     r"|[,:–-]?\s*(?:[A-Z][a-z]{2},?\s)?(?:\d\d?\s)?"
     r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}\b"
     r'|\s*")'
@@ -40,6 +40,9 @@ _BULLET = re.compile(
     r"(?P<indent>\s{0,24})"
     r"(?P<mark>\*{1,3}|[-+o•–]|\(?\d{1,3}[.)]|[A-Z]{1,3}/\d{1,3})\s{1,8}(?=\S)"
 )
+
+_SECTION = re.compile(r"#{2,6}\s")
+"""A section within a release, of Markdown; no blank line need part it from entries."""
 
 
 def _is_heading(line: str, before: str, after: str) -> bool:
@@ -102,7 +105,8 @@ def split_release(body: str) -> list[str]:
     A bullet opens an entry. A line belongs to the open entry when no blank line parts them, or when
     it is indented deeper than the entry's bullet; deeper bullets belong to it too, except after a
     mere label ("* Build:"), whose items are entries. Paragraphs outside of bullets are entries
-    unless they are labels.
+    unless they are labels; so is a short item over paragraphs or over items with more stars
+    ("** Bug fixes").
     """
     splitter = _Splitter()
     for line in body.expandtabs(8).splitlines():
@@ -118,6 +122,7 @@ class _Splitter:
         self.entries: list[str] = []
         self._open: list[str] = []
         self._depth = -1  # indent of the open entry's bullet; -1 for a paragraph or nothing
+        self._mark = ""  # its bullet
         self._after_blank = True
 
     def take(self, line: str) -> None:
@@ -126,18 +131,20 @@ class _Splitter:
             return
         bullet = _BULLET.match(line)
         if bullet is not None and not self._holds(len(bullet["indent"])):
-            self.close()
-            self._depth = len(bullet["indent"])
+            self.close(heads=bullet["mark"].startswith(f"{self._mark}*"))
+            self._depth, self._mark = len(bullet["indent"]), bullet["mark"]
             line = line[bullet.end() :]
         elif not self._continues(line):
-            self.close()
+            self.close(heads=self._depth < len(line) - len(line.lstrip()))
         self._open.append(line.strip())
         self._after_blank = False
 
-    def close(self) -> None:
-        if self._open and not _is_label(self._open):
+    def close(self, heads: bool = False) -> None:
+        """End the open entry; `heads` says whether what follows stands under it."""
+        is_item = self._depth >= 0 and not heads and not self._open[0].endswith(":")
+        if self._open and (is_item or not _is_label(self._open)):
             self.entries.append(" ".join(" ".join(self._open).split())[:MAX_ENTRY])
-        self._open, self._depth = [], -1
+        self._open, self._depth, self._mark = [], -1, ""
 
     def _holds(self, indent: int) -> bool:
         """Whether a bullet at `indent` is a part of the open entry."""
@@ -146,7 +153,9 @@ class _Splitter:
 
     def _continues(self, line: str) -> bool:
         indent = len(line) - len(line.lstrip())
-        if not self._open or (self._after_blank and _is_label(self._open)):
+        if not self._open or _SECTION.match(line) or _SECTION.match(self._open[0]):
+            return False
+        if self._after_blank and _is_label(self._open):
             return False
         return not self._after_blank or 0 <= self._depth < indent
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from operad.runtime.connections import Connections, connections
 from operad.runtime.knowledge import Insight, Knowledge, KnowledgeBase
@@ -31,8 +31,8 @@ class OperatorConfig(Value):
     """
 
     instruction: str
-    actions: Sequence[Action] = ()
-    examples: Sequence[Example] = ()
+    actions: Annotated[Sequence[Action], AfterValidator(tuple)] = ()
+    examples: Annotated[Sequence[Example], AfterValidator(tuple)] = ()
     output_schema: str = ""
     threshold: float = Field(default=0.5, ge=0, le=1)
     hops: int = Field(default=0, ge=0)

@@ -25,6 +25,7 @@ from operad.runtime.concurrently import concurrently
 from operad.runtime.errors import InputError
 from operad.runtime.message import Job, Value, WorkflowMessage
 from operad.runtime.reasoner import Reasoner
+from operad.runtime.schema import validate
 from operad.runtime.task import Example, Task
 from operad.runtime.toolkit import Toolkit
 
@@ -189,14 +190,15 @@ class CreditEntries(Operator):
         names = name_candidates(entry)
         if not names:
             return Credit(component=component_candidates(entry)[0])
+        schema = answer_schema(entry, rejected)
         task = Task(
             job=Job(goal=_shown(entry, names)),
             instruction=self.config.instruction,
             examples=EXAMPLES,
-            output_schema=json.dumps(answer_schema(entry, rejected), ensure_ascii=False),
+            output_schema=json.dumps(schema, ensure_ascii=False),
             lesson=lesson,
         )
-        answer = json.loads(await reasoner.infer(task))
+        answer = validate(schema, await reasoner.infer(task))
         credited = tuple(name for name in names if answer["names"][name] == "credited")
         return Credit(component=answer["component"], persons=credited)
 
@@ -207,7 +209,7 @@ class WriteCredits(Operator):
     A reasoner that can write prose adds a sentence per component.
 
     Outputs:
-        entries, credits: As it got them.
+        entries, credits, rejected: As it got them.
         credited_by: The id of the operator that the credits came from.
     """
 
@@ -232,9 +234,8 @@ class WriteCredits(Operator):
             text += "\n\n" + "\n".join(
                 await concurrently(self._thank(reasoner, *item) for item in by_component.items())
             )
-        return WorkflowMessage(
-            scratchpad=text, outputs={key: outputs[key] for key in ("entries", "credits", "credited_by")}
-        )
+        passed_on = ("entries", "credits", "credited_by", "rejected")
+        return WorkflowMessage(scratchpad=text, outputs={key: outputs[key] for key in passed_on if key in outputs})
 
     async def _thank(self, reasoner: Reasoner, component: str, rows: Sequence[tuple[Credit, str]]) -> str:
         material = "\n".join(f"{', '.join(credit.persons)}: {what}" for credit, what in rows)

@@ -241,4 +241,6 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(item) for key, item in value.items()}  # pyright: ignore
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]  # pyright: ignore
-    return value.value if isinstance(value, WorkflowStatus) else value
+    if isinstance(value, WorkflowStatus):
+        return value.value
+    return value if value is None or isinstance(value, str | int | float) else str(value)

@@ -37,7 +37,13 @@ class FileDescriptor(BaseModel):
         Raises:
             InputError: There is no such file, or it is not a regular file.
         """
-        path = Path(path).expanduser()
+        try:
+            return cls._of(Path(path).expanduser())
+        except (OSError, RuntimeError, ValueError) as error:  # no permission; no such user's home; a zero byte
+            raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+    @classmethod
+    def _of(cls, path: Path) -> FileDescriptor:
         if not path.is_file():
             if path.is_dir():
                 raise InputError(f"{path}: is a folder; name the files in it")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any
 from uuid import uuid4
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
 from operad.runtime.errors import did_you_mean
 from operad.runtime.file import FileDescriptor
@@ -20,7 +20,7 @@ def new_id() -> str:
 class Value(BaseModel):
     """A frozen value in which an unknown field is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="base64")
 
 
 class WorkflowStatus(str, Enum):
@@ -91,7 +91,7 @@ class WorkflowMessage(Value):
     """
 
     scratchpad: str = ""
-    status: WorkflowStatus = WorkflowStatus.SUCCESS
+    status: Annotated[WorkflowStatus, BeforeValidator(WorkflowStatus)] = WorkflowStatus.SUCCESS
     evaluation: str = ""
     lesson: str = ""
     outputs: dict[str, Any] = Field(default_factory=dict)

@@ -37,6 +37,19 @@ experts:
     evaluator: *judge
 """
 
+ODD = """
+from operad.operators import Operator
+from operad.runtime import WorkflowMessage
+
+class Thing:
+    def __str__(self):
+        return "odd"
+
+class Odd(Operator):
+    async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
+        return WorkflowMessage(scratchpad="\\ud800", outputs={"odd": Thing(), "bytes": b"\\xff", "half": "\\ud800"})
+"""
+
 
 @pytest.fixture
 def operad(tmp_path, monkeypatch, capsys):
@@ -97,6 +110,15 @@ def test_events_are_written_as_json_lines_numbered_without_gaps(operad, expert):
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
     assert (events[0]["event"], events[-1]["event"]) == ("RunStarted", "RunFinished")
     assert events[-1]["message"]["scratchpad"] == "Hello!"
+
+
+def test_what_json_and_encodings_have_no_form_for_is_still_printed_and_written(operad, expert, tmp_path):
+    (tmp_path / "odd_operator.py").write_text(ODD)
+    expert.write_text(EXPERT.replace("Greet.", "Greet.\n    class: odd_operator.Odd"))
+    status, out, err = operad("run", expert, "--json", "--events", "run.jsonl", "--base-url", "http://127.0.0.1:9/v1")
+    assert (status, json.loads(out)["outputs"]) == (0, {"odd": "odd", "bytes": "_w==", "half": "\ud800"}), err
+    last = json.loads(Path("run.jsonl").read_text(encoding="utf-8").splitlines()[-1])
+    assert last["message"]["outputs"] == {"odd": "odd", "bytes": "_w==", "half": "\ud800"}
 
 
 def test_a_verdict_other_than_success_exits_1_with_the_result_printed(operad, expert):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import re
 import subprocess
 import sys
 import threading
@@ -14,7 +13,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -1019,18 +1017,3 @@ print(workflow.execute(Job(goal=""), None).scratchpad, "dbgpt" in sys.modules)
 
 def _python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-
-
-# The page
-
-
-def test_the_examples_in_the_documentation_print_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
-    page = Path(__file__).parents[2] / "docs" / "workflow.md"
-    names: dict[str, Any] = {"__name__": "page"}
-    printed = ""
-    for language, block in re.findall(r"^```(\w+)\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE):
-        if language == "python":
-            exec(compile(block, str(page), "exec"), names)  # noqa: S102
-            printed = capsys.readouterr().out
-        else:
-            assert printed == block

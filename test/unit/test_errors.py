@@ -1,0 +1,104 @@
+"""One tree of errors, and the words that help."""
+
+import inspect
+import re
+
+import pytest
+
+from operad.runtime import errors
+from operad.runtime.errors import (
+    AnswerError,
+    InputError,
+    InvalidError,
+    Issue,
+    OperadError,
+    OperatorError,
+    describe,
+    did_you_mean,
+)
+from operad.runtime.schema import SchemaMismatch
+from operad.runtime.testing import LeftoverStepsError, UnexpectedStepError
+
+
+def drawn_tree() -> dict[str, str]:
+    """Class → parent, as the docstring of the module draws it."""
+    parents: dict[str, str] = {}
+    path: list[str] = []
+    for line in (errors.__doc__ or "").splitlines():
+        if found := re.match(r"((?:[│ ]   )*(?:[├└]── )?)(\w+Error)\b", line):
+            del path[len(found[1]) // 4 :]
+            parents[found[2]] = path[-1] if path else "Exception"
+            path.append(found[2])
+    return parents
+
+
+def test_the_tree_in_the_docstring_is_the_tree_of_classes():
+    classes = {
+        name: kind.__bases__[0].__name__
+        for name, kind in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(kind, BaseException) and kind.__module__ == errors.__name__
+    }
+    assert drawn_tree() == classes
+    assert classes["OperadError"] == "Exception"
+
+
+@pytest.mark.parametrize(
+    ("kind", "parent"),
+    [(SchemaMismatch, AnswerError), (UnexpectedStepError, OperadError), (LeftoverStepsError, OperadError)],
+)
+def test_errors_of_other_modules_grow_on_the_same_tree(kind, parent):
+    assert issubclass(kind, parent)
+
+
+def test_an_error_bears_operator_and_attempt_where_one_is_concerned():
+    error = InputError("x", operator_id="a", attempt=2)
+    assert (str(error), error.operator_id, error.attempt) == ("x", "a", 2)
+    assert (InputError("x").operator_id, InputError("x").attempt) == ("", 0)
+
+
+def test_an_issue_says_code_place_and_message():
+    assert str(Issue("cycle", "a waits for a", "a")) == "[cycle] a: a waits for a"
+    assert str(Issue("no-operators", "add one")) == "[no-operators] add one"
+
+
+def test_invalid_lists_all_issues_and_counts_them():
+    issues = [Issue("cycle", "a waits for a", "a"), Issue("no-operators", "add one")]
+    error = InvalidError("workflow 'w' cannot be built", issues)
+    assert error.issues == tuple(issues)
+    assert str(error) == (
+        "workflow 'w' cannot be built: 2 issues\n  [cycle] a: a waits for a\n  [no-operators] add one"
+    )
+    assert str(InvalidError("it", issues[1:])) == "it: 1 issue\n  [no-operators] add one"
+    assert str(InvalidError("it", [])) == "it: 0 issues"
+
+
+def test_an_operator_error_names_workflow_operator_attempt_and_cause():
+    error = OperatorError("credits", "read", 3, KeyError("entries"))
+    assert (error.workflow, error.operator_id, error.attempt) == ("credits", "read", 3)
+    assert str(error) == "operator 'read' of workflow 'credits' failed on attempt 3: KeyError: 'entries'"
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (InputError("notes.txt: is empty"), "notes.txt: is empty"),
+        (ValueError("too small"), "ValueError: too small"),
+        (TimeoutError(), "TimeoutError"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+    ],
+)
+def test_an_error_is_described_by_its_text_and_a_foreign_one_by_its_type_too(error, line):
+    assert describe(error) == line
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "hint"),
+    [
+        ("serch", ["read", "search", "reach"], " (did you mean 'search'?)"),
+        ("zzz", ["read", "search"], ""),
+        ("read", [], ""),
+        ("gret", iter(["greet", "other"]), " (did you mean 'greet'?)"),
+    ],
+)
+def test_the_nearest_known_name_is_suggested_if_there_is_one(name, known, hint):
+    assert did_you_mean(name, known) == hint

@@ -1,0 +1,278 @@
+"""An operator: the task that it builds, and the message that it makes of the answer."""
+
+import asyncio
+
+import pytest
+from pydantic import ValidationError
+
+from operad.operators import Operator, OperatorConfig
+from operad.runtime import (
+    Action,
+    BuiltinWorkflow,
+    Example,
+    FileDescriptor,
+    Insight,
+    Job,
+    Knowledge,
+    OperatorError,
+    Passage,
+    Task,
+    Tool,
+    Toolkit,
+    WorkflowMessage,
+)
+from operad.runtime.testing import ScriptedReasoner
+from operad.runtime.tool import ToolGroup
+
+
+def search(query: str) -> str:
+    """Search."""
+    return query
+
+
+def read(title: str) -> str:
+    """Read."""
+    return title
+
+
+def plot(values: list[float]) -> str:
+    """Plot."""
+    return str(values)
+
+
+SEARCH, READ, PLOT = Tool.of(search), Tool.of(read), Tool.of(plot)
+FIND = Action(name="find", tools=(SEARCH,), id="find")
+STUDY = Action(name="study", tools=(READ,), id="study")
+REPORT = Action(name="report", id="report")
+JOB = Job(goal="goal", context="context", id="job", session_id="session")
+
+
+async def ask(operator, answer="answer", **arguments):
+    """The one task that the operator hands to the reasoner, and its message."""
+    with ScriptedReasoner([answer]) as reasoner:
+        message = await operator.execute(reasoner, arguments.pop("job", JOB), **arguments)
+    [task] = reasoner.tasks
+    return task, message
+
+
+async def test_a_bare_operator_asks_for_its_instruction_and_the_job_and_nothing_else():
+    task, message = await ask(Operator(OperatorConfig(instruction="Do it.", id="op")))
+    assert task == Task(job=JOB, instruction="Do it.")
+    assert message == WorkflowMessage(scratchpad="answer", job_id="job", operator_id="op")
+
+
+async def test_all_that_an_operator_has_and_is_given_is_in_its_task(tmp_path):
+    (tmp_path / "notes.txt").write_text("notes")
+    file = FileDescriptor.of(tmp_path / "notes.txt")
+    job = Job(goal="goal", files=(file,), inputs={"tone": "warm"})
+
+    class Base:
+        def retrieve(self, query):
+            return Knowledge(passages=(Passage(text=f"on {query}", source="book"),))
+
+    class Seasoned(Operator):
+        def get_env_insights(self):
+            return [Insight(text="It rains.", source="run 1")]
+
+    config = OperatorConfig(
+        instruction="Do it.",
+        actions=[FIND],
+        examples=[Example(input="in", output="out")],
+        output_schema="{claims: [string]}",
+    )
+    before, earlier = WorkflowMessage(scratchpad="before"), WorkflowMessage(scratchpad="earlier")
+    task, _ = await ask(
+        Seasoned(config, knowledge_base=Base()),
+        job=job,
+        workflow_messages=[before, before],
+        previous_expert_outputs=[earlier],
+        lesson="Do better.",
+    )
+    assert task == Task(
+        job=job,
+        instruction="Do it.",
+        examples=(Example(input="in", output="out"),),
+        output_schema="{claims: [string]}",
+        actions=(FIND,),
+        tools=(SEARCH,),
+        workflow_messages=(before, before),
+        previous_expert_outputs=(earlier,),
+        knowledge=Knowledge(passages=(Passage(text="on goal", source="book"),)),
+        insights=(Insight(text="It rains.", source="run 1"),),
+        lesson="Do better.",
+        files=(file,),
+    )
+
+
+def toolkit():
+    made = Toolkit()
+    made.add_chain([FIND, STUDY])
+    made.add_action(REPORT, previous_actions=[(STUDY, 0.7)])
+    made.add_tool_group(ToolGroup(name="figures", tools=(PLOT,)), [(REPORT, 0.6)])
+    return made
+
+
+@pytest.mark.parametrize(
+    ("threshold", "hops", "actions", "tools"),
+    [
+        (0.5, 0, ["find"], ["search"]),
+        (0.5, 1, ["find", "study"], ["search", "read"]),
+        (0.5, 2, ["find", "study", "report"], ["search", "read", "plot"]),
+        (0.6, 2, ["find", "study", "report"], ["search", "read", "plot"]),
+        (0.65, 2, ["find", "study", "report"], ["search", "read"]),
+        (0.71, 9, ["find", "study"], ["search", "read"]),
+        (1, 9, ["find", "study"], ["search", "read"]),
+        (0, 9, ["find", "study", "report"], ["search", "read", "plot"]),
+    ],
+)
+async def test_the_toolkit_recommends_by_threshold_and_hops(threshold, hops, actions, tools):
+    config = OperatorConfig(instruction="Do it.", actions=[FIND], threshold=threshold, hops=hops)
+    task, _ = await ask(Operator(config, toolkit=toolkit()))
+    assert ([a.name for a in task.actions], [t.name for t in task.tools]) == (actions, tools)
+
+
+async def test_half_is_the_threshold_and_no_hop_the_reach_unless_said_otherwise():
+    config = OperatorConfig(instruction="Do it.")
+    assert (config.threshold, config.hops) == (0.5, 0)
+
+
+async def test_an_operator_without_actions_gets_no_tools_from_its_toolkit():
+    task, _ = await ask(Operator(OperatorConfig(instruction="Do it.", hops=9), toolkit=toolkit()))
+    assert (task.actions, task.tools) == ((), ())
+
+
+async def test_without_a_toolkit_the_actions_bring_their_own_tools():
+    task, _ = await ask(Operator(OperatorConfig(instruction="Do it.", actions=[STUDY, FIND], hops=9)))
+    assert (task.actions, task.tools) == ((STUDY, FIND), (READ, SEARCH))
+
+
+@pytest.mark.parametrize("instruction", ["", " \n\t"])
+def test_an_empty_instruction_is_an_error_that_says_what_to_do(instruction):
+    with pytest.raises(ValidationError, match="the instruction is empty: say what the operator is to do"):
+        OperatorConfig(instruction=instruction)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"threshold": -0.01}, {"threshold": 1.01}, {"hops": -1}, {"id": ""}, {"hop": 1}, {"hops": 0.5}]
+)
+def test_values_out_of_bounds_and_unknown_names_are_errors(wrong):
+    with pytest.raises(ValidationError) as caught:
+        OperatorConfig(instruction="Do it.", **wrong)
+    assert [error["loc"] for error in caught.value.errors()] == [tuple(wrong)]
+
+
+def test_operators_without_an_id_get_one_each():
+    configs = [OperatorConfig(instruction="Do it.") for _ in range(3)]
+    assert len({Operator(config).get_id() for config in configs}) == 3
+    assert Operator(OperatorConfig(instruction="Do it.", id="mine")).get_id() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("schema", "answer", "outputs"),
+    [
+        ("{claims: [string]}", '{"claims": ["a"], "n": 1}', {"claims": ["a"], "n": 1}),
+        ("[string]", '["a", "b"]', {"output": ["a", "b"]}),
+        ('{"type": "number"}', "0.5", {"output": 0.5}),
+        ('{"type": "string"}', '"a"', {"output": "a"}),
+        ('{"type": "null"}', "null", {"output": None}),
+        ("In one sentence.", "It is blue.", {}),
+        ("In one sentence.", "", {}),
+        ("", '{"claims": ["a"]}', {}),
+    ],
+)
+async def test_an_answer_by_schema_becomes_the_outputs(schema, answer, outputs):
+    _, message = await ask(Operator(OperatorConfig(instruction="Do it.", output_schema=schema)), answer)
+    assert (message.scratchpad, message.outputs) == (answer, outputs)
+
+
+class Books:
+    """A knowledge base that keeps the queries."""
+
+    def __init__(self):
+        self.queries = []
+
+    def retrieve(self, query):
+        self.queries.append(query)
+        return Knowledge(passages=(Passage(text=query.upper(), score=0.5),))
+
+
+@pytest.mark.parametrize(("context", "query"), [("of Crete", "figs\nof Crete"), ("", "figs")])
+async def test_knowledge_is_looked_up_by_goal_and_context(context, query):
+    books = Books()
+    operator = Operator(OperatorConfig(instruction="Do it."), knowledge_base=books)
+    found = operator.get_knowledge(Job(goal="figs", context=context))
+    assert books.queries == [query]
+    assert found == Knowledge(passages=(Passage(text=query.upper(), score=0.5),))
+
+
+def test_without_a_knowledge_base_nothing_is_known_and_nothing_was_learned():
+    operator = Operator(OperatorConfig(instruction="Do it."))
+    assert operator.get_knowledge(JOB) == Knowledge()
+    assert operator.get_env_insights() is None
+
+
+async def test_the_callers_lists_stay_as_they_were_and_the_task_keeps_what_it_got():
+    actions, messages, outputs = [FIND], [WorkflowMessage(scratchpad="one")], [WorkflowMessage(scratchpad="two")]
+    config = OperatorConfig(instruction="Do it.", actions=actions)
+    task, _ = await ask(
+        Operator(config, toolkit=toolkit()), workflow_messages=messages, previous_expert_outputs=outputs, lesson="l"
+    )
+    assert (actions, [m.scratchpad for m in messages], [m.scratchpad for m in outputs]) == ([FIND], ["one"], ["two"])
+    messages.append(WorkflowMessage())
+    outputs.clear()
+    actions.clear()
+    assert (len(task.workflow_messages), len(task.previous_expert_outputs)) == (1, 1)
+    assert list(config.actions) == [FIND]
+
+
+async def test_a_reasoners_error_goes_to_the_caller_as_it_is():
+    error = ConnectionError("gone")
+    with pytest.raises(ConnectionError) as caught:
+        await Operator(OperatorConfig(instruction="Do it.")).execute(ScriptedReasoner([error]), JOB)
+    assert caught.value is error
+
+
+async def test_in_a_workflow_a_reasoners_error_names_the_operator_and_is_the_cause():
+    error = ConnectionError("gone")
+    workflow = BuiltinWorkflow(name="w")
+    workflow.add_operator(Operator(OperatorConfig(instruction="Do it.", id="op")))
+    with pytest.raises(OperatorError) as caught:
+        await workflow.aexecute(JOB, ScriptedReasoner([error]))
+    assert str(caught.value) == "operator 'op' of workflow 'w' failed on attempt 1: ConnectionError: gone"
+    assert caught.value.__cause__ is error
+
+
+class Shout(Operator):
+    """Overrides `execute`, asks nobody and returns plain text."""
+
+    async def execute(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None
+    ):
+        return " ".join(message.scratchpad for message in workflow_messages or ()).upper()
+
+
+async def test_an_operator_may_override_execute_and_return_text():
+    workflow = BuiltinWorkflow()
+    ask_ = Operator(OperatorConfig(instruction="Do it.", id="ask"))
+    shout = Shout(OperatorConfig(instruction="Shout.", id="shout"))
+    workflow.add_operator(ask_)
+    workflow.add_operator(shout, previous_ops=[ask_])
+    with ScriptedReasoner(["hello"]) as reasoner:
+        message = await workflow.aexecute(JOB, reasoner)
+    assert message == WorkflowMessage(scratchpad="HELLO", job_id="job", operator_id="shout")
+
+
+async def test_one_operator_may_be_asked_for_many_jobs_at_once():
+    operator = Operator(OperatorConfig(instruction="Do it.", actions=[FIND], hops=1), toolkit=toolkit())
+    arrived = asyncio.Event()
+
+    async def answer(task):
+        if len(reasoner.tasks) == 3:
+            arrived.set()
+        await asyncio.wait_for(arrived.wait(), 10)
+        return task.job.goal
+
+    reasoner = ScriptedReasoner(answer)
+    messages = await asyncio.gather(*(operator.execute(reasoner, Job(goal=goal)) for goal in "abc"))
+    assert [message.scratchpad for message in messages] == ["a", "b", "c"]
+    assert [task.tools for task in reasoner.tasks] == [(SEARCH, READ)] * 3

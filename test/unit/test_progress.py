@@ -1,0 +1,268 @@
+"""What a run looks like while it runs."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from operad.configs.progress import LiveTable, PlainLines, Row, RunView, display_on, verdict_line
+from operad.runtime import Usage, WorkflowMessage, WorkflowStatus
+from operad.runtime.events import (
+    AnswerRejected,
+    ModelAnswered,
+    OperatorCancelled,
+    OperatorFailed,
+    OperatorFinished,
+    OperatorStarted,
+    Progress,
+    RoundFinished,
+    RoundStarted,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    TokenStreamed,
+    ToolCalled,
+    ToolReturned,
+)
+
+USAGE = Usage(calls=1, prompt_tokens=1000, completion_tokens=234, seconds=1.0)
+STARTED = RunStarted(workflow="w", goal="g", operators={"read": (), "check": ("read",)})
+FAULT = RoundFinished(
+    status=WorkflowStatus.EXECUTION_ERROR, evaluation="[bold]wrong[/bold]", lesson="l", blame=("check",), round=1
+)
+
+
+def at(operator_id, kind, round=1, **fields):
+    """An event of an operator in a round."""
+    return kind(operator_id=operator_id, round=round, **fields)
+
+
+def ended(operator_id, seconds=1.5, round=1):
+    return at(operator_id, OperatorFinished, round, seconds=seconds, message=WorkflowMessage(usage=USAGE))
+
+
+def viewed(*happened):
+    view = RunView()
+    for event in happened:
+        view.apply(event)
+    return view
+
+
+def states(view):
+    return {name: row.state for name, row in view.rows.items()}
+
+
+def test_at_the_start_every_operator_waits():
+    view = viewed(STARTED, RoundStarted(operators=("read", "check"), round=1))
+    assert view.rows == {"read": Row(), "check": Row()}
+    assert Row().state == "waiting"
+
+
+def test_an_operator_runs_and_is_done_while_the_other_waits():
+    view = viewed(STARTED, at("read", OperatorStarted))
+    assert states(view) == {"read": "running", "check": "waiting"}
+    view.apply(ended("read"))
+    assert states(view) == {"read": "done", "check": "waiting"}
+    assert (view.rows["read"].seconds, view.rows["read"].rounds) == (1.5, 1)
+
+
+def test_a_failure_is_told_and_what_was_stopped_by_it():
+    view = viewed(
+        STARTED,
+        at("read", OperatorStarted),
+        at("check", OperatorStarted),
+        at("read", OperatorFailed, seconds=0.5, usage=USAGE, error="ValueError: x"),
+        at("check", OperatorCancelled, seconds=0.25, usage=USAGE),
+    )
+    assert states(view) == {"read": "failed", "check": "stopped"}
+    assert [(row.seconds, row.note) for row in view.rows.values()] == [(0.5, "ValueError: x"), (0.25, "")]
+
+
+@pytest.mark.parametrize(
+    ("event", "note"),
+    [
+        (at("read", Progress, done=3, total=7), "3/7"),
+        (at("read", ToolCalled, call_id="1", tool="search", arguments={}), "calls search"),
+        (at("read", AnswerRejected, error="no", attempt=2), "asks again (2)"),
+        (at("read", TokenStreamed, text="t"), ""),
+        (at("read", ToolReturned, call_id="1", tool="t", result="r", failed=False, seconds=1.0), ""),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_running_operator_says_what_it_does(event, note):
+    view = viewed(STARTED, at("read", OperatorStarted), event)
+    assert (view.rows["read"].note, view.rows["read"].state) == (note, "running")
+
+
+def test_tokens_add_up_over_calls_and_rounds_and_so_do_seconds():
+    view = viewed(
+        STARTED,
+        at("read", OperatorStarted),
+        at("read", ModelAnswered, model="m", usage=USAGE),
+        at("read", ModelAnswered, model="m", usage=USAGE),
+        ended("read"),
+        RoundStarted(operators=("read",), round=2),
+        at("read", OperatorStarted, 2),
+        at("read", ModelAnswered, 2, model="m", usage=USAGE),
+        ended("read", 2.0, 2),
+    )
+    row = view.rows["read"]
+    assert (row.usage, row.seconds, row.rounds) == (USAGE + USAGE + USAGE, 3.5, 2)
+
+
+def test_a_new_round_lets_only_those_wait_that_run_again():
+    view = viewed(
+        STARTED,
+        at("read", OperatorStarted),
+        ended("read"),
+        at("check", OperatorStarted),
+        at("check", Progress, done=1, total=1),
+        ended("check"),
+        RoundStarted(operators=("check",), round=2),
+    )
+    assert states(view) == {"read": "done", "check": "waiting"}
+    assert view.rows["check"].note == ""
+
+
+def test_an_evaluator_joins_when_it_starts_and_what_concerns_the_whole_run_makes_no_row():
+    view = viewed(STARTED, FAULT, at("judge", OperatorStarted), RunFailed(error="e", seconds=1.0, usage=USAGE))
+    assert states(view) == {"read": "waiting", "check": "waiting", "judge": "running"}
+
+
+@pytest.mark.parametrize(
+    ("blame", "line"),
+    [
+        (("a", "b"), "round 2  EXECUTION_ERROR: wrong (at fault: a, b)"),
+        ((), "round 2  EXECUTION_ERROR: wrong"),
+    ],
+)
+def test_a_verdict_is_one_line(blame, line):
+    status = WorkflowStatus.EXECUTION_ERROR
+    assert verdict_line(RoundFinished(status=status, evaluation="wrong", lesson="", blame=blame, round=2)) == line
+
+
+def shown(*happened, width=40):
+    """What plain lines say of it."""
+    written = io.StringIO()
+    with PlainLines(Console(file=written, force_terminal=False, width=width)) as display:
+        for event in happened:
+            display.show(event)
+    return written.getvalue().splitlines()
+
+
+def test_without_a_terminal_each_step_is_a_line_never_folded_and_never_markup():
+    success = RoundFinished(status=WorkflowStatus.SUCCESS, evaluation="right", lesson="", blame=(), round=2)
+    assert shown(
+        STARTED,
+        RoundStarted(operators=("read", "check"), round=1),
+        at("read", OperatorStarted),
+        at("read", TokenStreamed, text="t"),
+        ended("read"),
+        at("check", OperatorStarted),
+        ended("check", 0.04),
+        FAULT,
+        RoundStarted(operators=("check",), round=2),
+        at("check", OperatorStarted, 2),
+        ended("check", 10, 2),
+        success,
+        RunFinished(message=WorkflowMessage(), seconds=1.0, rounds=2),
+    ) == [
+        "round 1  read: running",
+        "round 1  read: done, 1.5 s, 1,234 tokens",
+        "round 1  check: running",
+        "round 1  check: done, 0.0 s, 1,234 tokens",
+        "round 1  EXECUTION_ERROR: [bold]wrong[/bold] (at fault: check)",
+        "round 2  check: running",
+        "round 2  check: done, 10.0 s, 1,234 tokens",
+        "round 2  SUCCESS: right",
+    ]
+
+
+def test_failures_and_stops_are_lines_too():
+    error = "ValueError: [a] is longer than the forty columns of this console"
+    assert shown(
+        STARTED,
+        at("read", OperatorFailed, seconds=0.5, usage=USAGE, error=error),
+        at("check", OperatorCancelled, seconds=0.25, usage=USAGE),
+    ) == [f"round 1  read: failed, 0.5 s: {error}", "round 1  check: stopped"]
+
+
+def test_where_nobody_judged_there_is_no_verdict():
+    assert shown(RoundFinished(status=WorkflowStatus.SUCCESS, evaluation="", lesson="", blame=(), round=1)) == []
+
+
+@pytest.mark.parametrize(
+    ("total", "lines"),
+    [
+        (3, ["1/3", "2/3", "3/3"]),
+        (10, [f"{n}/10" for n in range(1, 11)]),
+        (25, ["3/25", "5/25", "8/25", "10/25", "13/25", "15/25", "18/25", "20/25", "23/25", "25/25"]),
+        (1000, [f"{n}/1000" for n in range(100, 1001, 100)]),
+        (0, []),
+    ],
+)
+def test_progress_is_a_line_per_tenth(total, lines):
+    happened = [at("read", Progress, done=done, total=total) for done in range(1, max(total, 1) + 1)]
+    assert shown(*happened) == [f"round 1  read: {line}" for line in lines]
+
+
+def terminal(written):
+    return Console(file=written, force_terminal=True, width=80, height=20, color_system=None)
+
+
+def table_of(*happened):
+    """All that a live table writes to a terminal."""
+    written = io.StringIO()
+    with LiveTable(terminal(written)) as display:
+        for event in happened:
+            display.show(event)
+    return written.getvalue()
+
+
+def test_a_terminal_gets_a_live_table_and_anything_else_plain_lines():
+    assert isinstance(display_on(terminal(io.StringIO())), LiveTable)
+    assert isinstance(display_on(Console(file=io.StringIO(), force_terminal=False)), PlainLines)
+
+
+HAPPENED = {
+    "waiting": [],
+    "running": [at("check", OperatorStarted)],
+    "done": [at("check", OperatorStarted), ended("check")],
+    "failed": [at("check", OperatorFailed, seconds=1.0, usage=USAGE, error="ValueError: [x]")],
+    "stopped": [at("check", OperatorCancelled, seconds=1.0, usage=USAGE)],
+}
+
+
+@pytest.mark.parametrize("state", HAPPENED)
+def test_the_live_table_shows_each_state(state):
+    written = table_of(STARTED, at("read", OperatorStarted), ended("read"), *HAPPENED[state])
+    table = written.replace("\r", "").split("\x1b[2K")[-1].splitlines()
+    words = [line.split() for line in table if line.startswith(("operator", "read", "check"))]
+    assert ["read", "done", "1", "1.5"] in words
+    [row] = [line for line in words if line[0] == "check"]
+    assert row[1] == state
+    if state == "failed":
+        assert row[2:] == ["ValueError:", "[x]"]
+
+
+def test_the_live_table_keeps_verdicts_above_itself():
+    text = table_of(STARTED, at("read", OperatorStarted), FAULT)
+    assert "round 1  EXECUTION_ERROR: [bold]wrong[/bold] (at fault: check)\n" in text
+    assert text.index("EXECUTION_ERROR") < text.rindex("operator")
+
+
+def test_the_table_has_rounds_seconds_tokens_and_a_note_in_columns():
+    written = io.StringIO()
+    happened = [
+        STARTED,
+        at("read", OperatorStarted),
+        at("read", ModelAnswered, model="m", usage=USAGE),
+        at("read", Progress, done=3, total=7),
+        ended("read", 12.34),
+    ]
+    Console(file=written, force_terminal=False, width=80).print(viewed(*happened).table())
+    assert [line.rstrip() for line in written.getvalue().splitlines()] == [
+        "operator  state    round  seconds  tokens",
+        "read      done         1     12.3   1,234  3/7",
+        "check     waiting",
+    ]
