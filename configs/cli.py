@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import sys
-from contextlib import ExitStack, aclosing
+import threading
+import traceback
+from collections.abc import Generator
+from contextlib import ExitStack, aclosing, contextmanager
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, TextIO, cast
@@ -18,14 +23,16 @@ from operad.configs.progress import display_on
 from operad.configs.schema import ConfigSpec
 from operad.runtime import events
 from operad.runtime.agent import Expert
-from operad.runtime.errors import InputError, OperadError
+from operad.runtime.errors import InputError, OperadError, describe
 from operad.runtime.file import FileDescriptor
 from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
-from operad.runtime.model import resolve_model
 
 EXIT_NOT_SUCCESS = 1
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
+
+GRACE = 0.5
+"""Seconds that an interrupted run has to clean up: a thread may hang, a model be in mid-prompt."""
 
 app = typer.Typer(
     help="Build, run, judge and improve workflows of LLM operators.",
@@ -62,8 +69,7 @@ def run(
     1 any other status, 2 bad input or an error, 130 interrupted.
     """
     configuration = load(config)
-    chosen = resolve_model(model, base_url) if model or base_url else None
-    able = configuration.expert(expert, model=chosen)
+    able = configuration.expert(expert, model_name=model, base_url=base_url)
     described = Job(
         goal=job or configuration.spec.app.desc or able.profile.description or able.profile.name,
         files=tuple(map(FileDescriptor.of, file or ())),
@@ -71,11 +77,8 @@ def run(
     )
     with ExitStack() as stack:
         written = stack.enter_context(_writable(events_file)) if events_file else None
-        try:
-            message = asyncio.run(_follow(able, described, written))
-        except KeyboardInterrupt:
-            print("operad: interrupted", file=sys.stderr)
-            raise typer.Exit(EXIT_INTERRUPTED) from None
+        stack.enter_context(_leaving_on_ctrl_c())
+        message = asyncio.run(_follow(able, described, written))
     print(_json(message) if as_json else message.scratchpad)
     raise typer.Exit(0 if message.status is WorkflowStatus.SUCCESS else EXIT_NOT_SUCCESS)
 
@@ -95,9 +98,34 @@ def main() -> None:
     except OperadError as error:
         print(f"operad: {error}", file=sys.stderr)
         sys.exit(EXIT_BAD_INPUT)
-    except BrokenPipeError:
-        sys.stderr.close()
+    except Exception as error:  # noqa: BLE001 - a fault of ours, said in one line like any other
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        print(f"operad: {describe(error)} (not foreseen, at {at.filename}:{at.lineno})", file=sys.stderr)
         sys.exit(EXIT_BAD_INPUT)
+
+
+@contextmanager
+def _leaving_on_ctrl_c() -> Generator[None, None, None]:
+    """Ctrl-C cancels what runs; whatever does not heed it has `GRACE` seconds, then the process ends all the same."""
+
+    def leave() -> None:
+        show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
+        print(f"{show_cursor}operad: interrupted", file=sys.stderr, flush=True)
+        os._exit(EXIT_INTERRUPTED)
+
+    def interrupt(*_: object) -> None:
+        timer = threading.Timer(GRACE, leave)
+        timer.daemon = True
+        timer.start()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    except KeyboardInterrupt:
+        leave()
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 async def _follow(expert: Expert, job: Job, written: TextIO | None) -> WorkflowMessage:
@@ -142,6 +170,8 @@ def _named_value(text: str) -> tuple[str, str]:
 
 def _writable(path: Path) -> TextIO:
     try:
-        return path.open("w", encoding="utf-8", errors="backslashreplace")  # half a surrogate pair is valid JSON
+        return path.open(
+            "w", buffering=1, encoding="utf-8", errors="backslashreplace"
+        )  # half a surrogate pair is valid JSON
     except OSError as error:
         raise InputError(f"--events {path}: cannot be written: {error.strerror or error}") from error

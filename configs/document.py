@@ -54,8 +54,8 @@ class Document:
         return f"{self.name}:{self.line(path)} {dotted(path)}".rstrip()
 
 
-def read_document(path: str | Path) -> Document:
-    """Read and parse a YAML file.
+def read_document(path: str | Path, name: str = "") -> Document:
+    """Read and parse a YAML file; `name` is what errors call it, by default its path.
 
     Raises:
         InputError: There is no such file, it is too large or not text.
@@ -63,7 +63,7 @@ def read_document(path: str | Path) -> Document:
             replaced; duplicate keys.
     """
     file = FileDescriptor.of(path)
-    return parse_document(file.read_text(MAX_BYTES), str(path))
+    return parse_document(file.read_text(MAX_BYTES), name or str(path))
 
 
 def parse_document(text: str, name: str) -> Document:

@@ -16,6 +16,9 @@ from operad.runtime import events
 from operad.runtime.events import Event
 from operad.runtime.message import NO_USAGE, Usage
 
+LONGEST_SILENCE = 5.0
+"""Seconds without a line, after which progress deserves one."""
+
 State = Literal["waiting", "running", "done", "failed", "stopped"]
 _STYLES: dict[State, str] = {
     "waiting": "dim",
@@ -65,12 +68,12 @@ class RunView:
         for operator_id, row in self.rows.items():
             seconds = row.seconds + (monotonic() - row.started if row.state == "running" else 0)
             table.add_row(
-                Text(operator_id),
+                Text(printable(operator_id)),
                 Text(row.state, style=_STYLES[row.state]),
                 str(row.rounds or ""),
                 f"{seconds:.1f}" if row.rounds else "",
                 f"{row.usage.tokens:,}" if row.usage.tokens else "",
-                Text(row.note, style="dim"),
+                Text(printable(row.note), style="dim"),
             )
         return table
 
@@ -99,14 +102,20 @@ def _apply(event: Event, row: Row) -> None:
 
 
 def _is_a_tenth(event: events.Progress) -> bool:
-    """Whether another tenth of the items is done; of no items, none ever is."""
-    return event.total > 0 and event.done * 10 // event.total > (event.done - 1) * 10 // event.total
+    """Whether another tenth of the items is done."""
+    return event.done * 10 // event.total > (event.done - 1) * 10 // event.total
 
 
 def verdict_line(event: events.RoundFinished) -> str:
     """What a round was found to be, in one line."""
     blamed = f" (at fault: {', '.join(event.blame)})" if event.blame else ""
-    return f"round {event.round}  {event.status.value}: {event.evaluation}{blamed}"
+    return printable(f"round {event.round}  {event.status.value}: {event.evaluation}{blamed}")
+
+
+def printable(text: str) -> str:
+    """The text on one line, without anything that a terminal would obey."""
+    text = " ".join(text.splitlines())
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
 class Display(Protocol):
@@ -152,11 +161,11 @@ class LiveTable:
 
 
 class PlainLines:
-    """A line when an operator starts, ends, or has got on by a tenth of its items."""
+    """A line when an operator starts, ends, or has got on: by a tenth of its items, or for some seconds."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._view = RunView()
+        self._written = monotonic()
 
     def __enter__(self) -> Display:
         return self
@@ -168,24 +177,28 @@ class PlainLines:
 
     def show(self, event: Event) -> None:
         """Write a line if the event deserves one."""
-        self._view.apply(event)
         match event:
             case events.OperatorStarted():
                 self._write(event, "running")
-            case events.Progress() if _is_a_tenth(event):
+            case events.Progress() if event.total and (_is_a_tenth(event) or self._silent_for_long()):
                 self._write(event, f"{event.done}/{event.total}")
             case events.OperatorFinished():
                 self._write(event, f"done, {event.seconds:.1f} s, {event.message.usage.tokens:,} tokens")
             case events.OperatorFailed():
-                self._write(event, f"failed, {event.seconds:.1f} s: {event.error}")
+                self._write(event, f"failed, {event.seconds:.1f} s")
             case events.OperatorCancelled():
                 self._write(event, "stopped")
             case events.RoundFinished() if event.evaluation:
-                self._console.print(verdict_line(event), markup=False, highlight=False, soft_wrap=True)
+                self._print(verdict_line(event))
             case _:
                 pass
 
     def _write(self, event: Event, text: str) -> None:
-        self._console.print(
-            f"round {event.round}  {event.operator_id}: {text}", markup=False, highlight=False, soft_wrap=True
-        )
+        self._print(printable(f"round {event.round}  {event.operator_id}: {text}"))
+
+    def _silent_for_long(self) -> bool:
+        return monotonic() > self._written + LONGEST_SILENCE
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self._written = monotonic()

@@ -95,7 +95,7 @@ class CreditsEvaluator(Evaluator):
         if not faults:
             return WorkflowMessage(
                 evaluation=f"{sum(bool(credit.persons) for credit in found)} of {len(entries)} entries credit "
-                "somebody; every name and component occurs in its entry, nobody is left out or listed twice"
+                "somebody; no fault was found"
             )
         return WorkflowMessage(
             status=WorkflowStatus.EXECUTION_ERROR,

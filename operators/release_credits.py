@@ -32,6 +32,9 @@ from operad.runtime.toolkit import Toolkit
 MAX_SHOWN = 3_000
 """Characters of an entry that a model gets to see."""
 
+MAX_ENTRIES = 2_000
+"""Entries of the largest release; more are a whole history."""
+
 Decision = Literal["credited", "other"]
 DECISIONS: tuple[Decision, Decision] = ("credited", "other")
 """What a name may be: somebody who is credited, or anything else."""
@@ -124,6 +127,11 @@ class ReadRelease(Operator):
         release, entries = await asyncio.to_thread(read_release, text)
         if not entries:
             raise InputError(f"{where}: has no entries; a changelog lists the changes of each release")
+        if len(entries) > MAX_ENTRIES:
+            raise InputError(
+                f"{where}: its newest release, {release!r}, has {len(entries):,} entries, more than {MAX_ENTRIES:,}; "
+                "perhaps its headings are not recognised: cut out one release"
+            )
         return WorkflowMessage(
             scratchpad=f"{release}: {len(entries)} entries", outputs={"release": release, "entries": entries}
         )

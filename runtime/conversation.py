@@ -92,20 +92,20 @@ class Conversation:
         else:
             self._messages.append({"role": "user", "content": text})
 
-    async def work(self, max_rounds: int) -> str:
+    async def work(self, max_rounds: int) -> Completion | None:
         """Let the model call tools until it has something to say.
 
         Args:
             max_rounds: How many turns it may take, that of the answer included.
 
         Returns:
-            Its words; empty where it only decided to answer, or has no turn left but to answer.
+            What it said; None where it only decided to answer, or has no turn left but to answer.
         """
         for _ in range(max_rounds - 1 if self._tools else 0):
             if self.model.tools == "constrained":
                 call = await self._choose()
                 if call is None:
-                    return ""
+                    return None
                 self._messages.append(
                     {"role": "assistant", "content": json.dumps({"tool": call.name, "arguments": call.arguments})}
                 )
@@ -114,13 +114,13 @@ class Conversation:
             turn = await self.model.complete(self._messages, tools=list(self._tools.values()))
             self._messages.append(turn.as_message())
             if not turn.tool_calls:
-                return turn.text
+                return turn
             results = await _all(*map(self._call, turn.tool_calls))
             for call, result in zip(turn.tool_calls, results, strict=True):
                 self._messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
-        return ""
+        return None
 
-    async def answer(self, form: Form | None, draft: str = "", max_repairs: int = 0) -> str:
+    async def answer(self, form: Form | None, draft: Completion | None = None, max_repairs: int = 0) -> str:
         """The model's answer.
 
         Args:
@@ -132,13 +132,13 @@ class Conversation:
             Words, or normalised JSON.
 
         Raises:
-            AnswerError: It never fits.
+            AnswerError: It never fits, or there are no words.
         """
         if form is None:
-            return draft or (await self._speak()).text
-        if draft:
+            return await self._words(draft)
+        if draft and draft.text:
             try:
-                return _as_json(form.read(draft))
+                return _as_json(_read(form, draft))
             except SchemaMismatch:
                 self.say(_asking_for(form))
         elif not self.model.structured or self._messages[-1]["role"] == "assistant":
@@ -147,11 +147,10 @@ class Conversation:
         for attempt in range(1, max_repairs + 2):
             turn = await self._speak(form)
             try:
-                # A repaired end of an answer that was cut off would lose the rest without a word.
-                return _as_json(form.read(turn.text, repair=turn.finish_reason != "length"))
+                return _as_json(_read(form, turn))
             except SchemaMismatch as mismatch:
                 fault = str(mismatch)
-                if turn.finish_reason == "length":
+                if _was_cut(turn):
                     fault = f"the answer was cut off at the most tokens it may have; be shorter\n{fault}"
             if attempt <= max_repairs:
                 emit(AnswerRejected(error=fault, attempt=attempt))
@@ -165,6 +164,17 @@ class Conversation:
     @property
     def _native_tools(self) -> bool:
         return bool(self._tools) and self.model.tools == "native"
+
+    async def _words(self, draft: Completion | None) -> str:
+        turn = draft if draft and draft.text.strip() else await self._speak()
+        if turn.text.strip():
+            return turn.text
+        why = ""
+        if turn.tool_calls:
+            why = ": it called tools when it was to answer"
+        elif _was_cut(turn):
+            why = ": it was cut off at the most tokens it may have; raise max_tokens"
+        raise AnswerError(f"{self.model.name} said nothing{why}")
 
     async def _speak(self, form: Form | None = None) -> Completion:
         """A turn without tool calls; the tools stay described where the conversation holds calls."""
@@ -210,7 +220,7 @@ class Conversation:
             finally:
                 emit(ToolCalled(call_id=call.id, tool=call.name, arguments=arguments))
             result, failed = await self._result(call.name, arguments), False
-        except Exception as error:  # noqa: BLE001 - whatever a tool raises is for the model to read
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a tool raises is for the model to read
             result = f"{type(error).__name__}: {error}"
         result = cut(result, RESULT_BUDGET)
         seconds = time.perf_counter() - began
@@ -222,6 +232,15 @@ class Conversation:
             raise ToolError(f"there is no tool {name!r}{did_you_mean(name, self._tools)}: {', '.join(self._tools)}")
         result = await self._tools[name].call(arguments)
         return result if isinstance(result, str) else _as_json(result)
+
+
+def _was_cut(turn: Completion) -> bool:
+    return turn.finish_reason == "length"
+
+
+def _read(form: Form, turn: Completion) -> Any:
+    # A repaired end of an answer that was cut off would lose the rest without a word.
+    return form.read(turn.text, repair=not _was_cut(turn))
 
 
 def _arguments(call: ToolCall) -> dict[str, Any]:

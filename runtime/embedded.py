@@ -73,16 +73,18 @@ class EmbeddedModel(Model):
 
     async def _endpoint(self) -> tuple[str, str]:
         server = _servers.get((self.weights, self.context_tokens))
-        if server is None:
+        if server is None or (self.weights, self.sha256) not in _checked:
             server = await asyncio.to_thread(self._serve)
         return server.base_url, server.key
 
     def _serve(self) -> _Server:
         with _starting:
             where = (self.weights, self.context_tokens)
-            if where not in _servers:
-                path = self.weights or default_weights()
+            path = self.weights or default_weights()
+            if where not in _servers or (self.weights, self.sha256) not in _checked:
                 _check(path, self.sha256)
+                _checked.add((self.weights, self.sha256))
+            if where not in _servers:
                 _servers[where] = _start(path, self.context_tokens)
             return _servers[where]
 
@@ -115,6 +117,8 @@ class _Server:
 
 _starting = threading.Lock()
 _servers: dict[tuple[Path | None, int], _Server] = {}
+_checked: set[tuple[Path | None, str | None]] = set()
+"""Weights files with the hashes that they were found to have."""
 atexit.register(_servers.clear)
 
 

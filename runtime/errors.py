@@ -81,7 +81,7 @@ class ModelError(OperadError):
 
 
 class AnswerError(OperadError):
-    """A model answered, but never as its schema asks."""
+    """A model said nothing, or never answered as its schema asks."""
 
 
 class ToolError(OperadError):

@@ -1,6 +1,6 @@
 """What happens in a run, as typed events: one stream for progress, logs, files and tracing.
 
-Whoever runs inside an operator, a reasoner or a tool says `emit(Token(text="…"))`; the run that
+Whoever runs inside an operator, a reasoner or a tool says `emit(TokenStreamed(text="…"))`; the run that
 it belongs to, the operator, the round, the time and a sequence number are filled in from where
 the call is made. Outside a run, and in a run that nobody listens to, `emit` only keeps the
 account of usage.

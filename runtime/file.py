@@ -47,6 +47,8 @@ class FileDescriptor(BaseModel):
         if not path.is_file():
             if path.is_dir():
                 raise InputError(f"{path}: is a folder; name the files in it")
+            if path.exists():
+                raise InputError(f"{path}: is not a regular file; write what it gives into one")
             beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
             raise InputError(f"{path}: no such file{did_you_mean(path.name, beside)}")
         mime_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
@@ -70,6 +72,8 @@ class FileDescriptor(BaseModel):
             raise InputError(f"{self.path}: cannot be read: {error.strerror or error}") from error
         if len(data) > max_bytes:
             raise InputError(f"{self.path}: grew beyond the {max_bytes:,} bytes that are read as text")
+        if data.startswith(b"\x1f\x8b"):
+            raise InputError(f"{self.path}: is compressed; unpack it, for example with: gunzip -k")
         if b"\0" in data:
             raise InputError(f"{self.path}: is binary (it holds a zero byte); a text file is needed")
         try:

@@ -6,8 +6,8 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing, nullcontext
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import urlsplit, urlunsplit
@@ -31,6 +31,9 @@ OPENAI_URL = "https://api.openai.com/v1"
 
 MAX_SHOWN_MESSAGE = 500
 """Characters of an endpoint's own error message that an error of ours repeats."""
+
+MIN_KEY = 6
+"""Characters from which on a key is removed from messages; a shorter one may be any word."""
 
 ChatMessage = Mapping[str, Any]
 """A message of the protocol: ``role``, ``content`` and, where tools are called, more."""
@@ -114,13 +117,11 @@ class Model(Value):
     prose: bool = True
     max_concurrency: int | None = Field(default=None, ge=1)
 
-    _connections: WeakKeyDictionary[asyncio.AbstractEventLoop, _Connection] = PrivateAttr(
-        default_factory=lambda: WeakKeyDictionary()
-    )
+    _connections: _Connections = PrivateAttr(default_factory=lambda: _Connections())
 
     def __copy__(self) -> Self:
         copied = super().__copy__()
-        copied._connections = WeakKeyDictionary()
+        copied._connections = _Connections()
         return copied
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
@@ -173,9 +174,12 @@ class Model(Value):
             turn = _Turn()
             async with aclosing(self._chunks(connection.client, request)) as chunks:
                 async for chunk in chunks:
-                    if text := turn.add(chunk):
+                    with self._reading():
+                        text = turn.add(chunk)
+                    if text:
                         emit(TokenStreamed(text=text))
-            completion = self._completed(turn, time.perf_counter() - began)
+            with self._reading():
+                completion = self._completed(turn, time.perf_counter() - began)
         emit(ModelAnswered(model=self.name, usage=completion.usage))
         return completion
 
@@ -205,7 +209,7 @@ class Model(Value):
         try:
             yield
         finally:
-            del self._connections[asyncio.get_running_loop()]
+            self._connections.pop(asyncio.get_running_loop(), None)
             await client.close()
 
     async def _chunks(self, client: AsyncOpenAI, request: dict[str, Any]) -> AsyncGenerator[Any, None]:
@@ -243,6 +247,14 @@ class Model(Value):
             for index, call in sorted(turn.calls.items())
         )
         return Completion(text=turn.text, tool_calls=calls, usage=usage, finish_reason=turn.finish_reason)
+
+    @contextmanager
+    def _reading(self) -> Generator[None, None, None]:
+        """Whatever in an answer is not what the protocol says is a `ModelError`: openai checks nothing."""
+        try:
+            yield
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise self._no_protocol(f"its answer cannot be read ({type(error).__name__})") from error
 
     def _no_protocol(self, what: str) -> ModelError:
         return ModelError(
@@ -331,6 +343,13 @@ class _Connection:
     guard: AsyncGenerator[None, None]
 
 
+class _Connections(WeakKeyDictionary[asyncio.AbstractEventLoop, _Connection]):
+    """Connections by event loop; which are open makes no model another one."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Connections)
+
+
 @dataclass(slots=True)
 class _Call:
     id: str = ""
@@ -409,7 +428,7 @@ def _scrub(error: APIError, key: str) -> None:
 
     def clean(value: Any) -> Any:
         if isinstance(value, str):
-            return _KEY_LIKE.sub("[key]", value.replace(key, "[key]"))
+            return _KEY_LIKE.sub("[key]", value.replace(key, "[key]") if len(key) >= MIN_KEY else value)
         if isinstance(value, Mapping):
             return {name: clean(item) for name, item in cast("Mapping[str, Any]", value).items()}
         return value

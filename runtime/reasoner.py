@@ -8,6 +8,7 @@ import threading
 from typing import Any, Protocol
 
 from operad.runtime.conversation import Conversation, Form
+from operad.runtime.errors import InputError
 from operad.runtime.model import Model, resolve_model
 from operad.runtime.prompt import fence, render
 from operad.runtime.schema import is_json_schema, parse_output_schema
@@ -45,9 +46,14 @@ class MonoModelReasoner:
         model: Who is asked; None for the one that the environment names at the first call.
         max_rounds: How many turns a task may take at most: those with tools, and that of the answer.
         max_repairs: How often an answer that does not fit its schema is asked for again.
+
+    Raises:
+        InputError: Fewer than one round, or fewer than no repairs.
     """
 
     def __init__(self, model: Model | None = None, *, max_rounds: int = 8, max_repairs: int = 2) -> None:
+        _at_least(1, max_rounds=max_rounds)
+        _at_least(0, max_repairs=max_repairs)
         self._model = _Chosen(model)
         self._max_rounds = max_rounds
         self._max_repairs = max_repairs
@@ -71,7 +77,7 @@ class MonoModelReasoner:
 
         Raises:
             ModelError: The model's endpoint fails.
-            AnswerError: No answer fits the task's `output_schema`.
+            AnswerError: No answer fits the task's `output_schema`, or the model says nothing.
             InvalidError: The `output_schema` is a broken one.
         """
         form = _form(task)
@@ -92,6 +98,9 @@ class DualModelReasoner:
         max_rounds: How many instructions a task may take at most.
         max_tool_rounds: How many turns the actor may take for each.
         max_repairs: How often an answer that does not fit its schema is asked for again.
+
+    Raises:
+        InputError: Fewer than one round of either kind, or fewer than no repairs.
     """
 
     def __init__(
@@ -103,6 +112,8 @@ class DualModelReasoner:
         max_tool_rounds: int = 4,
         max_repairs: int = 2,
     ) -> None:
+        _at_least(1, max_rounds=max_rounds, max_tool_rounds=max_tool_rounds)
+        _at_least(0, max_repairs=max_repairs)
         self._actor = _Chosen(actor)
         self._thinker = _Chosen(thinker) if thinker else self._actor
         self._max_rounds = max_rounds
@@ -135,7 +146,8 @@ class DualModelReasoner:
 
         Raises:
             ModelError: A model's endpoint fails.
-            AnswerError: No answer fits the task's `output_schema`, or no step the thinker's form.
+            AnswerError: No answer fits the task's `output_schema`, no step the thinker's form, or the
+                actor says nothing.
             InvalidError: The `output_schema` is a broken one.
         """
         form = _form(task)
@@ -147,7 +159,7 @@ class DualModelReasoner:
                 actor.say(f"The work is done; give the answer to the task now. {step['instruction']}".strip())
                 break
             actor.say(f"Do this now, as a step towards the answer: {step['instruction']}")
-            result = await actor.work(self._max_tool_rounds) or await actor.answer(None)
+            result = await actor.answer(None, await actor.work(self._max_tool_rounds))
             thinker.say(f"What came of it:\n{fence(result)}")
         else:
             actor.say("No more steps can be taken; give the answer to the task now.")
@@ -166,6 +178,12 @@ class _Chosen:
             if self._model is None:
                 self._model = resolve_model()
             return self._model
+
+
+def _at_least(least: int, **given: int) -> None:
+    for name, number in given.items():
+        if number < least:
+            raise InputError(f"{name} must be at least {least}, not {number}")
 
 
 def _form(task: Task) -> Form | None:

@@ -12,7 +12,7 @@ from operad.runtime.engine import Step
 from operad.runtime.errors import OperatorError, describe
 from operad.runtime.events import RunLog, Scope
 from operad.runtime.graph import END, WorkflowGraph
-from operad.runtime.message import NO_USAGE, Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.message import NO_USAGE, Job, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.reasoner import Reasoner
 from operad.runtime.schedule import Plan
 
@@ -140,6 +140,7 @@ class Run:
         if heard:
             events.emit(events.OperatorStarted())
         started = perf_counter()
+        usage = NO_USAGE
         try:
             said = await executable.execute(
                 self._reasoner,
@@ -148,18 +149,21 @@ class Run:
                 previous_expert_outputs=list(self._previous),
                 lesson="\n".join(self._lessons) or None,
             )
-            message = _complete(said, node_id, self._job, scope)
-        except Exception as error:
-            events.emit(
-                events.OperatorFailed(seconds=perf_counter() - started, usage=scope.usage, error=describe(error))
-            )
+            if is_evaluator and isinstance(said, str):
+                raise TypeError("an evaluator returns a message with a status, not text")
+            message = _complete(said, node_id, self._job, scope.usage, messages)
+            usage = message.usage
+        except (Exception, SystemExit) as error:
+            usage = scope.usage
+            events.emit(events.OperatorFailed(seconds=perf_counter() - started, usage=usage, error=describe(error)))
             raise OperatorError(self._build.name, node_id, self._round, error) from error
         except BaseException:
-            events.emit(events.OperatorCancelled(seconds=perf_counter() - started, usage=scope.usage))
+            usage = scope.usage
+            events.emit(events.OperatorCancelled(seconds=perf_counter() - started, usage=usage))
             raise
         finally:
-            if scope.usage is not NO_USAGE:
-                self._usage = self._usage + scope.usage
+            if usage is not NO_USAGE:
+                self._usage = self._usage + usage
         if is_evaluator:
             message = _with_judged(message, _join(messages, self._job))
         self._results[node] = message
@@ -167,14 +171,19 @@ class Run:
             events.emit(events.OperatorFinished(seconds=perf_counter() - started, message=message))
 
 
-def _complete(said: WorkflowMessage | str, operator_id: str, job: Job, scope: Scope) -> WorkflowMessage:
+def _complete(
+    said: WorkflowMessage | str, operator_id: str, job: Job, spent: Usage, received: list[WorkflowMessage]
+) -> WorkflowMessage:
+    """What the operator said, as a message of its own that bears what it cost."""
     if isinstance(said, str):
-        return WorkflowMessage(scratchpad=said, operator_id=operator_id, job_id=job.id, usage=scope.usage)
+        return WorkflowMessage(scratchpad=said, operator_id=operator_id, job_id=job.id, usage=spent)
     if not isinstance(said, WorkflowMessage):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"execute returned {type(said).__name__}, not a WorkflowMessage or text")
-    if said.operator_id == operator_id and said.job_id == job.id and scope.usage is NO_USAGE:
+    if said.usage is not NO_USAGE and not any(said is message for message in received):
+        spent = said.usage + spent  # of a workflow within, for one
+    if said.operator_id == operator_id and said.job_id == job.id and said.usage is spent:
         return said
-    return said.model_copy(update={"operator_id": operator_id, "job_id": job.id, "usage": scope.usage})
+    return said.model_copy(update={"operator_id": operator_id, "job_id": job.id, "usage": spent})
 
 
 def _join(tails: list[WorkflowMessage], job: Job) -> WorkflowMessage:

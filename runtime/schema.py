@@ -410,11 +410,14 @@ def _faults(schema: Schema, value: Any) -> Iterable[str]:
     # An empty registry: a schema must not make us fetch what it refers to.
     errors = validator(schema, registry=cast("Any", Registry)()).iter_errors(value)
     try:
+        json.dumps(value, allow_nan=False)
         found = [f"{error.json_path}: {_short(error.message)}" for error in sorted(errors, key=lambda e: e.json_path)]
     except Unresolvable as error:
         raise _invalid("reference", f"{error} leads nowhere in this schema") from error
     except RecursionError as error:
         raise SchemaMismatch("the answer is nested too deep") from error
+    except ValueError:
+        return ["NaN and Infinity are not JSON; give a number that is finite"]
     more = len(found) - MAX_ERRORS
     return [*found[:MAX_ERRORS], f"and {more} more"] if more > 0 else found
 

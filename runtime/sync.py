@@ -54,5 +54,11 @@ def run_sync(start: Callable[[], Coroutine[Any, Any, T]], instead: str) -> T:
 @cache
 def _background_loop(pid: int) -> asyncio.AbstractEventLoop:  # a forked process needs its own
     loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name=f"operad-{pid}", daemon=True).start()
+    threading.Thread(target=_keep_running, args=(loop,), name=f"operad-{pid}", daemon=True).start()
     return loop
+
+
+def _keep_running(loop: asyncio.AbstractEventLoop) -> None:
+    while True:
+        with suppress(SystemExit, KeyboardInterrupt):  # asyncio hands them to their caller, and stops the loop
+            loop.run_forever()

@@ -94,7 +94,7 @@ class Tool(Value):
         """
         try:
             module = importlib.import_module(module_path)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ToolError(f"tool {name!r}: module {module_path!r} does not import: {describe(error)}") from error
         if not hasattr(module, name):
             public = [known for known in vars(module) if not known.startswith("_")]
@@ -103,7 +103,7 @@ class Tool(Value):
         if isinstance(found, type):
             try:
                 found = cast("type[Any]", found)()
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise ToolError(
                     f"tool {name!r}: class {module_path}.{name} cannot be instantiated without arguments: "
                     f"{describe(error)}"

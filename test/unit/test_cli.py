@@ -271,6 +271,53 @@ def test_ctrl_c_in_mid_run_exits_130_within_a_second(tmp_path):
     assert "Traceback" not in err
 
 
+STUBBORN = """
+import time
+from operad.operators import Operator
+class Stubborn(Operator):
+    async def execute(self, *_, **__):
+        import asyncio
+        await asyncio.to_thread(time.sleep, 30)
+"""
+
+
+def test_ctrl_c_ends_the_process_even_while_a_thread_hangs(tmp_path):
+    (tmp_path / "expert.yaml").write_text(EXPERT.replace("Greet.", "Greet.\n    class: stubborn.Stubborn"))
+    (tmp_path / "stubborn.py").write_text(STUBBORN)
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from operad.configs.cli import main; main()", "run", "expert.yaml"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    assert "model: " in process.stderr.readline()
+    assert "greet: running" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=5)
+    assert (process.returncode, out) == (130, "")
+    assert err.strip().endswith("operad: interrupted")
+
+
+@pytest.mark.parametrize("leaving", ["sys.exit(0)", "sys.exit('so long')", "raise SystemExit(3)"])
+def test_an_operator_that_exits_is_an_error_like_any_other(operad, expert, tmp_path, leaving):
+    name = f"leaving_{abs(hash(leaving))}"
+    (tmp_path / f"{name}.py").write_text(
+        f"import sys\nfrom operad.operators import Operator\nclass Leaving(Operator):\n"
+        f"    async def execute(self, *_, **__):\n        {leaving}\n"
+    )
+    expert.write_text(EXPERT.replace("Greet.", f"Greet.\n    class: {name}.Leaving"))
+    status, out, err = operad("run", expert)
+    assert (status, out) == (2, "")
+    assert "operator 'greet'" in err
+    assert "SystemExit" in err
+
+
+def test_a_path_that_is_too_long_is_bad_input(operad, expert):
+    for arguments in (["run", "x" * 5000], ["run", expert, "--file", "x" * 5000]):
+        status, out, err = operad(*arguments)
+        assert (status, out) == (2, "")
+        assert "too long" in err
+
+
 def test_importing_the_runtime_is_light():
     code = textwrap.dedent("""
         import sys

@@ -95,6 +95,27 @@ async def test_weights_are_checked_by_their_hash():
         await EmbeddedModel.of(default_weights(), sha256="0" * 64).complete(HELLO)
 
 
+async def test_weights_that_are_served_already_are_checked_too_and_once_per_hash(monkeypatch):
+    hashed = []
+
+    def check(path, sha256):
+        hashed.append(sha256)
+        right_check(path, sha256)
+
+    right_check = embedded._check
+    weights = default_weights()
+    await EmbeddedModel.of(weights).complete(HELLO, max_tokens=1)
+    monkeypatch.setattr(embedded, "_check", check)
+    with pytest.raises(ModelError, match="its SHA-256 is"):
+        await EmbeddedModel.of(weights, sha256="0" * 64).complete(HELLO, max_tokens=1)
+    right = hashlib.sha256(weights.read_bytes()).hexdigest()
+    for model in [EmbeddedModel.of(weights, sha256=right)] * 2:
+        await model.complete(HELLO, max_tokens=1)
+    await EmbeddedModel.of(weights, sha256=right).complete(HELLO, max_tokens=1)
+    assert hashed == ["0" * 64, right]
+    del embedded._servers[weights, embedded.CONTEXT_TOKENS]
+
+
 async def test_missing_weights_are_an_input_error():
     with pytest.raises(InputError, match=r"/no/such\.gguf: no such file"):
         await EmbeddedModel.of("/no/such.gguf").complete(HELLO)

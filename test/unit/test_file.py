@@ -68,7 +68,7 @@ def test_a_folder_is_no_file(tmp_path):
 
 def test_what_is_neither_file_nor_folder_is_not_opened(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    assert "pipe: no such file" in error_of(lambda: FileDescriptor.of(tmp_path / "pipe"))
+    assert "pipe: is not a regular file" in error_of(lambda: FileDescriptor.of(tmp_path / "pipe"))
 
 
 @pytest.mark.parametrize(

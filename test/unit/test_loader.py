@@ -114,7 +114,6 @@ experts: [{profile: {name: X}, workflow: [[*loud]]}]
     assert isinstance(loud, Operator)
     assert loud.config.actions[0].tools[0].name == "search"
     assert configuration.expert().workflow.execute(job(), ScriptedReasoner([])).scratchpad == "test!!!"
-    assert str(tmp_path) not in sys.path
 
 
 @pytest.mark.parametrize(
@@ -229,6 +228,69 @@ experts:
         "unknown-operator",
         "unknown-tool",
     ]
+
+
+def test_a_faulty_key_does_not_hide_an_unknown_operator(write):
+    file = write(MINIMAL.replace("Greet.", "Greet.\n    hop: 1").replace("[[*greet]]", "[[gret]]"))
+    assert [code for code, _, _ in issues(file)] == ["unknown-key", "unknown-operator"]
+
+
+def test_operators_that_no_expert_uses_are_checked_too(write):
+    unused = "operators:\n  - {name: spare, instruction: S., class: json.nope, actions: [nothing]}\n"
+    codes = [code for code, _, _ in issues(write(MINIMAL.replace("operators:\n", unused)))]
+    assert sorted(codes) == ["class", "unknown-action"]
+
+
+def test_a_broken_output_schema_is_found_before_anything_runs(write):
+    schema = """output_schema: '{"type": "objekt", "properties": {}}'"""
+    [(code, where, _)] = issues(write(MINIMAL.replace("Greet.", f"Greet.\n    {schema}")))
+    assert (code, where) == ("json-schema", ":5 operators[0].output_schema")
+
+
+def test_a_module_hidden_by_another_of_its_name_is_an_error(tmp_path):
+    text = MINIMAL + "tools: [{name: search, module_path: twin_tools}]\n"
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "twin_tools.py").write_text("def search(query: str) -> str:\n    return query\n")
+        (tmp_path / folder / "expert.yaml").write_text(text)
+    load(tmp_path / "one" / "expert.yaml")
+    [(code, _, message)] = issues(tmp_path / "two" / "expert.yaml")
+    assert code == "tool-module"
+    assert "hidden by" in message
+    assert str(tmp_path / "one") in message
+
+
+def test_a_module_that_exits_is_an_error(write, tmp_path):
+    (tmp_path / "leaving_tools.py").write_text("import sys\nsys.exit(0)\n")
+    [(code, _, message)] = issues(write(MINIMAL + "tools: [{name: search, module_path: leaving_tools}]\n"))
+    assert code == "tool-module"
+    assert "SystemExit" in message
+
+
+def test_two_tools_of_one_name_are_an_error(write):
+    tool = "{name: getcwd, module_path: os}"
+    [(code, where, _)] = issues(write(MINIMAL + f"tools: [{tool}, {tool}]\n"))
+    assert (code, where) == ("duplicate-name", ":8 tools[1]")
+
+
+@pytest.mark.parametrize("experts", ["5", "true", "[1]", "{a: b}"])
+def test_experts_of_another_shape_are_an_error(write, experts):
+    assert {code for code, _, _ in issues(write(f"experts: {experts}\n"))} <= {"value", "missing-key", "unknown-key"}
+
+
+def test_options_change_the_files_model_and_keep_the_rest_of_it(write):
+    file = write(MINIMAL + "model: {name: ours, base_url: 'http://127.0.0.1:9/v1', temperature: 0.5}\n")
+    reasoner = load(file).expert(model_name="other").reasoner
+    assert isinstance(reasoner, MonoModelReasoner)
+    model = reasoner.model
+    assert (model.name, model.base_url, model.temperature) == ("other", "http://127.0.0.1:9/v1", 0.5)
+
+
+def test_a_key_variable_that_is_named_but_not_set_is_an_error_not_another_key(write, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-openai")
+    file = write(MINIMAL + "model: {name: ours, base_url: 'http://127.0.0.1:9/v1', api_key_env: THEIR_KEY}\n")
+    with pytest.raises(InputError, match="THEIR_KEY is not set"):
+        load(file).expert()
 
 
 def test_an_expert_is_chosen_by_name(write):

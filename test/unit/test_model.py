@@ -92,7 +92,19 @@ async def test_a_missing_key_is_told_from_a_wrong_one():
             await scripted.model.model_copy(update={"api_key": None}).complete(HELLO)
 
 
+@pytest.mark.parametrize("key", [None, SecretStr("none"), SecretStr("model")], ids=repr)
+async def test_without_a_key_or_with_one_like_a_word_a_message_stays_as_it_is(key):
+    assert "there is none of these models" in str(
+        await failure(Fail(404, "there is none of these models"), api_key=key)
+    )
+
+
+async def test_a_key_of_six_characters_is_removed():
+    assert "not [key]" in str(await failure(Fail(404, "not abc123"), api_key=SecretStr("abc123")))
+
+
 TOO_LONG = {"type": "exceed_context_size_error"}
+EVENTS = "text/event-stream"
 FAILURES = [
     (Fail(400, "bad temperature"), r"rejects the request \(400\): bad temperature"),
     (Fail(400, "9031 tokens exceed 8192", error=TOO_LONG), r"prompt has too many tokens: 9031 tokens exceed 8192"),
@@ -102,14 +114,29 @@ FAILURES = [
     (Fail(502, "bad gateway"), r"failed \(502\): bad gateway"),
     (BreakOff(after_chars=9), "broke off its answer: .*incomplete chunked read.*; try again"),
     (Raw(b"<html>Welcome</html>"), r"does not speak the OpenAI .* no choices; check the base URL"),
-    (Raw(b"data: {broken\n\n", "text/event-stream"), r"does not speak the OpenAI .* not JSON"),
-    (Raw(b'data: {"hello": 1}\n\n', "text/event-stream"), r"does not speak the OpenAI .* no choices"),
+    (Raw(b"data: {broken\n\n", EVENTS), r"does not speak the OpenAI .* not JSON"),
+    (Raw(b'data: {"hello": 1}\n\n', EVENTS), r"does not speak the OpenAI .* no choices"),
+    *(
+        (
+            Raw(b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], %s}\n\n' % junk, EVENTS),
+            rf"does not speak the OpenAI .* its answer cannot be read \({cause}\)",
+        )
+        for junk, cause in [
+            (b'"choices": "abc"', "AttributeError"),
+            (b'"choices": {"0": 1}', "KeyError"),
+            (b'"choices": [{"delta": {"content": 5}}]', "TypeError"),
+            (b'"choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"name": 5}}]}}]', "TypeError"),
+            (b'"choices": [{"delta": {}, "finish_reason": 5}]', "ValidationError"),
+            (b'"usage": "many"', "AttributeError"),
+            (b'"usage": {"prompt_tokens": "many"}', "ValidationError"),
+        ]
+    ),
     (
-        Raw(b'data: {"error": {"message": "out of memory"}}\n\n', "text/event-stream"),
+        Raw(b'data: {"error": {"message": "out of memory"}}\n\n', EVENTS),
         "broke off its answer: APIError: out of memory; try again",
     ),
     (
-        Raw(b'data: {"choices": [{"index": 0, "delta": {"content": "half"}}]}\n\n', "text/event-stream"),
+        Raw(b'data: {"choices": [{"index": 0, "delta": {"content": "half"}}]}\n\n', EVENTS),
         "broke off its answer after 4 characters",
     ),
 ]
@@ -119,6 +146,8 @@ FAILURES = [
 async def test_what_an_endpoint_does_wrong_is_said_with_what_to_do(step, message):
     error = await failure(step)
     assert str(error).startswith("scripted at http://127.0.0.1:")
+    if "cannot be read" in message:
+        assert error.__cause__ is not None
     with pytest.raises(ModelError, match=message):
         raise error
 
@@ -195,6 +224,37 @@ def test_threads_with_loops_of_their_own_share_a_model_and_nothing_is_left_open(
             thread.join()
     assert answers == {thread: [f"{thread}-{call}" for call in range(5)] for thread in range(8)}
     gc.collect()  # an open connection would warn here, and warnings are errors
+
+
+async def test_models_that_are_let_go_of_in_a_living_loop_are_closed(monkeypatch):
+    faults, clients = [], []
+    monkeypatch.setattr("sys.unraisablehook", faults.append)
+    asyncio.get_running_loop().set_exception_handler(lambda loop, fault: faults.append(fault))
+    async with ScriptedModel(lambda request: Say("x")) as scripted:
+        for _ in range(20):
+            model = scripted.model
+            await model.complete(HELLO)
+            clients.append((await model._connection()).client)
+            del model
+        gc.collect()
+        for _ in range(100):
+            await asyncio.sleep(0.01)
+            if all(client.is_closed() for client in clients):
+                break
+        gc.collect()
+    assert all(client.is_closed() for client in clients)
+    assert faults == []
+
+
+async def test_models_are_equal_whichever_is_connected():
+    async with ScriptedModel([Say("one"), Say("two")]) as scripted:
+        model = scripted.model
+        same, other = model.model_copy(), model.model_copy(update={"temperature": 1.0})
+        assert model == same
+        await model.complete(HELLO)
+        assert (model == same, hash(model) == hash(same), model == other) == (True, True, False)
+        await same.complete(HELLO)
+        assert model == same
 
 
 async def test_a_closed_model_can_be_used_again():

@@ -184,7 +184,7 @@ def test_failures_and_stops_are_lines_too():
         STARTED,
         at("read", OperatorFailed, seconds=0.5, usage=USAGE, error=error),
         at("check", OperatorCancelled, seconds=0.25, usage=USAGE),
-    ) == [f"round 1  read: failed, 0.5 s: {error}", "round 1  check: stopped"]
+    ) == ["round 1  read: failed, 0.5 s", "round 1  check: stopped"]
 
 
 def test_where_nobody_judged_there_is_no_verdict():

@@ -1,10 +1,11 @@
 import asyncio
 import json
+import sys
 import threading
 
 import pytest
 
-from operad.runtime.errors import AnswerError, InvalidError, ModelError
+from operad.runtime.errors import AnswerError, InputError, InvalidError, ModelError
 from operad.runtime.events import AnswerRejected, RunLog, Scope, ToolCalled, ToolReturned, enter
 from operad.runtime.file import FileDescriptor
 from operad.runtime.knowledge import Insight, Knowledge, Passage
@@ -187,6 +188,23 @@ async def test_what_goes_wrong_in_a_call_goes_back_to_the_model_with_its_type(ca
     assert len([event for event in heard if isinstance(event, ToolCalled)]) == 1
 
 
+async def test_a_tool_that_exits_ends_nothing_but_itself():
+    def leave() -> None:
+        """Leave."""
+        sys.exit("no more")
+
+    async def leave_too() -> None:
+        """Leave."""
+        sys.exit(3)
+
+    calls = CallTools([("leave", {}), ("leave_too", {})])
+    async with ScriptedModel([calls, Say("I see.")]) as scripted:
+        tools = (Tool.of(leave), Tool.of(leave_too))
+        assert await MonoModelReasoner(scripted.model).infer(task(tools=tools)) == "I see."
+    results = [message["content"] for message in scripted.requests[1]["messages"][-2:]]
+    assert results == ["SystemExit: no more", "SystemExit: 3"]
+
+
 async def test_a_long_result_is_cut_with_a_mark():
     def dump() -> str:
         """Dump."""
@@ -202,6 +220,22 @@ async def test_in_the_last_round_the_model_must_answer():
     async with ScriptedModel([calls, calls, Say("Two.")]) as scripted:
         assert await MonoModelReasoner(scripted.model, max_rounds=3).infer(task(tools=(ADD,))) == "Two."
     assert [request["tool_choice"] for request in scripted.requests] == ["auto", "auto", "none"]
+
+
+@pytest.mark.parametrize(
+    ("step", "why"),
+    [
+        (Say(""), ""),
+        (Say(" \n"), ""),
+        (Say("", finish_reason="length"), ": it was cut off at the most tokens it may have; raise max_tokens"),
+        (CallTools([("add", {"a": 1, "b": 1})]), ": it called tools when it was to answer"),
+    ],
+)
+async def test_a_model_that_says_nothing_is_an_error(step, why):
+    async with ScriptedModel([step]) as scripted:
+        with pytest.raises(AnswerError) as raised:
+            await MonoModelReasoner(scripted.model, max_rounds=1).infer(task(tools=(ADD,)))
+    assert str(raised.value) == f"scripted said nothing{why}"
 
 
 async def test_cancelling_ends_the_tools_that_run():
@@ -297,6 +331,14 @@ async def test_after_tools_a_draft_that_does_not_fit_is_asked_for_once_more_by_s
     assert asked_for(scripted.requests[1])["required"] == ["claims"]
 
 
+async def test_after_tools_a_draft_that_was_cut_off_is_not_mended_but_asked_for_once_more():
+    cut_off = Say('{"claims": ["one", "two", "thr', finish_reason="length")
+    async with ScriptedModel([cut_off, Say('{"claims": ["one", "two", "three"]}')]) as scripted:
+        answer = await MonoModelReasoner(scripted.model).infer(task(tools=(ADD,), output_schema=CLAIMS))
+    assert answer == '{"claims": ["one", "two", "three"]}'
+    assert asked_for(scripted.requests[1])["required"] == ["claims"]
+
+
 async def test_words_as_output_schema_are_just_told():
     async with ScriptedModel([Say("**Status**: fine")]) as scripted:
         assert (
@@ -386,7 +428,28 @@ async def test_without_a_model_the_environment_is_asked_at_the_first_call(monkey
     assert scripted.requests[0]["model"] == "mine"
 
 
+@pytest.mark.parametrize("reasoner", [MonoModelReasoner, DualModelReasoner])
+@pytest.mark.parametrize(("name", "number", "least"), [("max_rounds", 0, 1), ("max_repairs", -1, 0)])
+def test_numbers_that_leave_no_room_for_an_answer_are_an_error(reasoner, name, number, least):
+    with pytest.raises(InputError, match=f"{name} must be at least {least}, not {number}"):
+        reasoner(**{name: number})
+    reasoner(**{name: least})
+
+
 # Two models
+
+
+def test_an_actor_without_rounds_is_an_error():
+    with pytest.raises(InputError, match="max_tool_rounds must be at least 1, not 0"):
+        DualModelReasoner(max_tool_rounds=0)
+
+
+async def test_one_model_in_both_roles_is_described_once_before_and_after_use():
+    async with ScriptedModel([Say('{"instruction": "", "finished": true}'), Say("done")]) as scripted:
+        reasoner = DualModelReasoner(scripted.model, scripted.model)
+        before = reasoner.describe()
+        await reasoner.infer(task())
+        assert reasoner.describe() == before == scripted.model.describe()
 
 
 async def test_a_thinker_instructs_until_it_is_finished_and_the_actor_answers():

@@ -249,6 +249,23 @@ def test_an_answer_without_usable_json_is_a_mismatch(text, message):
         validate(FORM, text)
 
 
+@pytest.mark.parametrize("schema", [{}, closed(a={"type": "number"}), closed(a={"multipleOf": 0.5})], ids=json.dumps)
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": NaN}',
+        'It is {"a": NaN}.',
+        '{"a": -Infinity}',
+        '{"a": 1e999}',
+        '{"a": 1e999,}',
+        '```\n{"a": Infinity}\n```',
+    ],
+)
+def test_a_number_that_is_not_finite_is_a_mismatch(text, schema):
+    with pytest.raises(SchemaMismatch, match="NaN and Infinity are not JSON"):
+        validate(schema, text)
+
+
 def test_scalars_are_values_too():
     assert validate({"type": "integer"}, " 42 ") == 42
     assert validate({"enum": ["yes", "no"]}, '"yes"') == "yes"

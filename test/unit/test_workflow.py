@@ -1017,3 +1017,63 @@ print(workflow.execute(Job(goal=""), None).scratchpad, "dbgpt" in sys.modules)
 
 def _python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+
+
+# ---------------------------------------------------------------- what should not happen, but does
+
+
+@pytest.mark.parametrize("leaving", [SystemExit(0), SystemExit("so long")])
+def test_an_operator_that_exits_fails_like_any_other_and_later_calls_go_on(new: Make, leaving: SystemExit) -> None:
+    async def leave(_: Call) -> str:
+        raise leaving
+
+    workflow = new()
+    workflow.add_operator(Say("a", leave))
+    with pytest.raises(OperatorError) as caught:
+        workflow.execute(JOB, REASONER)
+    assert caught.value.__cause__ is leaving
+    workflow.update_operator(Say("a"))
+    assert workflow.execute(JOB, REASONER).scratchpad == "a"
+
+
+def test_an_operator_that_interrupts_does_not_stop_the_loop_that_others_share(new: Make) -> None:
+    async def interrupt(_: Call) -> str:
+        raise KeyboardInterrupt
+
+    workflow = new()
+    workflow.add_operator(Say("a", interrupt))
+    with pytest.raises(KeyboardInterrupt):
+        workflow.execute(JOB, REASONER)
+    workflow.update_operator(Say("a"))
+    assert workflow.execute(JOB, REASONER).scratchpad == "a"
+
+
+async def test_an_evaluator_that_returns_text_is_an_error_and_never_the_answer(new: Make) -> None:
+    workflow = new()
+    workflow.add_operator(Say("a"))
+    workflow.set_evaluator(Say("judge"))
+    with pytest.raises(OperatorError, match="an evaluator returns a message with a status, not text"):
+        await workflow.aexecute(JOB, REASONER)
+
+
+async def test_the_usage_of_a_workflow_within_an_operator_counts(new: Make) -> None:
+    async def think(_: Call) -> str:
+        emit(ModelAnswered(model="m", usage=Usage(calls=1, prompt_tokens=5)))
+        return "thought"
+
+    inner = new()
+    inner.add_operator(Say("inner", think))
+
+    async def delegate(call: Call) -> WorkflowMessage:
+        emit(ModelAnswered(model="m", usage=Usage(calls=1, prompt_tokens=2)))
+        return await inner.aexecute(call.job, call.reasoner)
+
+    async def pass_on(call: Call) -> WorkflowMessage:
+        return call.messages[0]
+
+    workflow = new()
+    delegating, passing = Say("outer", delegate), Say("passing", pass_on)
+    workflow.add_operator(delegating)
+    workflow.add_operator(passing, previous_ops=[delegating])
+    message = await workflow.aexecute(JOB, REASONER)
+    assert message.usage == Usage(calls=2, prompt_tokens=7)
