@@ -27,6 +27,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import redirect_stdout, suppress
 from graphlib import CycleError
+from io import StringIO
 from typing import Any, cast
 
 from operad.runtime.engine import Step, drive
@@ -36,7 +37,7 @@ from operad.runtime.run import Engine
 from operad.runtime.schedule import Plan
 
 _random_state = random.getstate()
-with redirect_stdout(sys.stderr):  # under pytest and in CI, importing dbgpt prints, and seeds the global `random`
+with redirect_stdout(StringIO()) as _printed:  # under pytest and in CI, dbgpt says that it seeds the global `random`
     from dbgpt.core.awel import DAG, BaseOperator, BranchOperator, DAGContext, JoinOperator, WorkflowRunner
     from dbgpt.core.awel.dag.base import DAGNode, DAGVar, DAGVariables
     from dbgpt.core.awel.operators.base import CURRENT_DAG_CONTEXT
@@ -48,6 +49,8 @@ with redirect_stdout(sys.stderr):  # under pytest and in CI, importing dbgpt pri
         SimpleTaskOutput,
     )
 random.setstate(_random_state)
+if _others := _printed.getvalue().replace("Setting random seed to 42\n", ""):  # other threads print, too
+    sys.stdout.write(_others)
 
 
 def build(plan: Plan) -> Engine:

@@ -781,7 +781,7 @@ assert logging.getLogger().handlers == handlers, "importing changed the root log
         [sys.executable, "-c", code], env={"CI": "1", "PATH": ""}, capture_output=True, text=True, timeout=60
     )
 
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 # Both runners on random DAGs
