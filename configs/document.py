@@ -165,8 +165,10 @@ class _Values:
         return [value for value, _ in made], 1 + sum(count for _, count in made)
 
     def _key(self, node: yaml.Node) -> str:
-        if isinstance(node, yaml.ScalarNode):
+        if isinstance(node, yaml.ScalarNode) and node.tag != "tag:yaml.org,2002:merge":
             return str(node.value)
+        if isinstance(node, yaml.ScalarNode):
+            raise self._refuse(node, "key", "merge keys (<<) are not read; write the keys themselves")
         raise self._refuse(node, "key", "a key must be plain text")
 
     def _scalar(self, node: yaml.Node) -> Any:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.resources import as_file, files
 from pathlib import Path
-from types import UnionType
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 from pydantic import ValidationError
 
 from operad.configs.document import Document, Path_, read_document
+from operad.configs.faults import explain, real_path
 from operad.configs.schema import (
     ActionSpec,
     ConfigSpec,
@@ -24,7 +24,6 @@ from operad.configs.schema import (
     McpToolSpec,
     ModelSpec,
     OperatorSpec,
-    Spec,
 )
 from operad.evaluators import Evaluator
 from operad.operators import Operator, OperatorConfig
@@ -188,7 +187,7 @@ class _Loading:
             spec = ConfigSpec.model_validate(self._document.data)
         except ValidationError as error:
             for problem in error.errors():
-                self._report(problem["loc"], *_explain(problem, self._document.data))
+                self._report(problem["loc"], *explain(problem))
             self._report_unknown_operators()
             raise self._invalid() from error
         self._define(spec)
@@ -348,7 +347,7 @@ class _Loading:
             )
         except ValidationError as error:
             for problem in error.errors():
-                self._report((*path, *problem["loc"]), "value", problem["msg"])
+                self._report((*path, *problem["loc"]), *explain(problem))
             return None
         try:
             parse_output_schema(spec.output_schema)
@@ -368,7 +367,7 @@ class _Loading:
             return None
 
     def _report(self, path: Sequence[int | str], code: str, message: str) -> None:
-        path = _real_path(path, self._document.data)
+        path = real_path(path, self._document.data)
         fault = (code, message, self._document.line(path))  # one fault, though aliases repeat it
         self._issues.setdefault(fault, Issue(code, message, self._document.where(path)))
 
@@ -407,50 +406,3 @@ def _class(path: str, base: type[Operator]) -> type[Operator] | str:
     if not (isinstance(found, type) and issubclass(found, base)):
         return f"{path} is not a subclass of {base.__name__}"
     return found
-
-
-def _explain(problem: Any, data: Any) -> tuple[str, str]:
-    """A pydantic problem as our code and message."""
-    path, value = problem["loc"], problem["input"]
-    if problem["type"] == "extra_forbidden":
-        known = sorted(_keys(ConfigSpec, path[:-1]))
-        return "unknown-key", f"unknown key{did_you_mean(str(path[-1]), known)}; known: {', '.join(known) or 'none'}"
-    if problem["type"] == "missing":
-        return "missing-key", "this key is missing"
-    shown = "" if isinstance(value, dict | list) else f", not {value!r}"[:120]
-    return "value", f"{problem['msg']}{shown}"
-
-
-def _keys(spec: type[Spec], path: Sequence[int | str]) -> set[str]:
-    """The keys that may stand at `path`."""
-    specs = {spec}
-    for part in path:
-        inner = [
-            s.model_fields[name] for s in specs for name in s.model_fields if part in (name, s.model_fields[name].alias)
-        ]
-        if inner:
-            specs = {found for info in inner for found in _specs(info.annotation)}
-    return {info.alias or name for s in specs for name, info in s.model_fields.items()}
-
-
-def _specs(annotation: Any) -> Iterator[type[Spec]]:
-    if isinstance(annotation, type) and issubclass(annotation, Spec):
-        yield annotation
-    for argument in get_args(annotation):
-        if isinstance(argument, type | UnionType) or get_args(argument):
-            yield from _specs(argument)
-
-
-def _real_path(path: Sequence[int | str], data: Any) -> Path_:
-    """`path` without the names of union members that pydantic puts in."""
-    real: list[int | str] = []
-    for number, part in enumerate(path):
-        if isinstance(data, dict) and (part in data or number == len(path) - 1):
-            data = cast("dict[Any, Any]", data).get(part)
-        elif isinstance(data, list) and isinstance(part, int):
-            items = cast("list[Any]", data)
-            data = items[part] if part < len(items) else None
-        else:
-            continue
-        real.append(part)
-    return tuple(real)

@@ -86,3 +86,10 @@ def test_binary_and_foreign_encodings_are_named(tmp_path):
     file.write_bytes("a: 1\nb: ä".encode("latin-1"))
     with pytest.raises(InputError, match=r"f.yaml:2: is not UTF-8 text"):
         read_document(file)
+
+
+def test_merge_keys_are_refused_with_what_to_do():
+    with pytest.raises(
+        InvalidError, match=r"\[key\] f.yaml:2: merge keys \(<<\) are not read; write the keys themselves"
+    ):
+        parse_document("a: &a {x: 1}\nb: {<<: *a}\n", "f.yaml")

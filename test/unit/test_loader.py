@@ -150,7 +150,7 @@ experts: [{profile: {name: X}, workflow: [[*loud]]}]
                 (
                     "value",
                     ":4 operators[0].instruction",
-                    "Value error, the instruction is empty: say what the operator is to do",
+                    "the instruction is empty: say what the operator is to do",
                 ),
             ],
         ),
@@ -271,6 +271,23 @@ def test_two_tools_of_one_name_are_an_error(write):
     tool = "{name: getcwd, module_path: os}"
     [(code, where, _)] = issues(write(MINIMAL + f"tools: [{tool}, {tool}]\n"))
     assert (code, where) == ("duplicate-name", ":8 tools[1]")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[[*greet]]", "5", "must be a list, not 5"),
+        ("{name: Greeter}", "[Greeter]", "must be a mapping of keys to values"),
+        ("Greet.", "[1]", "must be text"),
+        (
+            "Greet.",
+            "Greet.\n    tools: [{name: x, type: REMOTE}]",
+            "the type 'REMOTE' is none of 'name', 'LOCAL_TOOL', 'MCP'",
+        ),
+    ],
+)
+def test_a_value_of_another_shape_is_said_in_plain_words(write, old, new, message):
+    assert [found for _, _, found in issues(write(MINIMAL.replace(old, new)))] == [message]
 
 
 @pytest.mark.parametrize("experts", ["5", "true", "[1]", "{a: b}"])

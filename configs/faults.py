@@ -1,0 +1,69 @@
+"""What validation finds wrong with a configuration file, in our words and at its place in the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import UnionType
+from typing import Any, cast, get_args
+
+from operad.configs.document import Path_
+from operad.configs.schema import ConfigSpec, Spec
+from operad.runtime.errors import did_you_mean
+
+_SHAPES = {
+    "model_type": "must be a mapping of keys to values",
+    "dict_type": "must be a mapping of keys to values",
+    "list_type": "must be a list",
+    "string_type": "must be text",
+}
+
+
+def explain(problem: Any) -> tuple[str, str]:
+    """A pydantic problem as our code and message."""
+    path, value = problem["loc"], problem["input"]
+    if problem["type"] == "extra_forbidden":
+        known = sorted(_keys(ConfigSpec, path[:-1]))
+        return "unknown-key", f"unknown key{did_you_mean(str(path[-1]), known)}; known: {', '.join(known) or 'none'}"
+    if problem["type"] == "missing":
+        return "missing-key", "this key is missing"
+    if problem["type"] == "value_error":
+        return "value", str(problem["ctx"]["error"])
+    if problem["type"] == "union_tag_invalid":
+        return "value", f"the type {problem['ctx']['tag']!r} is none of {problem['ctx']['expected_tags']}"
+    shown = "" if isinstance(value, dict | list) else f", not {value!r}"[:120]
+    return "value", f"{_SHAPES.get(problem['type'], problem['msg'])}{shown}"
+
+
+def _keys(spec: type[Spec], path: Sequence[int | str]) -> set[str]:
+    """The keys that may stand at `path`."""
+    specs = {spec}
+    for part in path:
+        inner = [
+            s.model_fields[name] for s in specs for name in s.model_fields if part in (name, s.model_fields[name].alias)
+        ]
+        if inner:
+            specs = {found for info in inner for found in _specs(info.annotation)}
+    return {info.alias or name for s in specs for name, info in s.model_fields.items()}
+
+
+def _specs(annotation: Any) -> Iterator[type[Spec]]:
+    if isinstance(annotation, type) and issubclass(annotation, Spec):
+        yield annotation
+    for argument in get_args(annotation):
+        if isinstance(argument, type | UnionType) or get_args(argument):
+            yield from _specs(argument)
+
+
+def real_path(path: Sequence[int | str], data: Any) -> Path_:
+    """`path` without the names of union members that pydantic puts in."""
+    real: list[int | str] = []
+    for number, part in enumerate(path):
+        if isinstance(data, dict) and (part in data or number == len(path) - 1):
+            data = cast("dict[Any, Any]", data).get(part)
+        elif isinstance(data, list) and isinstance(part, int):
+            items = cast("list[Any]", data)
+            data = items[part] if part < len(items) else None
+        else:
+            continue
+        real.append(part)
+    return tuple(real)
