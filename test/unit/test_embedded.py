@@ -144,6 +144,8 @@ INTERRUPTED = """
 import asyncio, os, signal, time
 from operad.runtime.embedded import EmbeddedModel
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell started the tests in the background
+
 async def main():
     model = EmbeddedModel()
     await model.complete([{"role": "user", "content": "hi"}], max_tokens=1)
