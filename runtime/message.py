@@ -42,6 +42,10 @@ class WorkflowStatus(str, Enum):
         raise ValueError(f"{value!r} is not a workflow status{did_you_mean(str(value), names)}: use {', '.join(names)}")
 
 
+def _as_status(value: object) -> WorkflowStatus:
+    return WorkflowStatus(value)
+
+
 class Usage(Value):
     """What model calls cost. Usages add up.
 
@@ -91,7 +95,7 @@ class WorkflowMessage(Value):
     """
 
     scratchpad: str = ""
-    status: Annotated[WorkflowStatus, BeforeValidator(WorkflowStatus)] = WorkflowStatus.SUCCESS
+    status: Annotated[WorkflowStatus, BeforeValidator(_as_status)] = WorkflowStatus.SUCCESS
     evaluation: str = ""
     lesson: str = ""
     outputs: dict[str, Any] = Field(default_factory=dict)
