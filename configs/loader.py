@@ -216,12 +216,12 @@ class _Loading:
                     places += _mappings(chain, "step")
                 places += _mappings([experts.get("evaluator")], "evaluator")
         for number, (what, operator) in enumerate(places, 1):
-            operator.setdefault("name", self._document.anchors.get(id(operator), f"{what}-{number}"))
+            operator["name"] = operator.get("name") or self._document.anchors.get(id(operator), f"{what}-{number}")
 
     def _report_unknown_operators(self) -> None:
         """Where the file does not have its shape, what can be said of its workflows all the same."""
         data = self._document.data
-        names = [operator["name"] for _, operator in _mappings(data.get("operators"), "")]
+        names = [str(operator["name"]) for _, operator in _mappings(data.get("operators"), "")]
         for number, (_, expert) in enumerate(_mappings(data.get("experts"), "")):
             for i, chain in enumerate(_lists(expert.get("workflow"))):
                 for k, ref in enumerate(chain):

@@ -235,6 +235,12 @@ def test_a_faulty_key_does_not_hide_an_unknown_operator(write):
     assert [code for code, _, _ in issues(file)] == ["unknown-key", "unknown-operator"]
 
 
+def test_an_operator_whose_name_is_empty_or_no_text_is_no_crash(write):
+    assert load(write(MINIMAL.replace("Greet.", "Greet.\n    name:"))).expert().workflow.get_operator("greet")
+    faulty = MINIMAL.replace("Greet.", "Greet.\n    name: [5]").replace("[[*greet]]", "[[other]]")
+    assert [code for code, _, _ in issues(write(faulty))] == ["value", "unknown-operator"]
+
+
 def test_operators_that_no_expert_uses_are_checked_too(write):
     unused = "operators:\n  - {name: spare, instruction: S., class: json.nope, actions: [nothing]}\n"
     codes = [code for code, _, _ in issues(write(MINIMAL.replace("operators:\n", unused)))]
