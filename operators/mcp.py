@@ -16,10 +16,10 @@ from collections import deque
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, Field, JsonValue
 
 from operad.runtime.errors import MissingExtraError, ToolError, describe
 from operad.runtime.message import Value
@@ -50,6 +50,8 @@ class _Server(Value):
 
     timeout: float = Field(default=60.0, gt=0)
     call_timeout: float = Field(default=300.0, gt=0, validation_alias=AliasChoices("call_timeout", "sse_read_timeout"))
+
+    _indifferent: ClassVar[frozenset[str]] = frozenset({"timeout", "call_timeout", "env", "headers"})
 
 
 class StdioServer(_Server):
@@ -97,6 +99,10 @@ class _HttpServer(_Server):
         """The address, for people: without the name, password and query that it may bear."""
         url = urlsplit(self.url)
         return url._replace(netloc=url.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+    def fingerprint(self) -> dict[str, JsonValue]:
+        """What makes two servers count as the same: the address, without the secrets that it may bear."""
+        return super().fingerprint() | {"url": self.where}
 
 
 class StreamableHttpServer(_HttpServer):

@@ -7,14 +7,22 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Annotated, Any, cast
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field, JsonValue, field_validator
 
 from operad.runtime.connections import Connections, connections
+from operad.runtime.fingerprint import fingerprint, name_of
 from operad.runtime.knowledge import Insight, Knowledge, KnowledgeBase
 from operad.runtime.message import Job, Value, WorkflowMessage, new_id
 from operad.runtime.reasoner import Reasoner
+from operad.runtime.schema import Schema, parse_output_schema, validate
 from operad.runtime.task import Example, Task
 from operad.runtime.toolkit import Action, Recommendation, Toolkit
+
+PORT = "port"
+"""The key under which an answer names the port that is taken."""
+
+ANSWER = "answer"
+"""The key of the rest of such an answer, where that is no object."""
 
 
 class OperatorConfig(Value):
@@ -25,6 +33,7 @@ class OperatorConfig(Value):
         actions: What it may do.
         examples: Inputs with right answers, for the reasoner to go by.
         output_schema: The form of its answer: a JSON Schema, a YAML or JSON example, or words.
+        ports: The ways on from it, of which the reasoner takes one; see `Port`. None by default.
         threshold: Actions and tools that fit less than this, from 0 to 1, are not recommended.
         hops: How many steps from its own actions recommended ones may be away in the toolkit.
         id: Its identity in a workflow.
@@ -34,9 +43,17 @@ class OperatorConfig(Value):
     actions: Annotated[Sequence[Action], AfterValidator(tuple)] = ()
     examples: Annotated[Sequence[Example], AfterValidator(tuple)] = ()
     output_schema: str = ""
+    ports: Annotated[Sequence[str], AfterValidator(tuple)] = ()
     threshold: float = Field(default=0.5, ge=0, le=1)
     hops: int = Field(default=0, ge=0)
     id: str = Field(default_factory=new_id, min_length=1)
+
+    @field_validator("ports")
+    @classmethod
+    def _different(cls, ports: Sequence[str]) -> Sequence[str]:
+        if len(set(ports)) < len(ports) or not all(port.strip() for port in ports):
+            raise ValueError("ports need names, each its own")
+        return ports
 
     @field_validator("instruction")
     @classmethod
@@ -69,9 +86,40 @@ class Operator:
         self._toolkit = toolkit
         self._knowledge_base = knowledge_base
 
+    takes_one_port = True
+
     def get_id(self) -> str:
         """Its identity, from its configuration."""
         return self.config.id
+
+    @property
+    def ports(self) -> Sequence[str]:
+        """The ways on from it, if it has any; each of its messages takes one."""
+        return self.config.ports
+
+    @cached_property
+    def schema(self) -> Schema | None:
+        """The JSON Schema of its answers; None where the `output_schema` is words, or nothing.
+
+        Raises:
+            InvalidError: The `output_schema` is a broken one.
+        """
+        return parse_output_schema(self.config.output_schema)
+
+    def fingerprint(self) -> dict[str, JsonValue]:
+        """What makes two operators ask alike: class, configuration, what the toolkit recommends, knowledge base.
+
+        A subclass that has more to it, insights for one, adds that.
+
+        Raises:
+            InputError: The knowledge base, or something that a tool binds, has no fingerprint.
+        """
+        return {
+            "type": name_of(type(self)),
+            "config": self.config.fingerprint(),
+            "recommended": self._recommend().fingerprint(),
+            "knowledge_base": fingerprint(self._knowledge_base),
+        }
 
     async def execute(
         self,
@@ -92,13 +140,33 @@ class Operator:
 
         Returns:
             A message with the reasoner's text; where the text is a JSON object, its fields are
-            the message's outputs, and any other JSON is the output named ``output``.
+            the message's outputs, and any other JSON is the output named ``output``. An operator
+            with ports takes the one that the reasoner chooses.
+
+        Raises:
+            AnswerError: It has ports, and the reasoner chooses none of them.
         """
         async with connections() as opened:
             task = await self._build_task(opened, job, workflow_messages, previous_expert_outputs, lesson)
+            if self.ports:
+                routed = routing_schema(self.schema, self.config.output_schema, self.ports)
+                task = task.model_copy(update={"output_schema": json.dumps(routed, ensure_ascii=False)})
+                return self._routed(await reasoner.infer(task), routed, job)
             text = await reasoner.infer(task)
         outputs = _read_outputs(text) if self.config.output_schema else {}
         return WorkflowMessage(scratchpad=text, outputs=outputs, job_id=job.id, operator_id=self.get_id())
+
+    def _routed(self, text: str, schema: Schema, job: Job) -> WorkflowMessage:
+        """The message of an answer that names a port, as JSON or as that one word."""
+        answer = {PORT: text.strip()} if text.strip() in self.ports else validate(schema, text)
+        port = answer.pop(PORT)
+        said = answer.pop(ANSWER, None) if self.schema is None else None
+        if self.schema is not None and self.schema.get("type") != "object":
+            answer = {"output": answer.pop(ANSWER, None)}
+        scratchpad = said if said is not None else json.dumps(answer, ensure_ascii=False) if answer else port
+        return WorkflowMessage(
+            scratchpad=scratchpad, outputs=answer, ports=(port,), job_id=job.id, operator_id=self.get_id()
+        )
 
     def get_knowledge(self, job: Job) -> Knowledge:
         """What the knowledge base holds on the job's goal and context."""
@@ -114,6 +182,12 @@ class Operator:
     def _recommending(self) -> Toolkit:
         return self._toolkit or Toolkit.of(self.config.actions)
 
+    def _recommend(self) -> Recommendation:
+        config = self.config
+        if not config.actions:
+            return Recommendation()
+        return self._recommending.recommend(config.actions, threshold=config.threshold, hops=config.hops)
+
     async def _build_task(
         self,
         opened: Connections,
@@ -123,9 +197,7 @@ class Operator:
         lesson: str | None,
     ) -> Task:
         config = self.config
-        recommended = Recommendation()
-        if config.actions:
-            recommended = self._recommending.recommend(config.actions, threshold=config.threshold, hops=config.hops)
+        recommended = self._recommend()
         return Task(
             job=job,
             instruction=config.instruction,
@@ -140,6 +212,26 @@ class Operator:
             lesson=lesson or "",
             files=job.files,
         )
+
+
+def routing_schema(schema: Schema | None, words: str, ports: Sequence[str]) -> Schema:
+    """The JSON Schema of an answer that chooses a port, too.
+
+    Args:
+        schema: That of the answer; None for words.
+        words: The words that describe it then; empty where nothing but the choice is wanted.
+        ports: What there is to choose from.
+    """
+    port = {"type": "string", "enum": list(ports), "description": "The way on: the one that fits best."}
+    if schema is not None and schema.get("type") == "object":
+        properties: dict[str, Any] = {**schema.get("properties", {}), PORT: port}
+        return {**schema, "properties": properties, "required": [*schema.get("required", []), PORT]}
+    properties = {PORT: port}
+    if schema is not None:
+        properties = {ANSWER: schema, **properties}
+    elif words.strip():
+        properties = {ANSWER: {"type": "string", "description": words}, **properties}
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 def _read_outputs(text: str) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 from operad.runtime import events
 from operad.runtime.agent import Expert, Profile
+from operad.runtime.cache import Cache
 from operad.runtime.errors import (
     AnswerError,
+    BudgetError,
     InputError,
     InvalidError,
     Issue,
@@ -11,24 +13,36 @@ from operad.runtime.errors import (
     ModelError,
     OperadError,
     OperatorError,
+    OperatorTimeoutError,
+    PausedError,
+    PortError,
     RunningLoopError,
+    SkippedError,
     ToolError,
 )
 from operad.runtime.file import FileDescriptor
 from operad.runtime.graph import Executable, WorkflowGraph
+from operad.runtime.interrupt import interrupt
 from operad.runtime.knowledge import Insight, Knowledge, KnowledgeBase, Passage
+from operad.runtime.limits import Limits
+from operad.runtime.map import ItemError, Map
 from operad.runtime.message import Job, SubJob, Usage, WorkflowMessage, WorkflowStatus
-from operad.runtime.model import Model, resolve_model
+from operad.runtime.model import Model, Price, resolve_model
+from operad.runtime.policy import Budget, Policy, Retry, Timeout
+from operad.runtime.questions import Question
 from operad.runtime.reasoner import DualModelReasoner, MonoModelReasoner, Reasoner
 from operad.runtime.task import Example, Task
 from operad.runtime.tool import Tool, ToolGroup
 from operad.runtime.toolkit import Action, Toolkit
-from operad.runtime.workflow import BuiltinWorkflow, DbgptWorkflow, Workflow
+from operad.runtime.workflow import BuiltinWorkflow, DbgptWorkflow, Port, Workflow
 
 __all__ = [
     "Action",
     "AnswerError",
+    "Budget",
+    "BudgetError",
     "BuiltinWorkflow",
+    "Cache",
     "DbgptWorkflow",
     "DualModelReasoner",
     "Example",
@@ -39,21 +53,34 @@ __all__ = [
     "Insight",
     "InvalidError",
     "Issue",
+    "ItemError",
     "Job",
     "Knowledge",
     "KnowledgeBase",
+    "Limits",
+    "Map",
     "MissingExtraError",
     "Model",
     "ModelError",
     "MonoModelReasoner",
     "OperadError",
     "OperatorError",
+    "OperatorTimeoutError",
     "Passage",
+    "PausedError",
+    "Policy",
+    "Port",
+    "PortError",
+    "Price",
     "Profile",
+    "Question",
     "Reasoner",
+    "Retry",
     "RunningLoopError",
+    "SkippedError",
     "SubJob",
     "Task",
+    "Timeout",
     "Tool",
     "ToolError",
     "ToolGroup",
@@ -64,5 +91,6 @@ __all__ = [
     "WorkflowMessage",
     "WorkflowStatus",
     "events",
+    "interrupt",
     "resolve_model",
 ]

@@ -24,8 +24,8 @@ import asyncio
 import random
 import sys
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import redirect_stdout, suppress
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, redirect_stdout, suppress
 from graphlib import CycleError
 from io import StringIO
 from typing import Any, cast
@@ -34,7 +34,7 @@ from operad.runtime.engine import Step, drive
 from operad.runtime.errors import InvalidError, Issue, OperadError
 from operad.runtime.message import new_id
 from operad.runtime.run import Engine
-from operad.runtime.schedule import Plan
+from operad.runtime.schedule import Plan, Progress
 
 _random_state = random.getstate()
 with redirect_stdout(StringIO()) as _printed:  # under pytest and in CI, dbgpt says that it seeds the global `random`
@@ -57,39 +57,25 @@ def build(plan: Plan) -> Engine:
     """Make an AWEL DAG of a plan that ends in one node.
 
     Returns:
-        What runs the DAG: a call of its end node, with the step of that run as call data.
+        What runs the DAG: a call of its end node, with where to start and the step of that run as call data.
     """
     dag = DAG(f"operad-{new_id()}")
     runner = AwelRunner()
-    nodes = [
-        OperatorNode(number, dag=dag, task_id=node_id, task_name=node_id, runner=runner)
-        for number, node_id in enumerate(plan.ids)
-    ]
+    nodes = [OperatorNode(dag=dag, task_id=node_id, task_name=node_id, runner=runner) for node_id in plan.ids]
     for node, parents in zip(nodes, plan.parents, strict=True):
         node.upstream.extend(nodes[parent] for parent in parents)  # set_upstream compares each with all before it
         for parent in parents:
             nodes[parent].downstream.append(node)
     end = nodes[-1]
-    end.plan = Plan({node.node_id: [parent.node_id for parent in node.upstream] for node in nodes})
 
-    async def engine(step: Step) -> None:
-        await end.call(step)
+    async def engine(start: Iterable[int], step: Step) -> None:
+        await end.call((start, step))
 
     return engine
 
 
 class OperatorNode(BaseOperator[None]):
-    """One of our operators in an AWEL DAG. What it does is the call's: the step, given its number.
-
-    Attributes:
-        number: Its number in the plan.
-        plan: On the end node, the plan of the whole DAG, which does not change once built.
-    """
-
-    def __init__(self, number: int, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.number = number
-        self.plan: Plan | None = None
+    """One of our operators in an AWEL DAG. What it does is the call's: the step, given its number."""
 
     async def _do_run(self, dag_ctx: DAGContext) -> TaskOutput[None]:
         raise OperadError(f"operator node {self.node_id!r} runs through the workflow that it was built for")
@@ -127,8 +113,9 @@ class AwelRunner(WorkflowRunner[Any]):
             InvalidError: The nodes form a cycle.
             OperadError: The end node was skipped.
         """
-        if isinstance(node, OperatorNode) and node.plan is not None:
-            await drive(node.plan, cast("dict[str, Step]", call_data)["data"])
+        if isinstance(node, OperatorNode):
+            start, step = cast("dict[str, tuple[Iterable[int], Step]]", call_data)["data"]
+            await drive(start, step)
             return _context_of(node, SimpleTaskOutput(None))
         run = _AwelRun(node, call_data, streaming_call, exist_dag_ctx, dag_variables)
         return await run.execute()
@@ -157,6 +144,7 @@ class _AwelRun:
     ) -> None:
         self._nodes = _upstream_closure(end)
         self._plan = _plan_of(self._nodes)
+        self._progress = Progress(self._plan)
         self._end = len(self._nodes) - 1
         self._streaming_call = streaming_call
         self._outer = outer
@@ -166,6 +154,7 @@ class _AwelRun:
         self._share_lock = outer._share_data_lock if outer else asyncio.Lock()
         self._task_id = outer._event_loop_task_id if outer else id(asyncio.current_task())
         self._dags: list[DAG] = outer.dags if isinstance(outer, _NodeContext) else []
+        self._running: dict[str, asyncio.Event] = outer.running if isinstance(outer, _NodeContext) else {}
         if outer and variables and outer._dag_variables:
             variables = variables.merge(outer._dag_variables)
         self._variables = variables or (end.dag._default_dag_variables if end.dag else None)
@@ -183,36 +172,54 @@ class _AwelRun:
         try:
             for node in self._nodes:
                 await node.before_dag_run()
-            await drive(self._plan, self._run_node)
+            await drive(self._progress.ready, self._step)
+            context.set_current_task_context(self._outputs[end.node_id])
         except BaseException:
             if ends_here:
                 with suppress(Exception):  # what failed first is what the caller gets
-                    await self._after_dag_end()
+                    await self._after_dag_end(context)
             raise
         if ends_here:
-            await self._after_dag_end()
+            await self._after_dag_end(context)
         elif self._outer is None:
             CURRENT_DAG_CONTEXT.set(context)  # the caller consumes the stream, and so runs some of its nodes
         if self._end in self._skipped:
             raise OperadError(f"the end node {_name(end)} was skipped: {self._skipped[self._end]}")
-        context.set_current_task_context(self._outputs[end.node_id])
         return context
 
-    async def _after_dag_end(self) -> None:
+    async def _after_dag_end(self, context: DAGContext) -> None:
         dag = self._nodes[self._end].dag
-        try:
-            for node in dag.node_map.values() if dag else self._nodes:
-                await node.after_dag_end(self._task_id)
-        finally:
-            for dag in self._dags:
-                dag._event_loop_task_id_to_ctx.pop(self._task_id, None)
+        async with AsyncExitStack() as hooks:  # all of them run, whatever one raises; the last added is the first
+            hooks.callback(self._forget)
+            # dbgpt's conversation operators save what the call shared
+            hooks.callback(CURRENT_DAG_CONTEXT.reset, CURRENT_DAG_CONTEXT.set(context))
+            for node in reversed([*dag.node_map.values()] if dag else self._nodes):
+                hooks.push_async_callback(node.after_dag_end, self._task_id)
+
+    def _forget(self) -> None:
+        for dag in self._dags:
+            dag._event_loop_task_id_to_ctx.pop(self._task_id, None)
+
+    async def _step(self, number: int) -> list[int]:
+        await self._run_node(number)
+        return self._progress.finish(number)
 
     async def _run_node(self, number: int) -> None:
-        node = self._nodes[number]
-        if node.node_id in self._outputs:
-            if self._outputs[node.node_id].current_state is TaskState.SKIP:
+        node_id = self._nodes[number].node_id
+        while node_id in self._running:  # siblings may call one DAG with the same context at once
+            await self._running[node_id].wait()
+        if node_id in self._outputs:
+            if self._outputs[node_id].current_state is TaskState.SKIP:
                 self._skipped[number] = "the outer call skipped it"
             return
+        finished = self._running[node_id] = asyncio.Event()
+        try:
+            await self._run_first(number, self._nodes[number])
+        finally:
+            del self._running[node_id]
+            finished.set()
+
+    async def _run_first(self, number: int, node: BaseOperator[Any]) -> None:
         task = DefaultTaskContext[Any](node.node_id, TaskState.RUNNING, log_index=1)
         parents = self._plan.parents[number]
         why = self._why_skip(number, node)
@@ -283,6 +290,7 @@ class _AwelRun:
         )
         context._share_data_lock = self._share_lock
         context.dags = self._dags
+        context.running = self._running
         return context
 
 
@@ -292,9 +300,11 @@ class _NodeContext(DAGContext):
     Attributes:
         dags: Where the call is registered, for whoever calls `DAG._after_dag_end`: the DAG that
             was called, and those that its nodes called with their context.
+        running: The nodes of all these that are running, by id, and when each has finished.
     """
 
     dags: list[DAG]
+    running: dict[str, asyncio.Event]
 
 
 class _Nothing(SimpleTaskOutput[None]):
@@ -313,7 +323,7 @@ def _upstream_closure(end: BaseOperator[Any]) -> list[BaseOperator[Any]]:
         node = open_.pop()
         if not node._node_id:
             node.set_node_id(new_id())
-        for parent in node.upstream:
+        for parent in reversed(node.upstream):  # so that siblings start in order of the edges, as AWEL's do
             if id(parent) not in seen:
                 seen[id(parent)] = parent
                 open_.append(parent)

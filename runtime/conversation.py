@@ -153,7 +153,7 @@ class Conversation:
                 if _was_cut(turn):
                     fault = f"the answer was cut off at the most tokens it may have; be shorter\n{fault}"
             if attempt <= max_repairs:
-                emit(AnswerRejected(error=fault, attempt=attempt))
+                emit(AnswerRejected(error=fault, repair=attempt))
                 self.say(f"That answer does not fit:\n{fault}\n\n{_asking_for(form)}")
         excerpt = turn.text if len(turn.text) <= MAX_EXCERPT else turn.text[:MAX_EXCERPT] + "…"
         raise AnswerError(

@@ -21,10 +21,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from operad.runtime.errors import InputError, MissingExtraError, ModelError
-from operad.runtime.model import Model
+from operad.runtime.limits import Limits
+from operad.runtime.model import Model, Price
 
 CONTEXT_TOKENS = 8192
 """What SmolLM2 was trained for: prompt and answer together."""
@@ -56,7 +57,8 @@ class EmbeddedModel(Model):
     timeout: float = Field(default=600.0, gt=0)  # the wait for requests before this one counts too
     tools: Literal["native", "constrained"] = "constrained"
     prose: bool = False
-    max_concurrency: int | None = Field(default=2, ge=1)  # one is served, the next is at the door
+    limits: Limits | None = Limits(concurrency=2)  # one is served, the next is at the door
+    price: Price | None = Price()
     weights: Path | None = None
     sha256: str | None = Field(default=None, pattern=r"^[0-9a-fA-F]{64}$")
     context_tokens: int = Field(default=CONTEXT_TOKENS, ge=256)
@@ -70,6 +72,20 @@ class EmbeddedModel(Model):
     def describe(self) -> str:
         """Which model this is, in one line."""
         return f"{self.name}, embedded"
+
+    def fingerprint(self) -> dict[str, JsonValue]:
+        """What makes two of these answer alike; the weights count by name, size and time of change.
+
+        Raises:
+            InputError: There is no such file.
+            MissingExtraError: The weights' package is not installed.
+        """
+        weights = self.weights or default_weights()
+        try:
+            found = weights.stat()
+        except OSError as error:
+            raise InputError(f"{weights}: cannot be read: {error.strerror or error}") from error
+        return {**super().fingerprint(), "weights": [weights.name, found.st_size, found.st_mtime_ns]}
 
     async def _endpoint(self) -> tuple[str, str]:
         server = _servers.get((self.weights, self.context_tokens))

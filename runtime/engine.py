@@ -1,4 +1,4 @@
-"""The driver: it runs a plan's nodes concurrently in asyncio tasks.
+"""The driver: it runs nodes concurrently in asyncio tasks, each as soon as another says that it may start.
 
 Most nodes of a wide graph become ready together, and a task for each costs more than a small
 node itself. So a worker task awaits ready nodes one after another, and spare workers stand by:
@@ -12,49 +12,41 @@ nothing to remember anything by.
 from __future__ import annotations
 
 import asyncio
+import types
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
-from contextvars import Context, copy_context
+from collections.abc import Callable, Coroutine, Generator, Iterable
+from contextvars import copy_context
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
-from operad.runtime.schedule import Plan, Progress
+T = TypeVar("T")
 
 LONGEST_TURN = 0.005
 """Seconds after which workers whose nodes never suspend let the event loop breathe."""
 
-Step = Callable[[int], Coroutine[Any, Any, None]]
-"""Runs the node of that number; all its parents have finished."""
+Step = Callable[[int], Coroutine[Any, Any, "Iterable[int] | None"]]
+"""Runs the node of that number. Returns the nodes that may start now, or None when all is done."""
 
 
-async def drive(plan: Plan, step: Step) -> None:
-    """Run every node of `plan` with `step`, each as soon as its parents have finished.
+async def drive(start: Iterable[int], step: Step) -> None:
+    """Run nodes with `step`: those given, then those that the steps return.
+
+    It ends when nothing runs and nothing may start; or when a step returns None: then what still
+    runs is cancelled and awaited.
 
     Raises:
         BaseException: What the first failing step raised, unchanged; by then the steps that were
             running have been cancelled and awaited. So too when the caller is cancelled.
     """
-    await _Drive(plan, step).run()
+    await _Drive(start, step).run()
 
 
 class _Drive:
-    __slots__ = (
-        "_context",
-        "_done",
-        "_error",
-        "_progress",
-        "_ready",
-        "_spares",
-        "_step",
-        "_stopped",
-        "_turn_ends",
-        "_workers",
-    )
+    __slots__ = ("_context", "_done", "_error", "_ready", "_spares", "_step", "_stopped", "_turn_ends", "_workers")
 
-    def __init__(self, plan: Plan, step: Step) -> None:
+    def __init__(self, start: Iterable[int], step: Step) -> None:
         self._step = step
-        self._progress = Progress(plan)
-        self._ready = deque(plan.roots)
+        self._ready = deque(start)
         self._context = copy_context()
         self._workers: set[asyncio.Task[None]] = set()
         self._spares = 0
@@ -107,7 +99,7 @@ class _Drive:
 
     async def _work(self) -> None:
         self._spares -= 1
-        ready, finish, step, context = self._ready, self._progress.finish, self._step, self._context
+        ready, step, copy = self._ready, self._step, self._context.copy
         wanted_spares = self._spares + 2
         try:
             while ready:
@@ -123,43 +115,38 @@ class _Drive:
                 while len(ready) > self._spares < wanted_spares:
                     self._call_spare()
                 wanted_spares = 2
-                await _Isolated(step(node), context.copy())
+                following = await _isolated(step(node), copy().run)
                 if self._stopped:
                     return
-                ready.extend(finish(node))
+                if following is None:
+                    self._stop()
+                    return
+                ready.extend(following)
         except BaseException as error:  # noqa: BLE001 - the caller of `drive` gets it
             if not self._stopped:
                 self._error = error
                 self._stop()
 
 
-class _Isolated:
-    """Awaits a coroutine in a context of its own, within the current task."""
-
-    __slots__ = ("_context", "_coroutine")
-
-    def __init__(self, coroutine: Coroutine[Any, Any, None], context: Context) -> None:
-        self._coroutine = coroutine
-        self._context = context
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        run, coroutine = self._context.run, self._coroutine
-        resume: Callable[[Any], Any] = coroutine.send
-        value: Any = None
-        while True:
-            try:
-                awaited = run(resume, value)
-            except StopIteration:
-                return
-            finally:
-                value = None  # an error kept here would hold its traceback, and that this frame
-            try:
-                value = yield awaited
-                resume = coroutine.send
-            except GeneratorExit:
-                run(coroutine.close)
-                raise
-            except BaseException as error:  # noqa: BLE001 - the coroutine gets it
-                value, resume = error, coroutine.throw
-            finally:
-                awaited = None  # so would a future with its error
+@types.coroutine
+def _isolated(coroutine: Coroutine[Any, Any, T], run: Callable[..., Any]) -> Generator[Any, Any, T]:
+    """Await a coroutine in a context of its own, by that context's `run`, within the current task."""
+    resume: Callable[[Any], Any] = coroutine.send
+    value: Any = None
+    while True:
+        try:
+            awaited = run(resume, value)
+        except StopIteration as end:
+            return end.value
+        finally:
+            value = None  # an error kept here would hold its traceback, and that this frame
+        try:
+            value = yield awaited
+            resume = coroutine.send
+        except GeneratorExit:
+            run(coroutine.close)
+            raise
+        except BaseException as error:  # noqa: BLE001 - the coroutine gets it
+            value, resume = error, coroutine.throw
+        finally:
+            awaited = None  # so would a future with its error

@@ -4,6 +4,11 @@ OperadError                 operator_id, attempt; the cause is chained
 ├── InvalidError            what was given is wrong: .issues, all found at once
 ├── InputError              a file or a value that a run cannot work with
 ├── OperatorError           an operator raised while a workflow ran
+├── OperatorTimeoutError    an attempt of an operator took longer than its policy allows
+├── PortError               an operator took a port that it does not have
+├── SkippedError            every way to the end of a workflow was skipped
+├── BudgetError             a run used more than its budget
+├── PausedError             a run waits for a person's answers
 ├── ModelError              a model's endpoint failed: unreachable, refused, broken
 ├── AnswerError             a model answered, but never as its schema asks
 ├── ToolError               a tool could not be made or called as asked
@@ -13,9 +18,14 @@ OperadError                 operator_id, attempt; the cause is chained
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from operad.runtime.message import Usage, WorkflowMessage
+    from operad.runtime.questions import Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +75,87 @@ class InputError(OperadError):
 
 
 class OperatorError(OperadError):
-    """An operator raised. The original error is the ``__cause__``."""
+    """An operator raised. The original error is the ``__cause__``.
 
-    def __init__(self, workflow: str, operator_id: str, attempt: int, cause: BaseException) -> None:
+    Attributes:
+        workflow: The name of the workflow that it belongs to.
+        round: The round of the workflow, counted from 1.
+        cancelled: The paths of the operators that were stopped for it.
+        finished: The messages of the operators that had finished, by id.
+    """
+
+    def __init__(self, workflow: str, operator_id: str, attempt: int, cause: BaseException, round: int = 1) -> None:
         self.workflow = workflow
+        self.round = round
+        self.cancelled: tuple[str, ...] = ()
+        self.finished: Mapping[str, WorkflowMessage] = {}
+        of_round = f" of round {round}" if round > 1 else ""
         super().__init__(
-            f"operator {operator_id!r} of workflow {workflow!r} failed on attempt {attempt}: {describe(cause)}",
+            f"operator {operator_id!r} of workflow {workflow!r} failed on attempt {attempt}{of_round}: "
+            f"{describe(cause)}",
             operator_id=operator_id,
             attempt=attempt,
         )
 
+    def __str__(self) -> str:
+        text = super().__str__()
+        return f"{text} (stopped for it: {shorten(self.cancelled)})" if self.cancelled else text
+
+
+class OperatorTimeoutError(OperadError, TimeoutError):
+    """An attempt of an operator ran, or was silent, longer than its `Timeout` allows."""
+
+
+class PortError(OperadError):
+    """An operator took a port that it does not have, and that no edge leaves from."""
+
+
+class SkippedError(OperadError):
+    """Every tail of a workflow was skipped, so that it has no result; the message names the ports that did it."""
+
+
+class BudgetError(OperadError):
+    """A run used more than its `Budget`.
+
+    Attributes:
+        usage: What it used.
+        finished: The messages of the operators that had finished, by id; those inside another
+            operator by their path, with slashes.
+    """
+
+    def __init__(self, message: str, usage: Usage) -> None:
+        super().__init__(message)
+        self.usage = usage
+        self.finished: Mapping[str, WorkflowMessage] = {}
+
+
+class PausedError(OperadError):
+    """A run waits for a person's answers, and nothing else in it can go on.
+
+    Attributes:
+        run_id: The run, which goes on with ``workflow.resume(run_id, answers)``.
+        questions: What it asks.
+    """
+
+    def __init__(self, run_id: str, questions: Sequence[Question]) -> None:
+        self.run_id = run_id
+        self.questions = tuple(questions)
+        asked = "\n  ".join(f"{question.id}: {question.text}" for question in questions)
+        super().__init__(f"run {run_id!r} waits for answers; give them to resume(run_id, {{id: answer}}):\n  {asked}")
+
 
 class ModelError(OperadError):
-    """A model's endpoint could not be reached, refused the call, or broke off."""
+    """A model's endpoint could not be reached, refused the call, or broke off.
+
+    Attributes:
+        transient: Whether the same call may well succeed a little later.
+        retry_after: Seconds that the endpoint asks to wait first, if it does.
+    """
+
+    def __init__(self, message: str, *, transient: bool = False, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.transient = transient
+        self.retry_after = retry_after
 
 
 class AnswerError(OperadError):
@@ -107,3 +185,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """``" (did you mean 'x'?)"`` for the nearest known name, or an empty string."""
     nearest = get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f" (did you mean {nearest[0]!r}?)" if nearest else ""
+
+
+def shorten(names: Sequence[str], most: int = 8) -> str:
+    """The names with commas; of many the first, and how many more."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

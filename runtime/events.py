@@ -1,50 +1,66 @@
 """What happens in a run, as typed events: one stream for progress, logs, files and tracing.
 
 Whoever runs inside an operator, a reasoner or a tool says `emit(TokenStreamed(text="…"))`; the run that
-it belongs to, the operator, the round, the time and a sequence number are filled in from where
-the call is made. Outside a run, and in a run that nobody listens to, `emit` only keeps the
-account of usage.
+it belongs to, the operator's path, the round, the attempt, the time and a sequence number are
+filled in from where the call is made. Outside a run `emit` does nothing, and in a run that nobody
+listens to it only keeps the account of usage.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
-from contextvars import Token as ContextToken
-from dataclasses import dataclass, field, fields, replace
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from operad.runtime.message import NO_USAGE, Usage, Value, WorkflowMessage, WorkflowStatus
 
+if TYPE_CHECKING:
+    from operad.runtime.deadline import Deadline
+    from operad.runtime.limits import Limiter, Place
+    from operad.runtime.policy import Budget
+    from operad.runtime.questions import Questions
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+_logger = logging.getLogger(__name__)
+
+
+class Event(Struct, frozen=True, kw_only=True):
     """Something that happened.
 
     Attributes:
         run_id: The run it happened in.
-        operator_id: The operator it happened in; empty where it concerns the whole run.
-        round: The round of the run, counted from 1; an operator's attempt is its round.
-        seq: Its place in the run's stream, counted from 1 without gaps.
+        path: Where in the run: the ids of the operators around it, outermost first, and that of the
+            operator itself. ``("each[2]", "check")`` is the operator ``check`` in the workflow that
+            the map ``each`` runs for its third item.
+        operator_id: The operator it happened in; empty where it concerns a whole workflow.
+        round: The round of the workflow, counted from 1.
+        attempt: The operator's attempt in that round, counted from 1.
+        seq: Its place in the run's stream, counted from 1.
         time: Seconds since the epoch.
     """
 
     run_id: str = ""
+    path: tuple[str, ...] = ()
     operator_id: str = ""
     round: int = 0
+    attempt: int = 0
     seq: int = 0
     time: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """The event as plain values, its type's name first under ``event``."""
-        values = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+        values = {name: _plain(getattr(self, name)) for name in self.__struct_fields__}
         return {"event": type(self).__name__, **values}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunStarted(Event):
+class RunStarted(Event, frozen=True, kw_only=True):
     """A run begins: the workflow's name, its operators and, per operator, those before it."""
 
     workflow: str
@@ -52,8 +68,7 @@ class RunStarted(Event):
     operators: Mapping[str, tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFinished(Event):
+class RunFinished(Event, frozen=True, kw_only=True):
     """A run ended with a message; its usage is the whole run's."""
 
     message: WorkflowMessage
@@ -61,8 +76,7 @@ class RunFinished(Event):
     rounds: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFailed(Event):
+class RunFailed(Event, frozen=True, kw_only=True):
     """A run ended with an error, or was cancelled."""
 
     error: str
@@ -70,15 +84,13 @@ class RunFailed(Event):
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundStarted(Event):
+class RoundStarted(Event, frozen=True, kw_only=True):
     """A round begins in which these operators run; all others keep their results."""
 
     operators: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundFinished(Event):
+class RoundFinished(Event, frozen=True, kw_only=True):
     """A round was judged."""
 
     status: WorkflowStatus
@@ -87,21 +99,18 @@ class RoundFinished(Event):
     blame: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorStarted(Event):
+class OperatorStarted(Event, frozen=True, kw_only=True):
     """An operator begins."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorFinished(Event):
+class OperatorFinished(Event, frozen=True, kw_only=True):
     """An operator ended with a message, which bears its usage."""
 
     seconds: float
     message: WorkflowMessage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorFailed(Event):
+class OperatorFailed(Event, frozen=True, kw_only=True):
     """An operator raised."""
 
     seconds: float
@@ -109,47 +118,41 @@ class OperatorFailed(Event):
     error: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorCancelled(Event):
+class OperatorCancelled(Event, frozen=True, kw_only=True):
     """An operator was stopped because the run failed elsewhere or was cancelled."""
 
     seconds: float
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress(Event):
+class Progress(Event, frozen=True, kw_only=True):
     """An operator that works through a list has done so many of its items."""
 
     done: int
     total: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenStreamed(Event):
+class TokenStreamed(Event, frozen=True, kw_only=True):
     """A model wrote a piece of text."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelAnswered(Event):
+class ModelAnswered(Event, frozen=True, kw_only=True):
     """A call to a model ended."""
 
     model: str
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerRejected(Event):
+class AnswerRejected(Event, frozen=True, kw_only=True):
     """A model's answer did not fit its schema and is asked for again."""
 
     error: str
-    attempt: int
+    repair: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCalled(Event):
+class ToolCalled(Event, frozen=True, kw_only=True):
     """A tool begins, with these arguments."""
 
     call_id: str
@@ -157,8 +160,7 @@ class ToolCalled(Event):
     arguments: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolReturned(Event):
+class ToolReturned(Event, frozen=True, kw_only=True):
     """A tool ended: with a result, or with an error that goes back to the model."""
 
     call_id: str
@@ -168,55 +170,246 @@ class ToolReturned(Event):
     seconds: float
 
 
+class OperatorSkipped(Event, frozen=True, kw_only=True):
+    """An operator does not run: the way to it was not taken."""
+
+    reason: str
+
+
+class OperatorRetried(Event, frozen=True, kw_only=True):
+    """An attempt failed, and another is made after so many seconds."""
+
+    error: str
+    delay: float
+
+
+class FellBack(Event, frozen=True, kw_only=True):
+    """The last attempt failed, and the operator's fallback takes its place."""
+
+    error: str
+    to: str
+
+
+class CacheHit(Event, frozen=True, kw_only=True):
+    """An operator's message was found in its cache; it does not run."""
+
+
+class WorkflowEntered(Event, frozen=True, kw_only=True):
+    """A workflow inside an operator begins: its name, its operators and, per operator, those before it."""
+
+    workflow: str
+    operators: Mapping[str, tuple[str, ...]]
+
+
+class Interrupted(Event, frozen=True, kw_only=True):
+    """An operator or a tool asks a person, and waits for `Workflow.resume` with the answer.
+
+    Attributes:
+        interrupt_id: What the answer is given under; unique in the run.
+        question: What is asked.
+        schema: The JSON Schema of the answer; None for any.
+    """
+
+    interrupt_id: str
+    question: str
+    schema: Mapping[str, Any] | None = None
+
+
+class Resumed(Event, frozen=True, kw_only=True):
+    """A person answered."""
+
+    interrupt_id: str
+    seconds: float
+
+
 Listener = Callable[[Event], None]
 """Whoever wants to know. It is called in the run's own thread and must not block."""
 
 
-class RunLog:
-    """Numbers and dates one run's events and hands them to its listeners."""
-
-    __slots__ = ("_listeners", "_lock", "_seq", "run_id")
-
-    def __init__(self, run_id: str, listeners: tuple[Listener, ...] = ()) -> None:
-        self.run_id = run_id
-        self._listeners = listeners
-        self._seq = 0
-        self._lock = Lock()
+class Buffer(Protocol):
+    """A listener that lags behind."""
 
     @property
-    def heard(self) -> bool:
-        """Whether anybody listens."""
-        return bool(self._listeners)
+    def crowded(self) -> bool:
+        """Whether operators that are to start had better wait."""
+        ...
 
-    def write(self, event: Event, operator_id: str = "", round: int = 0) -> None:
-        """Complete `event` and hand it to every listener."""
-        if not self._listeners:
-            return
+    async def room(self) -> None:
+        """Wait until it is no longer crowded."""
+        ...
+
+    def put(self, event: Event) -> None:
+        """Take in an event."""
+        ...
+
+
+class RunLog:
+    """Numbers and dates one run's events and hands them to its listeners.
+
+    Args:
+        run_id: The run's identity.
+        listeners: Who wants to know.
+        buffer: One of them, who wants operators not to start while it is crowded.
+        outer: The log of the run that this one is part of, if it is; it gets every event, too.
+        depth: How many operators it is inside of there.
+
+    Attributes:
+        run_id: The run's identity.
+        heard: Whether anybody listens.
+        now: The run's clock, the event loop's: seconds since some moment.
+    """
+
+    __slots__ = ("_buffer", "_depth", "_epoch", "_listeners", "_lock", "_outer", "_seq", "heard", "now", "run_id")
+
+    def __init__(
+        self,
+        run_id: str,
+        listeners: tuple[Listener, ...] = (),
+        buffer: Buffer | None = None,
+        outer: RunLog | None = None,
+        depth: int = 0,
+    ) -> None:
+        self.run_id = run_id
+        self._listeners = (*listeners, buffer.put) if buffer else listeners
+        self._buffer = buffer
+        self._outer = outer
+        self._depth = depth
+        self._seq = 0
+        self._lock = Lock()
+        self.heard = bool(self._listeners) or (outer is not None and outer.heard)
+        self.now = asyncio.get_running_loop().time
+        self._epoch = time.time() - self.now()
+
+    def write(
+        self, event: Event, path: tuple[str, ...] = (), operator_id: str = "", round: int = 0, attempt: int = 0
+    ) -> None:
+        """Complete `event` and hand it to every listener. One that raises is reported to the log and goes on."""
+        if self._listeners:
+            self.write_here(event, path, operator_id, round, attempt)
+        if self._outer is not None:
+            self._outer.write(event, path, operator_id, round, attempt)
+
+    def write_here(
+        self, event: Event, path: tuple[str, ...] = (), operator_id: str = "", round: int = 0, attempt: int = 0
+    ) -> None:
+        """The same, but not for the run around this one."""
         with self._lock:  # tools that run in threads write, too
             self._seq += 1
-            event = replace(
-                event, run_id=self.run_id, operator_id=operator_id, round=round, seq=self._seq, time=time.time()
+            stamped = replace(
+                event,
+                run_id=self.run_id,
+                path=path[self._depth :] if self._depth else path,
+                operator_id=operator_id,
+                round=round,
+                attempt=attempt,
+                seq=self._seq,
+                time=self._epoch + self.now(),
             )
             for listener in self._listeners:
-                listener(event)
+                try:
+                    listener(stamped)
+                except Exception as error:
+                    _logger.warning("a listener failed on %s", type(event).__name__, exc_info=error)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether a consumer cannot keep up."""
+        return (self._buffer is not None and self._buffer.crowded) or (self._outer is not None and self._outer.crowded)
+
+    async def room(self) -> None:
+        """Wait until every consumer has caught up."""
+        if self._buffer:
+            await self._buffer.room()
+        if self._outer:
+            await self._outer.room()
 
 
-@dataclass(slots=True)
-class Scope:
-    """Where in a run the current code is: one operator in one round, and what it used so far."""
+class RunInProgress(Protocol):
+    """A run, as those who work in it see it."""
 
     log: RunLog
-    operator_id: str = ""
-    round: int = 0
-    usage: Usage = field(default=NO_USAGE)
+    outer: Scope | None
+    questions: Questions
+    budget: Budget
+    calls: Limiter | None
+    idle: int
+
+    @property
+    def root(self) -> RunInProgress:
+        """The outermost run."""
+        ...
+
+    def spend(self, usage: Usage) -> None:
+        """Add to what it has used."""
+        ...
+
+    def check_budget(self, *, by_next: bool = False) -> None:
+        """Raise a `BudgetError` if its budget is exceeded, or would be by another model call."""
+        ...
+
+    def waiting(self, scope: Scope) -> AbstractAsyncContextManager[None]:
+        """While one of its operators waits for a person."""
+        ...
+
+    def look_whether_paused(self) -> None:
+        """See whether all of it waits for a person."""
+        ...
+
+
+class Scope(Struct, kw_only=True, eq=False):
+    """Where in a run the current code is.
+
+    Attributes:
+        run: The run of the workflow whose operator it is.
+        path: The operator's path, as in events.
+        operator_id: The operator.
+        round: The round.
+        attempt: The operator's attempt in that round.
+        usage: What it used so far, all attempts and all inside it included.
+        deadlines: What limits the time of the attempt, and of tools that it calls.
+        place: Its place among the operators that may run at once.
+        inner_runs: How many workflows run inside it.
+        questions: How many questions it has asked.
+    """
+
+    run: RunInProgress
+    path: tuple[str, ...]
+    operator_id: str
+    round: int
+    attempt: int = 1
+    usage: Usage = NO_USAGE
+    deadlines: list[Deadline] = []
+    place: Place | None = None
+    inner_runs: int = 0
+    questions: int = 0
+
+    def outwards(self) -> Generator[Scope, None, None]:
+        """This scope, that of the operator around its workflow, and so on."""
+        scope: Scope | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.run.outer
+
+    def write(self, event: Event) -> None:
+        """Write an event that happened here."""
+        self.run.log.write(event, self.path, self.operator_id, self.round, self.attempt)
+
+    def charge(self, usage: Usage) -> None:
+        """Add to the account of this operator, of its run, and of those around it.
+
+        Raises:
+            BudgetError: A run's budget is exceeded.
+        """
+        for scope in self.outwards():
+            scope.usage = scope.usage + usage
+            scope.run.spend(usage)
+        for scope in self.outwards():
+            scope.run.check_budget()
 
 
 _scope: ContextVar[Scope | None] = ContextVar("operad_scope", default=None)
-
-
-def enter(scope: Scope) -> ContextToken[Scope | None]:
-    """Make `scope` the current one in this context."""
-    return _scope.set(scope)
+enter = _scope.set
+"""Makes a scope the current one in this context."""
 
 
 def current_scope() -> Scope | None:
@@ -225,13 +418,20 @@ def current_scope() -> Scope | None:
 
 
 def emit(event: Event) -> None:
-    """Say that `event` happened in the operator that the current code runs in."""
+    """Say that `event` happened in the operator that the current code runs in.
+
+    Raises:
+        BudgetError: It is a `ModelAnswered`, and the run's budget is exceeded by it.
+    """
     scope = _scope.get()
     if scope is None:
         return
+    for outer in scope.outwards():
+        for deadline in outer.deadlines:
+            deadline.sign_of_life()
+    scope.write(event)
     if isinstance(event, ModelAnswered):
-        scope.usage = scope.usage + event.usage
-    scope.log.write(event, scope.operator_id, scope.round)
+        scope.charge(event.usage)
 
 
 def _plain(value: Any) -> Any:

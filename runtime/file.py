@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import mimetypes
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, JsonValue
 
 from operad.runtime.errors import InputError, did_you_mean
 
@@ -53,6 +54,21 @@ class FileDescriptor(BaseModel):
             raise InputError(f"{path}: no such file{did_you_mean(path.name, beside)}")
         mime_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
         return cls(path=path.resolve(), name=path.name, size=path.stat().st_size, mime_type=mime_type)
+
+    def fingerprint(self) -> dict[str, JsonValue]:
+        """What makes two files count as the same: name, type and content, which is read; not where they lie.
+
+        Raises:
+            InputError: It cannot be read.
+        """
+        digest = hashlib.sha256()
+        try:
+            with self.path.open("rb") as stream:
+                while block := stream.read(2**20):
+                    digest.update(block)
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be read: {error.strerror or error}") from error
+        return {"name": self.name, "mime_type": self.mime_type, "sha256": digest.hexdigest()}
 
     def read_text(self, max_bytes: int = MAX_TEXT_BYTES) -> str:
         """The file's text, read as UTF-8.

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from graphlib import CycleError
-from typing import Protocol
+from typing import Protocol, cast
 
 from operad.runtime.errors import InvalidError, Issue, did_you_mean
 from operad.runtime.message import Job, WorkflowMessage
+from operad.runtime.policy import Policy
 from operad.runtime.reasoner import Reasoner
-from operad.runtime.schedule import Plan
+from operad.runtime.schedule import Join, Plan, Ports
 
 END = "<end>"
 """The id of the node that joins the tails of a workflow without an evaluator."""
 
 
 class Executable(Protocol):
-    """What a workflow runs: an operator, or anything else with an id that executes."""
+    """What a workflow runs: an operator, or anything else with an id that executes.
+
+    It may also have
+
+    - ``ports: Sequence[str]``, the ports that its messages may take, so that edges from others are
+      found when the workflow is built; with ``takes_one_port = True`` every message takes exactly one;
+    - ``check(before: Mapping[str, Executable]) -> list[Issue]``, what is wrong with it in a workflow
+      where these operators come before it;
+    - ``fingerprint()``, plain values that are the same for operators that answer alike, so that its
+      messages can be cached.
+    """
 
     def get_id(self) -> str:
         """Its identity; unique in a workflow."""
@@ -35,19 +46,29 @@ class Executable(Protocol):
         ...
 
 
+def ports_of(executable: Executable) -> Sequence[str]:
+    """The ports that an operator declares; none where it declares nothing."""
+    return tuple(getattr(executable, "ports", None) or ())
+
+
 @dataclass(frozen=True, slots=True)
 class WorkflowGraph:
     """The operators of a workflow and their order, frozen.
 
     Attributes:
         operators: The operators by id, in order of adding.
-        before: The ids of the operators before each operator.
+        before: Per operator those before it, in order, each with the ports that the edge leaves
+            from; with none, the edge is taken whenever that operator ran.
+        joins: How operators join those before them, where it is not ``all_done``.
+        policies: How operators run, where anything is said about it.
         evaluator: What judges the result, if anything does.
         doubles: Ids under which a second operator was added.
     """
 
     operators: Mapping[str, Executable]
-    before: Mapping[str, Sequence[str]]
+    before: Mapping[str, Mapping[str, Ports]]
+    joins: Mapping[str, Join] = field(default_factory=dict[str, Join])
+    policies: Mapping[str, Policy] = field(default_factory=dict[str, Policy])
     evaluator: Executable | None = None
     doubles: tuple[str, ...] = ()
 
@@ -58,20 +79,19 @@ class WorkflowGraph:
             name: What to call the workflow in an error.
 
         Raises:
-            InvalidError: It has no operators, a cycle, duplicate ids, or names operators that were never added.
+            InvalidError: It cannot run; every issue that `check` finds is listed.
         """
         issues = self.check()
         if issues:
             raise InvalidError(f"workflow {name!r} cannot be built", issues)
         has_children = {parent for parents in self.before.values() for parent in parents}
-        return Plan({**self.before, self._end: [node_id for node_id in self.before if node_id not in has_children]})
-
-    @property
-    def _end(self) -> str:
-        return self.evaluator.get_id() if self.evaluator else END
+        tails = [node_id for node_id in self.before if node_id not in has_children]
+        return Plan({**self.before, self._end: tails}, self.joins, self._ports())
 
     def check(self) -> list[Issue]:
-        """All that is wrong with it."""
+        """All that is wrong with it: no operators, duplicate and unknown ids, unknown ports, cycles, joins that
+        can never run, and what its operators find themselves.
+        """
         issues = [] if self.operators else [Issue("no-operators", "add at least one operator")]
         issues += [
             Issue("duplicate-id", "two different operators have this id; give each its own", node_id)
@@ -93,8 +113,118 @@ class WorkflowGraph:
             for node_id in self.before
             if node_id not in self.operators
         ]
+        known = {node_id: [p for p in parents if p in self.before] for node_id, parents in self.before.items()}
         try:
-            Plan({node_id: [p for p in parents if p in self.before] for node_id, parents in self.before.items()})
+            order = Plan(known)
         except CycleError as error:
             issues.append(Issue("cycle", "each of these waits for the one before it: " + " → ".join(error.args[1])))
+        else:
+            if not issues and self._ports():
+                issues += self._unknown_ports() or self._impossible(order)
+        return issues + self._found_by_operators()
+
+    @property
+    def _end(self) -> str:
+        return self.evaluator.get_id() if self.evaluator else END
+
+    def _ports(self) -> dict[tuple[str, str], Ports]:
+        return {
+            (parent, key): ports for key, parents in self.before.items() for parent, ports in parents.items() if ports
+        }
+
+    def _unknown_ports(self) -> list[Issue]:
+        issues: list[Issue] = []
+        for (parent, node_id), ports in self._ports().items():
+            known = ports_of(self.operators[parent])
+            issues += [
+                Issue(
+                    "unknown-port",
+                    f"operator {parent!r} has no port {port!r}{did_you_mean(port, known)}; it has: {', '.join(known)}",
+                    node_id,
+                )
+                for port in sorted(ports)
+                if known and port not in known
+            ]
         return issues
+
+    def _impossible(self, plan: Plan) -> list[Issue]:
+        """Operators that no choice of ports ever lets run, where operators say that they take exactly one."""
+        issues: list[Issue] = []
+        needs: list[dict[str, Ports] | None] = [None] * len(plan.ids)  # per node: which ports others must take
+        ports = self._ports()
+        for node in _in_order(plan):
+            node_id = plan.ids[node]
+            ways: list[dict[str, Ports]] = []
+            for parent in plan.parents[node]:
+                parent_id = plan.ids[parent]
+                before = needs[parent]
+                leaves = ports.get((parent_id, node_id))
+                if before is not None and leaves and getattr(self.operators[parent_id], "takes_one_port", False):
+                    before = _both(before, {parent_id: leaves})
+                if before is not None:
+                    ways.append(before)
+            if self.joins.get(node_id) == "all" and plan.parents[node]:
+                needs[node] = {} if len(ways) == len(plan.parents[node]) else None
+                for way in ways:
+                    needs[node] = _both(needs[node] or {}, way) if needs[node] is not None else None
+            else:
+                needs[node] = _either(ways) if ways or plan.parents[node] else {}
+            if needs[node] is None and all(needs[parent] is not None for parent in plan.parents[node]):
+                routers = sorted({router for way in ways for router in way})
+                issues.append(
+                    Issue(
+                        "never-runs",
+                        f"it waits for all before it, but {' and '.join(map(repr, routers))} would have to take "
+                        "different ports at once; use join='all_done' or 'any'",
+                        node_id,
+                    )
+                )
+        return issues
+
+    def _found_by_operators(self) -> list[Issue]:
+        issues: list[Issue] = []
+        for node_id, operator in self.operators.items():
+            check = cast("Callable[[Mapping[str, Executable]], list[Issue]] | None", getattr(operator, "check", None))
+            if check is not None:
+                before = self.before.get(node_id, {})
+                issues += check({key: self.operators[key] for key in before if key in self.operators})
+        for node_id, policy in self.policies.items():
+            operator = self.evaluator if node_id == self._end else self.operators.get(node_id)
+            if policy.cache is not None and operator is not None and not hasattr(operator, "fingerprint"):
+                issues.append(
+                    Issue(
+                        "no-fingerprint",
+                        "its messages are to be cached, but nothing tells it from others: "
+                        "give it a method fingerprint(), or no cache",
+                        node_id,
+                    )
+                )
+        return issues
+
+
+def _in_order(plan: Plan) -> list[int]:
+    waits, order = list(plan.waits), list(plan.roots)
+    for node in order:
+        for child in plan.children[node]:
+            waits[child] -= 1
+            if not waits[child]:
+                order.append(child)
+    return order
+
+
+def _both(one: Mapping[str, Ports], other: Mapping[str, Ports]) -> dict[str, Ports] | None:
+    """What must be taken for both; None where that cannot be."""
+    merged = dict(one)
+    for router, ports in other.items():
+        merged[router] = merged[router] & ports if router in merged else ports
+        if not merged[router]:
+            return None
+    return merged
+
+
+def _either(ways: Sequence[Mapping[str, Ports]]) -> dict[str, Ports] | None:
+    """What must be taken whichever way is gone; None where there is no way."""
+    if not ways:
+        return None
+    common = set(ways[0]).intersection(*ways[1:])
+    return {router: frozenset[str]().union(*(way[router] for way in ways)) for router in common}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 from uuid import uuid4
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
 from operad.runtime.errors import did_you_mean
 from operad.runtime.file import FileDescriptor
+from operad.runtime.fingerprint import fingerprint, name_of
 
 
 def new_id() -> str:
@@ -21,6 +22,18 @@ class Value(BaseModel):
     """A frozen value in which an unknown field is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="base64")
+
+    _indifferent: ClassVar[frozenset[str]] = frozenset({"id"})
+    """The fields that change no answer, and those that hold secrets."""
+
+    def fingerprint(self) -> dict[str, JsonValue]:
+        """What makes two of these count as the same: type and fields, without random ids, secrets and costs.
+
+        Raises:
+            InputError: A field has no JSON form.
+        """
+        fields = type(self).model_fields.keys() - self._indifferent
+        return {"type": name_of(type(self))} | {name: fingerprint(getattr(self, name)) for name in fields}
 
 
 class WorkflowStatus(str, Enum):
@@ -54,12 +67,14 @@ class Usage(Value):
         prompt_tokens: Tokens read.
         completion_tokens: Tokens written.
         seconds: Time spent waiting for models, summed over concurrent calls.
+        cost: Money, in the currency of the models' prices; 0 where a model has none.
     """
 
     calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     seconds: float = 0.0
+    cost: float = 0.0
 
     @property
     def tokens(self) -> int:
@@ -72,10 +87,15 @@ class Usage(Value):
             prompt_tokens=self.prompt_tokens + other.prompt_tokens,
             completion_tokens=self.completion_tokens + other.completion_tokens,
             seconds=self.seconds + other.seconds,
+            cost=self.cost + other.cost,
         )
 
 
 NO_USAGE = Usage()
+
+
+_set = object.__setattr__
+_STAMP = {"operator_id", "job_id", "usage"}
 
 
 class WorkflowMessage(Value):
@@ -87,6 +107,7 @@ class WorkflowMessage(Value):
         evaluation: Why that verdict.
         lesson: What to do better next time.
         outputs: Named values for the operators that follow.
+        ports: The ways on that are taken, of those that edges leave from; None for all.
         blame: Ids of the operators at fault.
         job_id: The job it belongs to.
         operator_id: Who said it.
@@ -99,11 +120,25 @@ class WorkflowMessage(Value):
     evaluation: str = ""
     lesson: str = ""
     outputs: dict[str, Any] = Field(default_factory=dict)
+    ports: tuple[str, ...] | None = None
     blame: tuple[str, ...] = ()
     job_id: str = ""
     operator_id: str = ""
     usage: Usage = NO_USAGE
     parts: tuple[WorkflowMessage, ...] = ()
+
+    _indifferent: ClassVar[frozenset[str]] = frozenset({"job_id", "operator_id", "blame", "usage"})
+
+    def stamped(self, operator_id: str, job_id: str, usage: Usage) -> WorkflowMessage:
+        """The message as one of that operator, on that job, at that cost: itself, or a copy."""
+        if self.operator_id == operator_id and self.job_id == job_id and self.usage is usage:
+            return self
+        copied = self.__class__.__new__(self.__class__)  # model_copy takes twice as long
+        _set(copied, "__dict__", {**self.__dict__, "operator_id": operator_id, "job_id": job_id, "usage": usage})
+        _set(copied, "__pydantic_fields_set__", self.__pydantic_fields_set__ | _STAMP)
+        _set(copied, "__pydantic_extra__", None)
+        _set(copied, "__pydantic_private__", self.__pydantic_private__)
+        return copied
 
 
 class Job(Value):
@@ -126,6 +161,8 @@ class Job(Value):
     assigned_expert_name: str | None = None
     files: tuple[FileDescriptor, ...] = ()
     inputs: dict[str, JsonValue] = Field(default_factory=dict)
+
+    _indifferent: ClassVar[frozenset[str]] = frozenset({"id", "session_id", "parent_id"})
 
 
 class SubJob(Job):

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import math
 import os
 import re
 import time
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
-from contextlib import aclosing, contextmanager, nullcontext
+from contextlib import AsyncExitStack, ExitStack, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, cast
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 from urllib.parse import urlsplit, urlunsplit
 from weakref import WeakKeyDictionary
 
-from pydantic import Field, PrivateAttr, SecretStr
+from pydantic import Field, JsonValue, PrivateAttr, SecretStr
 
 from operad.runtime.errors import InputError, ModelError, describe
-from operad.runtime.events import ModelAnswered, TokenStreamed, emit
+from operad.runtime.events import ModelAnswered, TokenStreamed, current_scope, emit
+from operad.runtime.limits import Limiter, Limits
 from operad.runtime.message import NO_USAGE, Usage, Value
 from operad.runtime.tool import Tool
 
@@ -54,6 +58,22 @@ class ToolCall(Value):
     id: str
     name: str
     arguments: str = ""
+
+
+class Price(Value):
+    """What a model's tokens cost, in any currency.
+
+    Attributes:
+        prompt: For a million tokens read.
+        completion: For a million tokens written.
+    """
+
+    prompt: float = Field(default=0.0, ge=0)
+    completion: float = Field(default=0.0, ge=0)
+
+    def of(self, prompt_tokens: int, completion_tokens: int) -> float:
+        """What so many tokens cost."""
+        return (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1e6
 
 
 class Completion(Value):
@@ -102,7 +122,9 @@ class Model(Value):
             endpoint knows no tool calls but keeps to a JSON Schema.
         structured: Whether the endpoint keeps to a JSON Schema given as ``response_format``.
         prose: Whether what it writes freely can be used; a very small model invents half of it.
-        max_concurrency: How many calls at once, per event loop; None for any number.
+        limits: What the endpoint lets one do; kept by all models of this name and key at this endpoint
+            that have the same limits, in all runs and threads of the process together.
+        price: What its tokens cost, for `Usage.cost` and budgets of money; None where that is unknown.
     """
 
     name: str = DEFAULT_MODEL
@@ -115,8 +137,10 @@ class Model(Value):
     tools: Literal["native", "constrained"] = "native"
     structured: bool = True
     prose: bool = True
-    max_concurrency: int | None = Field(default=None, ge=1)
+    limits: Limits | None = None
+    price: Price | None = None
 
+    _indifferent: ClassVar[frozenset[str]] = frozenset({"api_key", "timeout", "max_retries", "limits", "price"})
     _connections: _Connections = PrivateAttr(default_factory=lambda: _Connections())
 
     def __copy__(self) -> Self:
@@ -130,6 +154,10 @@ class Model(Value):
     def describe(self) -> str:
         """Which model this is and where, in one line without secrets."""
         return f"{self.name} at {_without_login(self.base_url)}"
+
+    def fingerprint(self) -> dict[str, JsonValue]:
+        """What makes two models answer alike, without key and login."""
+        return super().fingerprint() | {"base_url": _without_login(self.base_url)}
 
     async def complete(
         self,
@@ -169,19 +197,50 @@ class Model(Value):
             request["max_completion_tokens" if newer else "max_tokens"] = max_tokens
 
         connection = await self._connection()
-        async with connection.slots or nullcontext():
-            began = time.perf_counter()
+        async with self._admitted(connection.limiter) as limiters:
+            clock = asyncio.get_running_loop().time
+            began = clock()
             turn = _Turn()
-            async with aclosing(self._chunks(connection.client, request)) as chunks:
+            async with aclosing(self._chunks(connection, request)) as chunks:
                 async for chunk in chunks:
                     with self._reading():
                         text = turn.add(chunk)
                     if text:
                         emit(TokenStreamed(text=text))
             with self._reading():
-                completion = self._completed(turn, time.perf_counter() - began)
+                completion = self._completed(turn, clock() - began)
+            for limiter in limiters:
+                limiter.spent(completion.usage.tokens)
         emit(ModelAnswered(model=self.name, usage=completion.usage))
         return completion
+
+    @asynccontextmanager
+    async def _admitted(self, own: Limiter | None) -> AsyncGenerator[list[Limiter], None]:
+        """Wait until the endpoint's limits, and those of the workflows around the call, let it in.
+
+        Time limits stand still meanwhile: it is no fault of the operator's.
+
+        Raises:
+            BudgetError: A run around the call has nothing left for it.
+            InputError: Such a run has a budget of money, and this model no price.
+        """
+        scopes = list(scope.outwards()) if (scope := current_scope()) else []
+        limiters = [limiter for limiter in (*(scope.run.calls for scope in reversed(scopes)), own) if limiter]
+        async with AsyncExitStack() as admitted:
+            with ExitStack() as paused:
+                for deadline in [deadline for scope in scopes for deadline in scope.deadlines] if limiters else ():
+                    deadline.pause()
+                    paused.callback(deadline.go_on)
+                for limiter in limiters:
+                    await admitted.enter_async_context(limiter.admitted())
+            for scope in scopes:
+                if self.price is None and scope.run.budget.cost is not None:
+                    raise InputError(
+                        f"{self.describe()} has no price, so a budget of money cannot be kept; "
+                        "give it one: Model(price=Price(prompt=…, completion=…))"
+                    )
+                scope.run.check_budget(by_next=True)
+            yield limiters
 
     async def aclose(self) -> None:
         """Close the connections of the event loop this is called in. The model can be used again."""
@@ -199,8 +258,9 @@ class Model(Value):
         connection = self._connections.get(loop)
         if connection is None:
             client = _client(base_url, key, self.timeout, self.max_retries)
-            slots = asyncio.Semaphore(self.max_concurrency) if self.max_concurrency else None
-            connection = self._connections[loop] = _Connection(client, slots, self._hold(client))
+            whose = hashlib.sha256(key.encode()).hexdigest()
+            limiter = Limiter.of(f"{self.name} {base_url} {whose}", self.limits) if self.limits else None
+            connection = self._connections[loop] = _Connection(client, limiter, self._hold(client))
             await anext(connection.guard)
         return connection
 
@@ -212,15 +272,19 @@ class Model(Value):
             self._connections.pop(asyncio.get_running_loop(), None)
             await client.close()
 
-    async def _chunks(self, client: AsyncOpenAI, request: dict[str, Any]) -> AsyncGenerator[Any, None]:
+    async def _chunks(self, connection: _Connection, request: dict[str, Any]) -> AsyncGenerator[Any, None]:
         """The answer as it streams; whatever the endpoint does wrong is a `ModelError`."""
         from openai import APIError
 
+        client = connection.client
         everything = {**request, "model": self.name, "stream": True, "stream_options": {"include_usage": True}}
         try:
             stream = cast("Any", await client.chat.completions.create(**cast("Any", everything)))
         except APIError as error:
-            raise self._failure(error, client.api_key) from error
+            failure = self._failure(error, client.api_key)
+            if connection.limiter and failure.retry_after:
+                connection.limiter.hold_off(failure.retry_after)
+            raise failure from error
         try:
             async with stream:
                 async for chunk in stream:
@@ -232,15 +296,22 @@ class Model(Value):
             if isinstance(error, APIError):
                 _scrub(error, client.api_key)
             why = describe(error.__cause__ or error)
-            raise ModelError(f"{self.describe()} broke off its answer: {why}; try again") from error
+            raise ModelError(f"{self.describe()} broke off its answer: {why}; try again", transient=True) from error
 
     def _completed(self, turn: _Turn, seconds: float) -> Completion:
         if not turn.began:
             raise self._no_protocol("its answer holds no choices")
         if not turn.finish_reason:
-            raise ModelError(f"{self.describe()} broke off its answer after {len(turn.text):,} characters; try again")
+            raise ModelError(
+                f"{self.describe()} broke off its answer after {len(turn.text):,} characters; try again",
+                transient=True,
+            )
         usage = Usage(
-            calls=1, prompt_tokens=turn.prompt_tokens, completion_tokens=turn.completion_tokens, seconds=seconds
+            calls=1,
+            prompt_tokens=turn.prompt_tokens,
+            completion_tokens=turn.completion_tokens,
+            seconds=seconds,
+            cost=self.price.of(turn.prompt_tokens, turn.completion_tokens) if self.price else 0.0,
         )
         calls = tuple(
             ToolCall(id=call.id or f"call_{index}", name=call.name, arguments=call.arguments)
@@ -269,11 +340,14 @@ class Model(Value):
         _scrub(error, key)
         who, said = self.describe(), _said(error)
         if isinstance(error, APITimeoutError):
-            return ModelError(f"{who} was silent for {self.timeout:g} s; raise the timeout, or ask for less")
+            return ModelError(
+                f"{who} was silent for {self.timeout:g} s; raise the timeout, or ask for less", transient=True
+            )
         if isinstance(error, APIConnectionError):
             why = error.__cause__ or error
             return ModelError(
-                f"{who}: cannot connect ({why}); check that the address is right and the endpoint is running"
+                f"{who}: cannot connect ({why}); check that the address is right and the endpoint is running",
+                transient=True,
             )
         status = cast("int | None", getattr(error, "status_code", None))
         body = _body(error)
@@ -285,12 +359,17 @@ class Model(Value):
         meanings = {
             403: "does not allow this with this API key",
             404: "has no such model or address; check the model's name, and the base URL, which usually ends in /v1",
-            429: "has no room: too many calls at once, or no quota left; wait, or lower max_concurrency",
+            429: "has no room: too many calls at once, or no quota left; wait, or set limits",
         }
         if status is None:
             return ModelError(f"{who} failed: {said}")
         fault = meanings.get(status, "rejects the request" if status < 500 else "failed")
-        return ModelError(f"{who} {fault} ({status}): {said}")
+        no_quota = body.get("code") == "insufficient_quota"
+        return ModelError(
+            f"{who} {fault} ({status}): {said}",
+            transient=(status in (408, 409, 429) and not no_quota) or status >= 500,
+            retry_after=_retry_after(error),
+        )
 
 
 def resolve_model(
@@ -339,7 +418,7 @@ def resolve_model(
 @dataclass(frozen=True, slots=True)
 class _Connection:
     client: AsyncOpenAI
-    slots: asyncio.Semaphore | None
+    limiter: Limiter | None
     guard: AsyncGenerator[None, None]
 
 
@@ -411,6 +490,20 @@ def _as_function(tool: Tool) -> dict[str, Any]:
 def _without_login(url: str) -> str:
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _retry_after(error: APIError) -> float | None:
+    """Seconds that an endpoint asks to wait, from its headers (RFC 9110, section 10.2.3)."""
+    headers: Any = getattr(getattr(error, "response", None), "headers", {})
+    given = str(headers.get("retry-after", ""))
+    try:
+        seconds = float(given)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(given).timestamp() - time.time()
+        except (ValueError, OverflowError):
+            return None
+    return seconds if 0 < seconds < math.inf else None
 
 
 def _body(error: APIError) -> Mapping[str, Any]:

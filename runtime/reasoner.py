@@ -7,8 +7,11 @@ import json
 import threading
 from typing import Any, Protocol
 
+from pydantic import JsonValue
+
 from operad.runtime.conversation import Conversation, Form
 from operad.runtime.errors import InputError
+from operad.runtime.fingerprint import name_of
 from operad.runtime.model import Model, resolve_model
 from operad.runtime.prompt import fence, render
 from operad.runtime.schema import is_json_schema, parse_output_schema
@@ -67,10 +70,23 @@ class MonoModelReasoner:
         """Who is asked and where, in one line without secrets."""
         return self.model.describe()
 
+    def fingerprint(self) -> dict[str, JsonValue]:
+        """What makes two of these answer alike."""
+        return {
+            "type": name_of(type(self)),
+            "max_rounds": self._max_rounds,
+            "max_repairs": self._max_repairs,
+            "model": self.model.fingerprint(),
+        }
+
     @property
     def writes_prose(self) -> bool:
         """Whether its free text can be used; a very small model's cannot."""
         return self.model.prose
+
+    def with_model(self, model: Model) -> MonoModelReasoner:
+        """The same with another model."""
+        return MonoModelReasoner(model, max_rounds=self._max_rounds, max_repairs=self._max_repairs)
 
     async def infer(self, task: Task) -> str:
         """The model's answer, with the tools' results behind it.
@@ -136,10 +152,30 @@ class DualModelReasoner:
             return self.actor.describe()
         return f"{self.thinker.describe()}, thinks; {self.actor.describe()}, acts"
 
+    def fingerprint(self) -> dict[str, JsonValue]:
+        """What makes two of these answer alike."""
+        return {
+            "type": name_of(type(self)),
+            "max_rounds": self._max_rounds,
+            "max_tool_rounds": self._max_tool_rounds,
+            "max_repairs": self._max_repairs,
+            "actor": self.actor.fingerprint(),
+            "thinker": self.thinker.fingerprint(),
+        }
+
     @property
     def writes_prose(self) -> bool:
         """Whether its free text can be used; a very small model's cannot."""
         return self.actor.prose
+
+    def with_model(self, model: Model) -> DualModelReasoner:
+        """The same with another model, which both thinks and acts."""
+        return DualModelReasoner(
+            model,
+            max_rounds=self._max_rounds,
+            max_tool_rounds=self._max_tool_rounds,
+            max_repairs=self._max_repairs,
+        )
 
     async def infer(self, task: Task) -> str:
         """The actor's answer, after the thinker's instructions.

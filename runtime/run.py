@@ -1,33 +1,71 @@
-"""One run of a workflow: its rounds, its results, its events."""
+"""One run of a workflow: its rounds, its results, its account."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from time import perf_counter
+from threading import Lock
+from typing import cast
 
 from operad.runtime import events
 from operad.runtime.connections import connections
+from operad.runtime.deadline import Deadline, within
 from operad.runtime.engine import Step
-from operad.runtime.errors import OperatorError, describe
+from operad.runtime.errors import (
+    BudgetError,
+    OperatorError,
+    PortError,
+    SkippedError,
+    describe,
+    did_you_mean,
+)
 from operad.runtime.events import RunLog, Scope
-from operad.runtime.graph import END, WorkflowGraph
+from operad.runtime.graph import END, Executable, WorkflowGraph, ports_of
+from operad.runtime.guard import Call, guarded
+from operad.runtime.limits import Limiter
 from operad.runtime.message import NO_USAGE, Job, Usage, WorkflowMessage, WorkflowStatus
-from operad.runtime.reasoner import Reasoner
-from operad.runtime.schedule import Plan
+from operad.runtime.policy import NO_BUDGET, NO_POLICY, Budget, Policy, Timeout
+from operad.runtime.questions import Questions
+from operad.runtime.schedule import Plan, Progress, Skip, Taken
 
-Engine = Callable[[Step], Awaitable[None]]
-"""Runs every node of the plan it was built from with the step given."""
+Engine = Callable[[Iterable[int], Step], Awaitable[None]]
+"""Runs nodes of the plan it was built from with a step: those given, then those that may start after them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """A workflow made ready to run. Runs share it; nothing in it changes."""
+    """A workflow made ready to run. Runs share it; nothing in it changes.
+
+    Attributes:
+        name: The workflow's.
+        graph: What it consists of.
+        plan: The graph, with a node at the end that judges or joins.
+        engine: What runs the plan.
+        max_rounds: How often at most its operators run until the evaluator is content.
+        budget: What a run may use.
+        places: How many of its operators may run at once, over all its runs.
+        calls: How often its operators may call models, over all its runs.
+    """
 
     name: str
     graph: WorkflowGraph
     plan: Plan
     engine: Engine
+    max_rounds: int = 1
+    budget: Budget = NO_BUDGET
+    places: Limiter | None = None
+    calls: Limiter | None = None
+
+    @property
+    def executables(self) -> Sequence[Executable | None]:
+        """What each node executes; None for the node that joins the tails."""
+        return [*self.graph.operators.values(), self.graph.evaluator]
+
+    @property
+    def policies(self) -> Sequence[Policy]:
+        """The policy of each node."""
+        return [self.graph.policies.get(node_id, NO_POLICY) for node_id in self.plan.ids]
 
 
 class Run:
@@ -37,31 +75,62 @@ class Run:
     the results of the blamed operators and of all that depends on them, or all results if nobody
     is blamed, and the next round begins with its lesson. An operator found at fault sees, after
     the messages of the operators before it, its own earlier messages, each with its verdict.
+
+    Args:
+        build: The workflow.
+        call: What it is given.
+        log: Where its events go.
+        outer: The operator that this run is inside of, if it is.
+        prefix: The path of that operator.
+        on_paused: Called when nothing in the run can go on until a person answers.
+
+    Attributes:
+        log: Where its events go.
+        outer: The operator that it is inside of.
+        budget: What it may use.
+        calls: What limits its calls of models.
+        questions: What is asked; that of the outermost run counts.
+        active: How many of its operators are at work, or may start.
+        idle: How many of those only wait: for a person, or for a run inside of them.
     """
 
     def __init__(
         self,
         build: Build,
-        job: Job,
-        reasoner: Reasoner,
-        previous: list[WorkflowMessage],
-        lesson: str | None,
+        call: Call,
         log: RunLog,
-        max_rounds: int,
+        *,
+        outer: Scope | None = None,
+        prefix: tuple[str, ...] = (),
+        on_paused: Callable[[], None] | None = None,
     ) -> None:
+        self.log = log
+        self.outer = outer
+        self.questions = Questions()
+        self.active = 0
+        self.idle = 0
+        self.budget = build.budget
+        self.calls = build.calls
+        self._live: set[Run] = set()
+        self._on_paused = on_paused
         self._build = build
-        self._job = job
-        self._reasoner = reasoner
-        self._previous = previous
-        self._lessons = [lesson] if lesson else []
-        self._log = log
-        self._max_rounds = max_rounds
+        self._plan = build.plan
+        self._end_node = len(build.plan.ids) - 1
+        self._executables = build.executables
+        self._policies = build.policies
+        self._plain = not (build.places or any(self._policies))
+        self._call = call
+        self._prefix = prefix
+        self._lessons = [call.lesson] if call.lesson else []
         self._round = 0
-        self._usage = NO_USAGE
         self._results: list[WorkflowMessage | None] = [None] * len(build.plan.ids)
+        self._skipped: dict[int, Skip] = {}
         self._feedback: dict[int, tuple[WorkflowMessage, ...]] = {}
-        graph = build.graph
-        self._executables = [*graph.operators.values(), graph.evaluator]
+        self._progress = Progress(build.plan)
+        self._cancelled: list[str] = []
+        self._deadlines: list[Deadline] = []
+        self._usage = NO_USAGE
+        self._spending = Lock()
 
     async def execute(self) -> WorkflowMessage:
         """Run to the end.
@@ -71,119 +140,299 @@ class Run:
 
         Raises:
             OperatorError: An operator raised; the others were cancelled and have ended.
+            SkippedError: Every tail was skipped.
+            BudgetError: It used more than its budget.
         """
-        started = perf_counter()
-        plan, graph = self._build.plan, self._build.graph
-        self._log.write(
-            events.RunStarted(
-                workflow=self._build.name,
-                goal=self._job.goal,
-                operators={key: tuple(before) for key, before in graph.before.items()},
-            )
-        )
+        self._begin()
+        now = self.log.now
+        began = now()
         try:
             async with connections():
-                message = await self._rounds(plan)
+                message = await self._in_time()
         except BaseException as error:
-            self._log.write(
-                events.RunFailed(error=describe(error), seconds=perf_counter() - started, usage=self._usage)
-            )
+            if isinstance(error, OperatorError):
+                error.cancelled, error.finished = tuple(self._cancelled), self._finished()
+            elif isinstance(error, BudgetError):
+                error.finished = {**self._finished(), **error.finished}
+            self._say(events.RunFailed(error=describe(error), seconds=now() - began, usage=self._usage))
             raise
-        self._log.write(events.RunFinished(message=message, seconds=perf_counter() - started, rounds=self._round))
+        finally:
+            self._end()
+        self._say(events.RunFinished(message=message, seconds=now() - began, rounds=self._round))
         return message
 
-    async def _rounds(self, plan: Plan) -> WorkflowMessage:
-        end = len(plan.ids) - 1
+    def _say(self, event: events.Event) -> None:
+        """Tell those who listen to this very run."""
+        if self.outer is None or self.log is not self.outer.run.log:
+            self.log.write_here(event, self._prefix)
+
+    def _begin(self) -> None:
+        graph, name = self._build.graph, self._build.name
+        self.active = len(self._progress.ready)
+        self.root._live.add(self)
+        operators = {key: tuple(before) for key, before in graph.before.items()} if self.log.heard else {}
+        self._say(events.RunStarted(workflow=name, goal=self._call.job.goal, operators=operators))
+        outer = self.outer
+        if outer is not None:
+            outer.inner_runs += 1
+            if outer.inner_runs == 1:
+                outer.run.idle += 1  # it waits for this run
+            entered = events.WorkflowEntered(workflow=name, operators=operators)
+            outer.run.log.write(entered, self._prefix, outer.operator_id, outer.round, outer.attempt)
+
+    def _end(self) -> None:
+        self.root._live.discard(self)
+        self._on_paused = None
+        if self.outer is not None:
+            self.outer.inner_runs -= 1
+            if not self.outer.inner_runs:
+                self.outer.run.idle -= 1
+
+    @property
+    def root(self) -> Run:
+        """The outermost run; this one, where it is inside of no other."""
+        run = self
+        while run.outer is not None:
+            run = cast("Run", run.outer.run)
+        return run
+
+    # What operators, reasoners and tools in it account for
+
+    def spend(self, usage: Usage) -> None:
+        """Add to what the run has used."""
+        with self._spending:
+            self._usage = self._usage + usage
+
+    def check_budget(self, *, by_next: bool = False) -> None:
+        """See that the budget holds; `by_next`, that another model call may be made.
+
+        Raises:
+            BudgetError: It does not.
+        """
+        if exceeded := self.budget.exceeded(self._usage, by_next=by_next):
+            raise self._over(exceeded)
+
+    def _over(self, exceeded: str) -> BudgetError:
+        return BudgetError(
+            f"workflow {self._build.name!r} has used up its budget: {exceeded}; raise it, or ask for less", self._usage
+        )
+
+    @asynccontextmanager
+    async def waiting(self, scope: Scope) -> AsyncGenerator[None, None]:
+        """While one of its operators waits for a person, its time stands still and its place is free."""
+        deadlines = [*scope.deadlines, *self._deadlines]
+        for deadline in deadlines:
+            deadline.pause()
+        if scope.place:
+            await scope.place.give()
+        try:
+            yield
+        finally:
+            try:
+                if scope.place:
+                    await scope.place.take()
+            finally:
+                for deadline in deadlines:
+                    deadline.go_on()
+
+    def look_whether_paused(self) -> None:
+        """Say so if all that is at work in this run, and in those inside it, waits for a person."""
+        if self._on_paused and self.questions.open() and all(run.active == run.idle for run in self._live):
+            self._on_paused()
+
+    # Rounds
+
+    async def _in_time(self) -> WorkflowMessage:
+        seconds = self.budget.seconds
+        if seconds is None:
+            return await self._rounds()
+        message = await within(Timeout(run=seconds), self._rounds(), self._deadlines)
+        if isinstance(message, Deadline):
+            raise self._over(f"{seconds:g} of {seconds:g} seconds")
+        return message
+
+    async def _rounds(self) -> WorkflowMessage:
+        plan, end = self._plan, self._end_node
         while True:
             self._round += 1
-            if self._log.heard:
-                rerun = tuple(plan.ids[n] for n, result in enumerate(self._results) if result is None and n != end)
-                self._log.write(events.RoundStarted(operators=rerun), round=self._round)
-            await self._build.engine(self._step)
+            if self.log.heard:
+                rerun = tuple(plan.ids[n] for n in self._to_run() if n != end)
+                self.log.write(events.RoundStarted(operators=rerun), self._prefix, round=self._round)
+            self.active = len(self._progress.ready)
+            await self._build.engine(self._progress.ready, self._step)
             verdict = self._results[end]
-            assert verdict is not None  # noqa: S101 - the engine has run every node
-            self._log.write(
+            if verdict is None:
+                raise SkippedError(self._why_nothing())
+            self.log.write(
                 events.RoundFinished(
                     status=verdict.status, evaluation=verdict.evaluation, lesson=verdict.lesson, blame=verdict.blame
                 ),
+                self._prefix,
                 round=self._round,
             )
-            if verdict.status is not WorkflowStatus.EXECUTION_ERROR or self._round >= self._max_rounds:
+            if verdict.status is not WorkflowStatus.EXECUTION_ERROR or self._round >= self._build.max_rounds:
                 return verdict.model_copy(update={"usage": self._usage})
-            self._learn(verdict, plan, end)
+            self._learn(verdict, end)
 
-    def _learn(self, verdict: WorkflowMessage, plan: Plan, end: int) -> None:
+    @property
+    def round(self) -> int:
+        """The round it is in, counted from 1."""
+        return self._round
+
+    def _to_run(self) -> list[int]:
+        return [n for n, result in enumerate(self._results) if result is None and n not in self._skipped]
+
+    def _finished(self) -> dict[str, WorkflowMessage]:
+        return {
+            node_id: message
+            for node_id, message in zip(self._plan.ids, self._results, strict=True)
+            if message is not None and node_id != END
+        }
+
+    def _learn(self, verdict: WorkflowMessage, end: int) -> None:
         if verdict.lesson and verdict.lesson not in self._lessons:
             self._lessons.append(verdict.lesson)
+        plan, results = self._plan, self._results
         blamed = {node for node in range(end) if plan.ids[node] in verdict.blame} or set(range(end))
         for node in blamed:
-            if (result := self._results[node]) is not None:
+            if (result := results[node]) is not None:
                 self._feedback[node] = (*self._feedback.get(node, ()), result, verdict)
-        for node in plan.descendants(blamed):
-            self._results[node] = None
+        again = plan.descendants(blamed)
+        for node in again:
+            results[node] = None
+            self._skipped.pop(node, None)
+        ran: dict[int, Taken] = {node: result.ports for node, result in enumerate(results) if result is not None}
+        for node in set(self._to_run()) - again - plan.ancestors(again):
+            self._skipped[node] = Skip(node, node, node)  # it lost a race that is over
+        self._progress = Progress(plan, ran, self._skipped.values())
 
-    async def _step(self, node: int) -> None:
-        if self._results[node] is not None:
-            return
-        plan = self._build.plan
-        messages: list[WorkflowMessage] = [self._results[parent] for parent in plan.parents[node]]  # type: ignore[misc]
+    # Steps
+
+    async def _step(self, node: int) -> list[int] | None:
         executable = self._executables[node]
+        received = self._inputs(node)
         if executable is None:
-            self._results[node] = _join(messages, self._job)
-            return
-        node_id = plan.ids[node]
-        is_evaluator = executable is self._build.graph.evaluator
-        inputs = [*messages, *self._feedback.get(node, ())]
-        scope = Scope(self._log, node_id, self._round)
+            self._results[node] = _join(received, self._call.job)
+            return None
+        node_id = self._plan.ids[node]
+        scope = Scope(run=self, path=(*self._prefix, node_id), operator_id=node_id, round=self._round)
         events.enter(scope)
-        heard = self._log.heard
-        if heard:
-            events.emit(events.OperatorStarted())
-        started = perf_counter()
-        usage = NO_USAGE
+        log = self.log
+        if log.heard:
+            if log.crowded:
+                await log.room()
+            scope.write(events.OperatorStarted())
+        began = log.now()
         try:
-            said = await executable.execute(
-                self._reasoner,
-                self._job,
-                workflow_messages=inputs,
-                previous_expert_outputs=list(self._previous),
-                lesson="\n".join(self._lessons) or None,
-            )
-            if is_evaluator and isinstance(said, str):
+            call = self._call_for(node, received)
+            if self._plain:
+                said = await call.of(executable)
+            else:
+                said = await guarded(executable, call, self._policies[node], scope, self._build.places)
+            message = self._completed(node, executable, said, scope, received)
+        except BaseException as error:
+            self._note_failure(error, scope, log.now() - began)
+            if isinstance(error, BudgetError) or not isinstance(error, Exception | SystemExit):
+                raise
+            raise OperatorError(self._build.name, node_id, scope.attempt, error, self._round) from error
+        if log.heard:
+            scope.write(events.OperatorFinished(seconds=log.now() - began, message=message))
+        return self._advance(node, message)
+
+    def _inputs(self, node: int) -> list[WorkflowMessage]:
+        results = self._results
+        if not self._plan.branches:
+            return [results[parent] for parent in self._plan.parents[node]]  # type: ignore[misc]
+        return [message for parent in self._progress.inputs(node) if (message := results[parent]) is not None]
+
+    def _call_for(self, node: int, received: list[WorkflowMessage]) -> Call:
+        given = self._call
+        messages = received.copy() if self._plan.parents[node] else list(given.messages)
+        if self._feedback:
+            messages += self._feedback.get(node, ())
+        return Call(given.reasoner, given.job, messages, given.previous, "\n".join(self._lessons) or None)
+
+    def _completed(
+        self,
+        node: int,
+        executable: Executable,
+        said: WorkflowMessage | str,
+        scope: Scope,
+        received: list[WorkflowMessage],
+    ) -> WorkflowMessage:
+        """What the operator said, as a message of its own that bears what it cost."""
+        if isinstance(said, str):
+            if executable is self._build.graph.evaluator:
                 raise TypeError("an evaluator returns a message with a status, not text")
-            message = _complete(said, node_id, self._job, scope.usage, messages)
-            usage = message.usage
-        except (Exception, SystemExit) as error:
-            usage = scope.usage
-            events.emit(events.OperatorFailed(seconds=perf_counter() - started, usage=usage, error=describe(error)))
-            raise OperatorError(self._build.name, node_id, self._round, error) from error
-        except BaseException:
-            usage = scope.usage
-            events.emit(events.OperatorCancelled(seconds=perf_counter() - started, usage=usage))
-            raise
-        finally:
-            if usage is not NO_USAGE:
-                self._usage = self._usage + usage
-        if is_evaluator:
-            message = _with_judged(message, _join(messages, self._job))
+            said = WorkflowMessage(scratchpad=said)
+        elif not isinstance(said, WorkflowMessage):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"execute returned {type(said).__name__}, not a WorkflowMessage or text")
+        passed_on = any(said is message for message in received)
+        if scope.usage is NO_USAGE and said.usage is not NO_USAGE and not passed_on:
+            scope.charge(said.usage)  # it kept an account of its own
+        if self.budget is not NO_BUDGET:
+            self.check_budget()  # it may have gone on after it was told
+        if executable is self._build.graph.evaluator:
+            said = _with_judged(said, _join(received, self._call.job))
+        elif passed_on:
+            said = said.model_copy(update={"ports": None})
+        elif said.ports is not None:
+            self._check_ports(node, executable, said.ports)
+        return said.stamped(scope.operator_id, self._call.job.id, scope.usage)
+
+    def _note_failure(self, error: BaseException, scope: Scope, seconds: float) -> None:
+        if not isinstance(error, Exception | SystemExit):
+            self._cancelled.append("/".join(scope.path))
+            scope.write(events.OperatorCancelled(seconds=seconds, usage=scope.usage))
+            return
+        scope.write(events.OperatorFailed(seconds=seconds, usage=scope.usage, error=describe(error)))
+        if isinstance(error, BudgetError):
+            error.finished = {f"{scope.operator_id}/{path}": message for path, message in error.finished.items()}
+
+    def _advance(self, node: int, message: WorkflowMessage) -> list[int] | None:
+        """Note what a node said; return those that may start now, or None when the end is reached."""
         self._results[node] = message
-        if heard:
-            events.emit(events.OperatorFinished(seconds=perf_counter() - started, message=message))
+        ready = self._progress.finish(node, message.ports)
+        self.active += len(ready) - 1
+        if self._plan.branches and self._end_was_skipped():
+            return None
+        if self.root.questions:
+            self.root.look_whether_paused()
+        return ready if node != self._end_node else None
 
+    # Ports
 
-def _complete(
-    said: WorkflowMessage | str, operator_id: str, job: Job, spent: Usage, received: list[WorkflowMessage]
-) -> WorkflowMessage:
-    """What the operator said, as a message of its own that bears what it cost."""
-    if isinstance(said, str):
-        return WorkflowMessage(scratchpad=said, operator_id=operator_id, job_id=job.id, usage=spent)
-    if not isinstance(said, WorkflowMessage):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"execute returned {type(said).__name__}, not a WorkflowMessage or text")
-    if said.usage is not NO_USAGE and not any(said is message for message in received):
-        spent = said.usage + spent  # of a workflow within, for one
-    if said.operator_id == operator_id and said.job_id == job.id and said.usage is spent:
-        return said
-    return said.model_copy(update={"operator_id": operator_id, "job_id": job.id, "usage": spent})
+    def _check_ports(self, node: int, executable: Executable, taken: Sequence[str]) -> None:
+        known = ports_of(executable) or self._plan.ways.get(node, ())
+        unknown = [port for port in taken if port not in known] if known else []
+        if unknown:
+            hint = did_you_mean(unknown[0], known)
+            raise PortError(f"it takes port {unknown[0]!r}, which it does not have{hint}: {', '.join(sorted(known))}")
+
+    def _end_was_skipped(self) -> bool:
+        end = self._end_node
+        for skip in self._progress.skips():
+            self._skipped[skip.node] = skip
+            node_id = self._plan.ids[skip.node]
+            if skip.node != end:
+                path = (*self._prefix, node_id)
+                self.log.write(events.OperatorSkipped(reason=self._reason(skip)), path, node_id, self._round)
+        return end in self._skipped
+
+    def _reason(self, skip: Skip) -> str:
+        router, ports = self._plan.ids[skip.parent], self._plan.ports.get((skip.parent, skip.child), ())
+        message = self._results[skip.parent]
+        took = ", ".join(message.ports or ()) if message else ""
+        return f"{router!r} took {f'port {took!r}' if took else 'no port'}, not {' or '.join(map(repr, sorted(ports)))}"
+
+    def _why_nothing(self) -> str:
+        plan = self._plan
+        tails = plan.parents[self._end_node]
+        reasons = [f"{plan.ids[tail]!r} because {self._reason(self._skipped[tail])}" for tail in tails]
+        return (
+            f"workflow {self._build.name!r} has no result: every tail was skipped, {'; '.join(reasons)}; "
+            "add an operator for that case, or a tail that always runs"
+        )
 
 
 def _join(tails: list[WorkflowMessage], job: Job) -> WorkflowMessage:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import islice
 from typing import Any, TypeGuard, cast
@@ -119,13 +119,13 @@ def validate(schema: Schema, text: str, *, repair: bool = True) -> Any:
     """
     if len(text) > MAX_ANSWER:
         raise SchemaMismatch(f"the answer has {len(text):,} characters; at most {MAX_ANSWER:,} are read")
-    faults: list[str] = []
+    first: list[str] = []
     for value in _values(text, repair):
-        found = list(_faults(schema, value))
+        found = faults(schema, value)
         if not found:
             return value
-        faults = faults or found
-    raise SchemaMismatch("\n".join(faults) or "the answer holds no JSON; answer with JSON alone")
+        first = first or found
+    raise SchemaMismatch("\n".join(first) or "the answer holds no JSON; answer with JSON alone")
 
 
 def response_format(schema: Schema, name: str = "answer") -> dict[str, Any]:
@@ -400,7 +400,13 @@ def _repaired(text: str) -> Iterator[Any]:
         yield value
 
 
-def _faults(schema: Schema, value: Any) -> Iterable[str]:
+def faults(schema: Schema, value: Any) -> list[str]:
+    """What of a value does not fit a schema, one line each.
+
+    Raises:
+        SchemaMismatch: The value is nested too deep to be looked at.
+        InvalidError: The schema refers to something that it does not hold.
+    """
     from jsonschema import Draft202012Validator
     from jsonschema.validators import validator_for
     from referencing import Registry

@@ -1,8 +1,9 @@
-"""Fakes for tests: a reasoner and a model that follow a script.
+"""Fakes for tests: a reasoner and a model that follow a script, and a clock that waits for nobody.
 
 `ScriptedReasoner` stands in for all thinking. `ScriptedModel` is an HTTP server on this machine that
 speaks the OpenAI chat-completions protocol, so that the client, its errors and the reasoners are
 the real ones. Both say clearly when a test asked more or less of them than its script holds.
+`run_on_fake_clock` runs a coroutine on an event loop on which waiting takes no time.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, cast
 
 from operad.runtime.errors import did_you_mean
+from operad.runtime.fake_clock import DeadlockError, FakeClockLoop, run_on_fake_clock
 from operad.runtime.scripted_model import (
     BreakOff,
     CallTools,
@@ -36,7 +38,9 @@ if TYPE_CHECKING:
 __all__ = [
     "BreakOff",
     "CallTools",
+    "DeadlockError",
     "Fail",
+    "FakeClockLoop",
     "Hang",
     "LeftoverStepsError",
     "Plausible",
@@ -47,6 +51,7 @@ __all__ = [
     "Step",
     "UnexpectedStepError",
     "plausible",
+    "run_on_fake_clock",
 ]
 
 Answer = str | Exception | Callable[[Task], "str | Awaitable[str]"]

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import Field, PrivateAttr
 
+from operad.runtime.deadline import Deadline, within
 from operad.runtime.errors import ToolError, describe, did_you_mean
+from operad.runtime.events import current_scope
 from operad.runtime.message import Value, new_id
+from operad.runtime.policy import Timeout
 from operad.runtime.signature import Signature, missing_argument, unknown_argument, wrong_argument, wrong_arguments
 
 if TYPE_CHECKING:
@@ -34,6 +37,8 @@ class Tool(Value):
         description: What it does, for the model.
         parameters: JSON Schema of its arguments, an object.
         function: What is called with the arguments, by name; sync or async.
+        timeout: Seconds that a call may take; None for any time. A sync function's thread goes on
+            after that, but nobody waits for it.
         id: Its identity in a toolkit.
     """
 
@@ -41,12 +46,15 @@ class Tool(Value):
     description: str = ""
     parameters: dict[str, Any] = Field(default_factory=dict)
     function: Callable[..., Any] = Field(exclude=True, repr=False)
+    timeout: float | None = Field(default=None, gt=0)
     id: str = Field(default_factory=new_id)
 
     _signature: Signature | None = PrivateAttr(default=None)
 
     @classmethod
-    def of(cls, function: Callable[..., Any], *, name: str = "", description: str = "") -> Tool:
+    def of(
+        cls, function: Callable[..., Any], *, name: str = "", description: str = "", timeout: float | None = None
+    ) -> Tool:
         """Make a tool of a function: name, description and schema come from its signature and docstring.
 
         Any callable will do: a function, sync or async, a method, a callable object, a
@@ -58,6 +66,7 @@ class Tool(Value):
             function: What to call.
             name: Another name than its own.
             description: Another description than its docstring.
+            timeout: Seconds that a call may take; None for any time.
 
         Raises:
             ToolError: It has no name that a model can call, or a parameter that a model cannot give.
@@ -73,6 +82,7 @@ class Tool(Value):
             description=description or signature.description,
             parameters=signature.schema,
             function=function,
+            timeout=timeout,
         )
         tool._signature = signature
         return tool
@@ -127,7 +137,7 @@ class Tool(Value):
             What the function returned, as it is.
 
         Raises:
-            ToolError: Arguments are wrong; all faults are named. What the function raises
+            ToolError: Arguments are wrong; all faults are named. Or it took longer than its timeout. What the function raises
                 comes through unchanged.
         """
         if self._signature:
@@ -135,6 +145,15 @@ class Tool(Value):
         else:
             given = dict(arguments)
             _check_schema(self.name, self.parameters, given)
+        if self.timeout is None:
+            return await self._call(given)
+        scope = current_scope()
+        result = await within(Timeout(run=self.timeout), self._call(given), scope.deadlines if scope else [])
+        if isinstance(result, Deadline):
+            raise ToolError(f"tool {self.name!r} {result.expired} and was stopped")
+        return result
+
+    async def _call(self, given: dict[str, Any]) -> Any:
         if inspect.iscoroutinefunction(self.function):
             return await self.function(**given)
         result = await asyncio.to_thread(_run, self.function, given)

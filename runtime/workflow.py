@@ -4,55 +4,119 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from threading import RLock
 
+from pydantic import JsonValue
+
+from operad.runtime import events
+from operad.runtime.deadline import ended
 from operad.runtime.engine import drive
-from operad.runtime.errors import InvalidError, Issue, did_you_mean
-from operad.runtime.events import Event, Listener, RunLog
+from operad.runtime.errors import InputError, InvalidError, Issue, PausedError, did_you_mean
+from operad.runtime.events import Event, Listener, RunLog, Scope
 from operad.runtime.graph import Executable, WorkflowGraph
+from operad.runtime.guard import Call
+from operad.runtime.limits import Limiter, Limits
 from operad.runtime.message import Job, WorkflowMessage, new_id
+from operad.runtime.policy import NO_BUDGET, NO_POLICY, Budget, Policy
+from operad.runtime.questions import Question
 from operad.runtime.reasoner import Reasoner
 from operad.runtime.run import Build, Engine, Run
-from operad.runtime.schedule import Plan
+from operad.runtime.schedule import Join, Plan, Ports
+from operad.runtime.stream import Buffer
 from operad.runtime.sync import run_sync
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A way on from an operator: an edge that leaves from it is taken when the operator's message takes the port.
+
+        workflow.add_operator(refund, previous_ops=[Port(triage, "refund")])
+
+    Attributes:
+        operator: The operator.
+        name: The port's name.
+    """
+
+    operator: Executable | Workflow
+    name: str
 
 
 class Workflow(ABC):
     """Operators in a directed acyclic graph, with an evaluator at the end if one is set.
 
     It is built when it is first run, exactly once, and checked before. Editing is allowed at any
-    time: it makes the next run build anew, and never touches a run in flight.
+    time: it makes the next run build anew, and never touches a run in flight. A workflow may be
+    added to another as an operator, whose id is its name.
 
     Args:
         max_rounds: How often at most the operators run until the evaluator is content.
-        name: What errors and events call it.
+        name: What errors and events call it; its id in another workflow.
+        policy: How its operators run, where their own policy says nothing.
+        limits: How many of its operators may run at once, and how many requests and tokens a
+            minute they may send to models; over all its runs in this process.
+        budget: What each of its runs may use, all that runs inside included.
+        listeners: Called with every event of every run.
     """
 
-    def __init__(self, max_rounds: int = 1, *, name: str = "workflow") -> None:
+    def __init__(
+        self,
+        max_rounds: int = 1,
+        *,
+        name: str = "workflow",
+        policy: Policy = NO_POLICY,
+        limits: Limits | None = None,
+        budget: Budget | None = None,
+        listeners: Sequence[Listener] = (),
+    ) -> None:
         if max_rounds < 1:
             raise InvalidError(
                 f"workflow {name!r}", [Issue("max-rounds", f"{max_rounds} is less than 1", "max_rounds")]
             )
         self.name = name
         self.max_rounds = max_rounds
+        self.policy = policy
+        self.budget = budget or NO_BUDGET
+        self._listeners = tuple(listeners)
+        self._places, self._calls = _limiters(limits or Limits())
         self._lock = RLock()
-        self._operators: dict[str, Executable] = {}
-        self._before: dict[str, dict[str, None]] = {}
+        self._operators: dict[str, Executable | Workflow] = {}
+        self._before: dict[str, dict[str, Ports]] = {}
+        self._joins: dict[str, Join] = {}
+        self._policies: dict[str, Policy] = {}
         self._doubles: list[str] = []
         self._evaluator: Executable | None = None
         self._built: Build | None = None
+        self._live: dict[str, _Live] = {}
+
+    def get_id(self) -> str:
+        """Its identity as an operator of another workflow: its name."""
+        return self.name
 
     def add_operator(
         self,
-        operator: Executable,
-        previous_ops: Sequence[Executable] | None = None,
-        next_ops: Sequence[Executable] | None = None,
+        operator: Executable | Workflow,
+        previous_ops: Sequence[Executable | Workflow | Port] | None = None,
+        next_ops: Sequence[Executable | Workflow] | None = None,
+        *,
+        join: Join | None = None,
+        policy: Policy | None = None,
     ) -> None:
         """Add an operator after `previous_ops` and before `next_ops`.
 
         Adding the same operator again adds the edges. The others may be added later.
+
+        Args:
+            operator: The operator; or a workflow, which runs inside this one.
+            previous_ops: What comes before it; a `Port` where the edge is taken only if that
+                operator's message takes the port.
+            next_ops: What comes after it.
+            join: When it runs: ``all_done`` (the default), when all before it have ended or been
+                skipped, and one at least ran; ``all``, only if all ran; ``any``, as soon as the
+                first ran, with that one's message alone.
+            policy: How it runs.
         """
         operator_id = operator.get_id()
         with self._lock:
@@ -60,11 +124,19 @@ class Workflow(ABC):
             if self._operators.setdefault(operator_id, operator) is not operator:
                 self._doubles.append(operator_id)
             before = self._before.setdefault(operator_id, {})
-            before.update((previous.get_id(), None) for previous in previous_ops or ())
+            for previous in previous_ops or ():
+                if isinstance(previous, Port):
+                    _add_edge(before, previous.operator.get_id(), frozenset({previous.name}))
+                else:
+                    _add_edge(before, previous.get_id(), frozenset())
             for following in next_ops or ():
-                self._before.setdefault(following.get_id(), {})[operator_id] = None
+                _add_edge(self._before.setdefault(following.get_id(), {}), operator_id, frozenset())
+            if join is not None:
+                self._joins[operator_id] = join
+            if policy is not None:
+                self._policies[operator_id] = policy
 
-    def remove_operator(self, operator: Executable) -> None:
+    def remove_operator(self, operator: Executable | Workflow) -> None:
         """Remove an operator with its edges.
 
         Raises:
@@ -75,12 +147,13 @@ class Workflow(ABC):
             self._require(operator_id, "remove")
             self._built = None
             del self._operators[operator_id]
-            self._before.pop(operator_id, None)
+            for kept in (self._before, self._joins, self._policies):
+                kept.pop(operator_id, None)
             self._doubles = [double for double in self._doubles if double != operator_id]
             for before in self._before.values():
                 before.pop(operator_id, None)
 
-    def update_operator(self, operator: Executable) -> None:
+    def update_operator(self, operator: Executable | Workflow) -> None:
         """Put `operator` in the place of the one with the same id.
 
         Raises:
@@ -93,11 +166,11 @@ class Workflow(ABC):
             self._operators[operator_id] = operator
             self._doubles = [double for double in self._doubles if double != operator_id]
 
-    def get_operator(self, operator_id: str) -> Executable | None:
+    def get_operator(self, operator_id: str) -> Executable | Workflow | None:
         """The operator with that id, or None."""
         return self._operators.get(operator_id)
 
-    def get_operators(self) -> list[Executable]:
+    def get_operators(self) -> list[Executable | Workflow]:
         """All operators, in order of adding."""
         with self._lock:
             return list(self._operators.values())
@@ -112,9 +185,16 @@ class Workflow(ABC):
         """The workflow as it stands, frozen."""
         with self._lock:
             in_order = [*self._operators, *(key for key in self._before if key not in self._operators)]
+            ends = [self._evaluator.get_id()] if self._evaluator else []
+            policies = {key: self._policies.get(key, NO_POLICY).or_else(self.policy) for key in [*in_order, *ends]}
             return WorkflowGraph(
-                operators=dict(self._operators),
-                before={key: tuple(self._before[key]) for key in in_order},
+                operators={
+                    key: _Within(operator, self) if isinstance(operator, Workflow) else operator
+                    for key, operator in self._operators.items()
+                },
+                before={key: dict(self._before.get(key, {})) for key in in_order},
+                joins={key: join for key, join in self._joins.items() if join != "all_done"},
+                policies={key: policy for key, policy in policies.items() if policy},
                 evaluator=self._evaluator,
                 doubles=tuple(self._doubles),
             )
@@ -151,6 +231,9 @@ class Workflow(ABC):
     ) -> WorkflowMessage:
         """Run the workflow.
 
+        Called inside an operator or a tool, it is a part of that operator's run: its events appear
+        there, its usage counts there, its questions are asked there.
+
         Args:
             job: What is to be done.
             reasoner: Who does the thinking in this run.
@@ -160,13 +243,21 @@ class Workflow(ABC):
 
         Returns:
             The last round's verdict with the text and outputs that it judged; without an
-            evaluator the tail's message, or one that joins all tails in order of adding.
+            evaluator the tail's message, or one that joins all tails that ran in order of adding.
 
         Raises:
             InvalidError: The workflow cannot be built; all its issues are listed.
             OperatorError: An operator raised; its error is the cause.
+            SkippedError: Every tail was skipped.
+            BudgetError: The run used more than its budget.
+            PausedError: The run waits for a person; `aresume` goes on with it.
+            InputError: A run with this id is going on.
         """
-        return await self._run(job, reasoner, workflow_messages, lesson, run_id, ())
+        call = Call(reasoner, job, [], list(workflow_messages or ()), lesson)
+        outer = events.current_scope()
+        if outer is not None:
+            return await self._inside(outer, call)
+        return await self._outcome(self._start(call, run_id, None))
 
     async def stream(
         self,
@@ -176,42 +267,156 @@ class Workflow(ABC):
         lesson: str | None = None,
         *,
         run_id: str | None = None,
+        only: Sequence[type[Event]] = (),
+        under: Sequence[str] = (),
     ) -> AsyncGenerator[Event, None]:
         """Run the workflow and yield its events as they happen; the last one bears the message.
 
-        Takes and raises what `aexecute` does. Closing the stream cancels the run.
+        Takes and raises what `aexecute` does, except that a run that asks a person goes on waiting:
+        the stream yields `events.Interrupted`, and `resume` answers. Closing the stream cancels the
+        run. A consumer that falls far behind slows the run down instead of filling memory.
+
+        Args:
+            job: What is to be done.
+            reasoner: Who does the thinking in this run.
+            workflow_messages: What earlier experts produced.
+            lesson: What to do better than last time.
+            run_id: The run's identity in events; a fresh one by default.
+            only: The kinds of events to yield; none for all.
+            under: Where: the beginning of the paths of the events to yield.
         """
-        events: asyncio.Queue[Event | None] = asyncio.Queue()
-        loop = asyncio.get_running_loop()
-
-        def listen(event: Event) -> None:  # tools that run in threads speak too
-            loop.call_soon_threadsafe(events.put_nowait, event)
-
-        run = asyncio.ensure_future(self._run(job, reasoner, workflow_messages, lesson, run_id, (listen,)))
-        run.add_done_callback(lambda _: loop.call_soon(events.put_nowait, None))
+        kinds, path = tuple(only) or (Event,), tuple(under)
+        buffer = Buffer(lambda event: isinstance(event, kinds) and event.path[: len(path)] == path)
+        call = Call(reasoner, job, [], list(workflow_messages or ()), lesson)
+        live = self._start(call, run_id, buffer)
+        live.task.add_done_callback(lambda _: buffer.close())
         try:
-            while (event := await events.get()) is not None:
+            while (event := await buffer.get()) is not None:
                 yield event
-            await run
+            await live.task
         finally:
-            run.cancel()
-            await asyncio.wait([run])
-            if not run.cancelled():
-                run.exception()  # seen, where the consumer has left before it was raised
+            live.task.cancel()
+            await ended(live.task)
+            if not live.task.cancelled():
+                live.task.exception()  # seen, where the consumer has left before it was raised
 
-    async def _run(
-        self,
-        job: Job,
-        reasoner: Reasoner,
-        previous: Sequence[WorkflowMessage] | None,
-        lesson: str | None,
-        run_id: str | None,
-        listeners: tuple[Listener, ...],
-    ) -> WorkflowMessage:
-        log = RunLog(run_id or new_id(), listeners)
-        return await Run(
-            self._build_once(), job, reasoner, list(previous or ()), lesson, log, self.max_rounds
-        ).execute()
+    # Runs that wait for a person
+
+    def questions(self, run_id: str) -> Sequence[Question]:
+        """What a run asks and nobody has answered yet.
+
+        Raises:
+            InputError: No run with this id is going on.
+        """
+        return self._find(run_id).run.root.questions.open()
+
+    async def aresume(self, run_id: str, answers: Mapping[str, JsonValue]) -> WorkflowMessage | None:
+        """Answer what a run asks, and go on with it.
+
+        Args:
+            run_id: The run.
+            answers: By the ids of the questions. Not all need be answered at once.
+
+        Returns:
+            The run's message; None where somebody consumes its stream, which will bear it.
+
+        Raises:
+            InputError: No run with this id is going on.
+            InvalidError: An answer breaks its question's schema, or nobody asks what it answers;
+                then no answer was given.
+            PausedError: The run waits for more answers.
+            Exception: As `aexecute`.
+        """
+        live = self._find(run_id)
+        if live.loop is asyncio.get_running_loop():
+            return await self._resume(live, answers)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._resume(live, answers), live.loop))
+
+    def resume(self, run_id: str, answers: Mapping[str, JsonValue]) -> WorkflowMessage | None:
+        """The same as `aresume`, for callers without an event loop, and for consumers of a stream.
+
+        Raises:
+            RunningLoopError: An event loop is running here and nobody consumes the run's stream:
+                await `aresume` instead.
+        """
+        live = self._find(run_id)
+        if live.streamed and _running_loop() is live.loop:
+            live.run.questions.answer(answers)
+            return None
+        return run_sync(partial(self.aresume, run_id, answers), instead=f"{type(self).__name__}.aresume(…)")
+
+    async def cancel(self, run_id: str) -> None:
+        """End a run that waits or works, and wait until all in it has ended.
+
+        Raises:
+            InputError: No run with this id is going on.
+        """
+        live = self._find(run_id)
+        live.loop.call_soon_threadsafe(live.task.cancel)
+        if live.loop is asyncio.get_running_loop():
+            await asyncio.wait([live.task])
+
+    # Inside
+
+    def _start(self, call: Call, run_id: str | None, buffer: Buffer | None) -> _Live:
+        run_id = run_id or new_id()
+        if run_id in self._live:
+            raise InputError(f"workflow {self.name!r}: a run with the id {run_id!r} is going on; give each its own")
+        build = self._build_once()
+        outer = events.current_scope()
+        log = RunLog(
+            run_id,
+            self._listeners,
+            buffer,
+            outer=outer.run.log if outer else None,
+            depth=len(outer.path) if outer else 0,
+        )
+        live = _Live(run_id, streamed=buffer is not None)
+        live.run = Run(
+            build, call, log, outer=outer, prefix=outer.path if outer else (), on_paused=None if buffer else live.pause
+        )
+        live.task = asyncio.ensure_future(live.run.execute())
+        self._live[run_id] = live
+        live.task.add_done_callback(lambda _: self._live.pop(run_id, None))
+        return live
+
+    async def _outcome(self, live: _Live) -> WorkflowMessage:
+        """The run's message, once it has ended; if it pauses, it stays as it is."""
+        try:
+            await asyncio.wait([live.task, live.paused], return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            live.task.cancel()
+            await ended(live.task)
+            raise
+        if live.task.done():
+            try:
+                return live.task.result()
+            finally:
+                del live  # live -> task -> error -> traceback -> this frame -> live
+        live.paused = live.loop.create_future()
+        raise PausedError(live.run_id, live.run.questions.open())
+
+    async def _resume(self, live: _Live, answers: Mapping[str, JsonValue]) -> WorkflowMessage | None:
+        live.run.questions.answer(answers)
+        return None if live.streamed else await self._outcome(live)
+
+    async def _inside(self, outer: Scope, call: Call, place: str | None = None) -> WorkflowMessage:
+        """Run inside an operator; `place` replaces its id in the paths of what runs."""
+        prefix = outer.path if place is None else (*outer.path[:-1], place)
+        log = outer.run.log
+        if self._listeners:
+            log = RunLog(new_id(), self._listeners, outer=log, depth=len(prefix))
+        return await Run(self._build_once(), call, log, outer=outer, prefix=prefix).execute()
+
+    def _find(self, run_id: str) -> _Live:
+        live = self._live.get(run_id)
+        if live is None or live.loop.is_closed():
+            hint = did_you_mean(run_id, self._live)
+            raise InputError(
+                f"workflow {self.name!r}: no run with the id {run_id!r} is going on{hint}; "
+                "it ended, or the event loop that it waited in did"
+            )
+        return live
 
     def _build_once(self) -> Build:
         built = self._built
@@ -221,7 +426,16 @@ class Workflow(ABC):
             if self._built is None:
                 graph = self.graph()
                 plan = graph.plan(self.name)
-                self._built = Build(self.name, graph, plan, self._build(plan))
+                self._built = Build(
+                    name=self.name,
+                    graph=graph,
+                    plan=plan,
+                    engine=self._build(plan),
+                    max_rounds=self.max_rounds,
+                    budget=self.budget,
+                    places=self._places,
+                    calls=self._calls,
+                )
             return self._built
 
     def _require(self, operator_id: str, what: str) -> None:
@@ -239,7 +453,7 @@ class BuiltinWorkflow(Workflow):
     """A workflow run by this package alone, without dbgpt."""
 
     def _build(self, plan: Plan) -> Engine:
-        return partial(drive, plan)
+        return drive
 
 
 class DbgptWorkflow(Workflow):
@@ -249,3 +463,97 @@ class DbgptWorkflow(Workflow):
         from operad.runtime import awel
 
         return awel.build(plan)
+
+
+class _Live:
+    """A run that is going on."""
+
+    run: Run
+    task: asyncio.Task[WorkflowMessage]
+
+    def __init__(self, run_id: str, *, streamed: bool) -> None:
+        self.run_id = run_id
+        self.streamed = streamed
+        self.loop = asyncio.get_running_loop()
+        self.paused: asyncio.Future[None] = self.loop.create_future()
+
+    def pause(self) -> None:
+        if not self.paused.done():
+            self.paused.set_result(None)
+
+
+class _Within:
+    """A workflow as an operator of another."""
+
+    def __init__(self, workflow: Workflow, around: Workflow) -> None:
+        self._workflow = workflow
+        self._around = around
+
+    def get_id(self) -> str:
+        return self._workflow.get_id()
+
+    def check(self, before: Mapping[str, Executable]) -> list[Issue]:
+        name = self.get_id()
+        if _contains(self._workflow, self._around):
+            return [Issue("nested-in-itself", f"it contains the workflow {self._around.name!r} that it is in", name)]
+        found = self._workflow.graph().check()
+        return [Issue(i.code, i.message, f"{name}/{i.where}" if i.where else name) for i in found]
+
+    async def execute(
+        self,
+        reasoner: Reasoner,
+        job: Job,
+        workflow_messages: list[WorkflowMessage] | None = None,
+        previous_expert_outputs: list[WorkflowMessage] | None = None,
+        lesson: str | None = None,
+    ) -> WorkflowMessage:
+        return await run_inside(
+            self._workflow, Call(reasoner, job, workflow_messages or [], previous_expert_outputs or [], lesson)
+        )
+
+
+async def run_inside(workflow: Workflow, call: Call, place: str | None = None) -> WorkflowMessage:
+    """Run a workflow inside the operator that the current code is.
+
+    Args:
+        workflow: The workflow.
+        call: What it is given; its first operators get the call's messages.
+        place: What replaces the operator's id in the paths of what runs.
+    """
+    outer = events.current_scope()
+    assert outer is not None  # noqa: S101 - operators run in runs
+    return await workflow._inside(outer, call, place)  # pyright: ignore[reportPrivateUsage]
+
+
+def _contains(workflow: Workflow, wanted: Workflow) -> bool:
+    open_, seen = [workflow], {id(workflow)}
+    while open_:
+        here = open_.pop()
+        if here is wanted:
+            return True
+        for operator in here.get_operators():
+            inner = operator if isinstance(operator, Workflow) else getattr(operator, "body", None)
+            if isinstance(inner, Workflow) and id(inner) not in seen:
+                seen.add(id(inner))
+                open_.append(inner)
+    return False
+
+
+def _add_edge(before: dict[str, Ports], parent: str, ports: Ports) -> None:
+    """Add an edge, or ports to the one that is there; one without ports is taken in any case."""
+    there = before.get(parent)
+    before[parent] = ports if there is None else there | ports if there and ports else frozenset()
+
+
+def _limiters(limits: Limits) -> tuple[Limiter | None, Limiter | None]:
+    """What limits the operators that run at once, and what their calls of models."""
+    places = Limiter(Limits(concurrency=limits.concurrency)) if limits.concurrency else None
+    rates = Limits(requests_per_minute=limits.requests_per_minute, tokens_per_minute=limits.tokens_per_minute)
+    return places, Limiter(rates) if rates != Limits() else None
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

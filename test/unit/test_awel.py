@@ -1,7 +1,7 @@
 """Our AWEL runner on AWEL's own operators, row by row of what AWEL's default runner does wrong.
 
-Where the documented rules don't differ from AWEL's, both runners must give the same: the
-differential test at the end runs both on random DAGs.
+Where the documented rules don't differ from AWEL's, both runners must give the same: see
+test_awel_contract.py and test_awel_differential.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
-import random
 import subprocess
 import sys
 import weakref
@@ -31,7 +30,6 @@ from dbgpt.core.awel import (  # isort: skip
     BranchJoinOperator,
     BranchOperator,
     DAGContext,
-    DefaultWorkflowRunner,
     InputOperator,
     InputSource,
     JoinOperator,
@@ -782,69 +780,3 @@ assert logging.getLogger().handlers == handlers, "importing changed the root log
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-# Both runners on random DAGs
-
-
-def random_dag(seed: int, runner: WorkflowRunner[Any]) -> Any:
-    """Maps, joins and branches, some of which fail; the same for the same seed."""
-    chance = random.Random(seed)  # noqa: S311
-    fails_at = chance.choice([None, None, chance.randrange(14)])
-
-    def work(number: int, *values: Any) -> str:
-        if number == fails_at:
-            raise LookupError(number)
-        heard = sorted(value for value in values if isinstance(value, str))  # a skipped parent counts for nothing
-        return f"{number}({','.join(heard)})"
-
-    with DAG(f"random {seed}"):
-        nodes: list[Any] = [TriggerOperator(task_name="n", runner=runner) >> MapOperator(str, runner=runner)]
-        for number in range(chance.randint(3, 14)):
-            kind = chance.choice(["map", "map", "join", "join", "branch"])
-            parents = chance.sample(nodes, min(len(nodes), chance.randint(2, 3)))
-            if kind == "map" or len(parents) < 2:
-                node: Any = MapOperator(lambda x, n=number: work(n, x), runner=runner)
-                nodes.append(parents[0] >> node)
-            elif kind == "join":
-                node = JoinOperator(lambda *values, n=number: work(n, *values), runner=runner)
-                for parent in parents:
-                    parent >> node
-                nodes.append(node)
-            else:
-                chosen = chance.random() < 0.5
-                names = [f"{number}-yes", f"{number}-no"]
-                branch = BranchOperator(
-                    {lambda _, c=chosen: c: names[0], lambda _, c=chosen: not c: names[1]}, runner=runner
-                )
-                parents[0] >> branch
-                arms = [MapOperator(lambda x, n=name: work(-1, n, x), task_name=name, runner=runner) for name in names]
-                join = JoinOperator(lambda *values, n=number: work(n, *values), runner=runner)
-                for arm in arms:
-                    branch >> arm >> join
-                nodes += [*arms, join]
-        end: Any = JoinOperator(lambda *values: work(-1, *values), runner=runner)
-        for node in nodes:
-            if not node.downstream:
-                node >> end
-        return end if len(end.upstream) > 1 else nodes[-1]
-
-
-@pytest.mark.filterwarnings("ignore:.*BranchOperator:pytest.PytestUnraisableExceptionWarning")  # cancelled in mid-run
-@pytest.mark.parametrize("first", range(0, 300, 50))
-async def test_both_runners_agree_on_random_dags(first: int) -> None:
-    for seed in range(first, first + 50):
-        theirs = await _outcome(random_dag(seed, DefaultWorkflowRunner()))
-        ours = await _outcome(random_dag(seed, RUNNER))
-
-        assert ours == theirs, f"seed {seed}"
-
-
-async def _outcome(end: Any) -> str:
-    try:
-        result = await asyncio.wait_for(end.call("x"), RENDEZVOUS)
-    except LookupError as error:
-        return f"raised {error}"
-    except OperadError:
-        return "skipped"
-    return result if isinstance(result, str) else "skipped"

@@ -18,8 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operad.runtime import engine
-from operad.runtime.engine import drive
-from operad.runtime.schedule import Plan
+from operad.runtime.schedule import Plan, Progress
 
 RENDEZVOUS = 10.0
 
@@ -42,11 +41,19 @@ def diamonds(stages: int) -> Plan:
     return Plan(before)
 
 
-async def run(plan: Plan, step: Callable[[int], Awaitable[None]]) -> None:
-    async def as_coroutine(node: int) -> None:
-        await step(node)
+async def drive(plan: Plan, step: Step) -> None:
+    """Drive a whole plan with a step that knows nothing of it."""
+    progress = Progress(plan)
 
-    await asyncio.wait_for(drive(plan, as_coroutine), RENDEZVOUS)
+    async def and_go_on(node: int) -> list[int]:
+        await step(node)
+        return progress.finish(node)
+
+    await engine.drive(progress.ready, and_go_on)
+
+
+async def run(plan: Plan, step: Step) -> None:
+    await asyncio.wait_for(drive(plan, step), RENDEZVOUS)
 
 
 class Meeting:

@@ -69,7 +69,7 @@ EXAMPLES = [
     (Progress(done=1, total=2), {"done": 1, "total": 2}),
     (TokenStreamed(text="t"), {"text": "t"}),
     (ModelAnswered(model="m", usage=USAGE), {"model": "m", "usage": PLAIN_USAGE}),
-    (events.AnswerRejected(error="no", attempt=1), {"error": "no", "attempt": 1}),
+    (events.AnswerRejected(error="no", repair=1), {"error": "no", "repair": 1}),
     (
         events.ToolCalled(call_id="c", tool="t", arguments={"deep": [{"odd": Odd()}], "yes": True, "none": None}),
         {"call_id": "c", "tool": "t", "arguments": {"deep": [{"odd": "odd"}], "yes": True, "none": None}},

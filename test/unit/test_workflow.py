@@ -854,7 +854,7 @@ async def test_one_run_learns_nothing_from_another(new: Make) -> None:
     assert [(call.lesson, len(call.messages)) for call in a.calls] == [(None, 0), ("one", 2), (None, 0)]
 
 
-async def test_an_attempt_is_the_round_it_was_made_in(new: Make) -> None:
+async def test_an_error_names_the_round_it_was_made_in(new: Make) -> None:
     async def fail_later(call: Call) -> str:
         if call.lesson:
             raise ValueError(call.lesson)
@@ -862,10 +862,10 @@ async def test_an_attempt_is_the_round_it_was_made_in(new: Make) -> None:
 
     workflow = new({"a": ""}, Say("a", fail_later), judge=Judge(fault("again")), max_rounds=2)
 
-    with pytest.raises(OperatorError, match="attempt 2") as caught:
+    with pytest.raises(OperatorError, match="failed on attempt 1 of round 2: ValueError: again") as caught:
         await run(workflow)
 
-    assert caught.value.attempt == 2
+    assert (caught.value.attempt, caught.value.round) == (1, 2)
 
 
 async def test_usage_adds_up_over_operators_evaluator_and_rounds(new: Make) -> None:

@@ -1,0 +1,166 @@
+"""What happens around an operator's attempts: cache, places, time limits, retries, fallback."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from operad.runtime.cache import cache_key
+from operad.runtime.deadline import Deadline, within
+from operad.runtime.errors import BudgetError, InputError, OperatorTimeoutError, describe
+from operad.runtime.events import CacheHit, FellBack, OperatorRetried, Scope
+from operad.runtime.limits import Limiter, Place
+from operad.runtime.message import NO_USAGE, Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.model import Model
+from operad.runtime.policy import Policy, Timeout
+from operad.runtime.reasoner import Reasoner
+
+if TYPE_CHECKING:
+    from operad.runtime.graph import Executable
+
+
+class Call(Struct, frozen=True):
+    """What an operator, or a workflow, is given.
+
+    Attributes:
+        reasoner: Who thinks.
+        job: What is to be done.
+        messages: What the operators before it said.
+        previous: What earlier experts produced.
+        lesson: What to do better than last time.
+    """
+
+    reasoner: Reasoner
+    job: Job
+    messages: list[WorkflowMessage]
+    previous: list[WorkflowMessage]
+    lesson: str | None = None
+
+    async def of(self, executable: Executable) -> WorkflowMessage | str:
+        """Have it executed."""
+        return await executable.execute(
+            self.reasoner,
+            self.job,
+            workflow_messages=self.messages,
+            previous_expert_outputs=list(self.previous),
+            lesson=self.lesson,
+        )
+
+    def key(self, executable: Executable) -> str | None:
+        """The same for calls that are answered alike, whichever run they are made in; files are read for it.
+
+        Returns:
+            None where what it is given has no JSON form.
+
+        Raises:
+            InputError: Nothing tells the operator, or the reasoner, from others.
+        """
+        who = cache_key(executable, self.reasoner)
+        try:
+            return cache_key(who, self.job, self.messages, self.previous, self.lesson)
+        except InputError:
+            return None
+
+
+async def guarded(
+    executable: Executable, call: Call, policy: Policy, scope: Scope, places: Limiter | None
+) -> WorkflowMessage | str:
+    """Have an operator executed as its policy says.
+
+    Args:
+        executable: The operator.
+        call: What it is given.
+        policy: The operator's own, completed by the workflow's.
+        scope: Where it runs.
+        places: What limits how many operators of the workflow run at once.
+
+    Raises:
+        BaseException: What the last attempt raised, where there is no fallback.
+    """
+    key = await asyncio.to_thread(call.key, executable) if policy.cache else None
+    if policy.cache and key:
+        kept = await policy.cache.get(key)
+        if kept is not None:
+            scope.write(CacheHit())
+            return kept.model_copy(update={"usage": NO_USAGE})
+    try:
+        said = await _attempts(executable, call, policy, scope, places)
+    except BudgetError:
+        raise
+    except Exception as error:
+        if policy.fallback is None:
+            raise
+        scope.write(FellBack(error=describe(error), to=_name(policy.fallback)))
+        return await _fall_back(policy.fallback, executable, call)
+    if policy.cache and key and (isinstance(said, str) or said.status is WorkflowStatus.SUCCESS):
+        await policy.cache.put(key, WorkflowMessage(scratchpad=said) if isinstance(said, str) else said)
+    return said
+
+
+async def _attempts(
+    executable: Executable, call: Call, policy: Policy, scope: Scope, places: Limiter | None
+) -> WorkflowMessage | str:
+    retry, timeout = policy.retry, policy.timeout or Timeout()
+    while True:
+        try:
+            return await _attempt(executable, call, timeout, scope, places)
+        except BudgetError:
+            raise
+        except Exception as error:
+            if retry is None or scope.attempt >= retry.attempts or not retry.wants(error):
+                raise
+            delay = retry.delay(scope.attempt, error)
+            scope.write(OperatorRetried(error=describe(error), delay=delay))
+        await asyncio.sleep(delay)
+        scope.attempt += 1
+
+
+async def _attempt(
+    executable: Executable, call: Call, timeout: Timeout, scope: Scope, places: Limiter | None
+) -> WorkflowMessage | str:
+    if places is None:
+        return await _timed(executable, call, timeout, scope)
+    place = scope.place = Place(places)
+    try:
+        await place.take()
+        return await _timed(executable, call, timeout, scope)
+    finally:
+        await place.give()
+
+
+async def _timed(executable: Executable, call: Call, timeout: Timeout, scope: Scope) -> WorkflowMessage | str:
+    if timeout == Timeout():
+        return await call.of(executable)
+    said = await within(timeout, call.of(executable), scope.deadlines)
+    if isinstance(said, Deadline):
+        raise OperatorTimeoutError(
+            f"operator {scope.operator_id!r} {said.expired} and was stopped; allow more, or ask for less",
+            operator_id=scope.operator_id,
+            attempt=scope.attempt,
+        )
+    return said
+
+
+async def _fall_back(
+    fallback: Executable | Model | WorkflowMessage | str, executable: Executable, call: Call
+) -> WorkflowMessage | str:
+    if isinstance(fallback, WorkflowMessage | str):
+        return fallback
+    if not isinstance(fallback, Model):
+        return await call.of(fallback)
+    with_model: Any = getattr(call.reasoner, "with_model", None)
+    if with_model is None:
+        raise InputError(
+            f"the fallback is a model, but a {type(call.reasoner).__name__} cannot think with another one: "
+            "give it a method with_model(model)"
+        )
+    return await replace(call, reasoner=with_model(fallback)).of(executable)
+
+
+def _name(fallback: Executable | Model | WorkflowMessage | str) -> str:
+    if isinstance(fallback, WorkflowMessage | str):
+        return "a constant"
+    return fallback.describe() if isinstance(fallback, Model) else f"operator {fallback.get_id()!r}"

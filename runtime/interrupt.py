@@ -1,0 +1,63 @@
+"""Asking a person in the midst of a run.
+
+`interrupt` waits inside the operator that asks, so that whatever ran before it is not run again: the
+operator goes on where it stood. Meanwhile its time limits stand still, its place among the operators
+that may run at once is free for others, and everything that does not depend on it goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import Any
+
+from operad.runtime import events
+from operad.runtime.errors import InputError
+from operad.runtime.questions import Question
+from operad.runtime.schema import parse_output_schema
+
+
+async def interrupt(question: str, schema: Mapping[str, Any] | str | None = None) -> Any:
+    """Ask a person, and wait for the answer; for operators and tools.
+
+    The run's stream yields `events.Interrupted`; ``workflow.resume(run_id, {interrupt_id: answer})``
+    answers. A run that nobody streams raises `PausedError` when nothing else in it can go on.
+
+    Args:
+        question: What to ask.
+        schema: The form of the answer: a JSON Schema, or a text as for an `output_schema`.
+
+    Returns:
+        The answer, which fits the schema.
+
+    Raises:
+        InputError: It is not called inside a run.
+        InvalidError: The schema cannot be used.
+    """
+    scope = events.current_scope()
+    if scope is None:
+        raise InputError("interrupt(…) asks on behalf of a run, and no run is going on here; call it in an operator")
+    form = parse_output_schema(schema) if isinstance(schema, str) else dict(schema) if schema is not None else None
+    scope.questions += 1
+    path = "/".join(scope.path)
+    question_id = path if scope.questions == 1 else f"{path}#{scope.questions}"
+    asked = scope.run.root.questions
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    async with AsyncExitStack() as waiting:
+        for outer in scope.outwards():
+            await waiting.enter_async_context(outer.run.waiting(outer))
+        answer = asked.ask(Question(id=question_id, text=question, schema_=form))
+        try:
+            scope.write(events.Interrupted(interrupt_id=question_id, question=question, schema=form))
+            scope.run.idle += 1
+            scope.run.root.look_whether_paused()
+            try:
+                value = await answer
+            finally:
+                scope.run.idle -= 1
+        finally:
+            asked.withdraw(question_id)
+    scope.write(events.Resumed(interrupt_id=question_id, seconds=loop.time() - began))
+    return value

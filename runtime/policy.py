@@ -1,0 +1,178 @@
+"""What an operator may take and what happens when it fails, as plain values."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from operad.runtime.errors import InvalidError, Issue, ModelError
+from operad.runtime.message import Usage, WorkflowMessage
+
+if TYPE_CHECKING:
+    from operad.runtime.cache import Cache
+    from operad.runtime.graph import Executable
+    from operad.runtime.model import Model
+
+
+def check_positive(what: str, **given: float | None) -> None:
+    """Refuse what is given and not above zero.
+
+    Raises:
+        InvalidError: With an issue for each.
+    """
+    issues = [
+        Issue("not-positive", f"{value:g} must be more than 0", f"{what}.{name}")
+        for name, value in given.items()
+        if value is not None and not value > 0
+    ]
+    if issues:
+        raise InvalidError(what, issues)
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Try again after an error.
+
+    Attempt n + 1 begins after a random time between 0 and ``first_delay * 2 ** (n - 1)`` seconds,
+    at most `max_delay` (exponential back-off with full jitter); where an endpoint asks for a longer
+    wait (Retry-After), after that.
+
+    Attributes:
+        attempts: How many in all.
+        first_delay: Seconds.
+        max_delay: Seconds.
+        on: Which errors; None for those that pass by themselves: endpoints that cannot be reached,
+            are overloaded or ask to wait (429, 5xx), timeouts, broken connections.
+
+    Raises:
+        InvalidError: A value is not above zero.
+    """
+
+    attempts: int = 3
+    first_delay: float = 1.0
+    max_delay: float = 60.0
+    on: tuple[type[Exception], ...] | None = None
+
+    def __post_init__(self) -> None:
+        check_positive("Retry", attempts=self.attempts, first_delay=self.first_delay, max_delay=self.max_delay)
+
+    def wants(self, error: BaseException) -> bool:
+        """Whether this error, or the one that it comes from, is worth another attempt."""
+        chain = list(causes(error))
+        if self.on is not None:
+            return any(isinstance(link, self.on) for link in chain)
+        return any(
+            link.transient if isinstance(link, ModelError) else isinstance(link, TimeoutError | ConnectionError)
+            for link in chain
+        )
+
+    def delay(self, attempt: int, error: BaseException) -> float:
+        """Seconds to wait after that attempt failed with that error."""
+        most = min(self.max_delay, self.first_delay * 2 ** min(attempt - 1, 64))
+        asked = max((link.retry_after or 0.0 for link in causes(error) if isinstance(link, ModelError)), default=0.0)
+        return max(asked, random.uniform(0, most))  # noqa: S311 - jitter, not a secret
+
+
+def causes(error: BaseException) -> list[BaseException]:
+    """The error and those that it comes from, nearest first."""
+    chain: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and link not in chain:
+        chain.append(link)
+        link = link.__cause__
+    return chain
+
+
+@dataclass(frozen=True, slots=True)
+class Timeout:
+    """How long an attempt may take. Time in which a person is asked does not count.
+
+    Attributes:
+        run: Seconds from its start to its end.
+        idle: Seconds without a sign of life: a token, a call of a tool, any event.
+
+    Raises:
+        InvalidError: A value is not above zero.
+    """
+
+    run: float | None = None
+    idle: float | None = None
+
+    def __post_init__(self) -> None:
+        check_positive("Timeout", run=self.run, idle=self.idle)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a whole run may use, all that it runs inside included.
+
+    Attributes:
+        tokens: Tokens read and written.
+        calls: Calls of models.
+        cost: Money, in the currency of the models' prices.
+        seconds: From its start; time in which it only waits for a person does not count.
+
+    Raises:
+        InvalidError: A value is not above zero.
+    """
+
+    tokens: int | None = None
+    calls: int | None = None
+    cost: float | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        check_positive("Budget", tokens=self.tokens, calls=self.calls, cost=self.cost, seconds=self.seconds)
+
+    def exceeded(self, usage: Usage, *, by_next: bool = False) -> str:
+        """What is used up, in words; empty where all is well.
+
+        Args:
+            usage: What was used.
+            by_next: Whether another call is to be made, for which something must be left.
+        """
+        for unit, used, most in (
+            ("tokens", usage.tokens, self.tokens),
+            ("calls", usage.calls, self.calls),
+            ("cost", usage.cost, self.cost),
+        ):
+            if most is not None and (used > most or (by_next and used >= most)):
+                return f"{used:,} of {most:,} {unit}"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How an operator runs. What is None is taken from the workflow's own policy.
+
+    Attributes:
+        retry: When to try again.
+        timeout: How long an attempt may take.
+        fallback: What takes its place when the last attempt failed: another operator, the same
+            operator with another model, a message or a text.
+        cache: Where its messages are kept, so that the same work is not done twice.
+    """
+
+    retry: Retry | None = None
+    timeout: Timeout | None = None
+    fallback: Executable | Model | WorkflowMessage | str | None = None
+    cache: Cache | None = None
+
+    def or_else(self, default: Policy) -> Policy:
+        """This policy, completed by another."""
+        return replace(
+            self,
+            retry=self.retry or default.retry,
+            timeout=self.timeout or default.timeout,
+            fallback=default.fallback if self.fallback is None else self.fallback,
+            cache=self.cache or default.cache,
+        )
+
+    def __bool__(self) -> bool:
+        """Whether it says anything."""
+        return self != NO_POLICY
+
+
+NO_POLICY = Policy()
+NO_BUDGET = Budget()
