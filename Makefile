@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 READY := $(VENV)/.ready-$(VERSION)
+BENCH := .venv-bench
+BENCH_READY := $(BENCH)/.ready-$(VERSION)
 
 .PHONY: run test check bench lock clean
 
@@ -19,21 +21,25 @@ check: $(READY)
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
-bench: $(READY)
-	$(BIN)/python test/benchmark/bench_engine.py
+bench: $(BENCH_READY) # in an environment of its own, for the field beside ours is large
+	$(BENCH)/bin/python test/benchmark/bench_engine.py --readme README.md
 
-$(READY): requirements.lock pyproject.toml
+$(READY): requirements.lock
+$(BENCH_READY): requirements-bench.lock
+%/.ready-$(VERSION): pyproject.toml
 	@case "$(VERSION)" in 3.10|3.11|3.12|3.13) ;; *) \
 	  echo "operad needs Python 3.10 to 3.13; $(PYTHON) is '$(VERSION)'. Try: make PYTHON=python3.12" >&2; exit 1;; esac
-	@echo "setting up $(VENV) with Python $(VERSION)" >&2
-	@$(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@echo "setting up $* with Python $(VERSION)" >&2
+	@$(PYTHON) -m venv --clear $*
+	@$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $(filter %.lock,$^)
+	@$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
 lock: # needs uv; honours the overrides in pyproject.toml, writes versions only
 	uv pip compile --quiet --universal --python-version 3.10 --all-extras --group dev \
 	  --no-header --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.lock
+	uv pip compile --quiet --universal --python-version 3.10 --group dev --group bench --constraints requirements.lock \
+	  --no-header --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml -o requirements-bench.lock
 
 clean:
-	rm -rf $(VENV) dist .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(BENCH) dist .pytest_cache .ruff_cache

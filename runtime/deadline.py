@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator, Iterable
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
 from operad.runtime.policy import Timeout
@@ -73,6 +74,16 @@ class Deadline:
             self._timer = self._loop.call_at(min(end for end in ends if end is not None), self._look)
 
 
+@contextmanager
+def standing_still(deadlines: Iterable[Deadline]) -> Generator[None, None, None]:
+    """Meanwhile the clocks of these stand still."""
+    with ExitStack() as paused:
+        for deadline in list(deadlines):
+            deadline.pause()
+            paused.callback(deadline.go_on)
+        yield
+
+
 async def within(timeout: Timeout, work: Coroutine[Any, Any, T], deadlines: list[Deadline]) -> T | Deadline:
     """Do the work in a task of its own, and cancel it when its time is over.
 
@@ -113,4 +124,6 @@ async def ended(task: asyncio.Future[Any]) -> None:
             cancelled = error
             task.cancel()
     if cancelled:
+        if not task.cancelled():
+            task.exception()  # seen: that the caller was cancelled is what counts
         raise cancelled

@@ -1,12 +1,13 @@
 """The driver: it runs nodes concurrently in asyncio tasks, each as soon as another says that it may start.
 
 Most nodes of a wide graph become ready together, and a task for each costs more than a small
-node itself. So a worker task awaits ready nodes one after another, and spare workers stand by:
-a spare gets its turn only when the worker's node really suspends, and takes over what is ready.
-Each calls two more, so that a thousand suspending nodes are all started within some ten turns of
-the event loop. All workers together take a few milliseconds of each turn. Every node runs in a copy
-of the caller's context: siblings don't see each other's context variables, and the worker's task is
-nothing to remember anything by.
+node itself. So a worker task awaits ready nodes one after another, and a spare worker stands by:
+it gets its turn only when the worker's node really suspends, and takes over what is ready. As long
+as no node ends meanwhile, each further one calls more spares, so that a thousand nodes that wait
+are all started within some ten turns of the event loop, while nodes that suspend for a moment are
+shared by a few workers. All workers together take a few milliseconds of each turn. Every node runs
+in a copy of the caller's context: siblings don't see each other's context variables, and the
+worker's task is nothing to remember anything by.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from contextvars import copy_context
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -42,23 +43,37 @@ async def drive(start: Iterable[int], step: Step) -> None:
 
 
 class _Drive:
-    __slots__ = ("_context", "_done", "_error", "_ready", "_spares", "_step", "_stopped", "_turn_ends", "_workers")
+    __slots__ = (
+        "_context",
+        "_create_task",
+        "_done",
+        "_error",
+        "_ready",
+        "_spares",
+        "_step",
+        "_stopped",
+        "_suspended",
+        "_turn_ends",
+        "_workers",
+    )
 
     def __init__(self, start: Iterable[int], step: Step) -> None:
         self._step = step
         self._ready = deque(start)
         self._context = copy_context()
-        self._workers: set[asyncio.Task[None]] = set()
-        self._spares = 0
+        self._workers: set[asyncio.Task[Any]] = set()
+        self._spares = self._suspended = 0
         self._turn_ends = perf_counter() + LONGEST_TURN
         self._stopped = False
         self._error: BaseException | None = None
-        self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._create_task = loop.create_task
+        self._done: asyncio.Future[None] = loop.create_future()
 
     async def run(self) -> None:
         if not self._ready:
             return
-        self._call_spare()
+        self._call_spare(clean=True)
         try:
             await self._done
         except asyncio.CancelledError:
@@ -80,13 +95,13 @@ class _Drive:
                 self._stop()
         self._error = None
 
-    def _call_spare(self) -> None:
+    def _call_spare(self, clean: bool) -> None:
+        """Start a worker. Its task copies the context that it is made in, which a node's work must not have marked."""
         self._spares += 1
-        worker = asyncio.get_running_loop().create_task(self._work())
-        self._workers.add(worker)
-        worker.add_done_callback(self._dismiss)
+        work = self._work()
+        self._workers.add(self._create_task(work) if clean else self._context.run(self._create_task, work))
 
-    def _dismiss(self, worker: asyncio.Task[None]) -> None:
+    def _dismiss(self, worker: asyncio.Task[Any]) -> None:
         self._workers.discard(worker)
         if not self._workers and not self._done.done():
             self._done.set_result(None)
@@ -96,36 +111,43 @@ class _Drive:
         self._ready.clear()
         for worker in self._workers:
             worker.cancel()
+            worker.add_done_callback(self._dismiss)  # one that had not begun cannot take its leave itself
 
     async def _work(self) -> None:
         self._spares -= 1
+        self._suspended += 1
         ready, step, copy = self._ready, self._step, self._context.copy
-        wanted_spares = self._spares + 2
+        wanted_spares = self._suspended
+        clean = True
         try:
             while ready:
-                if perf_counter() > self._turn_ends:
-                    if self._spares:
-                        return  # one that stands by goes on
+                if perf_counter() > (turn_ends := self._turn_ends):
                     self._spares += 1
                     await asyncio.sleep(0)
                     self._spares -= 1
-                    self._turn_ends = perf_counter() + LONGEST_TURN
+                    if self._turn_ends == turn_ends:  # the first of the next turn
+                        self._turn_ends = perf_counter() + LONGEST_TURN
                     continue
                 node = ready.popleft()
                 while len(ready) > self._spares < wanted_spares:
-                    self._call_spare()
-                wanted_spares = 2
-                following = await _isolated(step(node), copy().run)
-                if self._stopped:
-                    return
+                    self._call_spare(clean)
+                wanted_spares = 1
+                # The first node may have the task's own context.
+                following = await (step(node) if clean else _isolated(step(node), copy().run))
+                clean = False
                 if following is None:
                     self._stop()
+                if following is None or self._stopped:
                     return
                 ready.extend(following)
+                self._suspended = 0
         except BaseException as error:  # noqa: BLE001 - the caller of `drive` gets it
             if not self._stopped:
                 self._error = error
                 self._stop()
+        finally:
+            if not self._stopped:
+                self._dismiss(cast("asyncio.Task[Any]", asyncio.current_task()))
 
 
 @types.coroutine

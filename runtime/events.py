@@ -256,10 +256,23 @@ class RunLog:
     Attributes:
         run_id: The run's identity.
         heard: Whether anybody listens.
+        buffered: Whether one of those who listen may lag behind.
         now: The run's clock, the event loop's: seconds since some moment.
     """
 
-    __slots__ = ("_buffer", "_depth", "_epoch", "_listeners", "_lock", "_outer", "_seq", "heard", "now", "run_id")
+    __slots__ = (
+        "_buffer",
+        "_depth",
+        "_epoch",
+        "_listeners",
+        "_lock",
+        "_outer",
+        "_seq",
+        "buffered",
+        "heard",
+        "now",
+        "run_id",
+    )
 
     def __init__(
         self,
@@ -277,39 +290,50 @@ class RunLog:
         self._seq = 0
         self._lock = Lock()
         self.heard = bool(self._listeners) or (outer is not None and outer.heard)
+        self.buffered = buffer is not None or (outer is not None and outer.buffered)
         self.now = asyncio.get_running_loop().time
         self._epoch = time.time() - self.now()
 
     def write(
-        self, event: Event, path: tuple[str, ...] = (), operator_id: str = "", round: int = 0, attempt: int = 0
+        self,
+        event: Event,
+        path: tuple[str, ...] = (),
+        operator_id: str = "",
+        round: int = 0,
+        attempt: int = 0,
+        *,
+        only_here: bool = False,
     ) -> None:
-        """Complete `event` and hand it to every listener. One that raises is reported to the log and goes on."""
-        if self._listeners:
-            self.write_here(event, path, operator_id, round, attempt)
-        if self._outer is not None:
-            self._outer.write(event, path, operator_id, round, attempt)
+        """Complete `event` and hand it to every listener. One that raises is reported to the log and goes on.
 
-    def write_here(
-        self, event: Event, path: tuple[str, ...] = (), operator_id: str = "", round: int = 0, attempt: int = 0
-    ) -> None:
-        """The same, but not for the run around this one."""
-        with self._lock:  # tools that run in threads write, too
-            self._seq += 1
-            stamped = replace(
-                event,
-                run_id=self.run_id,
-                path=path[self._depth :] if self._depth else path,
-                operator_id=operator_id,
-                round=round,
-                attempt=attempt,
-                seq=self._seq,
-                time=self._epoch + self.now(),
-            )
-            for listener in self._listeners:
-                try:
-                    listener(stamped)
-                except Exception as error:
-                    _logger.warning("a listener failed on %s", type(event).__name__, exc_info=error)
+        Args:
+            event: What happened.
+            path: Where, seen from the outermost run.
+            operator_id: In which operator.
+            round: In which round.
+            attempt: In which attempt.
+            only_here: Whether the run around this one shall not hear of it.
+        """
+        if self._listeners:
+            with self._lock:  # tools that run in threads write, too
+                self._seq = seq = self._seq + 1
+                stamped = replace(
+                    event,
+                    run_id=self.run_id,
+                    path=path[self._depth :] if self._depth else path,
+                    operator_id=operator_id,
+                    round=round,
+                    attempt=attempt,
+                    seq=seq,
+                    time=self._epoch + self.now(),
+                )
+                for listener in self._listeners:
+                    try:
+                        listener(stamped)
+                    except Exception as error:  # who watches a run must not stop it
+                        _logger.warning("a listener failed on %s", type(event).__name__, exc_info=error)
+        if self._outer is not None and not only_here:
+            self._outer.write(event, path, operator_id, round, attempt)
 
     @property
     def crowded(self) -> bool:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from operad.runtime.cache import cache_key
-from operad.runtime.deadline import Deadline, within
+from operad.runtime.deadline import Deadline, standing_still, within
 from operad.runtime.errors import BudgetError, InputError, OperatorTimeoutError, describe
 from operad.runtime.events import CacheHit, FellBack, OperatorRetried, Scope
 from operad.runtime.limits import Limiter, Place
@@ -94,7 +94,7 @@ async def guarded(
         if policy.fallback is None:
             raise
         scope.write(FellBack(error=describe(error), to=_name(policy.fallback)))
-        return await _fall_back(policy.fallback, executable, call)
+        return await _fall_back(executable, call, policy, scope, places)
     if policy.cache and key and (isinstance(said, str) or said.status is WorkflowStatus.SUCCESS):
         await policy.cache.put(key, WorkflowMessage(scratchpad=said) if isinstance(said, str) else said)
     return said
@@ -125,7 +125,8 @@ async def _attempt(
         return await _timed(executable, call, timeout, scope)
     place = scope.place = Place(places)
     try:
-        await place.take()
+        with standing_still(deadline for around in scope.outwards() for deadline in around.deadlines):
+            await place.take()
         return await _timed(executable, call, timeout, scope)
     finally:
         await place.give()
@@ -145,19 +146,22 @@ async def _timed(executable: Executable, call: Call, timeout: Timeout, scope: Sc
 
 
 async def _fall_back(
-    fallback: Executable | Model | WorkflowMessage | str, executable: Executable, call: Call
+    executable: Executable, call: Call, policy: Policy, scope: Scope, places: Limiter | None
 ) -> WorkflowMessage | str:
+    """What takes the operator's place, which takes as much time and room as an attempt."""
+    fallback, timeout = policy.fallback, policy.timeout or Timeout()
+    assert fallback is not None  # noqa: S101 - there is one
     if isinstance(fallback, WorkflowMessage | str):
         return fallback
     if not isinstance(fallback, Model):
-        return await call.of(fallback)
+        return await _attempt(fallback, call, timeout, scope, places)
     with_model: Any = getattr(call.reasoner, "with_model", None)
     if with_model is None:
         raise InputError(
             f"the fallback is a model, but a {type(call.reasoner).__name__} cannot think with another one: "
             "give it a method with_model(model)"
         )
-    return await replace(call, reasoner=with_model(fallback)).of(executable)
+    return await _attempt(executable, replace(call, reasoner=with_model(fallback)), timeout, scope, places)
 
 
 def _name(fallback: Executable | Model | WorkflowMessage | str) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 from operad.runtime import events
 from operad.runtime.errors import InputError
 from operad.runtime.questions import Question
+from operad.runtime.schema import _check as check_schema  # pyright: ignore[reportPrivateUsage]
 from operad.runtime.schema import parse_output_schema
 
 
@@ -38,11 +39,14 @@ async def interrupt(question: str, schema: Mapping[str, Any] | str | None = None
     scope = events.current_scope()
     if scope is None:
         raise InputError("interrupt(…) asks on behalf of a run, and no run is going on here; call it in an operator")
-    form = parse_output_schema(schema) if isinstance(schema, str) else dict(schema) if schema is not None else None
+    form = _form(schema)
+    asked, root = scope.run.questions, scope.run.root
     scope.questions += 1
     path = "/".join(scope.path)
     question_id = path if scope.questions == 1 else f"{path}#{scope.questions}"
-    asked = scope.run.root.questions
+    while question_id in asked.asked:  # two runs of one workflow, side by side in one operator
+        scope.questions += 1
+        question_id = f"{path}#{scope.questions}"
     loop = asyncio.get_running_loop()
     began = loop.time()
     async with AsyncExitStack() as waiting:
@@ -51,13 +55,23 @@ async def interrupt(question: str, schema: Mapping[str, Any] | str | None = None
         answer = asked.ask(Question(id=question_id, text=question, schema_=form))
         try:
             scope.write(events.Interrupted(interrupt_id=question_id, question=question, schema=form))
-            scope.run.idle += 1
-            scope.run.root.look_whether_paused()
+            if asked.begins_to_wait(scope):
+                scope.run.idle += 1
             try:
+                root.look_whether_paused()
                 value = await answer
             finally:
-                scope.run.idle -= 1
+                if asked.waits_no_longer(scope):
+                    scope.run.idle -= 1
         finally:
             asked.withdraw(question_id)
+        root.look_whether_paused()  # the operator may have asked more than this
     scope.write(events.Resumed(interrupt_id=question_id, seconds=loop.time() - began))
     return value
+
+
+def _form(schema: Mapping[str, Any] | str | None) -> dict[str, Any] | None:
+    if schema is None or isinstance(schema, str):
+        return parse_output_schema(schema or "")
+    check_schema(dict(schema))
+    return dict(schema)

@@ -178,15 +178,22 @@ class Place:
 
     def __init__(self, limiter: Limiter) -> None:
         self._limiter = limiter
-        self._held = AsyncExitStack()
+        self._held: AsyncExitStack | None = None
+        self._taking = asyncio.Lock()
 
     async def take(self) -> None:
-        """Wait for it."""
-        await self._held.enter_async_context(self._limiter.admitted())
+        """Wait for it, if it is not taken already."""
+        async with self._taking:
+            if self._held is None:
+                held = AsyncExitStack()
+                await held.enter_async_context(self._limiter.admitted())
+                self._held = held
 
     async def give(self) -> None:
         """Let another have it, if it was taken."""
-        await self._held.aclose()
+        held, self._held = self._held, None
+        if held is not None:
+            await held.aclose()
 
 
 _making = threading.Lock()

@@ -9,7 +9,7 @@ import os
 import re
 import time
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, aclosing, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 
 from pydantic import Field, JsonValue, PrivateAttr, SecretStr
 
+from operad.runtime.deadline import standing_still
 from operad.runtime.errors import InputError, ModelError, describe
 from operad.runtime.events import ModelAnswered, TokenStreamed, current_scope, emit
 from operad.runtime.limits import Limiter, Limits
@@ -227,10 +228,7 @@ class Model(Value):
         scopes = list(scope.outwards()) if (scope := current_scope()) else []
         limiters = [limiter for limiter in (*(scope.run.calls for scope in reversed(scopes)), own) if limiter]
         async with AsyncExitStack() as admitted:
-            with ExitStack() as paused:
-                for deadline in [deadline for scope in scopes for deadline in scope.deadlines] if limiters else ():
-                    deadline.pause()
-                    paused.callback(deadline.go_on)
+            with standing_still(deadline for scope in scopes for deadline in scope.deadlines if limiters):
                 for limiter in limiters:
                     await admitted.enter_async_context(limiter.admitted())
             for scope in scopes:

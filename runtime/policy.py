@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from operad.runtime.cache import Cache
     from operad.runtime.graph import Executable
     from operad.runtime.model import Model
+
+_PASSING = (TimeoutError, asyncio.TimeoutError, ConnectionError)  # the second is the first since Python 3.11
 
 
 def check_positive(what: str, **given: float | None) -> None:
@@ -62,10 +65,7 @@ class Retry:
         chain = list(causes(error))
         if self.on is not None:
             return any(isinstance(link, self.on) for link in chain)
-        return any(
-            link.transient if isinstance(link, ModelError) else isinstance(link, TimeoutError | ConnectionError)
-            for link in chain
-        )
+        return any(link.transient if isinstance(link, ModelError) else isinstance(link, _PASSING) for link in chain)
 
     def delay(self, attempt: int, error: BaseException) -> float:
         """Seconds to wait after that attempt failed with that error."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,27 +30,46 @@ class Question(Value):
 
 
 class Questions:
-    """The open questions of a run."""
+    """The open questions of a run.
+
+    Attributes:
+        asked: By id, each with what waits for its answer.
+    """
 
     def __init__(self) -> None:
-        self._open: dict[str, tuple[Question, asyncio.Future[JsonValue]]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._open)
+        self.asked: dict[str, tuple[Question, asyncio.Future[JsonValue]]] = {}
+        self._waiting: Counter[int] = Counter()
 
     def ask(self, question: Question) -> asyncio.Future[JsonValue]:
         """Open a question; the future gets its answer."""
         future: asyncio.Future[JsonValue] = asyncio.get_running_loop().create_future()
-        self._open[question.id] = question, future
+        self.asked[question.id] = question, future
         return future
 
     def withdraw(self, question_id: str) -> None:
         """Close a question, answered or not."""
-        self._open.pop(question_id, None)
+        self.asked.pop(question_id, None)
+
+    def begins_to_wait(self, asker: object) -> bool:
+        """Count a question of whoever asks; whether it is the only one."""
+        self._waiting[id(asker)] += 1
+        return self._waiting[id(asker)] == 1
+
+    def waits_no_longer(self, asker: object) -> bool:
+        """Count it no longer; whether there is no other."""
+        self._waiting[id(asker)] -= 1
+        if self._waiting[id(asker)]:
+            return False
+        del self._waiting[id(asker)]
+        return True
 
     def open(self) -> Sequence[Question]:
         """What is asked and not answered yet, in order of asking."""
-        return [question for question, future in self._open.values() if not future.done()]
+        return [question for question, future in self.asked.values() if not future.done()]
+
+    def waits(self) -> bool:
+        """Whether something is asked, and nobody is about to go on with an answer."""
+        return bool(self.asked) and not any(future.done() for _, future in self.asked.values())
 
     def answer(self, answers: Mapping[str, JsonValue]) -> None:
         """Answer questions: all that are given, or none.
@@ -57,19 +77,19 @@ class Questions:
         Raises:
             InvalidError: An answer breaks its question's schema, or nobody asks what it answers.
         """
-        asked = {question.id: question for question in self.open()}
+        open_ = {question.id: question for question in self.open()}
         issues: list[Issue] = []
         for question_id, value in answers.items():
-            question = asked.get(question_id)
+            question = open_.get(question_id)
             if question is None:
-                hint = did_you_mean(question_id, asked)
-                issues.append(Issue("unknown-question", f"nobody asks this{hint}; open: {_names(asked)}", question_id))
+                hint = did_you_mean(question_id, open_)
+                issues.append(Issue("unknown-question", f"nobody asks this{hint}; open: {_names(open_)}", question_id))
             elif question.schema_ is not None:
                 issues += [Issue("wrong-answer", fault, question_id) for fault in faults(question.schema_, value)]
         if issues:
             raise InvalidError("the answers", issues)
         for question_id, value in answers.items():
-            self._open[question_id][1].set_result(value)
+            self.asked[question_id][1].set_result(value)
 
 
 def _names(asked: Mapping[str, Question]) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from threading import Lock
 from typing import cast
 
@@ -33,7 +34,7 @@ Engine = Callable[[Iterable[int], Step], Awaitable[None]]
 """Runs nodes of the plan it was built from with a step: those given, then those that may start after them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Build:
     """A workflow made ready to run. Runs share it; nothing in it changes.
 
@@ -57,15 +58,25 @@ class Build:
     places: Limiter | None = None
     calls: Limiter | None = None
 
-    @property
+    @cached_property
     def executables(self) -> Sequence[Executable | None]:
         """What each node executes; None for the node that joins the tails."""
         return [*self.graph.operators.values(), self.graph.evaluator]
 
-    @property
+    @cached_property
     def policies(self) -> Sequence[Policy]:
         """The policy of each node."""
         return [self.graph.policies.get(node_id, NO_POLICY) for node_id in self.plan.ids]
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether no operator has a policy or waits for a place."""
+        return not (self.places or any(self.policies))
+
+    @cached_property
+    def before(self) -> Mapping[str, tuple[str, ...]]:
+        """Per operator, those before it."""
+        return {key: tuple(before) for key, before in self.graph.before.items()}
 
 
 class Run:
@@ -89,7 +100,7 @@ class Run:
         outer: The operator that it is inside of.
         budget: What it may use.
         calls: What limits its calls of models.
-        questions: What is asked; that of the outermost run counts.
+        questions: What is asked, in this run and in those around it.
         active: How many of its operators are at work, or may start.
         idle: How many of those only wait: for a person, or for a run inside of them.
     """
@@ -106,7 +117,7 @@ class Run:
     ) -> None:
         self.log = log
         self.outer = outer
-        self.questions = Questions()
+        self.questions: Questions = outer.run.questions if outer else Questions()
         self.active = 0
         self.idle = 0
         self.budget = build.budget
@@ -118,10 +129,11 @@ class Run:
         self._end_node = len(build.plan.ids) - 1
         self._executables = build.executables
         self._policies = build.policies
-        self._plain = not (build.places or any(self._policies))
+        self._plain = build.plain
         self._call = call
         self._prefix = prefix
         self._lessons = [call.lesson] if call.lesson else []
+        self._lesson = call.lesson or None
         self._round = 0
         self._results: list[WorkflowMessage | None] = [None] * len(build.plan.ids)
         self._skipped: dict[int, Skip] = {}
@@ -164,13 +176,13 @@ class Run:
     def _say(self, event: events.Event) -> None:
         """Tell those who listen to this very run."""
         if self.outer is None or self.log is not self.outer.run.log:
-            self.log.write_here(event, self._prefix)
+            self.log.write(event, self._prefix, only_here=True)
 
     def _begin(self) -> None:
-        graph, name = self._build.graph, self._build.name
+        name = self._build.name
         self.active = len(self._progress.ready)
         self.root._live.add(self)
-        operators = {key: tuple(before) for key, before in graph.before.items()} if self.log.heard else {}
+        operators = self._build.before
         self._say(events.RunStarted(workflow=name, goal=self._call.job.goal, operators=operators))
         outer = self.outer
         if outer is not None:
@@ -237,7 +249,7 @@ class Run:
 
     def look_whether_paused(self) -> None:
         """Say so if all that is at work in this run, and in those inside it, waits for a person."""
-        if self._on_paused and self.questions.open() and all(run.active == run.idle for run in self._live):
+        if self._on_paused and self.questions.waits() and all(run.active == run.idle for run in self._live):
             self._on_paused()
 
     # Rounds
@@ -256,7 +268,7 @@ class Run:
         while True:
             self._round += 1
             if self.log.heard:
-                rerun = tuple(plan.ids[n] for n in self._to_run() if n != end)
+                rerun = plan.ids[:-1] if self._round == 1 else tuple(plan.ids[n] for n in self._to_run() if n != end)
                 self.log.write(events.RoundStarted(operators=rerun), self._prefix, round=self._round)
             self.active = len(self._progress.ready)
             await self._build.engine(self._progress.ready, self._step)
@@ -292,6 +304,7 @@ class Run:
     def _learn(self, verdict: WorkflowMessage, end: int) -> None:
         if verdict.lesson and verdict.lesson not in self._lessons:
             self._lessons.append(verdict.lesson)
+            self._lesson = "\n".join(self._lessons)
         plan, results = self._plan, self._results
         blamed = {node for node in range(end) if plan.ids[node] in verdict.blame} or set(range(end))
         for node in blamed:
@@ -310,70 +323,73 @@ class Run:
 
     async def _step(self, node: int) -> list[int] | None:
         executable = self._executables[node]
-        received = self._inputs(node)
         if executable is None:
-            self._results[node] = _join(received, self._call.job)
+            self._results[node] = _join(self._inputs(node), self._call.job)
             return None
         node_id = self._plan.ids[node]
         scope = Scope(run=self, path=(*self._prefix, node_id), operator_id=node_id, round=self._round)
         events.enter(scope)
-        log = self.log
+        log, given, began = self.log, self._call, 0.0
         if log.heard:
-            if log.crowded:
+            if log.buffered:
                 await log.room()
-            scope.write(events.OperatorStarted())
-        began = log.now()
+            log.write(events.OperatorStarted(), scope.path, node_id, self._round, 1)
+            began = log.now()
         try:
-            call = self._call_for(node, received)
             if self._plain:
-                said = await call.of(executable)
+                said = await executable.execute(
+                    given.reasoner,
+                    given.job,
+                    workflow_messages=self._messages(node),
+                    previous_expert_outputs=given.previous.copy(),
+                    lesson=self._lesson,
+                )
             else:
+                call = Call(given.reasoner, given.job, self._messages(node), given.previous, self._lesson)
                 said = await guarded(executable, call, self._policies[node], scope, self._build.places)
-            message = self._completed(node, executable, said, scope, received)
+            message = self._completed(node, executable, said, scope)
         except BaseException as error:
             self._note_failure(error, scope, log.now() - began)
             if isinstance(error, BudgetError) or not isinstance(error, Exception | SystemExit):
                 raise
             raise OperatorError(self._build.name, node_id, scope.attempt, error, self._round) from error
         if log.heard:
-            scope.write(events.OperatorFinished(seconds=log.now() - began, message=message))
+            finished = events.OperatorFinished(seconds=log.now() - began, message=message)
+            log.write(finished, scope.path, node_id, self._round, scope.attempt)
         return self._advance(node, message)
 
     def _inputs(self, node: int) -> list[WorkflowMessage]:
+        """What the nodes before a node said, as far as the edges from them are taken."""
         results = self._results
         if not self._plan.branches:
             return [results[parent] for parent in self._plan.parents[node]]  # type: ignore[misc]
         return [message for parent in self._progress.inputs(node) if (message := results[parent]) is not None]
 
-    def _call_for(self, node: int, received: list[WorkflowMessage]) -> Call:
-        given = self._call
-        messages = received.copy() if self._plan.parents[node] else list(given.messages)
+    def _messages(self, node: int) -> list[WorkflowMessage]:
+        """What a node is given."""
+        messages = self._inputs(node) if self._plan.parents[node] else self._call.messages.copy()
         if self._feedback:
             messages += self._feedback.get(node, ())
-        return Call(given.reasoner, given.job, messages, given.previous, "\n".join(self._lessons) or None)
+        return messages
 
     def _completed(
-        self,
-        node: int,
-        executable: Executable,
-        said: WorkflowMessage | str,
-        scope: Scope,
-        received: list[WorkflowMessage],
+        self, node: int, executable: Executable, said: WorkflowMessage | str, scope: Scope
     ) -> WorkflowMessage:
         """What the operator said, as a message of its own that bears what it cost."""
+        is_evaluator = node == self._end_node
         if isinstance(said, str):
-            if executable is self._build.graph.evaluator:
+            if is_evaluator:
                 raise TypeError("an evaluator returns a message with a status, not text")
             said = WorkflowMessage(scratchpad=said)
         elif not isinstance(said, WorkflowMessage):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"execute returned {type(said).__name__}, not a WorkflowMessage or text")
-        passed_on = any(said is message for message in received)
+        passed_on = bool(said.operator_id) and any(said is message for message in self._inputs(node))
         if scope.usage is NO_USAGE and said.usage is not NO_USAGE and not passed_on:
             scope.charge(said.usage)  # it kept an account of its own
         if self.budget is not NO_BUDGET:
             self.check_budget()  # it may have gone on after it was told
-        if executable is self._build.graph.evaluator:
-            said = _with_judged(said, _join(received, self._call.job))
+        if is_evaluator:
+            said = _with_judged(said, _join(self._inputs(node), self._call.job))
         elif passed_on:
             said = said.model_copy(update={"ports": None})
         elif said.ports is not None:
@@ -396,7 +412,7 @@ class Run:
         self.active += len(ready) - 1
         if self._plan.branches and self._end_was_skipped():
             return None
-        if self.root.questions:
+        if self.questions.asked:
             self.root.look_whether_paused()
         return ready if node != self._end_node else None
 

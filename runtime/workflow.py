@@ -308,7 +308,7 @@ class Workflow(ABC):
         Raises:
             InputError: No run with this id is going on.
         """
-        return self._find(run_id).run.root.questions.open()
+        return self._find(run_id).run.questions.open()
 
     async def aresume(self, run_id: str, answers: Mapping[str, JsonValue]) -> WorkflowMessage | None:
         """Answer what a run asks, and go on with it.
@@ -373,32 +373,39 @@ class Workflow(ABC):
         )
         live = _Live(run_id, streamed=buffer is not None)
         live.run = Run(
-            build, call, log, outer=outer, prefix=outer.path if outer else (), on_paused=None if buffer else live.pause
+            build, call, log, outer=outer, prefix=outer.path if outer else (), on_paused=None if buffer else live.settle
         )
         live.task = asyncio.ensure_future(live.run.execute())
         self._live[run_id] = live
-        live.task.add_done_callback(lambda _: self._live.pop(run_id, None))
+
+        def end(_: asyncio.Task[WorkflowMessage]) -> None:
+            del self._live[run_id]
+            live.settle()
+
+        live.task.add_done_callback(end)
         return live
 
     async def _outcome(self, live: _Live) -> WorkflowMessage:
         """The run's message, once it has ended; if it pauses, it stays as it is."""
         try:
-            await asyncio.wait([live.task, live.paused], return_when=asyncio.FIRST_COMPLETED)
+            await live.settled
+            if live.task.done():
+                return live.task.result()
+            raise PausedError(live.run_id, live.run.questions.open())
         except asyncio.CancelledError:
             live.task.cancel()
             await ended(live.task)
             raise
-        if live.task.done():
-            try:
-                return live.task.result()
-            finally:
-                del live  # live -> task -> error -> traceback -> this frame -> live
-        live.paused = live.loop.create_future()
-        raise PausedError(live.run_id, live.run.questions.open())
+        finally:
+            del live  # live -> task -> error -> traceback -> this frame -> live
 
     async def _resume(self, live: _Live, answers: Mapping[str, JsonValue]) -> WorkflowMessage | None:
         live.run.questions.answer(answers)
-        return None if live.streamed else await self._outcome(live)
+        if live.streamed:
+            return None
+        live.settled = live.loop.create_future()
+        live.run.look_whether_paused()
+        return await self._outcome(live)
 
     async def _inside(self, outer: Scope, call: Call, place: str | None = None) -> WorkflowMessage:
         """Run inside an operator; `place` replaces its id in the paths of what runs."""
@@ -475,11 +482,12 @@ class _Live:
         self.run_id = run_id
         self.streamed = streamed
         self.loop = asyncio.get_running_loop()
-        self.paused: asyncio.Future[None] = self.loop.create_future()
+        self.settled: asyncio.Future[None] = self.loop.create_future()
 
-    def pause(self) -> None:
-        if not self.paused.done():
-            self.paused.set_result(None)
+    def settle(self) -> None:
+        """It has ended, or waits for a person."""
+        if not self.settled.done():
+            self.settled.set_result(None)
 
 
 class _Within:
