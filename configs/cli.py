@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import ExitStack, aclosing, contextmanager
 from io import TextIOWrapper
 from pathlib import Path
@@ -18,12 +18,13 @@ from typing import Annotated, TextIO, cast
 import typer
 from rich.console import Console
 
+from operad.configs.ask import Asker, Lines
 from operad.configs.loader import load
-from operad.configs.progress import display_on
+from operad.configs.progress import Remarks, display_on, printable
 from operad.configs.schema import ConfigSpec
 from operad.runtime import events
 from operad.runtime.agent import Expert
-from operad.runtime.errors import InputError, OperadError, describe
+from operad.runtime.errors import BudgetError, InputError, OperadError, OperatorError, describe, shorten
 from operad.runtime.file import FileDescriptor
 from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
 
@@ -61,11 +62,15 @@ def run(
     events_file: Annotated[
         Path | None, typer.Option("--events", help="Write every event to this file, as JSON lines.")
     ] = None,
+    answer: Annotated[
+        list[str] | None, typer.Option(help="The answer to a question that the run asks, ID=VALUE. May be given again.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole message as JSON.")] = False,
 ) -> None:
     """Run the expert that a YAML file configures.
 
-    The result goes to stdout; progress, the verdict and errors go to stderr. Exit status: 0 SUCCESS,
+    The result goes to stdout; progress, questions, the verdict and errors go to stderr. What the run
+    asks is answered by --answer, or else by a line of stdin. Exit status: 0 SUCCESS,
     1 any other status, 2 bad input or an error, 130 interrupted.
     """
     configuration = load(config)
@@ -73,12 +78,13 @@ def run(
     described = Job(
         goal=job or configuration.spec.app.desc or able.profile.description or able.profile.name,
         files=tuple(map(FileDescriptor.of, file or ())),
-        inputs=dict(map(_named_value, input_ or ())),
+        inputs=dict(_named_value("--input", "NAME", text) for text in input_ or ()),
     )
+    answers = dict(_named_value("--answer", "ID", text) for text in answer or ())
     with ExitStack() as stack:
         written = stack.enter_context(_writable(events_file)) if events_file else None
         stack.enter_context(_leaving_on_ctrl_c())
-        message = asyncio.run(_follow(able, described, written))
+        message = asyncio.run(_follow(able, described, answers, written))
     print(_json(message) if as_json else message.scratchpad)
     raise typer.Exit(0 if message.status is WorkflowStatus.SUCCESS else EXIT_NOT_SUCCESS)
 
@@ -96,7 +102,7 @@ def main() -> None:
     try:
         app()
     except OperadError as error:
-        print(f"operad: {error}", file=sys.stderr)
+        print(f"operad: {_told(error)}", file=sys.stderr)
         sys.exit(EXIT_BAD_INPUT)
     except Exception as error:  # noqa: BLE001 - a fault of ours, said in one line like any other
         at = traceback.extract_tb(error.__traceback__)[-1]
@@ -128,32 +134,56 @@ def _leaving_on_ctrl_c() -> Generator[None, None, None]:
         signal.signal(signal.SIGINT, before)
 
 
-async def _follow(expert: Expert, job: Job, written: TextIO | None) -> WorkflowMessage:
-    """Run the expert, show its events on stderr, and return its message."""
+async def _follow(expert: Expert, job: Job, answers: Mapping[str, str], written: TextIO | None) -> WorkflowMessage:
+    """Run the expert, show its events on stderr, ask what it asks, and return its message."""
     console = Console(stderr=True)
-    console.print(f"model: {expert.reasoner.describe()}", markup=False, highlight=False, soft_wrap=True)
+    _say(console, f"model: {expert.reasoner.describe()}")
     finished: events.RunFinished | None = None
+    remarks = Remarks()
     with display_on(console) as display:
-        async with aclosing(expert.stream(job)) as stream:
+        asker = Asker(expert.workflow, answers, Lines.of_stdin(), console, display)
+        async with asker.serving(), aclosing(expert.stream(job)) as stream:
             async for event in stream:
                 display.show(event)
+                remarks.apply(event)
                 if written:
                     written.write(json.dumps(event.as_dict(), ensure_ascii=False, default=str) + "\n")
-                if isinstance(event, events.RunFinished):
+                if isinstance(event, events.Interrupted):
+                    asker.put(event)
+                elif isinstance(event, events.OperatorFailed | events.OperatorCancelled):
+                    asker.look()
+                elif isinstance(event, events.RunFinished):
                     finished = event
     assert finished is not None  # noqa: S101 - a run that does not finish raises
-    _sum_up(finished, console)
+    _sum_up(finished, remarks, console)
+    if unasked := asker.never_asked():
+        _say(console, f"nobody asked for --answer {', '.join(unasked)}")
     return finished.message
 
 
-def _sum_up(finished: events.RunFinished, console: Console) -> None:
+def _sum_up(finished: events.RunFinished, remarks: Remarks, console: Console) -> None:
     message, usage = finished.message, finished.message.usage
     rounds = f"{finished.rounds} round" + ("s" if finished.rounds > 1 else "")
-    cost = f"{usage.calls} model calls, {usage.tokens:,} tokens"
-    verdict = f"{message.status.value}  {rounds}, {finished.seconds:.1f} s, {cost}"
-    console.print(verdict, markup=False, highlight=False, soft_wrap=True)
+    cost = f"{usage.calls} model calls, {usage.tokens:,} tokens" + (f", cost {usage.cost:.4g}" if usage.cost else "")
+    _say(console, f"{message.status.value}  {rounds}, {finished.seconds:.1f} s, {cost}")
+    if line := remarks.line():
+        _say(console, line)
     if message.lesson:
-        console.print(f"lesson: {message.lesson}", markup=False, highlight=False, soft_wrap=True)
+        _say(console, f"lesson: {message.lesson}")
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+
+
+def _told(error: OperadError) -> str:
+    """An error for people: on lines that a terminal only shows, with what had been done by then."""
+    text = "\n".join(map(printable, str(error).splitlines()))
+    finished = list(error.finished) if isinstance(error, BudgetError | OperatorError) else []
+    if not finished:
+        return text
+    names = printable(shorten(finished))
+    return f"{text}\n  finished by then: {names}; --events FILE.jsonl keeps what operators said"
 
 
 def _json(message: WorkflowMessage) -> str:
@@ -161,10 +191,10 @@ def _json(message: WorkflowMessage) -> str:
     return json.dumps(message.model_dump(mode="json", fallback=str), indent=2, ensure_ascii=False)
 
 
-def _named_value(text: str) -> tuple[str, str]:
+def _named_value(option: str, what: str, text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name and equals):
-        raise InputError(f"--input {text!r}: write NAME=VALUE")
+        raise InputError(f"{option} {text!r}: write {what}=VALUE")
     return name, value
 
 

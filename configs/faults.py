@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from types import UnionType
 from typing import Any, cast, get_args
 
-from operad.configs.document import Path_
-from operad.configs.schema import ConfigSpec, Spec
-from operad.runtime.errors import did_you_mean
+from pydantic import BaseModel, ValidationError
+
+from operad.configs.document import Document, Path_
+from operad.configs.schema import KINDS, ConfigSpec
+from operad.runtime.errors import InvalidError, Issue, did_you_mean
 
 _SHAPES = {
     "model_type": "must be a mapping of keys to values",
@@ -16,6 +18,40 @@ _SHAPES = {
     "list_type": "must be a list",
     "string_type": "must be text",
 }
+
+
+_MEMBERS = {*KINDS, "definition", "switch"}
+"""What pydantic puts into paths for the members of a union, and no key is called."""
+
+
+class Faults:
+    """What is wrong with a file, collected so that all of it is said at once.
+
+    Args:
+        document: The file.
+    """
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._issues: dict[tuple[str, str, int], Issue] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._issues)
+
+    def report(self, path: Sequence[int | str], code: str, message: str) -> None:
+        """Note a fault of the value at `path`."""
+        path = real_path(path, self._document.data)
+        fault = (code, message, self._document.line(path))  # one fault, though aliases repeat it
+        self._issues.setdefault(fault, Issue(code, message, self._document.where(path)))
+
+    def report_validation(self, path: Path_, error: ValidationError) -> None:
+        """Note all that pydantic finds wrong with the value at `path`."""
+        for problem in error.errors():
+            self.report((*path, *problem["loc"]), *explain(problem))
+
+    def error(self) -> InvalidError:
+        """All of them, as an error."""
+        return InvalidError(f"{self._document.name} cannot be used", list(self._issues.values()))
 
 
 def explain(problem: Any) -> tuple[str, str]:
@@ -31,13 +67,18 @@ def explain(problem: Any) -> tuple[str, str]:
     if problem["type"] == "union_tag_invalid":
         return "value", f"the type {problem['ctx']['tag']!r} is none of {problem['ctx']['expected_tags']}"
     shown = "" if isinstance(value, dict | list) else f", not {value!r}"[:120]
+    if problem["type"] == "string_type" and isinstance(value, bool | int | float):
+        shown += "; put it in quotes"  # to YAML, yes and no are true and false
     return "value", f"{_SHAPES.get(problem['type'], problem['msg'])}{shown}"
 
 
-def _keys(spec: type[Spec], path: Sequence[int | str]) -> set[str]:
+def _keys(spec: type[BaseModel], path: Sequence[int | str]) -> set[str]:
     """The keys that may stand at `path`."""
     specs = {spec}
     for part in path:
+        if part in KINDS:
+            specs = {KINDS[str(part)]}
+            continue
         inner = [
             s.model_fields[name] for s in specs for name in s.model_fields if part in (name, s.model_fields[name].alias)
         ]
@@ -46,8 +87,8 @@ def _keys(spec: type[Spec], path: Sequence[int | str]) -> set[str]:
     return {info.alias or name for s in specs for name, info in s.model_fields.items()}
 
 
-def _specs(annotation: Any) -> Iterator[type[Spec]]:
-    if isinstance(annotation, type) and issubclass(annotation, Spec):
+def _specs(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in get_args(annotation):
         if isinstance(argument, type | UnionType) or get_args(argument):
@@ -58,7 +99,7 @@ def real_path(path: Sequence[int | str], data: Any) -> Path_:
     """`path` without the names of union members that pydantic puts in."""
     real: list[int | str] = []
     for number, part in enumerate(path):
-        if isinstance(data, dict) and (part in data or number == len(path) - 1):
+        if isinstance(data, dict) and (part in data or (number == len(path) - 1 and part not in _MEMBERS)):
             data = cast("dict[Any, Any]", data).get(part)
         elif isinstance(data, list) and isinstance(part, int):
             items = cast("list[Any]", data)

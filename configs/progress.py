@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from time import monotonic
 from types import TracebackType
@@ -13,20 +17,36 @@ from rich.table import Table
 from rich.text import Text
 
 from operad.runtime import events
+from operad.runtime.errors import shorten
 from operad.runtime.events import Event
 from operad.runtime.message import NO_USAGE, Usage
 
 LONGEST_SILENCE = 5.0
 """Seconds without a line, after which progress deserves one."""
 
-State = Literal["waiting", "running", "done", "failed", "stopped"]
+State = Literal["waiting", "running", "asking", "retrying", "done", "cached", "skipped", "failed", "stopped"]
 _STYLES: dict[State, str] = {
     "waiting": "dim",
     "running": "bold cyan",
+    "asking": "bold magenta",
+    "retrying": "yellow",
     "done": "green",
+    "cached": "green",
+    "skipped": "dim",
     "failed": "bold red",
     "stopped": "yellow",
 }
+
+_ITEM = re.compile(r"(.+)\[\d+\]")
+"""The element of a path that stands for an item of a map."""
+
+
+def place(path: Sequence[str]) -> tuple[str, bool]:
+    """The row of what has this path, and whether it is that of a map around it: items have no rows of their own."""
+    for depth, part in enumerate(path):
+        if item := _ITEM.fullmatch(part):
+            return "/".join([*path[:depth], item[1]]), True
+    return "/".join(path), False
 
 
 @dataclass(slots=True)
@@ -39,23 +59,44 @@ class Row:
     usage: Usage = NO_USAGE
     started: float = 0.0
     note: str = ""
+    questions: int = 0
 
 
 @dataclass(slots=True)
 class RunView:
-    """What is known of a run from the events so far."""
+    """What is known of a run from the events so far.
+
+    Attributes:
+        rows: Per operator, by its path with slashes; those of a workflow inside stand below its own.
+    """
 
     rows: dict[str, Row] = field(default_factory=dict[str, Row])
 
     def apply(self, event: Event) -> None:
         """Take in one event."""
-        if isinstance(event, events.RunStarted):
-            self.rows = {operator_id: Row() for operator_id in event.operators}
-        elif isinstance(event, events.RoundStarted):
-            for operator_id in event.operators:
-                self.rows[operator_id].state, self.rows[operator_id].note = "waiting", ""
-        elif event.operator_id:
-            _apply(event, self.rows.setdefault(event.operator_id, Row()))
+        name, is_item = place(event.path)
+        match event:
+            case events.RunStarted():
+                self.rows = {operator_id: Row() for operator_id in event.operators}
+            case events.WorkflowEntered() if not is_item:
+                self._enter(name, [f"{name}/{operator_id}" for operator_id in event.operators])
+            case events.RoundStarted() if not is_item:
+                for operator_id in event.operators:
+                    row = self.rows.setdefault(f"{name}/{operator_id}" if name else operator_id, Row())
+                    row.state, row.note, row.questions = "waiting", "", 0
+            case _ if event.operator_id:
+                (_apply_to_map if is_item else _apply)(event, self.rows.setdefault(name, Row()))
+            case _:
+                pass
+
+    def _enter(self, outer: str, inner: Sequence[str]) -> None:
+        new = {name: Row() for name in inner if name not in self.rows}
+        rows: dict[str, Row] = {}
+        for name, row in self.rows.items():
+            rows[name] = row
+            if name == outer:
+                rows.update(new)
+        self.rows = {**rows, **new}
 
     def table(self) -> Table:
         """The rows as they stand now."""
@@ -79,26 +120,112 @@ class RunView:
 
 
 def _apply(event: Event, row: Row) -> None:
+    if row.state == "retrying":
+        row.state, row.note = "running", f"attempt {event.attempt}"
     match event:
         case events.OperatorStarted():
             row.state, row.started, row.note = "running", monotonic(), ""
             row.rounds += 1
-        case events.Progress():
-            row.note = f"{event.done}/{event.total}"
         case events.ModelAnswered():
             row.usage = row.usage + event.usage
+        case events.Interrupted() | events.Resumed():
+            _ask(event, row)
+        case events.OperatorRetried():
+            row.state, row.note = "retrying", f"attempt {event.attempt + 1} after: {event.error}"
+        case events.CacheHit():
+            row.state = "cached"
+        case _:
+            row.note = _note(event) or row.note
+            _end(event, row)
+
+
+def _note(event: Event) -> str:
+    """What an operator does."""
+    match event:
+        case events.Progress():
+            return f"{event.done}/{event.total}"
         case events.ToolCalled():
-            row.note = f"calls {event.tool}"
+            return f"calls {event.tool}"
         case events.AnswerRejected():
-            row.note = f"asks again ({event.attempt})"
+            return f"asks again ({event.repair})"
+        case events.FellBack():
+            return f"falls back to {event.to}"
+        case _:
+            return ""
+
+
+def _end(event: Event, row: Row) -> None:
+    match event:
+        case events.OperatorSkipped():
+            row.state, row.note = "skipped", event.reason
         case events.OperatorFinished():
-            row.state, row.seconds = "done", row.seconds + event.seconds
+            row.seconds += event.seconds
+            row.state = "cached" if row.state == "cached" else "done"
         case events.OperatorFailed():
             row.state, row.seconds, row.note = "failed", row.seconds + event.seconds, event.error
         case events.OperatorCancelled():
             row.state, row.seconds = "stopped", row.seconds + event.seconds
         case _:
             pass
+
+
+def _apply_to_map(event: Event, row: Row) -> None:
+    """What happens in an item of a map, as far as the map's row shows it."""
+    match event:
+        case events.ModelAnswered():
+            row.usage = row.usage + event.usage
+        case events.Interrupted() | events.Resumed() if row.state in ("running", "asking"):
+            _ask(event, row)
+        case _:
+            pass
+
+
+def _ask(event: events.Interrupted | events.Resumed, row: Row) -> None:
+    if isinstance(event, events.Interrupted):
+        row.questions += 1
+        row.note = event.question
+    else:
+        row.questions = max(0, row.questions - 1)
+        row.note = ""
+    row.state = "asking" if row.questions else "running"
+
+
+class Remarks:
+    """What was out of the ordinary in a run, for its end."""
+
+    def __init__(self) -> None:
+        self._skipped: dict[str, None] = {}
+        self._others: dict[str, Counter[str]] = {
+            "retried": Counter(),
+            "fell back": Counter(),
+            "from the cache": Counter(),
+        }
+
+    def apply(self, event: Event) -> None:
+        """Take in one event."""
+        name, is_item = place(event.path)
+        match event:
+            case events.OperatorStarted():
+                self._skipped.pop(name, None)
+            case events.OperatorSkipped() if not is_item:
+                self._skipped[name] = None
+            case events.OperatorRetried():
+                self._others["retried"][name] += 1
+            case events.FellBack():
+                self._others["fell back"][name] += 1
+            case events.CacheHit():
+                self._others["from the cache"][name] += 1
+            case _:
+                pass
+
+    def line(self) -> str:
+        """All of it, in one line; empty where there was nothing."""
+        said = [f"skipped: {shorten(list(self._skipped))}"] if self._skipped else []
+        for what, counted in self._others.items():
+            if counted:
+                names = [f"{name} ({count} times)" if count > 1 else name for name, count in counted.items()]
+                said.append(f"{what}: {shorten(names)}")
+        return printable("; ".join(said))
 
 
 def _is_a_tenth(event: events.Progress) -> bool:
@@ -109,7 +236,8 @@ def _is_a_tenth(event: events.Progress) -> bool:
 def verdict_line(event: events.RoundFinished) -> str:
     """What a round was found to be, in one line."""
     blamed = f" (at fault: {', '.join(event.blame)})" if event.blame else ""
-    return printable(f"round {event.round}  {event.status.value}: {event.evaluation}{blamed}")
+    where = f" of {'/'.join(event.path)}" if event.path else ""
+    return printable(f"round {event.round}{where}  {event.status.value}: {event.evaluation}{blamed}")
 
 
 def printable(text: str) -> str:
@@ -131,6 +259,10 @@ class Display(Protocol):
         """Show one event."""
         ...
 
+    def paused(self) -> AbstractContextManager[None]:
+        """Stand aside while somebody is asked."""
+        ...
+
 
 def display_on(console: Console) -> Display:
     """A live table where `console` is a terminal, plain lines elsewhere."""
@@ -142,7 +274,9 @@ class LiveTable:
 
     def __init__(self, console: Console) -> None:
         self._view = RunView()
-        self._live = Live(console=console, get_renderable=self._view.table, refresh_per_second=8)
+        self._console = console
+        self._live = self._new()
+        self._left = False
 
     def __enter__(self) -> Display:
         self._live.__enter__()
@@ -151,13 +285,29 @@ class LiveTable:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._left = True
         self._live.__exit__(kind, error, trace)
 
     def show(self, event: Event) -> None:
         """Take in one event; the table is redrawn a few times a second, verdicts stay above it."""
         self._view.apply(event)
-        if isinstance(event, events.RoundFinished) and event.evaluation:
+        if isinstance(event, events.RoundFinished) and event.evaluation and not place(event.path)[1]:
             self._live.console.print(verdict_line(event), markup=False, highlight=False)
+
+    @contextmanager
+    def paused(self) -> Generator[None, None, None]:
+        """Take the table away while somebody is asked."""
+        self._live.transient = True
+        self._live.stop()
+        try:
+            yield
+        finally:
+            if not self._left:
+                self._live = self._new()  # the old one would take as many lines away again
+                self._live.start()
+
+    def _new(self) -> Live:
+        return Live(console=self._console, get_renderable=self._view.table, refresh_per_second=8)
 
 
 class PlainLines:
@@ -176,25 +326,48 @@ class PlainLines:
         pass
 
     def show(self, event: Event) -> None:
-        """Write a line if the event deserves one."""
+        """Write a line if the event deserves one; of a map's items, only what is out of the ordinary."""
+        match event:
+            case events.OperatorRetried():
+                self._write(event, f"attempt {event.attempt} failed, again in {event.delay:.1f} s: {event.error}")
+            case events.FellBack():
+                self._write(event, f"falls back to {event.to}: {event.error}")
+            case events.Interrupted():
+                self._write(event, "waits for an answer")
+            case events.Resumed():
+                self._write(event, f"was answered, after {event.seconds:.1f} s")
+            case events.OperatorFailed():
+                self._write(event, f"failed, {event.seconds:.1f} s")
+            case _ if not place(event.path)[1]:
+                self._show_ordinary(event)
+            case _:
+                pass
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Nothing stands in the way of a question."""
+        return nullcontext()
+
+    def _show_ordinary(self, event: Event) -> None:
         match event:
             case events.OperatorStarted():
                 self._write(event, "running")
             case events.Progress() if event.total and (_is_a_tenth(event) or self._silent_for_long()):
                 self._write(event, f"{event.done}/{event.total}")
+            case events.CacheHit():
+                self._write(event, "from the cache")
             case events.OperatorFinished():
                 self._write(event, f"done, {event.seconds:.1f} s, {event.message.usage.tokens:,} tokens")
-            case events.OperatorFailed():
-                self._write(event, f"failed, {event.seconds:.1f} s")
             case events.OperatorCancelled():
                 self._write(event, "stopped")
+            case events.OperatorSkipped():
+                self._write(event, f"skipped: {event.reason}")
             case events.RoundFinished() if event.evaluation:
                 self._print(verdict_line(event))
             case _:
                 pass
 
     def _write(self, event: Event, text: str) -> None:
-        self._print(printable(f"round {event.round}  {event.operator_id}: {text}"))
+        self._print(printable(f"round {event.round}  {'/'.join(event.path)}: {text}"))
 
     def _silent_for_long(self) -> bool:
         return monotonic() > self._written + LONGEST_SILENCE

@@ -6,12 +6,60 @@ editors complete it.
 
 from __future__ import annotations
 
+import builtins
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    JsonValue,
+    Tag,
+    WithJsonSchema,
+    model_validator,
+)
 
 from operad.operators.mcp import McpServer
+from operad.runtime import errors
+from operad.runtime.errors import did_you_mean
+from operad.runtime.model import Price
+from operad.runtime.schedule import Join
 from operad.runtime.task import Example
+
+_ALWAYS_FINAL = {"BudgetError", "MissingExtraError", "PausedError", "RunningLoopError"}
+
+ERRORS: Mapping[str, type[Exception]] = {
+    **{
+        name: kind
+        for name, kind in vars(errors).items()
+        if isinstance(kind, type) and issubclass(kind, errors.OperadError) and name not in _ALWAYS_FINAL
+    },
+    **{
+        name: getattr(builtins, name)
+        for name in ("ConnectionError", "Exception", "OSError", "RuntimeError", "TimeoutError", "ValueError")
+    },
+}
+"""The errors that `retry.on` may name."""
+
+
+def _known_error(name: str) -> str:
+    if name not in ERRORS:
+        raise ValueError(f"there is no error {name!r}{did_you_mean(name, ERRORS)}; known: {', '.join(sorted(ERRORS))}")
+    return name
+
+
+ErrorName = Annotated[str, AfterValidator(_known_error), WithJsonSchema({"enum": sorted(ERRORS)})]
+Amount = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Seconds = Amount
+Count = Annotated[int, Field(ge=1)]
+
+_JOIN = (
+    "When it runs: all_done (the default), when all before it have ended or been skipped; all, only if all ran; "
+    "any, as soon as the first ran."
+)
 
 
 class Spec(BaseModel):
@@ -27,8 +75,32 @@ class Spec(BaseModel):
         return {key: value for key, value in cast("dict[str, Any]", data).items() if value is not None}
 
 
+OPERATOR, WORKFLOW, STEP = "an operator", "a workflow", "an operator with a port"
+"""What a mapping in a chain may be; pydantic puts these into the paths of faults."""
+
+
 def _kind(value: Any) -> str:
     return "name" if isinstance(value, str) else "definition"
+
+
+def _item_kind(value: Any) -> str:
+    """Which of the things that a chain may hold this is: a name, or by its keys."""
+    if isinstance(value, str):
+        return "name"
+    if isinstance(value, StepSpec) or (isinstance(value, dict) and {"operator", "port"} & value.keys()):
+        return STEP
+    return _operator_kind(value)
+
+
+def _operator_kind(value: Any) -> str:
+    if isinstance(value, str):
+        return "name"
+    is_workflow = isinstance(value, WorkflowSpec) or (isinstance(value, dict) and "workflow" in value)
+    return WORKFLOW if is_workflow else OPERATOR
+
+
+def _cache_kind(value: Any) -> str:
+    return "definition" if isinstance(value, dict | CacheSpec) else "switch"
 
 
 def _tool_kind(value: Any) -> str:
@@ -65,6 +137,14 @@ class ReasonerSpec(Spec):
     max_rounds: int = Field(default=8, ge=1, description="How many turns a task may take at most.")
 
 
+class LimitsSpec(Spec):
+    """What may be done at once and in a minute."""
+
+    concurrency: Count | None = Field(default=None, description="How many at once.")
+    requests_per_minute: Count | None = Field(default=None, description="Calls of models begun in any 60 seconds.")
+    tokens_per_minute: Count | None = Field(default=None, description="Tokens read and written in any 60 seconds.")
+
+
 class ModelSpec(Spec):
     """Which model to ask. Without this, what the environment names, or the embedded model."""
 
@@ -76,6 +156,10 @@ class ModelSpec(Spec):
     tools: Literal["native", "constrained"] | None = Field(
         default=None, description="constrained: for endpoints without tool calls; tools are chosen by JSON Schema."
     )
+    timeout: Seconds | None = Field(default=None, description="Seconds that the endpoint may be silent.")
+    max_retries: int | None = Field(default=None, ge=0, description="How often a refused call is tried again.")
+    limits: LimitsSpec | None = Field(default=None, description="What the endpoint lets one do.")
+    price: Price | None = Field(default=None, description="What a million tokens cost, read and written.")
 
 
 class LocalToolSpec(Spec):
@@ -85,6 +169,7 @@ class LocalToolSpec(Spec):
     type: Literal["LOCAL_TOOL"] = "LOCAL_TOOL"
     desc: str = Field(default="", description="What it does; by default its docstring.")
     module_path: str = Field(description="The module, as Python imports it. Its folder may be that of this file.")
+    timeout: Seconds | None = Field(default=None, description="Seconds that a call may take.")
 
 
 class McpToolSpec(Spec):
@@ -117,7 +202,90 @@ class ActionSpec(Spec):
 ActionRef = Annotated[Annotated[str, Tag("name")] | Annotated[ActionSpec, Tag("definition")], Discriminator(_kind)]
 
 
-class OperatorSpec(Spec):
+class RetrySpec(Spec):
+    """Try again after an error, after waits that grow."""
+
+    attempts: Count = Field(default=3, description="How many in all.")
+    first_delay: Seconds = Field(default=1.0, description="Seconds before the second attempt, at most.")
+    max_delay: Seconds = Field(default=60.0, description="Seconds before any attempt, at most.")
+    on: list[ErrorName] | None = Field(
+        default=None,
+        min_length=1,
+        description="After which errors; by default those that pass by themselves: no connection, 429, 5xx, timeouts.",
+    )
+
+
+class TimeoutSpec(Spec):
+    """How long an attempt may take."""
+
+    run: Seconds | None = Field(default=None, description="Seconds from its start to its end.")
+    idle: Seconds | None = Field(default=None, description="Seconds without a sign of life: a token, a call of a tool.")
+
+
+class CacheSpec(Spec):
+    """Where messages are kept, so that the same work is not done twice."""
+
+    path: str | None = Field(
+        default=None, min_length=1, description="An SQLite file, seen from this file's folder; by default, in memory."
+    )
+    max_age: Seconds | None = Field(default=None, description="Seconds after which a message is forgotten.")
+
+
+CacheRef = Annotated[
+    Annotated[bool, Tag("switch")] | Annotated[CacheSpec, Tag("definition")], Discriminator(_cache_kind)
+]
+
+
+class FallbackSpec(Spec):
+    """What takes an operator's place when its last attempt failed: an operator, a model, or a message."""
+
+    operator: OperatorRef | None = Field(default=None, description="Another operator; it runs once.")
+    model: ModelSpec | None = Field(
+        default=None, description="The same operator, with this model; without `base_url`, at the same endpoint."
+    )
+    text: str | None = Field(default=None, description="A message with this text.")
+    outputs: dict[str, JsonValue] | None = Field(default=None, description="A message with these outputs.")
+    port: str | None = Field(default=None, min_length=1, description="The port that this message takes.")
+
+    @model_validator(mode="after")
+    def _one_thing(self) -> FallbackSpec:
+        is_message = not self.model_fields_set.isdisjoint({"text", "outputs", "port"})
+        if (self.operator is not None) + (self.model is not None) + is_message != 1:
+            raise ValueError("a fallback is one of: an operator, a model, a message (text, outputs, port)")
+        return self
+
+
+class GuardSpec(Spec):
+    """What happens when something takes too long or fails."""
+
+    retry: RetrySpec | None = None
+    timeout: TimeoutSpec | None = None
+    fallback: FallbackSpec | None = None
+
+
+class PolicySpec(GuardSpec):
+    """How operators run that say nothing else themselves."""
+
+    cache: CacheRef | None = Field(
+        default=None, description="Keep what is said: true, in memory; a mapping, in a file; false, not at all."
+    )
+
+
+class MapSpec(Spec):
+    """Run it once for each item of a list."""
+
+    over: str | None = Field(
+        default=None,
+        min_length=1,
+        description="The output before it, or the job's input, that holds the list; by default the only list.",
+    )
+    concurrency: Count = Field(default=8, description="How many items at once.")
+    on_error: Literal["fail", "skip", "keep"] = Field(
+        default="fail", description="fail: all of it fails. skip: leave the item out. keep: an error in its place."
+    )
+
+
+class OperatorSpec(PolicySpec):
     """An operator, or an evaluator."""
 
     name: str = Field(default="", description="Its id in the workflow; by default its anchor.")
@@ -128,13 +296,75 @@ class OperatorSpec(Spec):
     tools: list[ToolRef] = Field(default=[], description="Tools that belong to no action.")
     threshold: float = Field(default=0.5, ge=0, le=1, description="What fits less is not recommended.")
     hops: int = Field(default=0, ge=0, description="How far from its own actions recommended ones may be.")
+    ports: list[Annotated[str, Field(min_length=1)]] = Field(
+        default=[], description="The ways on from it, of which it takes one; a chain names the one that it follows."
+    )
+    join: Join | None = Field(default=None, description=_JOIN)
+    map: MapSpec | None = None
     class_: str = Field(
         default="", alias="class", description="A subclass of Operator, or of Evaluator, as package.module.Class."
     )
     params: dict[str, Any] = Field(default={}, description="Keyword arguments for that class.")
 
+    @model_validator(mode="after")
+    def _ports_or_map(self) -> OperatorSpec:
+        if self.ports and self.map:
+            raise ValueError("what runs for each item of a list takes no port: `ports` or `map`, not both")
+        return self
+
 
 OperatorRef = Annotated[Annotated[str, Tag("name")] | Annotated[OperatorSpec, Tag("definition")], Discriminator(_kind)]
+AnyOperator = Annotated[
+    Annotated[OperatorSpec, Tag(OPERATOR)] | Annotated["WorkflowSpec", Tag(WORKFLOW)], Discriminator(_operator_kind)
+]
+AnyOperatorRef = Annotated[
+    Annotated[str, Tag("name")] | Annotated[OperatorSpec, Tag(OPERATOR)] | Annotated["WorkflowSpec", Tag(WORKFLOW)],
+    Discriminator(_operator_kind),
+]
+ChainItem = Annotated[
+    Annotated[str, Tag("name")]
+    | Annotated[OperatorSpec, Tag(OPERATOR)]
+    | Annotated["WorkflowSpec", Tag(WORKFLOW)]
+    | Annotated["StepSpec", Tag(STEP)],
+    Discriminator(_item_kind),
+]
+
+
+class BudgetSpec(Spec):
+    """What one run may use, all that runs inside it included."""
+
+    tokens: Count | None = Field(default=None, description="Tokens read and written.")
+    calls: Count | None = Field(default=None, description="Calls of models.")
+    cost: Amount | None = Field(default=None, description="Money; the models need a `price`.")
+    seconds: Seconds | None = Field(default=None, description="From its start, waiting for a person not counted.")
+
+
+class WorkflowLikeSpec(Spec):
+    """Operators in their order, and what holds for all of them."""
+
+    workflow: list[list[ChainItem]] = Field(description="Chains: each operator comes after the one before it.")
+    evaluator: OperatorRef | None = None
+    max_rounds: int = Field(default=3, ge=1, description="How often the operators run until the evaluator is content.")
+    policy: PolicySpec = Field(default=PolicySpec(), description="How its operators run, where they say nothing else.")
+    limits: LimitsSpec | None = Field(
+        default=None, description="How many operators at once; calls and tokens a minute."
+    )
+    budget: BudgetSpec | None = Field(default=None, description="What one run may use.")
+
+
+class WorkflowSpec(WorkflowLikeSpec, GuardSpec):
+    """A workflow as an operator of another."""
+
+    name: str = Field(default="", description="Its id in the workflow around it; by default its anchor.")
+    join: Join | None = Field(default=None, description=_JOIN)
+    map: MapSpec | None = None
+
+
+class StepSpec(Spec):
+    """An operator in a chain, and the port from which the chain goes on to the next."""
+
+    operator: AnyOperatorRef
+    port: str = Field(min_length=1)
 
 
 class ProfileSpec(Spec):
@@ -153,14 +383,11 @@ class ExpertReasonerSpec(Spec):
     max_rounds: int | None = Field(default=None, ge=1)
 
 
-class ExpertSpec(Spec):
+class ExpertSpec(WorkflowLikeSpec):
     """A workflow of operators, and who thinks in it."""
 
     profile: ProfileSpec
     reasoner: ExpertReasonerSpec = ExpertReasonerSpec()
-    workflow: list[list[OperatorRef]] = Field(description="Chains: each operator comes after the one before it.")
-    evaluator: OperatorRef | None = None
-    max_rounds: int = Field(default=3, ge=1, description="How often the operators run until the evaluator is content.")
     model: ModelSpec | None = None
 
 
@@ -187,9 +414,13 @@ class ConfigSpec(Spec):
     toolkit: list[list[ActionRef]] = Field(
         default=[], description="Chains of actions: each is often followed by the next."
     )
-    operators: list[OperatorSpec] = []
+    operators: list[AnyOperator] = []
     experts: list[ExpertSpec] = []
     leader: LeaderSpec | None = None
     knowledgebase: Nothing = Nothing()
     memory: Nothing = Nothing()
     env: Nothing = Nothing()
+
+
+KINDS: Mapping[str, type[Spec]] = {OPERATOR: OperatorSpec, WORKFLOW: WorkflowSpec, STEP: StepSpec}
+"""What a mapping in a chain may be, by its word in paths."""

@@ -8,7 +8,8 @@ rules hold:
   and its error reaches the caller unchanged.
 - A node is skipped when a branch before it did not choose it, or when all nodes before it were
   skipped, unless it was made with ``can_skip_in_branch=False``. A join that runs after a skipped
-  branch gets None in its place; AWEL's own "first that ran" join gets only those that ran.
+  branch gets None in its place (so a combine function that asks ``is_empty_data(x)`` must ask
+  ``x is None`` here); AWEL's own "first that ran" join gets only those that ran.
   A call whose end node was skipped is an error.
 - A stream with several consumers reaches all of them, whole.
 - A cycle is an error before anything runs, and names the nodes along it.

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any, Literal, cast
 
 from operad.runtime.concurrently import concurrently
 from operad.runtime.errors import BudgetError, InputError, InvalidError, Issue, OperadError, describe, did_you_mean
-from operad.runtime.events import Progress, emit
+from operad.runtime.events import Progress, current_scope, emit
 from operad.runtime.graph import Executable
 from operad.runtime.guard import Call
-from operad.runtime.message import Job, Value, WorkflowMessage
+from operad.runtime.message import Job, Value, WorkflowMessage, WorkflowStatus
 from operad.runtime.policy import check_positive
 from operad.runtime.reasoner import Reasoner
 from operad.runtime.workflow import BuiltinWorkflow, Workflow, run_inside
@@ -80,13 +81,15 @@ class Map:
 
     def check(self, before: Mapping[str, Executable]) -> list[Issue]:
         """What is wrong with it, and with its body, after these operators."""
+        if self._is_in(self.body):
+            return [Issue("nested-in-itself", f"its body {self.body.name!r} contains it", self._id)]
         issues = [
             Issue(i.code, i.message, f"{self._id}/{i.where}" if i.where else self._id)
             for i in self.body.graph().check()
         ]
         properties = {
             name: cast("Mapping[str, Any]", schema)
-            for operator in before.values()
+            for operator in reversed(list(before.values()))
             for name, schema in _declared(operator).items()
         }
         kind = properties.get(self._over, {}).get("type") if self._over else None
@@ -155,6 +158,18 @@ class Map:
                 return None
             return ItemError(index=index, error=describe(error), kind=type(error).__name__)
 
+    def _is_in(self, workflow: Workflow) -> bool:
+        open_, seen = [workflow], {id(workflow)}
+        while open_:
+            for operator in open_.pop().get_operators():
+                if operator is self:
+                    return True
+                inner = operator if isinstance(operator, Workflow) else getattr(operator, "body", None)
+                if isinstance(inner, Workflow) and id(inner) not in seen:
+                    seen.add(id(inner))
+                    open_.append(inner)
+        return False
+
     def _message(self, job: Job, item: Any, index: int) -> WorkflowMessage:
         text = item if isinstance(item, str) else json.dumps(item, ensure_ascii=False, default=str)
         return WorkflowMessage(
@@ -162,15 +177,16 @@ class Map:
         )
 
     def _items(self, job: Job, messages: list[WorkflowMessage]) -> list[Any]:
-        values = {name: value for message in reversed(messages) for name, value in message.outputs.items()}
+        before = messages[: _earlier(messages)]
+        values = {name: value for message in reversed(before) for name, value in message.outputs.items()}
         if self._over is None:
-            lists = [name for name, value in values.items() if isinstance(value, list)]
+            lists = [name for name, value in values.items() if isinstance(value, list | tuple)]
             if len(lists) != 1:
                 found = f"there are {len(lists)}: {', '.join(lists)}" if lists else "there is none"
                 raise InputError(
                     f"map {self._id!r} needs one list among the outputs before it, and {found}; say over=…"
                 )
-            return values[lists[0]]
+            return list(values[lists[0]])
         known = {**job.inputs, **values}
         if self._over not in known:
             hint = did_you_mean(self._over, known)
@@ -182,6 +198,19 @@ class Map:
         if not isinstance(found, list | tuple):
             raise InputError(f"map {self._id!r}: {self._over!r} is a {type(found).__name__}, and a map needs a list")
         return list(cast("list[Any]", found))
+
+
+def _earlier(messages: list[WorkflowMessage]) -> int:
+    """Where, after the messages of the operators before it, earlier ones of its own begin, each with its verdict.
+
+    A blamed operator finds those there; so do the first operators of a blamed workflow.
+    """
+    scope = current_scope()
+    around = {outer.operator_id for outer in scope.outwards()} if scope else set[str]()
+    for place, (message, verdict) in enumerate(pairwise(messages)):
+        if message.operator_id in around and verdict.status is WorkflowStatus.EXECUTION_ERROR:
+            return place
+    return len(messages)
 
 
 def _alone(operator: Executable) -> Workflow:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -38,7 +37,6 @@ class Questions:
 
     def __init__(self) -> None:
         self.asked: dict[str, tuple[Question, asyncio.Future[JsonValue]]] = {}
-        self._waiting: Counter[int] = Counter()
 
     def ask(self, question: Question) -> asyncio.Future[JsonValue]:
         """Open a question; the future gets its answer."""
@@ -49,19 +47,6 @@ class Questions:
     def withdraw(self, question_id: str) -> None:
         """Close a question, answered or not."""
         self.asked.pop(question_id, None)
-
-    def begins_to_wait(self, asker: object) -> bool:
-        """Count a question of whoever asks; whether it is the only one."""
-        self._waiting[id(asker)] += 1
-        return self._waiting[id(asker)] == 1
-
-    def waits_no_longer(self, asker: object) -> bool:
-        """Count it no longer; whether there is no other."""
-        self._waiting[id(asker)] -= 1
-        if self._waiting[id(asker)]:
-            return False
-        del self._waiting[id(asker)]
-        return True
 
     def open(self) -> Sequence[Question]:
         """What is asked and not answered yet, in order of asking."""

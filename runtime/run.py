@@ -93,7 +93,6 @@ class Run:
         log: Where its events go.
         outer: The operator that this run is inside of, if it is.
         prefix: The path of that operator.
-        on_paused: Called when nothing in the run can go on until a person answers.
 
     Attributes:
         log: Where its events go.
@@ -103,6 +102,7 @@ class Run:
         questions: What is asked, in this run and in those around it.
         active: How many of its operators are at work, or may start.
         idle: How many of those only wait: for a person, or for a run inside of them.
+        on_paused: What to call when nothing in the run can go on until a person answers.
     """
 
     def __init__(
@@ -113,7 +113,6 @@ class Run:
         *,
         outer: Scope | None = None,
         prefix: tuple[str, ...] = (),
-        on_paused: Callable[[], None] | None = None,
     ) -> None:
         self.log = log
         self.outer = outer
@@ -123,7 +122,7 @@ class Run:
         self.budget = build.budget
         self.calls = build.calls
         self._live: set[Run] = set()
-        self._on_paused = on_paused
+        self.on_paused: Callable[[], object] | None = None
         self._build = build
         self._plan = build.plan
         self._end_node = len(build.plan.ids) - 1
@@ -194,7 +193,7 @@ class Run:
 
     def _end(self) -> None:
         self.root._live.discard(self)
-        self._on_paused = None
+        self.on_paused = None
         if self.outer is not None:
             self.outer.inner_runs -= 1
             if not self.outer.inner_runs:
@@ -249,8 +248,8 @@ class Run:
 
     def look_whether_paused(self) -> None:
         """Say so if all that is at work in this run, and in those inside it, waits for a person."""
-        if self._on_paused and self.questions.waits() and all(run.active == run.idle for run in self._live):
-            self._on_paused()
+        if self.on_paused and self.questions.waits() and all(run.active == run.idle for run in self._live):
+            self.on_paused()
 
     # Rounds
 
@@ -285,11 +284,6 @@ class Run:
             if verdict.status is not WorkflowStatus.EXECUTION_ERROR or self._round >= self._build.max_rounds:
                 return verdict.model_copy(update={"usage": self._usage})
             self._learn(verdict, end)
-
-    @property
-    def round(self) -> int:
-        """The round it is in, counted from 1."""
-        return self._round
 
     def _to_run(self) -> list[int]:
         return [n for n, result in enumerate(self._results) if result is None and n not in self._skipped]

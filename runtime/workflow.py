@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import RLock
 
 from pydantic import JsonValue
 
 from operad.runtime import events
-from operad.runtime.deadline import ended
 from operad.runtime.engine import drive
-from operad.runtime.errors import InputError, InvalidError, Issue, PausedError, did_you_mean
+from operad.runtime.errors import InputError, InvalidError, Issue, did_you_mean
 from operad.runtime.events import Event, Listener, RunLog, Scope
 from operad.runtime.graph import Executable, WorkflowGraph
 from operad.runtime.guard import Call
 from operad.runtime.limits import Limiter, Limits
+from operad.runtime.live import LiveRun
 from operad.runtime.message import Job, WorkflowMessage, new_id
 from operad.runtime.policy import NO_BUDGET, NO_POLICY, Budget, Policy
 from operad.runtime.questions import Question
@@ -88,8 +88,9 @@ class Workflow(ABC):
         self._policies: dict[str, Policy] = {}
         self._doubles: list[str] = []
         self._evaluator: Executable | None = None
+        self._evaluator_policy = NO_POLICY
         self._built: Build | None = None
-        self._live: dict[str, _Live] = {}
+        self._live: dict[str, LiveRun] = {}
 
     def get_id(self) -> str:
         """Its identity as an operator of another workflow: its name."""
@@ -175,18 +176,27 @@ class Workflow(ABC):
         with self._lock:
             return list(self._operators.values())
 
-    def set_evaluator(self, evaluator: Executable | None) -> None:
-        """Set what judges the result, or None for nobody."""
+    def set_evaluator(self, evaluator: Executable | None, *, policy: Policy = NO_POLICY) -> None:
+        """Set what judges the result, or None for nobody.
+
+        Args:
+            evaluator: What judges.
+            policy: How it runs. The workflow's own completes it, except for the fallback: a text
+                that stands in for an answer is no verdict.
+        """
         with self._lock:
             self._built = None
             self._evaluator = evaluator
+            self._evaluator_policy = policy
 
     def graph(self) -> WorkflowGraph:
         """The workflow as it stands, frozen."""
         with self._lock:
             in_order = [*self._operators, *(key for key in self._before if key not in self._operators)]
-            ends = [self._evaluator.get_id()] if self._evaluator else []
-            policies = {key: self._policies.get(key, NO_POLICY).or_else(self.policy) for key in [*in_order, *ends]}
+            policies = {key: self._policies.get(key, NO_POLICY).or_else(self.policy) for key in in_order}
+            if self._evaluator:
+                without_fallback = replace(self.policy, fallback=None)
+                policies[self._evaluator.get_id()] = self._evaluator_policy.or_else(without_fallback)
             return WorkflowGraph(
                 operators={
                     key: _Within(operator, self) if isinstance(operator, Workflow) else operator
@@ -257,7 +267,7 @@ class Workflow(ABC):
         outer = events.current_scope()
         if outer is not None:
             return await self._inside(outer, call)
-        return await self._outcome(self._start(call, run_id, None))
+        return await self._start(call, run_id).outcome()
 
     async def stream(
         self,
@@ -295,10 +305,7 @@ class Workflow(ABC):
                 yield event
             await live.task
         finally:
-            live.task.cancel()
-            await ended(live.task)
-            if not live.task.cancelled():
-                live.task.exception()  # seen, where the consumer has left before it was raised
+            await live.cancel()
 
     # Runs that wait for a person
 
@@ -329,8 +336,8 @@ class Workflow(ABC):
         """
         live = self._find(run_id)
         if live.loop is asyncio.get_running_loop():
-            return await self._resume(live, answers)
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._resume(live, answers), live.loop))
+            return await live.resume(answers)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(live.resume(answers), live.loop))
 
     def resume(self, run_id: str, answers: Mapping[str, JsonValue]) -> WorkflowMessage | None:
         """The same as `aresume`, for callers without an event loop, and for consumers of a stream.
@@ -352,60 +359,25 @@ class Workflow(ABC):
             InputError: No run with this id is going on.
         """
         live = self._find(run_id)
-        live.loop.call_soon_threadsafe(live.task.cancel)
         if live.loop is asyncio.get_running_loop():
-            await asyncio.wait([live.task])
+            await live.cancel()
+        else:
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(live.cancel(), live.loop))
 
     # Inside
 
-    def _start(self, call: Call, run_id: str | None, buffer: Buffer | None) -> _Live:
+    def _start(self, call: Call, run_id: str | None, buffer: Buffer | None = None) -> LiveRun:
         run_id = run_id or new_id()
         if run_id in self._live:
             raise InputError(f"workflow {self.name!r}: a run with the id {run_id!r} is going on; give each its own")
         build = self._build_once()
         outer = events.current_scope()
-        log = RunLog(
-            run_id,
-            self._listeners,
-            buffer,
-            outer=outer.run.log if outer else None,
-            depth=len(outer.path) if outer else 0,
-        )
-        live = _Live(run_id, streamed=buffer is not None)
-        live.run = Run(
-            build, call, log, outer=outer, prefix=outer.path if outer else (), on_paused=None if buffer else live.settle
-        )
-        live.task = asyncio.ensure_future(live.run.execute())
+        path = outer.path if outer else ()
+        log = RunLog(run_id, self._listeners, buffer, outer=outer.run.log if outer else None, depth=len(path))
+        run = Run(build, call, log, outer=outer, prefix=path)
+        live = LiveRun(run_id, run, streamed=buffer is not None, ended=partial(self._live.pop, run_id))
         self._live[run_id] = live
-
-        def end(_: asyncio.Task[WorkflowMessage]) -> None:
-            del self._live[run_id]
-            live.settle()
-
-        live.task.add_done_callback(end)
         return live
-
-    async def _outcome(self, live: _Live) -> WorkflowMessage:
-        """The run's message, once it has ended; if it pauses, it stays as it is."""
-        try:
-            await live.settled
-            if live.task.done():
-                return live.task.result()
-            raise PausedError(live.run_id, live.run.questions.open())
-        except asyncio.CancelledError:
-            live.task.cancel()
-            await ended(live.task)
-            raise
-        finally:
-            del live  # live -> task -> error -> traceback -> this frame -> live
-
-    async def _resume(self, live: _Live, answers: Mapping[str, JsonValue]) -> WorkflowMessage | None:
-        live.run.questions.answer(answers)
-        if live.streamed:
-            return None
-        live.settled = live.loop.create_future()
-        live.run.look_whether_paused()
-        return await self._outcome(live)
 
     async def _inside(self, outer: Scope, call: Call, place: str | None = None) -> WorkflowMessage:
         """Run inside an operator; `place` replaces its id in the paths of what runs."""
@@ -415,7 +387,7 @@ class Workflow(ABC):
             log = RunLog(new_id(), self._listeners, outer=log, depth=len(prefix))
         return await Run(self._build_once(), call, log, outer=outer, prefix=prefix).execute()
 
-    def _find(self, run_id: str) -> _Live:
+    def _find(self, run_id: str) -> LiveRun:
         live = self._live.get(run_id)
         if live is None or live.loop.is_closed():
             hint = did_you_mean(run_id, self._live)
@@ -470,24 +442,6 @@ class DbgptWorkflow(Workflow):
         from operad.runtime import awel
 
         return awel.build(plan)
-
-
-class _Live:
-    """A run that is going on."""
-
-    run: Run
-    task: asyncio.Task[WorkflowMessage]
-
-    def __init__(self, run_id: str, *, streamed: bool) -> None:
-        self.run_id = run_id
-        self.streamed = streamed
-        self.loop = asyncio.get_running_loop()
-        self.settled: asyncio.Future[None] = self.loop.create_future()
-
-    def settle(self) -> None:
-        """It has ended, or waits for a person."""
-        if not self.settled.done():
-            self.settled.set_result(None)
 
 
 class _Within:

@@ -46,7 +46,7 @@ from dbgpt.core.awel.operators import base as operators_base  # isort: skip
 from dbgpt.core.awel.task import base as task_base, task_impl  # isort: skip
 
 from operad.runtime.errors import InvalidError, OperadError
-from operad.runtime.schedule import Plan
+from operad.runtime.schedule import Plan, Progress
 
 RENDEZVOUS = 10.0
 RUNNER = AwelRunner()
@@ -221,12 +221,15 @@ async def test_a_ladder_of_a_thousand_diamonds_runs_each_node_once() -> None:
 
 @pytest.mark.parametrize("size", [20_000])
 async def test_our_own_dag_of_a_chain_of_twenty_thousand_runs(size: int) -> None:
+    plan = Plan({str(n): [str(n - 1)] if n else [] for n in range(size)})
+    progress = Progress(plan)
     ran: list[int] = []
 
-    async def step(node: int) -> None:
+    async def step(node: int) -> list[int]:
         ran.append(node)
+        return progress.finish(node)
 
-    await build(Plan({str(n): [str(n - 1)] if n else [] for n in range(size)}))(step)
+    await build(plan)(progress.ready, step)
 
     assert ran == list(range(size))
 

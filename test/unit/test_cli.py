@@ -1,15 +1,22 @@
+import fcntl
 import json
 import os
+import pty
+import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import textwrap
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from operad.configs import cli
+from operad.configs.ask import WrongAnswerError, describe_answer, read_answer
 from operad.runtime.testing import BreakOff, Fail, Hang, Say, ScriptedModel
 
 EXPERT = """
@@ -295,6 +302,256 @@ def test_ctrl_c_ends_the_process_even_while_a_thread_hangs(tmp_path):
     out, err = process.communicate(timeout=5)
     assert (process.returncode, out) == (130, "")
     assert err.strip().endswith("operad: interrupted")
+
+
+ASKING = """
+from operad.operators import Operator
+from operad.runtime import events, interrupt
+
+class Ask(Operator):
+    def __init__(self, config, *, toolkit=None, schema=None):
+        super().__init__(config, toolkit=toolkit)
+        self.schema_ = schema
+
+    async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
+        return repr(await interrupt(self.config.instruction, self.schema_))
+
+class Busy(Operator):
+    async def execute(self, *_, **__):
+        import asyncio
+        for done in range(3):
+            await asyncio.sleep(0.01)
+            events.emit(events.Progress(done=done + 1, total=3))
+        return "busy"
+"""
+
+ASKER = """
+operators:
+  - &pay {instruction: "Pay?", class: asking_operators.Ask, params: {schema: {type: boolean}}}
+  - &why {instruction: "Why?\\nReally?", class: asking_operators.Ask}
+  - &busy {instruction: Be busy., class: asking_operators.Busy}
+experts:
+  - profile: {name: Asker}
+    workflow: [[*pay, *why], [*busy]]
+"""
+
+
+@pytest.fixture
+def asker(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "asking_operators.py").write_text(ASKING)
+    file = tmp_path / "asker.yaml"
+    file.write_text(ASKER)
+    yield file
+    sys.modules.pop("asking_operators", None)
+
+
+@pytest.fixture
+def typed(tmp_path, monkeypatch):
+    """Makes a file with this text the stdin."""
+
+    def typed(text):
+        (tmp_path / "stdin").write_text(text)
+        monkeypatch.setattr(sys, "stdin", stack.enter_context((tmp_path / "stdin").open()))
+
+    with ExitStack() as stack:
+        yield typed
+
+
+def test_what_a_run_asks_is_answered_by_lines_of_stdin_until_they_fit(operad, asker, typed):
+    typed("maybe\nYes\nbecause \x00I say so")
+    status, out, err = operad("run", asker)
+    assert (status, out) == (0, "'because \\x00I say so'\n\nbusy\n")
+    questions = [line for line in err.splitlines() if not line.startswith(("round", "model:"))]
+    assert questions[:-1] == [
+        "pay asks: Pay? (yes or no)",
+        "'maybe' is not of type 'boolean'; try again",
+        "why asks: Why?",
+        "  Really?",
+    ]
+
+
+def test_answers_may_be_given_beforehand(operad, asker):
+    status, out, err = operad("run", asker, "--answer", "pay=no", "--answer", "why=a=b", "--answer", "wy=x")
+    assert (status, out) == (0, "'a=b'\n\nbusy\n")
+    assert err.endswith("nobody asked for --answer wy\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "'pay' asks 'Pay?', and stdin holds no answer; give it: --answer pay=…"),
+        (["--answer", "pya=no"], "--answer pay=… (--answer names 'pya'?)"),
+        (["--answer", "pay=no"], "'why' asks"),
+        (["--answer", "pay=vielleicht"], "--answer pay=vielleicht: 'vielleicht' is not of type 'boolean'; it was asked: Pay?"),
+        (["--answer", "pay"], "write ID=VALUE"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("lines", [None, ""])
+def test_without_an_answer_the_run_ends_and_names_the_question(operad, asker, typed, arguments, message, lines):
+    if lines is not None:
+        typed(lines)
+    status, out, err = operad("run", asker, *arguments)
+    assert (status, out) == (2, "")
+    assert message in err
+
+
+def test_events_are_written_while_a_question_is_open_and_when_the_run_ends_with_it(operad, asker):
+    operad("run", asker, "--events", "run.jsonl", "--answer", "pay=no")
+    events = [json.loads(line) for line in Path("run.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    kinds = [event["event"] for event in events]
+    assert {"Interrupted", "Resumed"} <= set(kinds)
+    assert kinds[-1] == "RunFailed"
+
+
+@pytest.mark.parametrize(
+    ("schema", "wanted", "text", "value"),
+    [
+        (None, "", "5", "5"),
+        ({"type": "string"}, "", " true ", " true "),
+        ({"type": "boolean"}, "yes or no", " YES", True),
+        ({"type": "boolean"}, "yes or no", "false", False),
+        ({"type": "integer"}, "a whole number", "5", 5),
+        ({"type": "number"}, "a number", "-0.5", -0.5),
+        ({"enum": ["refund", "complaint"]}, "one of: refund, complaint", "refund ", "refund"),
+        ({"enum": [1, True, None]}, "one of: 1, yes, null", "null", None),
+        ({"type": ["string", "null"]}, """an answer that fits {"type": ["string", "null"]}""", "null", "null"),
+        ({"type": "array"}, "a list, as JSON", "[1, 2]", [1, 2]),
+        ({"type": "integer", "minimum": 3}, """a whole number that fits {"type": "integer", "minimum": 3}""", "3", 3),
+    ],
+)
+def test_an_answer_is_text_or_yes_or_no_or_json_whichever_fits(schema, wanted, text, value):
+    assert describe_answer(schema) == wanted
+    assert repr(read_answer(text, schema)) == repr(value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "message"),
+    [
+        ({"type": "integer"}, "five", "'five' is not of type 'integer'"),
+        ({"type": "integer", "minimum": 3}, "2", "2 is less than the minimum of 3"),
+        ({"enum": ["refund", "complaint"]}, "", "'' is not one of ['refund', 'complaint']"),
+        ({"type": "object"}, "[" * 100_000, "is not of type 'object'"),
+        ({"type": "number"}, "NaN", "NaN and Infinity are not JSON"),
+    ],
+)
+def test_an_answer_that_does_not_fit_is_told_why(schema, text, message):
+    with pytest.raises(WrongAnswerError) as caught:
+        read_answer(text, schema)
+    assert message in str(caught.value)
+
+
+def on_a_terminal(folder, *turns):
+    """Runs the command on a terminal; each turn is what is typed, or a signal, once a prompt stands there."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from operad.configs.cli import main; main()", "run", "asker.yaml"],
+        cwd=folder, stdin=theirs, stderr=theirs, stdout=subprocess.PIPE, env={**os.environ, "TERM": "xterm"},
+    )  # fmt: skip
+    os.close(theirs)
+    seen, left = b"", list(turns)
+    with process:
+        while select.select([ours], [], [], 20)[0]:
+            try:
+                seen += os.read(ours, 4096)
+            except OSError:  # nobody is there any more
+                break
+            if left and seen.endswith(b"> "):
+                turn = left.pop(0)
+                if isinstance(turn, signal.Signals):
+                    process.send_signal(turn)
+                else:
+                    os.write(ours, turn)
+        else:
+            process.kill()
+        assert process.stdout is not None
+        out = process.stdout.read().decode()
+    os.close(ours)
+    return process.returncode, out, seen.decode()
+
+
+def test_on_a_terminal_the_table_makes_room_for_questions(tmp_path, asker):
+    status, out, seen = on_a_terminal(tmp_path, b"maybe\n", b"y\n", b"so\n")
+    assert (status, out) == (0, "'so'\n\nbusy\n")
+    first, _, rest = seen.partition("pay asks: Pay? (yes or no)")
+    assert "asking" in first
+    talk, _, _ = rest.partition("y\r\n")
+    assert "operator" not in talk, "no table in the midst of a question"
+    assert "SUCCESS" in rest
+
+
+@pytest.mark.parametrize(
+    ("turn", "status", "end"),
+    [(signal.SIGINT, 130, "operad: interrupted"), (b"\x04", 2, "operad: 'pay' asks 'Pay?', and stdin holds no answer")],
+)
+def test_at_a_prompt_ctrl_c_and_the_end_of_input_end_the_run(tmp_path, asker, turn, status, end):
+    found, out, seen = on_a_terminal(tmp_path, turn)
+    assert (found, out) == (status, "")
+    assert seen.splitlines()[-1].removeprefix("\x1b[?25h").removeprefix("\x1b[?25h").startswith(end)
+
+
+def test_a_question_that_is_open_when_the_run_fails_elsewhere_hangs_nothing(tmp_path, asker):
+    asker.write_text(ASKER.replace("asking_operators.Busy", "failing_operator.Failing"))
+    (tmp_path / "failing_operator.py").write_text(
+        "from operad.operators import Operator\nimport asyncio\nclass Failing(Operator):\n"
+        "    async def execute(self, *_, **__):\n        await asyncio.sleep(0.3)\n        raise ValueError('x')\n"
+    )
+    reading, writing = os.pipe()
+    process = subprocess.run(
+        [sys.executable, "-c", "from operad.configs.cli import main; main()", "run", "asker.yaml"],
+        cwd=tmp_path, stdin=reading, capture_output=True, text=True, timeout=20,
+    )  # fmt: skip
+    os.close(reading)
+    os.close(writing)
+    assert process.returncode == 2
+    assert process.stderr.endswith(
+        "operad: operator 'busy' of workflow 'Asker' failed on attempt 1: ValueError: x (stopped for it: pay)\n"
+    )
+
+
+BUDGET = """
+operators:
+  - &read {instruction: Read., ports: [short, long]}
+  - &cut {instruction: Cut.}
+  - &fill {instruction: Fill.}
+  - &end {instruction: End., retry: {first_delay: 0.001}}
+experts:
+  - profile: {name: Reader}
+    workflow:
+      - [{operator: *read, port: short}, *fill, *end]
+      - [{operator: *read, port: long}, *cut, *end]
+model: {max_retries: 0, price: {prompt: 1000000}}
+"""
+
+
+def test_the_end_says_what_it_cost_and_what_was_skipped_and_retried(operad, expert):
+    expert.write_text(BUDGET)
+    with ScriptedModel([Say('{"port": "short"}'), Say("filled"), Fail(503, "later"), Say("end")]) as endpoint:
+        status, out, err = operad("run", expert, "--base-url", endpoint.base_url)
+    assert (status, out) == (0, "end\n")
+    assert ", cost " in err
+    assert err.endswith("skipped: cut; retried: end\n")
+
+
+def test_a_budget_that_is_used_up_exits_2_and_says_what_had_finished(operad, expert):
+    expert.write_text(BUDGET.replace("    workflow:", "    budget: {calls: 2}\n    workflow:"))
+    with ScriptedModel([Say('{"port": "short"}'), Say("filled")]) as endpoint:
+        status, out, err = operad("run", expert, "--base-url", endpoint.base_url)
+    assert (status, out) == (2, "")
+    assert "operad: workflow 'Reader' has used up its budget: 2 of 2 calls" in err
+    assert err.endswith("finished by then: read, fill; --events FILE.jsonl keeps what operators said\n")
+
+
+def test_a_result_that_nobody_makes_exits_2_and_says_why(operad, expert):
+    expert.write_text(
+        BUDGET.replace("*fill, *end]", "*fill]").replace("      - [{operator: *read, port: long}, *cut, *end]\n", "")
+    )
+    with ScriptedModel([Say('{"port": "long"}')]) as endpoint:
+        status, out, err = operad("run", expert, "--base-url", endpoint.base_url)
+    assert (status, out) == (2, "")
+    assert "'fill' because 'read' took port 'long', not 'short'" in err
 
 
 @pytest.mark.parametrize("leaving", ["sys.exit(0)", "sys.exit('so long')", "raise SystemExit(3)"])

@@ -1,15 +1,16 @@
 """Events: numbered, complete, plain, and accounted to the operator they happened in."""
 
 import asyncio
-import contextvars
 import json
+from typing import Any
 
 import pytest
 
-from operad.runtime import Usage, WorkflowMessage, WorkflowStatus, events
+from operad.runtime import BuiltinWorkflow, Job, Usage, WorkflowMessage, WorkflowStatus, events
 from operad.runtime.concurrently import concurrently
-from operad.runtime.events import ModelAnswered, OperatorStarted, Progress, RunLog, Scope, TokenStreamed
+from operad.runtime.events import ModelAnswered, OperatorStarted, Progress, RunLog, TokenStreamed
 from operad.runtime.message import NO_USAGE
+from operad.runtime.testing import ScriptedReasoner
 
 
 class Odd:
@@ -19,8 +20,8 @@ class Odd:
         return "odd"
 
 
-USAGE = Usage(calls=1, prompt_tokens=2, completion_tokens=3, seconds=0.5)
-PLAIN_USAGE = {"calls": 1, "prompt_tokens": 2, "completion_tokens": 3, "seconds": 0.5}
+USAGE = Usage(calls=1, prompt_tokens=2, completion_tokens=3, seconds=0.5, cost=0.25)
+PLAIN_USAGE = {"calls": 1, "prompt_tokens": 2, "completion_tokens": 3, "seconds": 0.5, "cost": 0.25}
 MESSAGE = WorkflowMessage(
     scratchpad="text",
     outputs={"odd": Odd(), "set": {1}, "bytes": b"\xff", "nested": [{"odd": (Odd(),)}], "no number": float("nan")},
@@ -33,6 +34,7 @@ PLAIN_MESSAGE = {
     "evaluation": "",
     "lesson": "",
     "outputs": {"odd": "odd", "set": [1], "bytes": "_w==", "nested": [{"odd": ["odd"]}], "no number": None},
+    "ports": None,
     "blame": [],
     "job_id": "",
     "operator_id": "",
@@ -78,8 +80,21 @@ EXAMPLES = [
         events.ToolReturned(call_id="c", tool="t", result="r", failed=False, seconds=1.0),
         {"call_id": "c", "tool": "t", "result": "r", "failed": False, "seconds": 1.0},
     ),
+    (events.OperatorSkipped(reason="no way"), {"reason": "no way"}),
+    (events.OperatorRetried(error="broke", delay=2.5), {"error": "broke", "delay": 2.5}),
+    (events.FellBack(error="broke", to="a constant"), {"error": "broke", "to": "a constant"}),
+    (events.CacheHit(), {}),
+    (
+        events.WorkflowEntered(workflow="w", operators={"a": (), "b": ("a",)}),
+        {"workflow": "w", "operators": {"a": [], "b": ["a"]}},
+    ),
+    (
+        events.Interrupted(interrupt_id="a#2", question="Which?", schema={"enum": [1, {"odd": (Odd(),)}]}),
+        {"interrupt_id": "a#2", "question": "Which?", "schema": {"enum": [1, {"odd": ["odd"]}]}},
+    ),
+    (events.Resumed(interrupt_id="a#2", seconds=1.0), {"interrupt_id": "a#2", "seconds": 1.0}),
 ]
-STAMP = {"run_id": "run", "operator_id": "op", "round": 2, "seq": 1}
+STAMP = {"run_id": "run", "path": ["each[2]", "op"], "operator_id": "op", "round": 2, "attempt": 3, "seq": 1}
 
 
 def test_there_is_an_example_of_every_type_of_event():
@@ -88,9 +103,9 @@ def test_there_is_an_example_of_every_type_of_event():
 
 
 @pytest.mark.parametrize(("event", "plain"), EXAMPLES, ids=lambda value: type(value).__name__)
-def test_an_event_becomes_plain_values_and_json_whatever_it_bears(event, plain):
+async def test_an_event_becomes_plain_values_and_json_whatever_it_bears(event, plain):
     heard = []
-    RunLog("run", (heard.append,)).write(event, "op", 2)
+    RunLog("run", (heard.append,)).write(event, ("each[2]", "op"), "op", 2, 3)
     values = heard[0].as_dict()
     assert next(iter(values)) == "event"
     assert json.loads(json.dumps(values, allow_nan=False)) == values
@@ -103,21 +118,16 @@ def test_a_status_in_an_event_is_text_and_nothing_more():
     assert type(status) is str
 
 
+def here() -> Any:
+    """The operator's scope that this code runs in."""
+    return events.current_scope()
+
+
 @pytest.fixture
-def run():
+async def run():
     """A run that is listened to: its log, and what was heard."""
     heard = []
     return RunLog("run", (heard.append,)), heard
-
-
-def inside(scope, act):
-    """What `act` returns in a context where `scope` is the current one."""
-
-    def entered():
-        events.enter(scope)
-        return act()
-
-    return contextvars.copy_context().run(entered)
 
 
 def test_outside_of_a_run_nothing_happens():
@@ -126,23 +136,37 @@ def test_outside_of_a_run_nothing_happens():
     assert events.current_scope() is None
 
 
-def test_an_event_is_completed_from_where_it_is_said(run):
+async def test_an_event_is_completed_from_where_it_is_said(run):
     log, heard = run
-    inside(Scope(log, "op", 3), lambda: events.emit(TokenStreamed(text="t")))
+    log.write(TokenStreamed(text="t"), ("outer", "op"), "op", 3, 2)
     log.write(Progress(done=1, total=1))
-    assert [(e.run_id, e.operator_id, e.round, e.seq) for e in heard] == [("run", "op", 3, 1), ("run", "", 0, 2)]
+    assert [(e.run_id, e.path, e.operator_id, e.round, e.attempt, e.seq) for e in heard] == [
+        ("run", ("outer", "op"), "op", 3, 2, 1),
+        ("run", (), "", 0, 0, 2),
+    ]
     assert 0 < heard[0].time <= heard[1].time
 
 
-def test_the_event_that_was_given_stays_as_it_was(run):
+async def test_what_an_operator_says_is_completed_from_where_it_runs(in_a_run):
+    async def work():
+        events.emit(TokenStreamed(text="t"))
+        return events.current_scope()
+
+    scope, [heard] = await in_a_run(work, "op", "its run")
+    assert (heard.run_id, heard.path, heard.operator_id) == ("its run", ("op",), "op")
+    assert (heard.round, heard.attempt, heard.seq) == (1, 1, 4)  # after those that say that it runs
+    assert (scope.path, scope.operator_id, scope.round, scope.attempt) == (("op",), "op", 1, 1)
+
+
+async def test_the_event_that_was_given_stays_as_it_was(run):
     log, heard = run
     event = TokenStreamed(text="t")
-    log.write(event, "op", 1)
+    log.write(event, ("op",), "op", 1)
     assert (event.seq, event.operator_id) == (0, "")
     assert heard[0] is not event
 
 
-def test_every_listener_hears_every_event_under_the_same_number():
+async def test_every_listener_hears_every_event_under_the_same_number():
     first, second = [], []
     log = RunLog("run", (first.append, second.append))
     for n in range(3):
@@ -151,7 +175,7 @@ def test_every_listener_hears_every_event_under_the_same_number():
     assert first == second
 
 
-def test_two_runs_are_numbered_apart():
+async def test_two_runs_are_numbered_apart():
     heard = []
     for name in ("one", "two"):
         log = RunLog(name, (heard.append,))
@@ -160,60 +184,103 @@ def test_two_runs_are_numbered_apart():
     assert [(e.run_id, e.seq) for e in heard] == [("one", 1), ("one", 2), ("two", 1), ("two", 2)]
 
 
-def test_a_run_that_nobody_listens_to_only_keeps_the_account():
-    log = RunLog("run")
-    scope = Scope(log, "op", 1)
-    assert not log.heard
-    assert RunLog("run", (print,)).heard
-    inside(scope, lambda: events.emit(ModelAnswered(model="m", usage=USAGE)))
-    assert scope.usage == USAGE
+async def test_a_run_inside_another_is_numbered_for_itself_and_its_paths_begin_with_it():
+    outside, inside = [], []
+    outer = RunLog("outer", (outside.append,))
+    outer.write(OperatorStarted(), ("a",), "a", 1, 1)
+    inner = RunLog("inner", (inside.append,), outer=outer, depth=1)
+    inner.write(TokenStreamed(text="t"), ("a", "b"), "b", 1, 1)
+    assert [(e.run_id, e.seq, e.path) for e in outside] == [("outer", 1, ("a",)), ("outer", 2, ("a", "b"))]
+    assert [(e.run_id, e.seq, e.path) for e in inside] == [("inner", 1, ("b",))]
 
 
-def test_usage_adds_up_in_the_scope_and_only_answers_of_models_count(run):
-    scope = Scope(run[0], "op", 1)
-    assert scope.usage is NO_USAGE
+async def test_a_listener_that_raises_is_reported_and_the_others_hear_all_the_same(caplog):
+    def broken(event):
+        raise ValueError("cannot listen")
 
-    def work():
+    heard = []
+    log = RunLog("run", (broken, heard.append))
+    log.write(OperatorStarted())
+    log.write(OperatorStarted())
+    assert [e.seq for e in heard] == [1, 2]
+    assert caplog.text.count("a listener failed on OperatorStarted") == 2
+
+
+async def test_a_run_knows_whether_anybody_listens_to_it_or_around_it():
+    assert not RunLog("run").heard
+    heard = RunLog("run", (print,))
+    assert heard.heard
+    assert RunLog("inner", outer=heard).heard
+    assert not RunLog("inner", outer=RunLog("run")).heard
+
+
+async def test_a_run_that_nobody_listens_to_only_keeps_the_account():
+    class Ask:
+        def get_id(self):
+            return "ask"
+
+        async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
+            events.emit(ModelAnswered(model="m", usage=USAGE))
+            assert not here().run.log.heard
+            return "asked"
+
+    workflow = BuiltinWorkflow()
+    workflow.add_operator(Ask())
+    assert (await workflow.aexecute(Job(goal="g"), ScriptedReasoner([]))).usage == USAGE
+
+
+async def test_usage_adds_up_in_the_scope_and_only_answers_of_models_count(in_a_run):
+    async def work():
+        scope = here()
+        assert scope.usage is NO_USAGE
         events.emit(ModelAnswered(model="m", usage=USAGE))
         events.emit(events.OperatorFailed(seconds=1.0, usage=USAGE, error="e"))
         events.emit(ModelAnswered(model="m", usage=USAGE))
+        return scope.usage
 
-    inside(scope, work)
-    assert scope.usage == USAGE + USAGE
+    usage, _ = await in_a_run(work)
+    assert usage == USAGE + USAGE
 
 
-async def test_concurrent_siblings_keep_their_own_scope_and_account(run):
-    log, heard = run
-    arrived, both = [], asyncio.Event()
+async def test_concurrent_siblings_keep_their_own_scope_and_account():
+    arrived, both, usage, heard = [], asyncio.Event(), {}, []
 
-    async def work(name, calls):
-        scope = Scope(log, name, 1)
-        events.enter(scope)
-        arrived.append(name)
-        if len(arrived) == 2:
-            both.set()
-        await asyncio.wait_for(both.wait(), 10)  # both have entered before either speaks
-        for _ in range(calls):
-            events.emit(ModelAnswered(model=name, usage=USAGE))
-        return scope.usage.calls
+    class Work:
+        def __init__(self, name, calls):
+            self.name, self.calls = name, calls
 
-    assert await concurrently([work("a", 1), work("b", 2)]) == [1, 2]
-    assert sorted((e.operator_id, e.model) for e in heard) == [("a", "a"), ("b", "b"), ("b", "b")]
+        def get_id(self):
+            return self.name
+
+        async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
+            arrived.append(self.name)
+            if len(arrived) == 2:
+                both.set()
+            await asyncio.wait_for(both.wait(), 10)  # both have entered before either speaks
+            for _ in range(self.calls):
+                events.emit(ModelAnswered(model=self.name, usage=USAGE))
+            usage[self.name] = here().usage.calls
+            return ""
+
+    workflow = BuiltinWorkflow(listeners=[heard.append])
+    workflow.add_operator(Work("a", 1))
+    workflow.add_operator(Work("b", 2))
+    await workflow.aexecute(Job(goal="g"), ScriptedReasoner([]))
+    assert usage == {"a": 1, "b": 2}
+    said = [(e.operator_id, e.model) for e in heard if isinstance(e, ModelAnswered)]
+    assert sorted(said) == [("a", "a"), ("b", "b"), ("b", "b")]
     assert events.current_scope() is None
 
 
-async def test_what_a_task_says_belongs_to_where_it_was_started(run):
-    log, heard = run
-    scope = Scope(log, "op", 1)
-
+async def test_what_a_task_says_belongs_to_where_it_was_started(in_a_run):
     async def call():
         events.emit(ModelAnswered(model="m", usage=USAGE))
 
     async def operator():
-        events.enter(scope)
         await concurrently([call(), call()])
         await asyncio.to_thread(events.emit, TokenStreamed(text="from a thread"))
+        return here().usage.calls
 
-    await asyncio.create_task(operator())
-    assert scope.usage.calls == 2
-    assert [(e.operator_id, e.seq) for e in heard] == [("op", 1), ("op", 2), ("op", 3)]
+    calls, heard = await in_a_run(operator)
+    assert calls == 2
+    assert [(e.operator_id, e.seq) for e in heard] == [("op", 4), ("op", 5), ("op", 6)]

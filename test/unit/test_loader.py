@@ -1,17 +1,37 @@
+import re
 import sys
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 
+import jsonschema
 import pytest
+import yaml
 
 from operad.configs import load
+from operad.configs.document import parse_document
+from operad.configs.schema import ConfigSpec
 from operad.evaluators import Evaluator
 from operad.operators import Operator
-from operad.runtime import BuiltinWorkflow, DbgptWorkflow
-from operad.runtime.errors import InputError, InvalidError
+from operad.runtime import (
+    BuiltinWorkflow,
+    Cache,
+    DbgptWorkflow,
+    Limits,
+    Map,
+    Model,
+    Price,
+    Retry,
+    Timeout,
+    Tool,
+    Workflow,
+)
+from operad.runtime.errors import InputError, InvalidError, ModelError
+from operad.runtime.message import WorkflowMessage
+from operad.runtime.policy import Budget, Policy
 from operad.runtime.reasoner import DualModelReasoner, MonoModelReasoner
-from operad.runtime.testing import ScriptedReasoner
+from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
 
 MINIMAL = """
 operators:
@@ -70,7 +90,8 @@ experts:
       - [a, c, d]
 """)
     expert = load(file).expert()
-    assert expert.workflow.graph().before == {"a": (), "b": ("a",), "d": ("b", "c"), "c": ("a",)}
+    before = {operator_id: tuple(parents) for operator_id, parents in expert.workflow.graph().before.items()}
+    assert before == {"a": (), "b": ("a",), "d": ("b", "c"), "c": ("a",)}
     message = await expert.workflow.aexecute(job(), ScriptedReasoner(["1", "2", "3", "4"]))
     assert message.scratchpad == "4"
 
@@ -127,8 +148,8 @@ experts: [{profile: {name: X}, workflow: [[*loud]]}]
                 (
                     "unknown-key",
                     ":4 operators[0].instrution",
-                    "unknown key (did you mean 'instruction'?); known: actions, "
-                    "class, examples, hops, instruction, name, output_schema, params, threshold, tools",
+                    "unknown key (did you mean 'instruction'?); known: actions, cache, class, examples, fallback, "
+                    "hops, instruction, join, map, name, output_schema, params, ports, retry, threshold, timeout, tools",
                 ),
             ],
         ),
@@ -329,6 +350,264 @@ def test_a_configuration_of_this_package_is_found_by_its_name():
     assert load("release_credits").expert().profile.name == "Release credits"
 
 
+ROUTED = """
+operators:
+  - &triage
+    instruction: Refund or complaint?
+    ports: [refund, complaint]
+  - &pay
+    instruction: Pay.
+  - &calm
+    instruction: Calm down.
+experts:
+  - profile: {name: Desk}
+    workflow:
+      - [{operator: *triage, port: refund}, *pay]
+      - [{operator: triage, port: complaint}, *calm]
+"""
+
+
+def with_pay(keys):
+    """A file whose second operator has these keys, too, on line 8."""
+    return ROUTED.replace("instruction: Pay.", f"instruction: Pay.\n    {keys}")
+
+
+async def test_a_chain_goes_on_from_the_port_that_it_names(write):
+    workflow = load(write(ROUTED)).expert().workflow
+    assert workflow.graph().before["calm"] == {"triage": frozenset({"complaint"})}
+    message = await workflow.aexecute(
+        job(), ScriptedReasoner({"Refund or complaint?": '{"port": "complaint"}', "Calm down.": "There, there."})
+    )
+    assert message.scratchpad == "There, there."
+
+
+def policy_of(file, operator_id="pay"):
+    return load(file).expert().workflow.graph().policies.get(operator_id, Policy())
+
+
+def test_retry_timeout_and_join_are_said_at_the_operator(write):
+    file = write(with_pay("{}").replace("{}", "retry: {attempts: 5, max_delay: 9, on: [ModelError, TimeoutError]}\n"
+                          "    timeout: {run: 60, idle: 2.5}\n    join: any"))  # fmt: skip
+    policy = policy_of(file)
+    assert policy.retry == Retry(5, max_delay=9, on=(ModelError, TimeoutError))
+    assert policy.timeout == Timeout(run=60, idle=2.5)
+    assert load(file).expert().workflow.graph().joins == {"pay": "any"}
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ("{text: Sorry.}", WorkflowMessage(scratchpad="Sorry.")),
+        ("{outputs: {paid: false}}", WorkflowMessage(scratchpad='{"paid": false}', outputs={"paid": False})),
+        ("{text: No., outputs: {paid: false}}", WorkflowMessage(scratchpad="No.", outputs={"paid": False})),
+        ("{text: No., port: out}", WorkflowMessage(scratchpad="No.", ports=("out",))),
+    ],
+)
+def test_a_fallback_may_be_a_message(write, said, message):
+    assert policy_of(write(with_pay(f"fallback: {said}"))).fallback == message
+
+
+@pytest.mark.parametrize("said", ["calm", "*calm", "{name: spare, instruction: Spare.}"])
+def test_a_fallback_may_be_another_operator(write, said):
+    text = MINIMAL.replace("experts:", "  - &calm {instruction: Calm down.}\nexperts:")
+    text = text.replace("workflow:", f"policy: {{fallback: {{operator: {said}}}}}\n    workflow:")
+    fallback = policy_of(write(text), "greet").fallback
+    assert isinstance(fallback, Operator)
+    assert fallback.get_id() == ("spare" if "spare" in said else "calm")
+
+
+def test_a_fallback_may_be_a_model_at_the_same_endpoint_or_at_another(write, monkeypatch):
+    monkeypatch.setenv("OURS", "sk-ours")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-theirs")
+    model = "model: {name: large, base_url: 'http://127.0.0.1:9/v1', api_key_env: OURS, temperature: 1}\n"
+    same = policy_of(write(with_pay("fallback: {model: {name: small}}") + model)).fallback
+    assert isinstance(same, Model)
+    assert (same.name, same.base_url, same.temperature) == ("small", "http://127.0.0.1:9/v1", None)
+    assert same.api_key is not None
+    assert same.api_key.get_secret_value() == "sk-ours"
+    other = policy_of(write(with_pay("fallback: {model: {base_url: 'http://127.0.0.1:8/v1'}}") + model)).fallback
+    assert isinstance(other, Model)
+    assert other.api_key is not None
+    assert other.api_key.get_secret_value() == "sk-theirs"
+
+
+def test_an_experts_policy_completes_those_of_its_operators(write):
+    text = with_pay("retry: {attempts: 2}\n    cache: false").replace(
+        "workflow:", "policy: {retry: {attempts: 9}, timeout: {run: 5}, cache: true}\n    workflow:"
+    )
+    policies = load(write(text)).expert().workflow.graph().policies
+    assert (policies["pay"].retry, policies["pay"].timeout, policies["pay"].cache) == (Retry(2), Timeout(run=5), None)
+    assert (policies["calm"].retry, policies["calm"].timeout) == (Retry(9), Timeout(run=5))
+    assert isinstance(policies["calm"].cache, Cache)
+    assert policies["calm"].cache is policies["triage"].cache
+
+
+def test_an_evaluator_has_a_policy_too_but_no_fallback_that_is_no_verdict(write):
+    text = ROUTED.replace(
+        "    workflow:", "    policy: {retry: {attempts: 9}, fallback: {operator: pay}}\n    workflow:"
+    )
+    text = text.replace("ports: [refund, complaint]", "ports: [refund, complaint]\n    fallback: {port: refund}")
+    judge = "    evaluator: {name: judge, instruction: J., timeout: {run: 5}%s}\n"
+    assert policy_of(write(text + judge % ""), "judge") == Policy(retry=Retry(9), timeout=Timeout(run=5))
+    spare = policy_of(write(text + judge % ", fallback: {operator: {instruction: K.}}"), "judge").fallback
+    assert isinstance(spare, Evaluator)
+
+
+async def test_a_cache_lies_beside_the_file(write, tmp_path):
+    file = write(MINIMAL.replace("Greet.", "Greet.\n    cache: {path: answers.db, max_age: 60}"))
+    with ScriptedModel([Say("Hello!")]) as endpoint:
+        for _ in range(2):
+            assert (await load(file).expert(model=endpoint.model).execute(job())).scratchpad == "Hello!"
+    assert (tmp_path / "answers.db").exists()
+
+
+def test_what_consists_of_operators_is_not_tried_again_or_cached_as_a_whole(write):
+    text = MINIMAL.replace("[*greet]", "[{name: in, workflow: [[*greet]]}, {name: each, instruction: E., map: {}}]")
+    workflow = (
+        load(write(text + "    policy: {retry: {attempts: 9}, timeout: {run: 5}, cache: true}\n")).expert().workflow
+    )
+    assert workflow.graph().policies == {}
+    [inner, each] = workflow.get_operators()
+    assert isinstance(inner, Workflow)
+    assert isinstance(each, Map)
+    for within, name in ((inner, "greet"), (each.body, "each")):
+        assert within.graph().policies[name].retry == Retry(9)
+        assert within.graph().policies[name].cache is not None
+
+
+async def test_an_operator_with_a_map_runs_for_each_item(write):
+    text = """
+operators:
+  - {name: list, instruction: List., output_schema: "{claims: [string]}"}
+  - {name: check, instruction: Check., map: {over: claims, concurrency: 1, on_error: keep}}
+experts: [{profile: {name: X}, workflow: [[list, check]]}]
+"""
+    script = ScriptedReasoner({"List.": '{"claims": ["a", "b"]}', "Check.": ["right", "wrong"]})
+    message = await load(write(text)).expert().workflow.aexecute(job(), script)
+    assert message.outputs == {"items": ["right", "wrong"]}
+
+
+@pytest.mark.parametrize("place", ["listed", "in the chain"])
+async def test_a_workflow_may_be_an_operator_of_another_and_run_for_each_item(write, place):
+    nested = "{name: team, workflow: [[one, two]], max_rounds: 2, map: {over: topics}, fallback: {text: nothing}}"
+    listed, item = (f"  - {nested}\n", "team") if place == "listed" else ("", nested)
+    text = (
+        "operators:\n  - {name: one, instruction: One.}\n  - {name: two, instruction: Two.}\n"
+        f"{listed}experts: [{{profile: {{name: X}}, workflow: [[{item}]]}}]\n"
+    )
+    workflow = load(write(text)).expert().workflow
+    [team] = workflow.get_operators()
+    assert isinstance(team, Map)
+    [inner] = team.body.get_operators()
+    assert isinstance(inner, Workflow)
+    assert inner.max_rounds == 2
+    from operad.runtime import Job
+
+    topics = Job(goal="test", inputs={"topics": ["x", "y"]})
+    said = await workflow.aexecute(topics, ScriptedReasoner({"One.": ["1"] * 2, "Two.": ["2"] * 2}))
+    assert said.outputs == {"items": ["2", "2"]}
+
+
+def test_limits_and_budgets_are_set_for_an_expert_and_for_a_workflow_inside(write):
+    limits = "limits: {concurrency: 2, requests_per_minute: 60}, budget: {tokens: 1000, cost: 0.5, seconds: 60}"
+    text = MINIMAL.replace("[*greet]", f"[{{name: in, workflow: [[*greet]], {limits}}}]")
+    workflow = load(write(text + "    budget: {calls: 3}\n")).expert().workflow
+    [inner] = workflow.get_operators()
+    assert isinstance(inner, Workflow)
+    assert (workflow.budget, inner.budget) == (Budget(calls=3), Budget(tokens=1000, cost=0.5, seconds=60))
+
+
+def test_a_models_limits_price_and_time_are_said_in_the_file(write):
+    keys = "limits: {requests_per_minute: 30}, price: {prompt: 0.4, completion: 1.6}, timeout: 30, max_retries: 0"
+    file = write(MINIMAL + f"model: {{base_url: 'http://127.0.0.1:9/v1', {keys}}}\n")
+    reasoner = load(file).expert().reasoner
+    assert isinstance(reasoner, MonoModelReasoner)
+    model = reasoner.model
+    assert (model.limits, model.price) == (Limits(requests_per_minute=30), Price(prompt=0.4, completion=1.6))
+    assert (model.timeout, model.max_retries) == (30, 0)
+
+
+def test_a_tool_has_a_time_limit(write):
+    file = write(MINIMAL.replace("Greet.", "Greet.\n    tools: [{name: getcwd, module_path: os, timeout: 5}]"))
+    [greet] = load(file).expert().workflow.get_operators()
+    assert isinstance(greet, Operator)
+    [tool] = greet.config.actions[0].tools
+    assert isinstance(tool, Tool)
+    assert tool.timeout == 5
+
+
+TEAM = "  - {name: team, workflow: [[pay, *again]]}\nexperts:"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "where", "message"),
+    [
+        (ROUTED.replace("port: refund", "port: refnd"), "unknown-port", ":13 experts[0].workflow[0][0].port", "did you mean 'refund'?"),
+        (ROUTED.replace("*pay]", "{operator: *pay, port: x}, *calm]"), "unknown-port", ":13 experts[0].workflow[0][1].port", "it has: none"),
+        (ROUTED + "      - [{operator: *triage, port: refund}]\n", "port", ":15 experts[0].workflow[2][0].port", "the chain ends here"),
+        (ROUTED.replace("port: refund", "prt: x, port: refund"), "unknown-key", ":13 experts[0].workflow[0][0].prt", "known: operator, port"),
+        (ROUTED.replace("operator: triage", "operator: triag"), "unknown-operator", ":14 experts[0].workflow[1][0].operator", "'triage'?"),
+        (with_pay("timeout: {run: -1}"), "value", ":8 operators[1].timeout.run", "greater than 0, not -1"),
+        (with_pay("timeout: {idle: .inf}"), "value", ":8 operators[1].timeout.idle", "finite"),
+        (with_pay("timeout: 5"), "value", ":8 operators[1].timeout", "must be a mapping of keys to values, not 5"),
+        (with_pay("retry: {on: [ModelErorr]}"), "value", ":8 operators[1].retry.on[0]", "did you mean 'ModelError'?"),
+        (with_pay("retry: {atempts: 2}"), "unknown-key", ":8 operators[1].retry.atempts", "did you mean 'attempts'?"),
+        (with_pay("join: both"), "value", ":8 operators[1].join", "'all_done', 'all' or 'any', not 'both'"),
+        (with_pay("fallback: {text: a, operator: calm}"), "value", ":8 operators[1].fallback", "is one of"),
+        (with_pay("fallback: {operator: clam}"), "unknown-operator", ":8 operators[1].fallback.operator", "'calm'?"),
+        (with_pay("fallback: {operator: {instruction: Q., join: any}}"), "value", ":8 operators[1].fallback.operator.join", "takes no 'join'"),
+        (with_pay("fallback: {model: {api_key_env: NOBODYS}}"), "value", ":8 operators[1].fallback.model", "NOBODYS is not set"),
+        (ROUTED.replace("complaint?", "complaint?\n    fallback: {text: hm}"), "port", ":5 operators[0].fallback", "takes none of them"),
+        (ROUTED.replace("complaint?", "complaint?\n    fallback: {operator: pay}"), "port", ":5 operators[0].fallback", "takes none of them"),
+        (ROUTED + "    policy: {fallback: {text: hm}}\n", "port", ":5 operators[0].ports", "takes none of them"),
+        (ROUTED.replace("complaint?", "complaint?\n    fallback: {port: refnd}"), "unknown-port", ":5 operators[0].fallback.port", "'refund'?"),
+        (with_pay("cache: {path: no/such/answers.db}"), "value", ":8 operators[1].cache.path", "there is no folder"),
+        (with_pay("cache: {max_age: 0}"), "value", ":8 operators[1].cache.max_age", "greater than 0"),
+        (with_pay("map: {on_error: kep}"), "value", ":8 operators[1].map.on_error", "'fail', 'skip' or 'keep'"),
+        (with_pay("ports: [a]\n    map: {}"), "value", ":6 operators[1]", "not both"),
+        (with_pay("map: {over: n}").replace("complaint?", "complaint?\n    output_schema: '{n: 5}'"), "not-a-list", ":9 operators[1].map.over", "integer"),
+        (with_pay("ports: [yes]"), "value", ":8 operators[1].ports[0]", "must be text, not True; put it in quotes"),
+        (with_pay("ports: [a, a]"), "value", ":8 operators[1].ports", "each its own"),
+        (ROUTED.replace("Calm down.", "Calm down.\n    join: all") + "      - [*pay, *calm]\n", "never-runs", ":10 operators[2].join", "different ports"),
+        (ROUTED + "    evaluator: {instruction: J., map: {}}\n", "value", ":15 experts[0].evaluator.map", "takes no 'map'"),
+        (ROUTED + "    evaluator: {instruction: J., fallback: {text: a}}\n", "value", ":15 experts[0].evaluator.fallback", "no verdict"),
+        (ROUTED.replace("*calm]", "{name: in, workflow: []}]"), "no-operators", ":14 experts[0].workflow[1][1].workflow", "add"),
+        (ROUTED.replace("*calm]", "{workflow: [[x]], hop: 1}]"), "unknown-key", ":14 experts[0].workflow[1][1].hop", "known: budget, evaluator"),
+        (ROUTED.replace("experts:", TEAM.replace("*again", "team")), "cycle", ":10 operators[3].workflow[0][1]", "team → team"),
+        (ROUTED.replace("experts:", TEAM.replace("*again", "calm")) + "    evaluator: team\n", "value", ":16 experts[0].evaluator", "is a workflow"),
+        (ROUTED.replace("*calm]", "{name: pay, instruction: Other.}]"), "duplicate-name", ":14 experts[0].workflow[1][1]", "'pay'"),
+        (ROUTED + "    policy: {timout: {}}\n", "unknown-key", ":15 experts[0].policy.timout", "did you mean 'timeout'?"),
+        (ROUTED + "    limits: {concurrency: 0}\n", "value", ":15 experts[0].limits.concurrency", "equal to 1"),
+        (ROUTED + "    budget: {tokens: -5}\n", "value", ":15 experts[0].budget.tokens", "equal to 1"),
+        (ROUTED + "model: {price: {promt: 1}}\n", "unknown-key", ":15 model.price.promt", "known: completion, prompt"),
+        (ROUTED + "tools: [{name: getcwd, module_path: os, timeout: 0}]\n", "value", ":15 tools[0].timeout", "greater than 0"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_ports_policies_maps_and_workflows_is_found_at_its_line(write, text, code, where, message):
+    [(found_code, found_where, found)] = [
+        issue
+        for issue in issues(write(text))
+        if issue[0] not in ("missing-key", "unknown-operator") or issue[0] == code
+    ]
+    assert (found_code, found_where) == (code, where)
+    assert message in found
+
+
+CONFIGURATION_PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
+EXAMPLES = [text for text in re.findall(r"^```yaml\n(.*?)^```$", CONFIGURATION_PAGE, re.M | re.S) if "experts:" in text]
+
+
+@pytest.mark.parametrize("text", EXAMPLES)
+def test_the_examples_of_the_documentation_load_and_fit_the_printed_schema(write, tmp_path, text):
+    (tmp_path / "my_tools.py").write_text("def search(query: str) -> str:\n    return query\n")
+    assert load(write(text)).profiles
+    jsonschema.validate(parse_document(text, "page").data, ConfigSpec.model_json_schema())
+
+
+def test_the_documentation_has_examples():
+    assert len(EXAMPLES) == 2
+
+
 CHAT2GRAPH = {
     "basic_template": (18, 0),
     "chat2graph": (28, 7),
@@ -342,8 +621,6 @@ CHAT2GRAPH = {
 
 @pytest.mark.parametrize("name", CHAT2GRAPH)
 def test_chat2graphs_own_files_load_but_for_the_tools_whose_modules_are_theirs(shared_data, name):
-    import yaml
-
     file = shared_data / "chat2graph" / f"{name}.yml"
     local = [tool["name"] for tool in yaml.safe_load(file.read_text())["tools"] if tool.get("type") != "MCP"]
     found = issues(file)
@@ -353,8 +630,6 @@ def test_chat2graphs_own_files_load_but_for_the_tools_whose_modules_are_theirs(s
 
 @pytest.mark.parametrize("name", CHAT2GRAPH)
 def test_chat2graphs_own_files_give_all_their_experts_once_their_modules_exist(shared_data, name, their_modules):
-    import yaml
-
     file = shared_data / "chat2graph" / f"{name}.yml"
     data = yaml.safe_load(file.read_text())
     configuration = load(file)

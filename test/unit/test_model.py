@@ -3,13 +3,15 @@ import copy
 import gc
 import threading
 import traceback
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
 from operad.runtime.embedded import EmbeddedModel
 from operad.runtime.errors import InputError, ModelError
-from operad.runtime.events import ModelAnswered, RunLog, Scope, TokenStreamed, enter
+from operad.runtime.events import ModelAnswered, TokenStreamed, current_scope
+from operad.runtime.limits import Limits
 from operad.runtime.message import Usage
 from operad.runtime.model import DEFAULT_MODEL, OPENAI_URL, Completion, Model, ToolCall, resolve_model
 from operad.runtime.testing import BreakOff, CallTools, Fail, Hang, Raw, Say, ScriptedModel
@@ -17,6 +19,11 @@ from operad.runtime.tool import Tool
 
 KEY = "sk-test-0123456789abcdef"
 HELLO = [{"role": "user", "content": "hello there"}]
+
+
+def here() -> Any:
+    """The scope of the operator that this code runs in."""
+    return current_scope()
 
 
 def add(a: int, b: int) -> int:
@@ -32,15 +39,16 @@ async def failure(step, **changes):
     return raised.value
 
 
-async def test_text_streams_as_events_and_usage_lands_in_the_scope():
-    heard = []
-    scope = Scope(RunLog("run", (heard.append,)), "greet", 1)
-    enter(scope)
+async def test_text_streams_as_events_and_usage_lands_in_the_scope(in_a_run):
     async with ScriptedModel([Say("good day to you")]) as scripted:
-        completion = await scripted.model.complete(HELLO)
+
+        async def greet():
+            return await scripted.model.complete(HELLO), here().usage
+
+        (completion, usage), heard = await in_a_run(greet)
     assert [event.text for event in heard if isinstance(event, TokenStreamed)] == ["good ", "day ", "to ", "you"]
     assert [event.model for event in heard if isinstance(event, ModelAnswered)] == ["scripted"]
-    assert scope.usage == completion.usage
+    assert usage == completion.usage
     assert completion.usage.model_copy(update={"seconds": 0}) == Usage(calls=1, prompt_tokens=2, completion_tokens=4)
     assert 0 < completion.usage.seconds < 5
     assert completion.finish_reason == "stop"
@@ -110,7 +118,7 @@ FAILURES = [
     (Fail(400, "9031 tokens exceed 8192", error=TOO_LONG), r"prompt has too many tokens: 9031 tokens exceed 8192"),
     (Fail(403, "not your model"), r"does not allow this with this API key \(403\): not your model"),
     (Fail(404, "no such model"), r"has no such model or address; check .* \(404\): no such model"),
-    (Fail(429, "slow down"), r"no quota left; wait, or lower max_concurrency \(429\): slow down"),
+    (Fail(429, "slow down"), r"has no room: .* no quota left; wait, or set limits \(429\): slow down"),
     (Fail(502, "bad gateway"), r"failed \(502\): bad gateway"),
     (BreakOff(after_chars=9), "broke off its answer: .*incomplete chunked read.*; try again"),
     (Raw(b"<html>Welcome</html>"), r"does not speak the OpenAI .* no choices; check the base URL"),
@@ -182,7 +190,7 @@ async def test_cancelling_a_call_leaves_the_model_usable():
         assert (await model.complete(HELLO)).text == "still here"
 
 
-async def test_at_most_max_concurrency_calls_run_at_once():
+async def test_at_most_as_many_calls_run_at_once_as_the_limits_say():
     running, most = 0, 0
     lock = threading.Lock()
     both_in = threading.Barrier(2, timeout=10)
@@ -198,7 +206,7 @@ async def test_at_most_max_concurrency_calls_run_at_once():
         return Say("x")
 
     async with ScriptedModel(step) as scripted:
-        model = scripted.model.model_copy(update={"max_concurrency": 2})
+        model = scripted.model.model_copy(update={"limits": Limits(concurrency=2)})
         await asyncio.gather(*[model.complete(HELLO) for _ in range(6)])
     assert most == 2
 

@@ -5,16 +5,22 @@ import io
 import pytest
 from rich.console import Console
 
-from operad.configs.progress import LiveTable, PlainLines, Row, RunView, display_on, verdict_line
+from operad.configs.progress import LiveTable, PlainLines, Remarks, Row, RunView, display_on, verdict_line
 from operad.runtime import Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.events import (
     AnswerRejected,
+    CacheHit,
+    FellBack,
+    Interrupted,
     ModelAnswered,
     OperatorCancelled,
     OperatorFailed,
     OperatorFinished,
+    OperatorRetried,
+    OperatorSkipped,
     OperatorStarted,
     Progress,
+    Resumed,
     RoundFinished,
     RoundStarted,
     RunFailed,
@@ -23,6 +29,7 @@ from operad.runtime.events import (
     TokenStreamed,
     ToolCalled,
     ToolReturned,
+    WorkflowEntered,
 )
 
 USAGE = Usage(calls=1, prompt_tokens=1000, completion_tokens=234, seconds=1.0)
@@ -32,9 +39,10 @@ FAULT = RoundFinished(
 )
 
 
-def at(operator_id, kind, round=1, **fields):
-    """An event of an operator in a round."""
-    return kind(operator_id=operator_id, round=round, **fields)
+def at(path, kind, round=1, **fields):
+    """An event of an operator, whose path has slashes, in a round."""
+    parts = tuple(path.split("/"))
+    return kind(path=parts, operator_id=parts[-1], round=round, **fields)
 
 
 def ended(operator_id, seconds=1.5, round=1):
@@ -83,7 +91,7 @@ def test_a_failure_is_told_and_what_was_stopped_by_it():
     [
         (at("read", Progress, done=3, total=7), "3/7"),
         (at("read", ToolCalled, call_id="1", tool="search", arguments={}), "calls search"),
-        (at("read", AnswerRejected, error="no", attempt=2), "asks again (2)"),
+        (at("read", AnswerRejected, error="no", repair=2), "asks again (2)"),
         (at("read", TokenStreamed, text="t"), ""),
         (at("read", ToolReturned, call_id="1", tool="t", result="r", failed=False, seconds=1.0), ""),
     ],
@@ -92,6 +100,84 @@ def test_a_failure_is_told_and_what_was_stopped_by_it():
 def test_a_running_operator_says_what_it_does(event, note):
     view = viewed(STARTED, at("read", OperatorStarted), event)
     assert (view.rows["read"].note, view.rows["read"].state) == (note, "running")
+
+
+ASKS = at("read", Interrupted, interrupt_id="read", question="Which\none?")
+ANSWERED = at("read", Resumed, interrupt_id="read", seconds=3.0)
+RETRIED = at("read", OperatorRetried, error="ModelError: 429", delay=2.0, attempt=1)
+
+
+@pytest.mark.parametrize(
+    ("happened", "state", "note"),
+    [
+        ([ASKS], "asking", "Which\none?"),
+        ([ASKS, ASKS, ANSWERED], "asking", ""),
+        ([ASKS, ASKS, ANSWERED, ANSWERED], "running", ""),
+        ([RETRIED], "retrying", "attempt 2 after: ModelError: 429"),
+        ([RETRIED, at("read", TokenStreamed, text="t", attempt=2)], "running", "attempt 2"),
+        ([RETRIED, ended("read")], "done", "attempt 0"),
+        ([at("read", FellBack, error="e", to="a constant")], "running", "falls back to a constant"),
+        ([at("read", CacheHit)], "cached", ""),
+        ([at("read", CacheHit), ended("read")], "cached", ""),
+        ([at("read", OperatorSkipped, reason="'x' took no port")], "skipped", "'x' took no port"),
+    ],
+)
+def test_asking_retrying_falling_back_caches_and_skips_are_told(happened, state, note):
+    row = viewed(STARTED, at("read", OperatorStarted), *happened).rows["read"]
+    assert (row.state, row.note) == (state, note)
+
+
+def test_the_operators_of_a_workflow_inside_have_rows_below_its_own():
+    view = viewed(
+        STARTED,
+        at("read", OperatorStarted),
+        WorkflowEntered(workflow="w", operators={"draft": (), "cut": ("draft",)}, path=("read",), operator_id="read"),
+        RoundStarted(operators=("draft", "cut"), path=("read",), round=1),
+        at("read/draft", OperatorStarted),
+        at("read/judge", OperatorStarted),
+    )
+    assert list(view.rows) == ["read", "read/draft", "read/cut", "check", "read/judge"]
+    assert states(view)["read/draft"] == "running"
+    view.apply(RoundStarted(operators=("draft",), path=("read",), round=2))
+    assert (states(view)["read/draft"], states(view)["read"]) == ("waiting", "running")
+
+
+def test_a_map_has_one_row_for_all_its_items():
+    view = viewed(
+        STARTED,
+        at("check", OperatorStarted),
+        WorkflowEntered(workflow="w", operators={"one": ()}, path=("check[0]",), operator_id="check"),
+        RoundStarted(operators=("one",), path=("check[0]",), round=1),
+        at("check[0]/one", OperatorStarted),
+        at("check[0]/one", ModelAnswered, model="m", usage=USAGE),
+        at("check[12]/inner/two", ModelAnswered, model="m", usage=USAGE),
+        at("check[0]/one", OperatorFailed, seconds=1.0, usage=USAGE, error="e"),
+        at("check", Progress, done=1, total=13),
+    )
+    row = view.rows["check"]
+    assert list(view.rows) == ["read", "check"]
+    assert (row.state, row.note, row.usage) == ("running", "1/13", USAGE + USAGE)
+    view.apply(at("check[2]/one", Interrupted, interrupt_id="check[2]/one", question="Well?"))
+    assert (row.state, row.note) == ("asking", "Well?")
+
+
+def test_the_end_says_in_a_few_words_what_was_out_of_the_ordinary():
+    remarks = Remarks()
+    assert remarks.line() == ""
+    for event in (
+        RETRIED,
+        RETRIED,
+        at("check[0]/one", FellBack, error="e", to="a constant"),
+        at("check[1]/one", FellBack, error="e", to="a constant"),
+        at("read", CacheHit),
+        at("read", OperatorSkipped, reason="r"),
+        at("\x1b[2J", OperatorSkipped, reason="r"),
+        at("read", OperatorStarted, 2),
+    ):
+        remarks.apply(event)
+    assert remarks.line() == (
+        "skipped: \\x1b[2J; retried: read (2 times); fell back: check (2 times); from the cache: read"
+    )
 
 
 def test_tokens_add_up_over_calls_and_rounds_and_so_do_seconds():
@@ -187,6 +273,42 @@ def test_failures_and_stops_are_lines_too():
     ) == ["round 1  read: failed, 0.5 s", "round 1  check: stopped"]
 
 
+def test_what_is_out_of_the_ordinary_is_a_line_too_by_the_operators_path():
+    assert shown(
+        STARTED,
+        at("in/read", OperatorRetried, error="ModelError:\x1b[2J", delay=2.0, attempt=1),
+        at("in/read", FellBack, error="ModelError: gone", to="a constant"),
+        at("in/read", Interrupted, interrupt_id="in/read", question="Which?"),
+        at("in/read", Resumed, interrupt_id="in/read", seconds=3.0),
+        at("check", CacheHit),
+        at("other", OperatorSkipped, reason="'check' took port 'a', not 'b'"),
+        RoundFinished(status=WorkflowStatus.SUCCESS, evaluation="right", lesson="", blame=(), round=1, path=("in",)),
+    ) == [
+        "round 1  in/read: attempt 1 failed, again in 2.0 s: ModelError:\\x1b[2J",
+        "round 1  in/read: falls back to a constant: ModelError: gone",
+        "round 1  in/read: waits for an answer",
+        "round 1  in/read: was answered, after 3.0 s",
+        "round 1  check: from the cache",
+        "round 1  other: skipped: 'check' took port 'a', not 'b'",
+        "round 1 of in  SUCCESS: right",
+    ]
+
+
+def test_of_the_items_of_a_map_only_what_is_out_of_the_ordinary_is_a_line():
+    assert shown(
+        at("check[0]/one", OperatorStarted),
+        at("check[0]/one", OperatorRetried, error="e", delay=2.0, attempt=1),
+        at("check[0]/one", CacheHit),
+        at("check[0]/one", OperatorFailed, seconds=0.5, usage=USAGE, error="e"),
+        at("check", Progress, done=1, total=2),
+        ended("check[1]/one"),
+    ) == [
+        "round 1  check[0]/one: attempt 1 failed, again in 2.0 s: e",
+        "round 1  check[0]/one: failed, 0.5 s",
+        "round 1  check: 1/2",
+    ]
+
+
 def test_where_nobody_judged_there_is_no_verdict():
     assert shown(RoundFinished(status=WorkflowStatus.SUCCESS, evaluation="", lesson="", blame=(), round=1)) == []
 
@@ -230,6 +352,10 @@ HAPPENED = {
     "done": [at("check", OperatorStarted), ended("check")],
     "failed": [at("check", OperatorFailed, seconds=1.0, usage=USAGE, error="ValueError: [x]")],
     "stopped": [at("check", OperatorCancelled, seconds=1.0, usage=USAGE)],
+    "skipped": [at("check", OperatorSkipped, reason="r")],
+    "retrying": [at("check", OperatorRetried, error="e", delay=1.0)],
+    "asking": [at("check", Interrupted, interrupt_id="check", question="Well?")],
+    "cached": [at("check", CacheHit), ended("check")],
 }
 
 
@@ -243,6 +369,21 @@ def test_the_live_table_shows_each_state(state):
     assert row[1] == state
     if state == "failed":
         assert row[2:] == ["ValueError:", "[x]"]
+
+
+def test_the_live_table_stands_aside_while_somebody_is_asked():
+    written = io.StringIO()
+    with LiveTable(console := terminal(written)) as display:
+        display.show(STARTED)
+        with display.paused():
+            before = len(written.getvalue())
+            console.print("Which?")
+            display.show(at("read", OperatorStarted))
+            assert written.getvalue()[before:] == "Which?\n"
+        after = written.getvalue()[before:]
+    assert "running" in written.getvalue()
+    up = after.partition("running")[0].count("\x1b[1A")
+    assert up == 0, "what was asked is not overwritten"
 
 
 def test_the_live_table_keeps_verdicts_above_itself():

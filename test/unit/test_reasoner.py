@@ -2,11 +2,12 @@ import asyncio
 import json
 import sys
 import threading
+from typing import Any
 
 import pytest
 
 from operad.runtime.errors import AnswerError, InputError, InvalidError, ModelError
-from operad.runtime.events import AnswerRejected, RunLog, Scope, ToolCalled, ToolReturned, enter
+from operad.runtime.events import AnswerRejected, ModelAnswered, TokenStreamed, ToolCalled, ToolReturned, current_scope
 from operad.runtime.file import FileDescriptor
 from operad.runtime.knowledge import Insight, Knowledge, Passage
 from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
@@ -24,6 +25,11 @@ def task(**fields):
     return Task(**{"job": Job(goal="Sum up."), "instruction": "You add.", **fields})
 
 
+def here() -> Any:
+    """The scope of the operator that this code runs in."""
+    return current_scope()
+
+
 def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
@@ -35,13 +41,6 @@ def fail(why: str) -> str:
 
 
 ADD, FAIL = Tool.of(add), Tool.of(fail)
-
-
-def listen():
-    heard = []
-    scope = Scope(RunLog("run", (heard.append,)), "op", 1)
-    enter(scope)
-    return heard, scope
 
 
 def asked_for(request):
@@ -133,19 +132,24 @@ def test_a_cut_says_how_much_is_missing():
 # One model
 
 
-async def test_without_tools_and_schema_the_answer_is_what_the_model_says():
-    heard, scope = listen()
+async def test_without_tools_and_schema_the_answer_is_what_the_model_says(in_a_run):
     async with ScriptedModel([Say("Four.")]) as scripted:
-        assert await MonoModelReasoner(scripted.model).infer(task()) == "Four."
+
+        async def work():
+            return await MonoModelReasoner(scripted.model).infer(task()), here().usage
+
+        (answer, usage), heard = await in_a_run(work)
+    assert answer == "Four."
     assert scripted.requests[0]["messages"] == render(task())
-    assert scope.usage.calls == 1
-    assert len(heard) == 2
+    assert usage.calls == 1
+    assert [type(event) for event in heard] == [TokenStreamed, ModelAnswered]
 
 
-async def test_tools_are_called_and_their_results_go_back():
-    heard, _ = listen()
+async def test_tools_are_called_and_their_results_go_back(in_a_run):
     async with ScriptedModel([CallTools([("add", {"a": 2, "b": 2})]), Say("It is 4.")]) as scripted:
-        assert await MonoModelReasoner(scripted.model).infer(task(tools=(ADD,))) == "It is 4."
+        reasoner = MonoModelReasoner(scripted.model)
+        answer, heard = await in_a_run(lambda: reasoner.infer(task(tools=(ADD,))))
+    assert answer == "It is 4."
     assert scripted.requests[1]["messages"][-1] == {"role": "tool", "tool_call_id": "call_0", "content": "4"}
     [called] = [event for event in heard if isinstance(event, ToolCalled)]
     [returned] = [event for event in heard if isinstance(event, ToolReturned)]
@@ -179,10 +183,11 @@ async def test_the_calls_of_one_turn_run_at_the_same_time():
         (("add", {"a": "x", "b": 1}), "ToolError: "),
     ],
 )
-async def test_what_goes_wrong_in_a_call_goes_back_to_the_model_with_its_type(call, result):
-    heard, _ = listen()
+async def test_what_goes_wrong_in_a_call_goes_back_to_the_model_with_its_type(call, result, in_a_run):
     async with ScriptedModel([CallTools([call]), Say("I see.")]) as scripted:
-        assert await MonoModelReasoner(scripted.model).infer(task(tools=(ADD, FAIL))) == "I see."
+        reasoner = MonoModelReasoner(scripted.model)
+        answer, heard = await in_a_run(lambda: reasoner.infer(task(tools=(ADD, FAIL))))
+    assert answer == "I see."
     assert scripted.requests[1]["messages"][-1]["content"].startswith(result)
     assert [event.failed for event in heard if isinstance(event, ToolReturned)] == [True]
     assert len([event for event in heard if isinstance(event, ToolCalled)]) == 1
@@ -281,13 +286,14 @@ async def test_a_json_schema_is_not_repeated_to_a_model_that_is_held_to_it():
     assert "response_format" not in told
 
 
-async def test_an_answer_that_does_not_fit_is_asked_for_again_with_its_faults():
-    heard, _ = listen()
+async def test_an_answer_that_does_not_fit_is_asked_for_again_with_its_faults(in_a_run):
     async with ScriptedModel([Say('{"claims": 1}'), Say('{"claims": ["a"]}')]) as scripted:
-        assert await MonoModelReasoner(scripted.model).infer(task(output_schema=CLAIMS)) == '{"claims": ["a"]}'
+        reasoner = MonoModelReasoner(scripted.model)
+        answer, heard = await in_a_run(lambda: reasoner.infer(task(output_schema=CLAIMS)))
+    assert answer == '{"claims": ["a"]}'
     fault = "$.claims: 1 is not of type 'array'"
     assert fault in scripted.requests[1]["messages"][-1]["content"]
-    assert [(event.error, event.attempt) for event in heard if isinstance(event, AnswerRejected)] == [(fault, 1)]
+    assert [(event.error, event.repair) for event in heard if isinstance(event, AnswerRejected)] == [(fault, 1)]
 
 
 async def test_an_answer_that_never_fits_is_an_error_with_the_last_faults_and_an_excerpt():

@@ -29,7 +29,6 @@ from operad.runtime import (
     WorkflowStatus,
     events,
 )
-from operad.runtime.events import RunLog, Scope
 from operad.runtime.testing import ScriptedReasoner
 
 RENDEZVOUS = 10.0
@@ -249,11 +248,8 @@ def test_at_least_one_entry_must_be_asked_about_at_once():
         CreditEntries(config(), concurrency=0)
 
 
-async def test_progress_counts_the_entries_that_are_asked_about():
-    heard = []
-
-    async def in_a_run():
-        events.enter(Scope(RunLog("run", (heard.append,)), "credit", 1))
+async def test_progress_counts_the_entries_that_are_asked_about(in_a_run):
+    async def work():
         own = WorkflowMessage(outputs={"credits": [Credit(component="x").model_dump()] * 3})
         await ask(ScriptedReasoner(credit_all), given_entries(ADA, NONE, TOM))
         await ask(
@@ -263,7 +259,7 @@ async def test_progress_counts_the_entries_that_are_asked_about():
             WorkflowMessage(outputs={"faults": {"2": ["x"]}}),
         )
 
-    await asyncio.create_task(in_a_run())
+    _, heard = await in_a_run(work, "credit")
     assert [(e.operator_id, e.done, e.total) for e in heard if isinstance(e, events.Progress)] == [
         ("credit", 1, 3),
         ("credit", 2, 3),

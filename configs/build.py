@@ -1,0 +1,304 @@
+"""What a configuration file says → operators and workflows that can run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from operad.configs.document import Path_
+from operad.configs.faults import Faults
+from operad.configs.imports import operator_class, shadowed
+from operad.configs.models import make_limits
+from operad.configs.names import nobody_is_called
+from operad.configs.policies import Policies, make_budget, no_such_port
+from operad.configs.schema import (
+    ConfigSpec,
+    ExpertSpec,
+    MapSpec,
+    ModelSpec,
+    OperatorSpec,
+    StepSpec,
+    WorkflowLikeSpec,
+    WorkflowSpec,
+)
+from operad.configs.toolbox import Toolbox
+from operad.evaluators import Evaluator
+from operad.operators import Operator, OperatorConfig
+from operad.runtime.errors import InvalidError, Issue, describe
+from operad.runtime.graph import Executable, ports_of
+from operad.runtime.map import Map
+from operad.runtime.policy import NO_POLICY, Policy
+from operad.runtime.schema import parse_output_schema
+from operad.runtime.toolkit import Action
+from operad.runtime.workflow import BuiltinWorkflow, DbgptWorkflow, Port, Workflow
+
+AnySpec = OperatorSpec | WorkflowSpec
+
+_NOT_AS_EVALUATOR = {"ports", "join", "map"}
+_NOT_AS_FALLBACK = {"join", "map", "retry", "timeout", "fallback", "cache"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What a workflow is made of: an operator, its policy, and where it is defined."""
+
+    does: Executable | Workflow
+    spec: AnySpec
+    path: Path_
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What holds in the workflow that is being made."""
+
+    policy: Policy
+    model: ModelSpec | None
+    names: tuple[str, ...] = ()
+    """The workflows around, outermost first."""
+
+
+class Builder:
+    """Makes the workflows of one file. What is wrong is collected; what it concerns is left out.
+
+    Args:
+        spec: What the file says.
+        folder: Where it lies.
+        faults: What is wrong with it.
+    """
+
+    def __init__(self, spec: ConfigSpec, folder: Path, faults: Faults) -> None:
+        self._spec = spec
+        self._folder = folder
+        self._faults = faults
+        self._platform = DbgptWorkflow if spec.plugin.workflow_platform == "DBGPT" else BuiltinWorkflow
+        self._report_doubles("tool", [tool.name for tool in spec.tools])
+        self._report_doubles("action", [action.name for action in spec.actions])
+        self._report_doubles("operator", [operator.name for operator in spec.operators])
+        self._tools = Toolbox(spec, folder, faults)
+        self._policies = Policies(folder, faults, self._fallback)
+        self._built: set[str] = set()
+        self._operators: dict[str, tuple[AnySpec, Path_]] = {}
+        for number, operator in enumerate(spec.operators):
+            self._operators.setdefault(operator.name, (operator, ("operators", number)))
+        self.toolkit = self._tools.toolkit
+
+    def workflows(self) -> dict[str, Workflow]:
+        """The experts' workflows, by the experts' names; operators that nobody uses are looked at, too."""
+        workflows: dict[str, Workflow] = {}
+        for number, expert in enumerate(self._spec.experts):
+            name, path = expert.profile.name, ("experts", number)
+            if name in workflows:
+                message = f"another expert is called {name!r} too"
+                self._faults.report((*path, "profile", "name"), "duplicate-name", message)
+            workflows[name] = self._expert(expert, path)
+        for spec, path in self._operators.values():
+            if spec.name not in self._built:
+                self._step(spec, path, {}, _Around(NO_POLICY, self._spec.model))
+        return workflows
+
+    def _report_doubles(self, what: str, names: list[str]) -> None:
+        for number, name in enumerate(names):
+            if name in names[:number]:
+                self._faults.report((f"{what}s", number), "duplicate-name", f"another {what} is called {name!r} too")
+
+    # Workflows
+
+    def _expert(self, spec: ExpertSpec, path: Path_) -> Workflow:
+        return self._workflow(spec, spec.profile.name, path, _Around(NO_POLICY, spec.model or self._spec.model))
+
+    def _workflow(self, spec: WorkflowLikeSpec, name: str, path: Path_, around: _Around) -> Workflow:
+        policy = self._policies.of(spec.policy, (*path, "policy"), around.policy, around.model)
+        around = _Around(policy, around.model, around.names)
+        workflow = self._platform(
+            spec.max_rounds,
+            name=name,
+            limits=make_limits(spec.limits),
+            budget=make_budget(spec.budget),
+        )
+        steps: dict[str, _Step] = {}
+        complete = True
+        for number, chain in enumerate(spec.workflow):
+            before: Executable | Workflow | Port | None = None
+            for i, item in enumerate(chain):
+                place = (*path, "workflow", number, i)
+                is_step = isinstance(item, StepSpec)
+                ref, at = (item.operator, (*place, "operator")) if is_step else (item, place)
+                step = self._step(ref, at, steps, around)
+                if step is None:
+                    complete = False
+                    continue
+                workflow.add_operator(step.does, [before] if before else None, join=step.spec.join, policy=step.policy)
+                before = step.does
+                if is_step and self._has_port(step, item.port, last=i + 1 == len(chain), path=(*place, "port")):
+                    before = Port(step.does, item.port)
+        if spec.evaluator is not None:
+            self._set_evaluator(workflow, spec.evaluator, (*path, "evaluator"), around)
+        if complete:
+            self._check(workflow, path, steps)
+        return workflow
+
+    def _check(self, workflow: Workflow, path: Path_, steps: dict[str, _Step]) -> None:
+        """Look for what only the whole graph shows, and say it where it is written."""
+        for issue in workflow.graph().check():
+            where, inner, _ = issue.where.partition("/")
+            if where in steps and (inner or issue.code in ("no-operators", "cycle")):
+                continue  # of a workflow inside, which was checked when it was made
+            self._faults.report(_written(issue, steps.get(where)) or (*path, "workflow"), issue.code, issue.message)
+
+    def _has_port(self, step: _Step, port: str, *, last: bool, path: Path_) -> bool:
+        known = ports_of(step.does) if not isinstance(step.does, Workflow) else ()
+        says_itself = isinstance(step.spec, WorkflowSpec) or bool(step.spec.class_)
+        if last:
+            message = f"the chain ends here, so nothing follows from port {port!r}; add what does"
+            self._faults.report(path, "port", message)
+        elif step.spec.map is not None:
+            self._faults.report(path, "port", "what runs for each item of a list takes no port")
+        elif port not in known and (known or not says_itself):
+            self._faults.report(path, "unknown-port", no_such_port(port, known))
+        else:
+            return True
+        return False
+
+    # Operators
+
+    def _step(self, ref: str | AnySpec, path: Path_, steps: dict[str, _Step], around: _Around) -> _Step | None:
+        found = self._find(ref, path)
+        if found is None:
+            return None
+        spec, defined = found
+        if spec.name in steps:
+            if steps[spec.name].spec != spec:
+                message = f"another operator is called {spec.name!r} too"
+                self._faults.report(path, "duplicate-name", message)
+            return steps[spec.name]
+        step = self._nested(spec, defined, path, around) if isinstance(spec, WorkflowSpec) else None
+        if isinstance(spec, OperatorSpec):
+            step = self._single(spec, defined, around)
+        if step is not None:
+            steps[spec.name] = step
+        return step
+
+    def _find(self, ref: str | AnySpec, path: Path_) -> tuple[AnySpec, Path_] | None:
+        """What is named or defined at `path`, and where it is defined."""
+        if not isinstance(ref, str):
+            named = self._operators.get(ref.name)
+            if named is not None and named[0] != ref:
+                self._faults.report(path, "duplicate-name", f"another operator is called {ref.name!r} too")
+            return named or (ref, path)
+        if ref not in self._operators:
+            self._faults.report(path, "unknown-operator", nobody_is_called(ref, self._operators))
+        return self._operators.get(ref)
+
+    def _single(self, spec: OperatorSpec, path: Path_, around: _Around) -> _Step | None:
+        operator = self._make(spec, path, Operator)
+        if operator is None:
+            return None
+        policy = self._policies.of(spec, path, around.policy, around.model, ports=spec.ports)
+        if spec.map is None:
+            return _Step(operator, spec, path, policy)
+        return _Step(_for_each(spec.map, spec.name, operator, policy), spec, path, NO_POLICY)
+
+    def _nested(self, spec: WorkflowSpec, defined: Path_, path: Path_, around: _Around) -> _Step | None:
+        self._built.add(spec.name)
+        if spec.name in around.names:
+            message = "it contains itself: " + " → ".join([*around.names, spec.name])
+            self._faults.report(path, "cycle", message)
+            return None
+        inner = _Around(around.policy, around.model, (*around.names, spec.name))
+        workflow = self._workflow(spec, spec.name, defined, inner)
+        policy = self._policies.of(spec, defined, NO_POLICY, around.model)
+        if spec.map is None:
+            return _Step(workflow, spec, defined, policy)
+        return _Step(_for_each(spec.map, spec.name, workflow, policy), spec, defined, NO_POLICY)
+
+    def _set_evaluator(self, workflow: Workflow, ref: str | OperatorSpec, path: Path_, around: _Around) -> None:
+        found = self._alone(ref, path)
+        if found is None:
+            return
+        spec, defined = found
+        for key in sorted(_NOT_AS_EVALUATOR & spec.model_fields_set):
+            self._faults.report((*defined, key), "value", f"an evaluator takes no {key!r}")
+        default = replace(around.policy, fallback=None)  # what stands in for an operator is no verdict
+        policy = self._policies.of(spec, defined, default, around.model, base=Evaluator)
+        workflow.set_evaluator(self._make(spec, defined, Evaluator), policy=policy)
+
+    def _fallback(self, ref: str | OperatorSpec, path: Path_, base: type[Operator]) -> Operator | None:
+        found = self._alone(ref, path)
+        if found is None:
+            return None
+        spec, defined = found
+        if not isinstance(ref, str) and spec.name not in self._operators:
+            for key in sorted(_NOT_AS_FALLBACK & spec.model_fields_set):
+                message = f"a fallback runs once, as it is; it takes no {key!r}"
+                self._faults.report((*defined, key), "value", message)
+        return self._make(spec, defined, base)
+
+    def _alone(self, ref: str | OperatorSpec, path: Path_) -> tuple[OperatorSpec, Path_] | None:
+        """An operator that stands in no chain, and where it is defined."""
+        found = self._find(ref, path)
+        if found is None:
+            return None
+        spec, defined = found
+        if isinstance(spec, WorkflowSpec):
+            self._faults.report(path, "value", f"{spec.name!r} is a workflow, and an operator is wanted here")
+            return None
+        return spec, defined
+
+    def _make(self, spec: OperatorSpec, path: Path_, base: type[Operator]) -> Operator | None:
+        self._built.add(spec.name)
+        actions = [self._tools.action(ref, (*path, "actions", i)) for i, ref in enumerate(spec.actions)]
+        tools = [self._tools.tool(ref, (*path, "tools", i)) for i, ref in enumerate(spec.tools)]
+        own = tuple(tool for tool in tools if tool is not None)
+        if own:
+            actions.append(Action(name=f"use the tools of {spec.name}", tools=own, id=f"{spec.name}.tools"))
+        try:
+            config = OperatorConfig(
+                instruction=spec.instruction,
+                actions=tuple(action for action in actions if action),
+                examples=tuple(spec.examples),
+                output_schema=spec.output_schema,
+                ports=tuple(spec.ports),
+                threshold=spec.threshold,
+                hops=spec.hops,
+                id=spec.name,
+            )
+        except ValidationError as error:
+            self._faults.report_validation(path, error)
+            return None
+        try:
+            parse_output_schema(spec.output_schema)
+        except InvalidError as error:
+            for issue in error.issues:
+                self._faults.report((*path, "output_schema"), issue.code, issue.message)
+            return None
+        made_of = operator_class(spec.class_, base) if spec.class_ else base
+        made_of = shadowed(spec.class_, self._folder) or made_of
+        if isinstance(made_of, str):
+            self._faults.report((*path, "class"), "class", made_of)
+            return None
+        try:
+            return made_of(config, toolkit=self._tools.toolkit, **spec.params)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's class may raise anything
+            message = f"{spec.class_} cannot be made with these: {describe(error)}"
+            self._faults.report((*path, "params"), "params", message)
+            return None
+
+
+def _for_each(spec: MapSpec, name: str, body: Operator | Workflow, policy: Policy) -> Map:
+    """A map whose body runs for each item as the policy says."""
+    if policy or not isinstance(body, Workflow):
+        around = BuiltinWorkflow(name=name)
+        around.add_operator(body, policy=policy)
+        body = around
+    return Map(name, body, over=spec.over, concurrency=spec.concurrency, on_error=spec.on_error)
+
+
+def _written(issue: Issue, step: _Step | None) -> Path_ | None:
+    """Where that is written which an issue is about, if it is about one operator."""
+    if step is None:
+        return None
+    keys = {"never-runs": ("join",), "not-a-list": ("map", "over")}
+    return (*step.path, *keys.get(issue.code, ()))

@@ -1,0 +1,48 @@
+"""Models and limits, from what a configuration file says of them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from operad.configs.schema import LimitsSpec, ModelSpec
+from operad.runtime.errors import InputError
+from operad.runtime.limits import Limits
+from operad.runtime.model import Model, resolve_model
+
+
+def make_model(spec: ModelSpec) -> Model:
+    """The model that a file asks for; what it does not say, the environment does.
+
+    Raises:
+        InputError: The variable that it names for the key is not set, or no endpoint is known.
+    """
+    key = os.environ.get(spec.api_key_env)
+    if key is None and "api_key_env" in spec.model_fields_set:
+        raise InputError(
+            f"the environment variable {spec.api_key_env} is not set; `model.api_key_env` names it for the key"
+        )
+    given: dict[str, Any] = {
+        "temperature": spec.temperature,
+        "max_tokens": spec.max_tokens,
+        "tools": spec.tools,
+        "timeout": spec.timeout,
+        "max_retries": spec.max_retries,
+        "limits": make_limits(spec.limits),
+        "price": spec.price,
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    return resolve_model(spec.name, spec.base_url, key).model_copy(update=given)
+
+
+def make_limits(spec: LimitsSpec | None) -> Limits | None:
+    """The limits that a file sets."""
+    return Limits(**spec.model_dump()) if spec else None
+
+
+def at_the_same_endpoint(spec: ModelSpec, other: ModelSpec | None) -> ModelSpec:
+    """The model of `spec`; where it names no endpoint, at that of the other one."""
+    if other is None or spec.base_url is not None:
+        return spec
+    fields = {"base_url", "api_key_env"} & other.model_fields_set - spec.model_fields_set
+    return spec.model_copy(update={name: getattr(other, name) for name in fields})

@@ -1,0 +1,78 @@
+"""The names of operators, in the raw values of a file: they are given and looked at before its shape is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
+
+from operad.configs.document import Document, Path_
+from operad.runtime.errors import did_you_mean
+
+Place = tuple[str, Path_, Any]
+"""What may stand somewhere (an operator, a step of a chain …), where, and what does."""
+
+
+def name_operators(document: Document) -> None:
+    """Give each operator and nested workflow a name: its own, its anchor's, or its place's."""
+    number = 0
+    for what, _, value in _places(document.data):
+        if isinstance(value, dict):
+            number += 1
+            operator = cast("dict[str, Any]", value)
+            what = "workflow" if "workflow" in operator else what
+            operator["name"] = operator.get("name") or document.anchors.get(id(operator), f"{what}-{number}")
+
+
+def unknown_operators(document: Document) -> Iterator[tuple[Path_, str]]:
+    """Where a name stands that no operator has, and what to say of it."""
+    names = [str(operator["name"]) for operator in _mappings(document.data.get("operators"))]
+    for what, path, value in _places(document.data):
+        if what != "operator" and isinstance(value, str) and value not in names:
+            yield path, nobody_is_called(value, names)
+
+
+def nobody_is_called(name: str, known: Iterable[str]) -> str:
+    """That there is no such operator, and which was meant."""
+    return f"no operator is called {name!r}{did_you_mean(name, known)}"
+
+
+def _places(data: dict[str, Any]) -> Iterator[Place]:
+    for i, operator in enumerate(_listed(data.get("operators"))):
+        yield from _of_operator(operator, "operator", ("operators", i))
+    for i, expert in enumerate(_listed(data.get("experts"))):
+        if isinstance(expert, dict):
+            yield from _of_workflow(cast("dict[str, Any]", expert), ("experts", i))
+
+
+def _of_workflow(workflow: dict[str, Any], path: Path_) -> Iterator[Place]:
+    for i, chain in enumerate(_listed(workflow.get("workflow"))):
+        for k, item in enumerate(_listed(chain)):
+            place = (*path, "workflow", i, k)
+            if isinstance(item, dict) and "operator" in item:
+                yield from _of_operator(cast("dict[str, Any]", item)["operator"], "step", (*place, "operator"))
+            else:
+                yield from _of_operator(item, "step", place)
+    yield from _of_operator(workflow.get("evaluator"), "evaluator", (*path, "evaluator"))
+    yield from _of_fallback(workflow.get("policy"), (*path, "policy"))
+
+
+def _of_operator(operator: Any, what: str, path: Path_) -> Iterator[Place]:
+    yield what, path, operator
+    yield from _of_fallback(operator, path)
+    if isinstance(operator, dict) and "workflow" in operator:
+        yield from _of_workflow(cast("dict[str, Any]", operator), path)
+
+
+def _of_fallback(around: Any, path: Path_) -> Iterator[Place]:
+    fallback: Any = cast("dict[str, Any]", around).get("fallback") if isinstance(around, dict) else None
+    if isinstance(fallback, dict) and "operator" in fallback:
+        operator = cast("dict[str, Any]", fallback)["operator"]
+        yield from _of_operator(operator, "fallback", (*path, "fallback", "operator"))
+
+
+def _mappings(items: Any) -> list[dict[str, Any]]:
+    return [cast("dict[str, Any]", item) for item in _listed(items) if isinstance(item, dict)]
+
+
+def _listed(items: Any) -> list[Any]:
+    return cast("list[Any]", items) if isinstance(items, list) else []

@@ -1,0 +1,137 @@
+"""Policies and budgets, from what a configuration file says of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from operad.configs.document import Path_
+from operad.configs.faults import Faults
+from operad.configs.models import at_the_same_endpoint, make_model
+from operad.configs.schema import (
+    ERRORS,
+    BudgetSpec,
+    CacheSpec,
+    FallbackSpec,
+    GuardSpec,
+    ModelSpec,
+    OperatorSpec,
+    PolicySpec,
+    RetrySpec,
+)
+from operad.operators import Operator
+from operad.runtime.cache import Cache
+from operad.runtime.errors import InputError, did_you_mean
+from operad.runtime.graph import Executable
+from operad.runtime.message import WorkflowMessage
+from operad.runtime.model import Model
+from operad.runtime.policy import Budget, Policy, Retry, Timeout
+
+MakeOperator = Callable[[str | OperatorSpec, Path_, type[Operator]], "Executable | None"]
+"""Makes the operator that is named or defined at a path, of a class."""
+
+
+class Policies:
+    """Makes policies of what a file says.
+
+    Args:
+        folder: Where the file lies.
+        faults: What is wrong with it.
+        make_operator: Makes the operators that fallbacks name.
+    """
+
+    def __init__(self, folder: Path, faults: Faults, make_operator: MakeOperator) -> None:
+        self._folder = folder
+        self._faults = faults
+        self._make_operator = make_operator
+        self._caches: dict[tuple[str | None, float | None], Cache] = {}
+
+    def of(
+        self,
+        spec: GuardSpec,
+        path: Path_,
+        default: Policy,
+        model: ModelSpec | None,
+        *,
+        ports: Sequence[str] = (),
+        base: type[Operator] = Operator,
+    ) -> Policy:
+        """The policy that the mapping at `path` describes, completed by another.
+
+        Args:
+            spec: The mapping.
+            path: Where it stands.
+            default: What holds where it says nothing.
+            model: The model that is asked, whose endpoint a fallback shares.
+            ports: The ports of the operator that it is for.
+            base: What an operator must be to take its place.
+        """
+        fallback = self._fallback(spec.fallback, (*path, "fallback"), model, ports, base) if spec.fallback else None
+        policy = Policy(
+            retry=_retry(spec.retry) if spec.retry else None,
+            timeout=Timeout(**spec.timeout.model_dump()) if spec.timeout else None,
+            fallback=fallback,
+        ).or_else(default)
+        if ports and not _takes_a_port(policy.fallback):
+            message = f"this has ports, and what it falls back to takes none of them: {', '.join(ports)}"
+            self._faults.report((*path, "fallback" if spec.fallback else "ports"), "port", message)
+        return policy if not isinstance(spec, PolicySpec) else self._cached(policy, spec, path)
+
+    def _cached(self, policy: Policy, spec: PolicySpec, path: Path_) -> Policy:
+        if spec.cache is None:
+            return policy
+        cache = self._cache(CacheSpec() if spec.cache is True else spec.cache, path) if spec.cache else None
+        return Policy(retry=policy.retry, timeout=policy.timeout, fallback=policy.fallback, cache=cache)
+
+    def _cache(self, spec: CacheSpec, path: Path_) -> Cache:
+        file = self._folder / Path(spec.path).expanduser() if spec.path else None
+        if file and not file.parent.is_dir():
+            self._faults.report((*path, "cache", "path"), "value", f"there is no folder {str(file.parent)!r}")
+        key = (str(file) if file else None, spec.max_age)
+        return self._caches.setdefault(key, Cache(file, max_age=spec.max_age))
+
+    def _fallback(
+        self, spec: FallbackSpec, path: Path_, model: ModelSpec | None, ports: Sequence[str], base: type[Operator]
+    ) -> Executable | Model | WorkflowMessage | None:
+        if spec.operator is not None:
+            return self._make_operator(spec.operator, (*path, "operator"), base)
+        if spec.model is not None:
+            try:
+                return make_model(at_the_same_endpoint(spec.model, model))
+            except InputError as error:
+                self._faults.report((*path, "model"), "value", str(error))
+                return None
+        if base is not Operator:
+            message = "a message is no verdict: an evaluator falls back to another one, or to another model"
+            self._faults.report(path, "value", message)
+        if ports and spec.port is not None and spec.port not in ports:
+            self._faults.report((*path, "port"), "unknown-port", no_such_port(spec.port, ports))
+        text = json.dumps(spec.outputs, ensure_ascii=False) if spec.outputs else ""
+        return WorkflowMessage(
+            scratchpad=text if spec.text is None else spec.text,
+            outputs=spec.outputs or {},
+            ports=(spec.port,) if spec.port else None,
+        )
+
+
+def _takes_a_port(fallback: object) -> bool:
+    """Whether a fallback may take a port; one that never does would take all ways at once."""
+    if isinstance(fallback, WorkflowMessage):
+        return fallback.ports is not None
+    return type(fallback) is not Operator or bool(fallback.ports)
+
+
+def no_such_port(port: str, known: Sequence[str]) -> str:
+    """That an operator has no such port, and which was meant."""
+    return f"the operator has no port {port!r}{did_you_mean(port, known)}; it has: {', '.join(known) or 'none'}"
+
+
+def make_budget(spec: BudgetSpec | None) -> Budget | None:
+    """The budget that a file sets."""
+    return Budget(**spec.model_dump()) if spec else None
+
+
+def _retry(spec: RetrySpec) -> Retry:
+    on = tuple(ERRORS[name] for name in spec.on) if spec.on else None
+    return Retry(attempts=spec.attempts, first_delay=spec.first_delay, max_delay=spec.max_delay, on=on)

@@ -1,0 +1,88 @@
+"""The tools and actions of a configuration file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from operad.configs.document import Path_
+from operad.configs.faults import Faults
+from operad.configs.imports import shadowed
+from operad.configs.schema import ActionSpec, ConfigSpec, LocalToolSpec, McpToolSpec
+from operad.operators.mcp import McpTools
+from operad.runtime.errors import ToolError, did_you_mean
+from operad.runtime.tool import Tool
+from operad.runtime.toolkit import Action, Toolkit
+
+
+class Toolbox:
+    """A file's tools and actions by name, and the graph of them.
+
+    Args:
+        spec: What the file says.
+        folder: Where it lies.
+        faults: What is wrong with it.
+
+    Attributes:
+        toolkit: The graph of its actions and tools.
+    """
+
+    def __init__(self, spec: ConfigSpec, folder: Path, faults: Faults) -> None:
+        self._folder = folder
+        self._faults = faults
+        self._tools: dict[str, Tool | McpTools | None] = {}
+        self._actions: dict[str, Action] = {}
+        self.toolkit = Toolkit()
+        for number, tool in enumerate(spec.tools):
+            self._define_tool(tool, ("tools", number))
+        for number, action in enumerate(spec.actions):
+            self._define_action(action, ("actions", number))
+        for number, chain in enumerate(spec.toolkit):
+            actions = [self.action(ref, ("toolkit", number, i)) for i, ref in enumerate(chain)]
+            self.toolkit.add_chain([action for action in actions if action])
+
+    def tool(self, ref: str | LocalToolSpec | McpToolSpec, path: Path_) -> Tool | McpTools | None:
+        """The tool that is named or defined at `path`; None where that is a fault."""
+        if not isinstance(ref, str):
+            return self._define_tool(ref, path)
+        if ref not in self._tools:
+            self._faults.report(path, "unknown-tool", f"no tool is called {ref!r}{did_you_mean(ref, self._tools)}")
+        return self._tools.get(ref)
+
+    def action(self, ref: str | ActionSpec, path: Path_) -> Action | None:
+        """The action that is named or defined at `path`; None where that is a fault."""
+        if not isinstance(ref, str):
+            return self._define_action(ref, path)
+        if ref not in self._actions:
+            hint = did_you_mean(ref, self._actions)
+            self._faults.report(path, "unknown-action", f"no action is called {ref!r}{hint}")
+        return self._actions.get(ref)
+
+    def _define_tool(self, spec: LocalToolSpec | McpToolSpec, path: Path_) -> Tool | McpTools | None:
+        if spec.name not in self._tools:
+            self._tools[spec.name] = None
+            try:
+                self._tools[spec.name] = self._load(spec)
+            except ToolError as error:
+                self._faults.report(path, "tool-module", str(error))
+        return self._tools[spec.name]
+
+    def _load(self, spec: LocalToolSpec | McpToolSpec) -> Tool | McpTools:
+        if isinstance(spec, McpToolSpec):
+            return McpTools(name=spec.name, description=spec.desc, server=spec.mcp_transport_config)
+        tool = Tool.load(spec.module_path, spec.name, spec.desc)
+        if hidden := shadowed(spec.module_path, self._folder):
+            raise ToolError(hidden)
+        return tool.model_copy(update={"timeout": spec.timeout}) if spec.timeout else tool
+
+    def _define_action(self, spec: ActionSpec, path: Path_) -> Action:
+        if spec.name not in self._actions:
+            found = [self.tool(ref, (*path, "tools", i)) for i, ref in enumerate(spec.tools)]
+            action = Action(
+                name=spec.name,
+                description=spec.desc,
+                tools=tuple(tool for tool in found if tool is not None),
+                id=spec.name,
+            )
+            self._actions[spec.name] = action
+            self.toolkit.add_action(action)
+        return self._actions[spec.name]

@@ -1,0 +1,91 @@
+"""A run that is going on: waited for, paused, resumed, cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from pydantic import JsonValue
+
+from operad.runtime.deadline import ended
+from operad.runtime.errors import PausedError
+from operad.runtime.message import WorkflowMessage
+from operad.runtime.run import Run
+
+
+class LiveRun:
+    """A run in a task of its own, so that it can stay as it is while nobody waits for it.
+
+    Args:
+        run_id: Its identity.
+        run: What runs.
+        streamed: Whether somebody consumes its events, and so learns of its questions and its end.
+        ended: Called when it has ended.
+
+    Attributes:
+        run: What runs.
+        streamed: Whether somebody consumes its events.
+        task: The run's task.
+        loop: The event loop that it runs in.
+    """
+
+    def __init__(self, run_id: str, run: Run, *, streamed: bool, ended: Callable[[], object]) -> None:
+        self.run = run
+        self.streamed = streamed
+        self.loop = asyncio.get_running_loop()
+        self._run_id = run_id
+        self._settled: asyncio.Future[None] = self.loop.create_future()
+        if not streamed:
+            run.on_paused = self._settle
+        self.task = asyncio.ensure_future(run.execute())
+
+        def end(_: object) -> None:
+            ended()
+            self._settle()
+
+        self.task.add_done_callback(end)
+
+    async def outcome(self) -> WorkflowMessage:
+        """Its message, once it has ended.
+
+        Raises:
+            PausedError: It waits for a person; it stays as it is.
+            Exception: What it failed with.
+        """
+        try:
+            await self._settled
+            if not self.task.done():
+                raise PausedError(self._run_id, self.run.questions.open())
+            return self.task.result()
+        except asyncio.CancelledError:
+            await self.cancel()
+            raise
+        finally:
+            del self  # self -> task -> error -> traceback -> this frame -> self
+
+    async def resume(self, answers: Mapping[str, JsonValue]) -> WorkflowMessage | None:
+        """Answer what it asks, and wait for what comes of it, unless it is streamed.
+
+        Raises:
+            InvalidError: An answer cannot be taken; none was given.
+            PausedError: It waits for more answers.
+            Exception: What it failed with.
+        """
+        self.run.questions.answer(answers)
+        if self.streamed:
+            return None
+        if self._settled.done():
+            self._settled = self.loop.create_future()
+        self.run.look_whether_paused()
+        return await self.outcome()
+
+    async def cancel(self) -> None:
+        """End it, and wait until all in it has ended."""
+        self.task.cancel()
+        await ended(self.task)
+        if not self.task.cancelled():
+            self.task.exception()  # seen, where whoever waited for it has left before it was raised
+
+    def _settle(self) -> None:
+        if not self._settled.done():
+            self._settled.set_result(None)

@@ -1,0 +1,907 @@
+"""Interrupts: a run asks a person, waits without working, and goes on without doing anything twice."""
+
+import asyncio
+import inspect
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from operad.operators import Operator, OperatorConfig
+from operad.runtime import (
+    Action,
+    Budget,
+    BudgetError,
+    BuiltinWorkflow,
+    DbgptWorkflow,
+    InputError,
+    InvalidError,
+    Job,
+    Limits,
+    Map,
+    MonoModelReasoner,
+    OperatorError,
+    OperatorTimeoutError,
+    PausedError,
+    Policy,
+    Retry,
+    RunningLoopError,
+    Timeout,
+    Tool,
+    WorkflowMessage,
+    WorkflowStatus,
+    events,
+    interrupt,
+)
+from operad.runtime.testing import CallTools, Say, ScriptedModel, ScriptedReasoner, run_on_fake_clock
+
+JOB = Job(goal="goal")
+NOBODY = ScriptedReasoner([])
+RENDEZVOUS = 10.0
+YES_OR_NO = {"type": "boolean"}
+
+
+@pytest.fixture(params=[BuiltinWorkflow, DbgptWorkflow])
+def engine(request):
+    return request.param
+
+
+class Do:
+    """An operator that says its id and, in brackets, what it heard; or does what it is given to do."""
+
+    def __init__(self, op_id, work=None):
+        self._id = op_id
+        self._work = work
+        self.calls = 0
+
+    def get_id(self):
+        return self._id
+
+    async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
+        self.calls += 1
+        if self._work is None:
+            return f"{self._id}({' '.join(message.scratchpad for message in workflow_messages or ())})"
+        said = self._work() if not inspect.signature(self._work).parameters else self._work(workflow_messages)
+        return await said if inspect.isawaitable(said) else said
+
+
+def ask(op_id, question="Well?", schema=None):
+    """An operator that asks and says what it was told."""
+
+    async def work():
+        return f"{op_id}: {await interrupt(question, schema)}"
+
+    return Do(op_id, work)
+
+
+def side_by_side(engine, *operators, **options):
+    workflow = engine(**options)
+    for operator in operators:
+        workflow.add_operator(operator)
+    return workflow
+
+
+def chain(engine, *operators, **options):
+    workflow, before = engine(**options), []
+    for operator in operators:
+        workflow.add_operator(operator, before)
+        before = [operator]
+    return workflow
+
+
+def now():
+    return asyncio.get_running_loop().time()
+
+
+def on_fake_clock(main):
+    """Run it; if it hangs, that is an error."""
+    return run_on_fake_clock(asyncio.wait_for(main, 10_000))
+
+
+async def paused(workflow, run_id="r"):
+    """Run until it asks: what it asks."""
+    with pytest.raises(PausedError) as raised:
+        await workflow.aexecute(JOB, NOBODY, run_id=run_id)
+    assert raised.value.run_id == run_id
+    return [question.id for question in raised.value.questions]
+
+
+async def still_paused(workflow, answers, run_id="r"):
+    """Answer some: what is still asked."""
+    with pytest.raises(PausedError) as raised:
+        await workflow.aresume(run_id, answers)
+    return [question.id for question in raised.value.questions]
+
+
+def here() -> Any:
+    """The operator's scope that this code runs in."""
+    return events.current_scope()
+
+
+async def streamed(workflow, answers, reasoner: Any = NOBODY, **options):
+    """The events of a run in which a question is answered as soon as it is asked."""
+    heard = []
+    async for event in workflow.stream(JOB, reasoner, run_id="r", **options):
+        heard.append(event)
+        if isinstance(event, events.Interrupted):
+            assert workflow.resume("r", {event.interrupt_id: answers[event.interrupt_id]}) is None
+    return heard
+
+
+async def streamed_later(workflow, seconds, answer, reasoner: Any = NOBODY):
+    """The text that a run ends with in which each question is answered so many seconds later."""
+    last: Any = None
+    async for event in workflow.stream(JOB, reasoner, run_id="r"):
+        last = event
+        if isinstance(event, events.Interrupted):
+            await asyncio.sleep(seconds)
+            workflow.resume("r", {event.interrupt_id: answer})
+    return last.message.scratchpad
+
+
+# The three doors
+
+
+async def test_a_stream_yields_the_question_and_goes_on_with_the_answer(engine):
+    before, after = Do("before"), Do("after")
+    workflow = chain(engine, before, ask("a", "Shall I?", YES_OR_NO), after)
+    heard = await streamed(workflow, {"a": True})
+    [asked] = [event for event in heard if isinstance(event, events.Interrupted)]
+    assert (asked.interrupt_id, asked.question, asked.schema, asked.path) == ("a", "Shall I?", YES_OR_NO, ("a",))
+    [resumed] = [event for event in heard if isinstance(event, events.Resumed)]
+    assert resumed.interrupt_id == "a"
+    assert heard[-1].message.scratchpad == "after(a: True)"
+    assert (before.calls, after.calls) == (1, 1)
+
+
+async def test_aexecute_raises_what_is_asked_and_aresume_goes_on(engine):
+    before, after = Do("before"), Do("after")
+    workflow = chain(engine, before, ask("a", "Shall I?", YES_OR_NO), after)
+    with pytest.raises(PausedError, match="run 'r' waits for answers; give them to resume") as raised:
+        await workflow.aexecute(JOB, NOBODY, run_id="r")
+    [question] = raised.value.questions
+    assert (question.id, question.text, question.schema_) == ("a", "Shall I?", YES_OR_NO)
+    assert "a: Shall I?" in str(raised.value)
+    assert list(workflow.questions("r")) == [question]
+    assert (await workflow.aresume("r", {"a": True})).scratchpad == "after(a: True)"
+    assert (before.calls, after.calls) == (1, 1)
+
+
+def test_execute_raises_what_is_asked_and_resume_goes_on(engine):
+    before = Do("before")
+    workflow = chain(engine, before, ask("a"), ask("b"))
+    with pytest.raises(PausedError):
+        workflow.execute(JOB, NOBODY, run_id="r")
+    with pytest.raises(PausedError) as raised:
+        workflow.resume("r", {"a": 1})
+    assert [question.id for question in raised.value.questions] == ["b"]
+    assert workflow.resume("r", {"b": 2}).scratchpad == "b: 2"
+    assert before.calls == 1
+
+
+def test_a_fresh_id_is_found_in_the_error(engine):
+    workflow = chain(engine, ask("a"))
+    with pytest.raises(PausedError) as raised:
+        workflow.execute(JOB, NOBODY)
+    assert workflow.resume(raised.value.run_id, {"a": 1}).scratchpad == "a: 1"
+
+
+async def test_resume_in_a_running_loop_says_what_to_await(engine):
+    workflow = chain(engine, ask("a"))
+    await paused(workflow)
+    with pytest.raises(RunningLoopError, match="aresume"):
+        workflow.resume("r", {"a": 1})
+    assert (await workflow.aresume("r", {"a": 1})).scratchpad == "a: 1"
+
+
+async def test_another_thread_may_answer(engine):
+    workflow = chain(engine, ask("a"))
+    await paused(workflow)
+    message = await asyncio.to_thread(workflow.resume, "r", {"a": "from a thread"})
+    assert message.scratchpad == "a: from a thread"
+
+
+def test_another_event_loop_may_answer(engine):
+    workflow = chain(engine, ask("a"))
+    with pytest.raises(PausedError):
+        workflow.execute(JOB, NOBODY, run_id="r")  # in the loop in the background
+    assert asyncio.run(workflow.aresume("r", {"a": 1})).scratchpad == "a: 1"
+
+
+async def test_a_thread_may_answer_a_stream(engine):
+    workflow, said = chain(engine, ask("a"), Do("b")), []
+    last: Any = None
+    async for event in workflow.stream(JOB, NOBODY, run_id="r"):
+        last = event
+        if isinstance(event, events.Interrupted):
+            said.append(await asyncio.to_thread(workflow.resume, "r", {"a": 1}))
+    assert said == [None]
+    assert last.message.scratchpad == "b(a: 1)"
+
+
+def test_what_is_wrong_after_the_answer_is_raised_where_it_is_given(engine):
+    def work():
+        raise ValueError("wrong")
+
+    workflow = chain(engine, ask("a"), Do("b", work))
+    with pytest.raises(PausedError):
+        workflow.execute(JOB, NOBODY, run_id="r")
+    with pytest.raises(OperatorError, match="wrong"):
+        workflow.resume("r", {"a": 1})
+    with pytest.raises(InputError, match="no run with the id"):
+        workflow.resume("r", {"a": 1})
+
+
+def test_an_event_loop_that_ends_ends_its_runs(engine):
+    workflow = chain(engine, ask("a"))
+    asyncio.run(paused(workflow))
+    with pytest.raises(InputError, match="it ended, or the event loop that it waited in did"):
+        workflow.resume("r", {"a": 1})
+
+
+# Answers
+
+
+@pytest.mark.parametrize("wrong", ["yes", None, 1, [True]])
+async def test_a_wrong_answer_is_a_typed_error_and_nothing_is_lost(engine, wrong):
+    workflow = side_by_side(engine, ask("a", schema=YES_OR_NO), ask("b"))
+    await paused(workflow)
+    with pytest.raises(InvalidError) as raised:
+        await workflow.aresume("r", {"a": wrong, "b": "fine"})
+    assert [(issue.code, issue.where) for issue in raised.value.issues] == [("wrong-answer", "a")]
+    assert {question.id for question in workflow.questions("r")} == {"a", "b"}
+    message = await workflow.aresume("r", {"a": False, "b": "fine"})
+    assert message.scratchpad == "a: False\n\nb: fine"
+
+
+async def test_a_schema_may_be_given_as_an_example(engine):
+    workflow = chain(engine, ask("a", schema="{name: string, age: integer}"))
+    await paused(workflow)
+    with pytest.raises(InvalidError) as raised:
+        await workflow.aresume("r", {"a": {"name": "Ada", "age": "old"}})
+    assert "age" in str(raised.value)
+    assert "36" in (await workflow.aresume("r", {"a": {"name": "Ada", "age": 36}})).scratchpad
+
+
+async def test_an_unknown_question_is_an_error_with_a_near_name(engine):
+    workflow = chain(engine, ask("approval"))
+    await paused(workflow)
+    with pytest.raises(InvalidError, match=r"nobody asks this \(did you mean 'approval'\?\); open: approval"):
+        await workflow.aresume("r", {"aproval": 1})
+    await workflow.aresume("r", {"approval": 1})
+
+
+async def test_an_unknown_run_is_an_error_with_a_near_name(engine):
+    workflow = chain(engine, ask("a"))
+    await paused(workflow, "monday")
+    for call in (
+        lambda: workflow.aresume("mondai", {}),
+        lambda: asyncio.to_thread(workflow.resume, "mondai", {}),
+        lambda: asyncio.to_thread(workflow.questions, "mondai"),
+    ):
+        with pytest.raises(InputError, match=r"no run with the id 'mondai' is going on \(did you mean 'monday'\?\)"):
+            await call()
+    await workflow.cancel("monday")
+
+
+async def test_a_run_that_waits_keeps_its_id(engine):
+    workflow = chain(engine, ask("a"))
+    await paused(workflow)
+    with pytest.raises(InputError, match="a run with the id 'r' is going on; give each its own"):
+        await workflow.aexecute(JOB, NOBODY, run_id="r")
+    await workflow.aresume("r", {"a": 1})
+    assert await paused(workflow) == ["a"]  # it is free again
+    await workflow.cancel("r")
+
+
+async def test_no_answer_at_all_leaves_it_waiting(engine):
+    workflow = chain(engine, ask("a"))
+    await paused(workflow)
+    assert await asyncio.wait_for(still_paused(workflow, {}), RENDEZVOUS) == ["a"]
+    await workflow.aresume("r", {"a": 1})
+
+
+async def test_a_question_answered_is_closed(engine):
+    workflow = side_by_side(engine, ask("a"), ask("b"))
+    await paused(workflow)
+    assert await still_paused(workflow, {"a": 1}) == ["b"]
+    with pytest.raises(InvalidError, match="nobody asks this"):
+        await workflow.aresume("r", {"a": 2, "b": 2})
+    assert (await workflow.aresume("r", {"b": 2})).scratchpad == "a: 1\n\nb: 2"
+
+
+def test_outside_of_a_run_nobody_is_asked():
+    with pytest.raises(InputError, match="no run is going on here"):
+        asyncio.run(interrupt("Well?"))
+
+
+@pytest.mark.parametrize("schema", [{"type": "strnig"}, {"$ref": "#/$defs/no"}, '{"$ref": "#/$defs/no"}'], ids=str)
+async def test_a_schema_that_cannot_be_used_is_an_error_of_the_operator(engine, schema):
+    with pytest.raises(OperatorError) as raised:
+        await asyncio.wait_for(chain(engine, ask("a", schema=schema)).aexecute(JOB, NOBODY), RENDEZVOUS)
+    assert isinstance(raised.value.__cause__, InvalidError)
+
+
+async def test_a_schema_in_words_takes_any_answer(engine):
+    workflow = chain(engine, ask("a", schema="In one sentence."))
+    with pytest.raises(PausedError) as raised:
+        await workflow.aexecute(JOB, NOBODY, run_id="r")
+    assert raised.value.questions[0].schema_ is None
+    assert (await workflow.aresume("r", {"a": 1})).scratchpad == "a: 1"
+
+
+# Nothing runs twice
+
+
+async def test_the_operator_goes_on_where_it_stood(engine):
+    done = []
+
+    async def work():
+        done.append("before")
+        first = await interrupt("First?")
+        done.append("between")
+        second = await interrupt("Second?")
+        done.append("after")
+        return f"{first} {second}"
+
+    first, a, last = Do("first"), Do("a", work), Do("last")
+    workflow = chain(engine, first, a, last)
+    assert await paused(workflow) == ["a"]
+    assert await still_paused(workflow, {"a": 1}) == ["a#2"]
+    assert (await workflow.aresume("r", {"a#2": 2})).scratchpad == "last(1 2)"
+    assert done == ["before", "between", "after"]
+    assert (first.calls, a.calls, last.calls) == (1, 1, 1)
+
+
+async def test_what_does_not_depend_on_the_answer_goes_on_meanwhile(engine):
+    a, other, after = ask("a"), Do("other"), Do("after")
+    workflow = side_by_side(engine, a, other)
+    workflow.add_operator(after, [other])
+    workflow.add_operator(Do("last"), [a, after])
+    await paused(workflow)
+    assert (other.calls, after.calls) == (1, 1)
+    assert (await workflow.aresume("r", {"a": 1})).scratchpad == "last(a: 1 after(other()))"
+    assert (a.calls, other.calls, after.calls) == (1, 1, 1)
+
+
+async def test_the_next_round_asks_again_and_no_earlier(engine):
+    blame = WorkflowMessage(status=WorkflowStatus.EXECUTION_ERROR, blame=("a",), lesson="Again.")
+    judge = Do("judge", lambda: blame if judge.calls == 1 else WorkflowMessage())
+    other = Do("other")
+    workflow = side_by_side(engine, ask("a"), other, max_rounds=2)
+    workflow.set_evaluator(judge)
+    await paused(workflow)
+    assert await still_paused(workflow, {"a": 1}) == ["a"]
+    assert (await workflow.aresume("r", {"a": 2})).scratchpad == "a: 2\n\nother()"
+    assert (other.calls, judge.calls) == (1, 2)
+
+
+# When it is paused
+
+
+def test_it_is_paused_only_when_nothing_else_can_go_on(engine):
+    a, slow = ask("a"), Do("slow", lambda: asyncio.sleep(50, "slow"))
+    after = Do("after", lambda: asyncio.sleep(50, "after"))
+    workflow = side_by_side(engine, a, slow)
+    workflow.add_operator(after, [slow])
+
+    async def main():
+        await paused(workflow)
+        assert now() == 100
+        await workflow.aresume("r", {"a": 1})
+
+    on_fake_clock(main())
+
+
+def test_a_retry_that_waits_can_go_on(engine, monkeypatch):
+    monkeypatch.setattr("random.uniform", lambda low, high: high)
+
+    def work():
+        if b.calls == 1:
+            raise ConnectionError("gone")
+        return "b"
+
+    b = Do("b", work)
+    workflow = side_by_side(engine, ask("a"), b, policy=Policy(retry=Retry(2, first_delay=7)))
+
+    async def main():
+        await paused(workflow)
+        assert now() == 7
+        assert (await workflow.aresume("r", {"a": 1})).scratchpad == "a: 1\n\nb"
+
+    on_fake_clock(main())
+
+
+def test_several_ask_at_once_and_may_be_answered_in_any_order(engine):
+    workflow = side_by_side(engine, *(ask(name) for name in "abc"))
+
+    async def main():
+        assert set(await paused(workflow)) == {"a", "b", "c"}
+        assert set(await still_paused(workflow, {"b": 2})) == {"a", "c"}
+        return (await workflow.aresume("r", {"c": 3, "a": 1})).scratchpad
+
+    assert on_fake_clock(main()) == "a: 1\n\nb: 2\n\nc: 3"
+
+
+def test_one_operator_may_ask_several_things_at_once(engine):
+    async def work():
+        return " ".join(await asyncio.gather(*(interrupt(f"{n}?") for n in range(3))))
+
+    workflow = chain(engine, Do("a", work))
+
+    async def main():
+        assert await paused(workflow) == ["a", "a#2", "a#3"]
+        assert await still_paused(workflow, {"a#2": "y"}) == ["a", "a#3"]
+        return (await workflow.aresume("r", {"a": "x", "a#3": "z"})).scratchpad
+
+    assert on_fake_clock(main()) == "x y z"
+
+
+async def test_answers_that_come_at_the_same_time_are_all_heard(engine):
+    workflow = side_by_side(engine, ask("a"), ask("b"))
+    await paused(workflow)
+    resumed = [workflow.aresume("r", {"a": 1}), workflow.aresume("r", {"b": 2})]
+    said = await asyncio.wait_for(asyncio.gather(*resumed, return_exceptions=True), 0.5)
+    assert "a: 1\n\nb: 2" in {getattr(message, "scratchpad", None) for message in said}
+    assert all(isinstance(message, WorkflowMessage | PausedError) for message in said)
+
+
+# In maps, nested workflows and tools
+
+
+def items(*values):
+    return Do("items", lambda: WorkflowMessage(outputs={"xs": list(values)}))
+
+
+def each(engine, **options):
+    async def work(messages):
+        return f"{messages[0].scratchpad}: {await interrupt(messages[0].scratchpad)}"
+
+    return Map("each", chain(engine, Do("up"), ask("q"), name="body"), over="xs", **options)
+
+
+def test_every_item_of_a_map_may_ask(engine):
+    workflow = chain(engine, items("p", "q", "r"), each(engine))
+
+    async def main():
+        assert await paused(workflow) == ["each[0]/q", "each[1]/q", "each[2]/q"]
+        assert await still_paused(workflow, {"each[1]/q": "two"}) == ["each[0]/q", "each[2]/q"]
+        message = await workflow.aresume("r", {"each[0]/q": "one", "each[2]/q": "three"})
+        return message.outputs["items"]
+
+    assert on_fake_clock(main()) == ["q: one", "q: two", "q: three"]
+
+
+def test_the_items_of_a_map_ask_one_after_another_where_they_run_so(engine):
+    workflow = chain(engine, items("p", "q"), each(engine, concurrency=1))
+
+    async def main():
+        assert await paused(workflow) == ["each[0]/q"]
+        assert await still_paused(workflow, {"each[0]/q": 1}) == ["each[1]/q"]
+        return (await workflow.aresume("r", {"each[1]/q": 2})).outputs["items"]
+
+    assert on_fake_clock(main()) == ["q: 1", "q: 2"]
+
+
+@pytest.mark.parametrize("on_error", ["fail", "keep"])
+def test_a_map_is_paused_when_its_other_items_have_ended(engine, on_error):
+    async def work(messages):
+        if messages[0].scratchpad == "asks":
+            return await interrupt("Well?")
+        await asyncio.sleep(5)
+        if messages[0].scratchpad == "fails":
+            raise ValueError("wrong")
+        return "worked"
+
+    values = ["asks", "works"] if on_error == "fail" else ["asks", "fails"]
+    workflow = chain(engine, items(*values), Map("each", Do("up", work), over="xs", on_error=on_error))
+
+    async def main():
+        assert await asyncio.wait_for(paused(workflow), 100) == ["each[0]/up"]
+        assert now() == 5
+        return (await workflow.aresume("r", {"each[0]/up": "yes"})).outputs["items"][0]
+
+    assert on_fake_clock(main()) == "yes"
+
+
+def test_a_map_with_items_left_is_not_paused(engine):
+    async def work(messages):
+        if messages[0].scratchpad == "asks":
+            return await interrupt("Well?")
+        await asyncio.sleep(5)
+        return "worked"
+
+    workflow = chain(engine, items("asks", "b", "c", "d"), Map("each", Do("up", work), over="xs", concurrency=2))
+
+    async def main():
+        await asyncio.wait_for(paused(workflow), 100)
+        assert now() == 15
+        await workflow.aresume("r", {"each[0]/up": "yes"})
+
+    on_fake_clock(main())
+
+
+def test_nested_workflows_ask_through_those_around_them(engine):
+    inner = chain(engine, Do("x"), ask("y"), name="inner")
+    middle = chain(engine, inner, name="middle")
+    other = side_by_side(engine, ask("z"), name="other")
+    first = Do("first")
+    workflow = chain(engine, first, middle)
+    workflow.add_operator(other, [first])
+
+    async def main():
+        assert set(await paused(workflow)) == {"middle/inner/y", "other/z"}
+        assert await still_paused(workflow, {"other/z": 1}) == ["middle/inner/y"]
+        return (await workflow.aresume("r", {"middle/inner/y": 2})).scratchpad
+
+    assert on_fake_clock(main()) == "y: 2\n\nz: 1"
+    assert first.calls == 1
+
+
+async def test_nested_questions_are_streamed_with_their_paths(engine):
+    inner = chain(engine, ask("y"), name="inner")
+    heard = await streamed(chain(engine, Do("a"), inner), {"inner/y": 1})
+    [asked] = [event for event in heard if isinstance(event, events.Interrupted)]
+    assert (asked.interrupt_id, asked.path) == ("inner/y", ("inner", "y"))
+    assert heard[-1].message.scratchpad == "y: 1"
+
+
+def test_a_workflow_called_by_an_operator_asks_through_its_run(engine):
+    inner = chain(engine, ask("y"), name="inner")
+
+    async def work():
+        return (await inner.aexecute(JOB, NOBODY)).scratchpad
+
+    workflow = chain(engine, Do("a", work))
+
+    async def main():
+        assert await paused(workflow) == ["a/y"]
+        return (await workflow.aresume("r", {"a/y": 1})).scratchpad
+
+    assert on_fake_clock(main()) == "y: 1"
+
+
+def test_a_workflow_called_twice_at_once_asks_twice(engine):
+    inner = chain(engine, ask("y"), name="inner")
+
+    async def work():
+        said = await asyncio.gather(*(inner.aexecute(JOB, NOBODY) for _ in range(2)))
+        return " ".join(message.scratchpad for message in said)
+
+    workflow = chain(engine, Do("a", work))
+
+    async def main():
+        asked = await asyncio.wait_for(paused(workflow), 100)
+        assert len(set(asked)) == 2
+        return (await workflow.aresume("r", dict(zip(asked, (1, 2), strict=True)))).scratchpad
+
+    assert on_fake_clock(main()) == "y: 1 y: 2"
+
+
+def test_an_operator_may_ask_while_a_workflow_inside_it_asks(engine):
+    inner = chain(engine, ask("y"), name="inner")
+
+    async def work():
+        message, answer = await asyncio.gather(inner.aexecute(JOB, NOBODY), interrupt("And you?"))
+        return f"{message.scratchpad} {answer}"
+
+    workflow = chain(engine, Do("a", work))
+
+    async def main():
+        asked = await asyncio.wait_for(paused(workflow), 100)
+        if len(asked) < 2:  # the other question may come a moment later
+            await asyncio.sleep(1)
+        return (await workflow.aresume("r", {"a": 2, "a/y": 1})).scratchpad
+
+    assert on_fake_clock(main()) == "y: 1 2"
+
+
+async def test_a_stream_inside_an_operator_can_be_answered_there(engine):
+    inner = chain(engine, ask("y"), name="inner")
+
+    async def work():
+        return await streamed_later(inner, 0, 1)
+
+    message = await asyncio.wait_for(chain(engine, Do("a", work)).aexecute(JOB, NOBODY), RENDEZVOUS)
+    assert message.scratchpad == "y: 1"
+
+
+def consult(**options):
+    async def consult(who: str) -> str:
+        """Consult somebody."""
+        return f"{who} says {await interrupt(f'What does {who} say?')}"
+
+    return Tool.of(consult, **options)
+
+
+def model_operator(tool):
+    action = Action(name="consult", tools=(tool,))
+    return Operator(OperatorConfig(id="ask", instruction="Ask.", actions=[action]))
+
+
+async def test_a_tool_may_ask_and_no_model_is_asked_twice(engine):
+    with ScriptedModel([CallTools([("consult", {"who": "Ada"})]), Say("So it is.")]) as scripted:
+        workflow = chain(engine, Do("before"), model_operator(consult()))
+        heard = await streamed(workflow, {"ask": "yes"}, MonoModelReasoner(scripted.model))
+    assert heard[-1].message.scratchpad == "So it is."
+    assert len(scripted.requests) == 2
+    assert scripted.requests[1]["messages"][-1]["content"] == "Ada says yes"
+    assert [event.result for event in heard if isinstance(event, events.ToolReturned)] == ["Ada says yes"]
+
+
+async def test_tools_called_at_once_may_all_ask(engine):
+    calls = CallTools([("consult", {"who": "Ada"}), ("consult", {"who": "Tom"})])
+    with ScriptedModel([calls, Say("So it is.")]) as scripted:
+        reasoner = MonoModelReasoner(scripted.model)
+        workflow = chain(engine, model_operator(consult()))
+        with pytest.raises(PausedError) as raised:
+            await asyncio.wait_for(workflow.aexecute(JOB, reasoner, run_id="r"), 1)
+        answers = {question.id: question.text[-10:] for question in raised.value.questions}
+        while len(answers) < 2:  # the second question may come a moment later
+            await asyncio.sleep(0.001)
+            answers = {question.id: question.text[-10:] for question in workflow.questions("r")}
+        assert len(scripted.requests) == 1
+        message = await asyncio.wait_for(workflow.aresume("r", answers), RENDEZVOUS)
+    assert message.scratchpad == "So it is."
+    results = [said["content"] for said in scripted.requests[1]["messages"][-2:]]
+    assert results == ["Ada says s Ada say?", "Tom says s Tom say?"]
+
+
+def test_the_time_of_a_tool_stands_still_while_it_asks():
+    async def main():
+        with ScriptedModel([CallTools([("consult", {"who": "Ada"})]), Say("So it is.")]) as scripted:
+            workflow = chain(BuiltinWorkflow, model_operator(consult(timeout=10)))
+            said = await streamed_later(workflow, 1000, "yes", MonoModelReasoner(scripted.model))
+        assert scripted.requests[1]["messages"][-1]["content"] == "Ada says yes"
+        return said
+
+    assert on_fake_clock(main()) == "So it is."
+
+
+# Time, places, budgets, retries
+
+
+@pytest.mark.parametrize("timeout", [Timeout(run=10), Timeout(idle=10), Timeout(run=10, idle=10)])
+def test_the_wait_does_not_count_against_timeouts_here_and_around(engine, timeout):
+    async def work():
+        await asyncio.sleep(6)
+        answer = await interrupt("Well?")
+        await asyncio.sleep(3)
+        return answer
+
+    policy = Policy(timeout=timeout)
+    inner = chain(engine, Do("y", work), name="inner", policy=policy)
+    workflow = chain(engine, inner, policy=policy)
+
+    async def main():
+        await paused(workflow)
+        await asyncio.sleep(3600)
+        return (await workflow.aresume("r", {"inner/y": "yes"})).scratchpad, now()
+
+    assert on_fake_clock(main()) == ("yes", 3609)
+
+
+def test_after_the_wait_the_clock_runs_on_from_where_it_stood(engine):
+    async def work():
+        await asyncio.sleep(6)
+        await interrupt("Well?")
+        await asyncio.sleep(5)
+
+    workflow = chain(engine, Do("a", work), policy=Policy(timeout=Timeout(run=10)))
+
+    async def main():
+        await paused(workflow)
+        await asyncio.sleep(3600)
+        with pytest.raises(OperatorError) as raised:
+            await workflow.aresume("r", {"a": "yes"})
+        assert isinstance(raised.value.__cause__, OperatorTimeoutError)
+        return now()
+
+    assert on_fake_clock(main()) == 3610
+
+
+def test_the_place_is_free_while_a_person_is_asked(engine):
+    other = Do("other")
+    workflow = side_by_side(engine, ask("a"), ask("b"), other, limits=Limits(concurrency=1))
+
+    async def main():
+        assert await paused(workflow) == ["a", "b"]
+        assert other.calls == 1
+        assert await still_paused(workflow, {"a": 1}) == ["b"]
+        second = asyncio.ensure_future(workflow.aexecute(JOB, NOBODY, run_id="second"))
+        with pytest.raises(PausedError):
+            await second
+        await workflow.cancel("second")
+        return (await workflow.aresume("r", {"b": 2})).scratchpad
+
+    assert on_fake_clock(main()) == "a: 1\n\nb: 2\n\nother()"
+
+
+def test_an_operator_that_asks_several_things_takes_one_place_again(engine):
+    async def work():
+        return " ".join(await asyncio.gather(interrupt("One?"), interrupt("Two?")))
+
+    workflow = chain(engine, Do("a", work), limits=Limits(concurrency=1))
+
+    assert on_fake_clock(streamed_later(workflow, 1, "yes")) == "yes yes"
+
+
+def test_with_the_answer_it_waits_for_a_place_again(engine):
+    running = []
+
+    async def busy():
+        running.append("busy")
+        await asyncio.sleep(50)
+        running.remove("busy")
+        return "busy"
+
+    async def work():
+        await interrupt("Well?")
+        assert running == []
+        return "alone"
+
+    workflow = side_by_side(engine, Do("a", work), limits=Limits(concurrency=1))
+    workflow.add_operator(Do("busy", busy))
+
+    async def main():
+        return await streamed_later(workflow, 1, "yes"), now()
+
+    assert on_fake_clock(main()) == ("alone\n\nbusy", 50)
+
+
+def test_a_second_attempt_asks_again(engine):
+    async def work():
+        answer = await interrupt("Well?")
+        if answer == "wrong":
+            raise ConnectionError("gone")
+        return answer
+
+    a = Do("a", work)
+    before = Do("before")
+    workflow = chain(engine, before, a, policy=Policy(retry=Retry(2)))
+
+    async def main():
+        assert await paused(workflow) == ["a"]
+        assert await still_paused(workflow, {"a": "wrong"}) == ["a#2"]
+        return (await workflow.aresume("r", {"a#2": "right"})).scratchpad
+
+    assert on_fake_clock(main()) == "right"
+    assert (before.calls, a.calls) == (1, 2)
+
+
+def test_the_seconds_of_a_budget_stand_still_while_all_wait_for_a_person(engine):
+    async def work():
+        await asyncio.sleep(6)
+        answer = await interrupt("Well?")
+        await asyncio.sleep(3)
+        return answer
+
+    inner = chain(engine, Do("a", work), name="inner", budget=Budget(seconds=10))
+    workflow = chain(engine, inner, budget=Budget(seconds=10))
+
+    async def main():
+        await paused(workflow)
+        await asyncio.sleep(3600)
+        return (await workflow.aresume("r", {"inner/a": "yes"})).scratchpad
+
+    assert on_fake_clock(main()) == "yes"
+
+
+def test_the_seconds_of_a_budget_run_on_after_the_answer(engine):
+    async def work():
+        await asyncio.sleep(6)
+        await interrupt("Well?")
+        await asyncio.sleep(5)
+
+    workflow = chain(engine, Do("a", work), budget=Budget(seconds=10))
+
+    async def main():
+        await paused(workflow)
+        with pytest.raises(BudgetError, match="10 of 10 seconds"):
+            await workflow.aresume("r", {"a": "yes"})
+
+    on_fake_clock(main())
+
+
+def test_the_seconds_of_a_budget_run_while_others_work(engine):
+    workflow = side_by_side(engine, ask("a"), Do("slow", lambda: asyncio.sleep(50, "slow")), budget=Budget(seconds=10))
+
+    async def main():
+        with pytest.raises(BudgetError, match="10 of 10 seconds"):
+            await workflow.aexecute(JOB, NOBODY, run_id="r")
+
+    on_fake_clock(main())
+
+
+# Ends
+
+
+async def test_a_run_that_waits_can_be_cancelled(engine):
+    cleaned = []
+
+    async def work():
+        try:
+            await interrupt("Well?")
+        finally:
+            await asyncio.sleep(0.01)
+            cleaned.append("a")
+
+    before = asyncio.all_tasks()
+    workflow = side_by_side(engine, Do("a", work), side_by_side(engine, Do("b", work), name="inner"))
+    await paused(workflow)
+    await workflow.cancel("r")
+    assert cleaned == ["a", "a"]
+    assert asyncio.all_tasks() == before
+    with pytest.raises(InputError):
+        workflow.questions("r")
+
+
+async def test_a_run_that_waits_can_be_cancelled_though_others_hold_all_places(engine):
+    began = asyncio.Event()
+
+    async def work():
+        if here().run.log.run_id == "asks":
+            return await interrupt("Well?")
+        began.set()
+        return await asyncio.sleep(100, "busy")
+
+    workflow = chain(engine, Do("a", work), limits=Limits(concurrency=1))
+    await paused(workflow, "asks")
+    busy = asyncio.ensure_future(workflow.aexecute(JOB, NOBODY, run_id="busy"))
+    await began.wait()
+    cancelling = asyncio.ensure_future(workflow.cancel("asks"))
+    done, _ = await asyncio.wait([cancelling], timeout=0.5)
+    busy.cancel()
+    await asyncio.wait([busy, cancelling])
+    assert done
+
+
+async def test_closing_the_stream_while_a_person_is_asked_ends_the_run(engine):
+    before, stream = asyncio.all_tasks(), chain(engine, Do("first"), ask("a")).stream(JOB, NOBODY, run_id="r")
+    async for event in stream:
+        if isinstance(event, events.Interrupted):
+            break
+    await stream.aclose()
+    assert asyncio.all_tasks() == before
+
+
+async def test_who_waits_for_the_rest_may_be_cancelled_and_the_run_with_it(engine):
+    workflow = chain(engine, ask("a"), Do("b", lambda: asyncio.sleep(100)))
+    await paused(workflow)
+    before = asyncio.all_tasks()
+    waiting = asyncio.ensure_future(workflow.aresume("r", {"a": 1}))
+    await asyncio.sleep(0.01)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert not (asyncio.all_tasks() - before)
+    with pytest.raises(InputError):
+        workflow.questions("r")
+
+
+async def test_an_error_elsewhere_ends_a_run_that_asks(engine):
+    async def soon():
+        await asyncio.sleep(0.01)
+        raise ValueError("wrong")
+
+    heard = []
+    workflow = side_by_side(engine, ask("a"), Do("b", soon), listeners=[heard.append])
+    with pytest.raises(OperatorError, match="wrong") as raised:
+        await asyncio.wait_for(workflow.aexecute(JOB, NOBODY), RENDEZVOUS)
+    assert raised.value.cancelled == ("a",)
+    assert not any(isinstance(event, events.Resumed) for event in heard)
+
+
+def test_many_runs_wait_at_once_each_for_its_own_answer(engine):
+    workflow = chain(engine, ask("a"))
+
+    def whole(n):
+        with pytest.raises(PausedError):
+            workflow.execute(JOB, NOBODY, run_id=f"r{n}")
+        waiting.wait()
+        return workflow.resume(f"r{n}", {"a": n}).scratchpad
+
+    waiting = threading.Barrier(8, timeout=RENDEZVOUS)
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(whole, range(8))) == [f"a: {n}" for n in range(8)]

@@ -1,0 +1,668 @@
+"""Maps, in workflows of both engines: a workflow for each item of a list."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from operad.operators import Operator, OperatorConfig
+from operad.runtime.errors import BudgetError, InputError, InvalidError, OperatorError
+from operad.runtime.events import Event, ModelAnswered, OperatorFinished, OperatorStarted, Progress, RunFinished, emit
+from operad.runtime.map import ItemError, Map
+from operad.runtime.message import Job, Usage, WorkflowMessage, WorkflowStatus
+from operad.runtime.policy import Budget
+from operad.runtime.testing import ScriptedReasoner
+from operad.runtime.workflow import BuiltinWorkflow, DbgptWorkflow, Workflow
+
+RENDEZVOUS = 10.0
+Heard = list[WorkflowMessage]
+Work = Callable[[Heard], Awaitable[Any]]
+
+
+class Do:
+    """An operator that does what it is given to do, and keeps what it was given."""
+
+    def __init__(self, op_id: str, work: Work) -> None:
+        self._id, self._work = op_id, work
+        self.heard: list[Heard] = []
+        self.lessons: list[str | None] = []
+        self.previous: list[Heard] = []
+
+    def get_id(self) -> str:
+        return self._id
+
+    async def execute(
+        self, reasoner: Any, job: Any, workflow_messages: Any = None, previous_expert_outputs: Any = None, lesson=None
+    ) -> Any:
+        self.heard.append(workflow_messages)
+        self.lessons.append(lesson)
+        self.previous.append(previous_expert_outputs)
+        return await self._work(workflow_messages)
+
+
+class Judge(Do):
+    """An evaluator that gives these verdicts, the last one from then on."""
+
+    def __init__(self, *verdicts: WorkflowMessage) -> None:
+        async def judge(heard: Heard) -> WorkflowMessage:
+            return verdicts[min(len(self.heard), len(verdicts)) - 1]
+
+        super().__init__("judge", judge)
+
+
+PRAISE = WorkflowMessage(evaluation="good")
+
+
+def fault(lesson: str, *blame: str) -> WorkflowMessage:
+    return WorkflowMessage(status=WorkflowStatus.EXECUTION_ERROR, lesson=lesson, blame=blame)
+
+
+def giving(op_id: str = "source", **outputs: Any) -> Do:
+    async def give(heard: Heard) -> WorkflowMessage:
+        return WorkflowMessage(scratchpad=op_id, outputs=outputs)
+
+    return Do(op_id, give)
+
+
+async def _up(heard: Heard) -> str:
+    return heard[0].scratchpad.upper()
+
+
+def up(op_id: str = "up") -> Do:
+    return Do(op_id, _up)
+
+
+def raising(at: str, error: Exception) -> Do:
+    async def work(heard: Heard) -> str:
+        if heard[0].scratchpad == at:
+            raise error
+        return heard[0].scratchpad.upper()
+
+    return Do("up", work)
+
+
+New = Callable[..., Workflow]
+
+
+@pytest.fixture(params=[BuiltinWorkflow, DbgptWorkflow])
+def engine(request: pytest.FixtureRequest) -> type[Workflow]:
+    return request.param
+
+
+@pytest.fixture
+def chain(engine: type[Workflow]) -> New:
+    """Makes a workflow of operators one after another."""
+
+    def make(*operators: Any, judge: Judge | None = None, **options: Any) -> Workflow:
+        workflow = engine(**options)
+        for previous, operator in zip([None, *operators], operators, strict=False):
+            workflow.add_operator(operator, [previous] if previous else [])
+        workflow.set_evaluator(judge)
+        return workflow
+
+    return make
+
+
+async def run(workflow: Workflow, reasoner: Any = None, lesson: str | None = None, **inputs: Any) -> WorkflowMessage:
+    job = Job(goal="goal", id="job", inputs=inputs)
+    return await asyncio.wait_for(workflow.aexecute(job, reasoner, lesson=lesson), RENDEZVOUS)
+
+
+async def error_of(workflow: Workflow, **inputs: Any) -> Exception:
+    with pytest.raises(Exception) as caught:
+        await run(workflow, **inputs)
+    return caught.value
+
+
+async def items_of(workflow: Workflow, **inputs: Any) -> list[Any]:
+    return (await run(workflow, **inputs)).outputs["items"]
+
+
+# Items
+
+
+async def test_each_item_goes_through_the_body_and_their_order_is_kept(chain: New) -> None:
+    async def the_later_the_faster(heard: Heard) -> str:
+        await asyncio.sleep(0.01 * (3 - heard[0].outputs["index"]))
+        return heard[0].scratchpad.upper()
+
+    message = await run(
+        chain(giving(claims=["a", "b", "c"]), Map("each", Do("up", the_later_the_faster), over="claims"))
+    )
+
+    assert message.outputs == {"items": ["A", "B", "C"]}
+    assert message.scratchpad == "A\n\nB\n\nC"
+    assert [part.scratchpad for part in message.parts] == ["A", "B", "C"]
+    assert message.operator_id == "each"
+
+
+@pytest.mark.parametrize(("concurrency", "items"), [(1, 4), (2, 6), (8, 3), (3, 20)])
+async def test_no_more_items_than_that_are_worked_on_at_once(chain: New, concurrency: int, items: int) -> None:
+    now = most = 0
+
+    async def work(heard: Heard) -> str:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        now -= 1
+        return "done"
+
+    await run(chain(Map("each", Do("work", work), over="xs", concurrency=concurrency)), xs=[*range(items)])
+
+    assert most == min(concurrency, items)
+
+
+async def test_a_free_place_is_taken_by_the_next_item_at_once(chain: New) -> None:
+    go = asyncio.Event()
+    rest: list[int] = []
+
+    async def work(heard: Heard) -> str:
+        if (index := heard[0].outputs["index"]) == 0:
+            await go.wait()
+        else:
+            rest.append(index)
+            if index == 5:
+                go.set()
+        return "done"
+
+    await run(chain(Map("each", Do("work", work), over="xs", concurrency=2)), xs=[0] * 6)
+
+    assert rest == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("item", "text"),
+    [
+        ("plain text", "plain text"),
+        ({"who": "Zoë", "n": 1}, '{"who": "Zoë", "n": 1}'),
+        (7, "7"),
+        (2.5, "2.5"),
+        (None, "null"),
+        (True, "true"),
+        (["a", ["b"]], '["a", ["b"]]'),
+    ],
+)
+async def test_the_body_gets_the_item_as_text_and_as_a_value(chain: New, item: Any, text: str) -> None:
+    first = up()
+
+    await run(chain(giving(xs=["before", item]), Map("each", first, over="xs")))
+
+    (message,) = next(heard for heard in first.heard if heard[0].outputs["index"] == 1)
+    assert (message.scratchpad, message.outputs) == (text, {"item": item, "index": 1})
+    assert (message.operator_id, message.job_id) == ("each", "job")
+
+
+async def test_an_item_that_is_no_json_is_written_as_text(chain: New) -> None:
+    first = up()
+
+    await run(chain(giving(xs=[{"path": ValueError("x")}]), Map("each", first, over="xs")))
+
+    assert first.heard[0][0].scratchpad == '{"path": "x"}'
+
+
+@pytest.mark.parametrize(
+    ("said", "item"),
+    [
+        ("text", "text"),
+        (WorkflowMessage(scratchpad="text", outputs={"output": [1]}), [1]),
+        (WorkflowMessage(scratchpad="text", outputs={"output": None}), None),
+        (WorkflowMessage(scratchpad="text", outputs={"a": 1, "b": 2}), {"a": 1, "b": 2}),
+        (WorkflowMessage(scratchpad="text", outputs={"output": 1, "b": 2}), {"output": 1, "b": 2}),
+        (WorkflowMessage(), ""),
+    ],
+    ids=["text", "output", "no output", "outputs", "output among others", "nothing"],
+)
+async def test_what_the_body_made_of_it_is_the_item(chain: New, said: Any, item: Any) -> None:
+    async def say(heard: Heard) -> Any:
+        return said
+
+    assert await items_of(chain(Map("each", Do("say", say), over="xs")), xs=["x"]) == [item]
+
+
+async def test_an_empty_list_makes_an_empty_list(chain: New) -> None:
+    events: list[Event] = []
+    body = up()
+
+    message = await run(chain(Map("each", body, over="xs"), listeners=[events.append]), xs=[])
+
+    assert (message.outputs, message.scratchpad, message.parts) == ({"items": []}, "", ())
+    assert not body.heard
+    assert not [event for event in events if isinstance(event, Progress)]
+
+
+async def test_an_operator_of_ours_works_as_a_body(chain: New) -> None:
+    each = Map(
+        "each", Operator(OperatorConfig(id="shout", instruction="Shout.", output_schema="{loud: string}")), over="xs"
+    )
+    reasoner = ScriptedReasoner(lambda task: json.dumps({"loud": task.workflow_messages[0].scratchpad.upper()}))
+
+    message = await run(chain(each), reasoner, xs=["a", "b"])
+
+    assert message.outputs["items"] == [{"loud": "A"}, {"loud": "B"}]
+
+
+# Which list
+
+
+async def test_the_only_list_before_it_needs_no_name(chain: New) -> None:
+    assert await items_of(chain(giving(n=1, claims=["a"], text="x"), Map("each", up()))) == ["A"]
+
+
+async def test_a_tuple_is_a_list_too(chain: New) -> None:
+    assert await items_of(chain(giving(claims=("a", "b")), Map("each", up()))) == ["A", "B"]
+    assert await items_of(chain(giving(claims=("a", "b")), Map("each", up(), over="claims"))) == ["A", "B"]
+
+
+async def test_a_list_may_be_an_input_of_the_job(chain: New) -> None:
+    assert await items_of(chain(Map("each", up(), over="xs")), xs=["a"]) == ["A"]
+
+
+async def test_an_output_goes_before_an_input_of_the_same_name(chain: New) -> None:
+    assert await items_of(chain(giving(xs=["output"]), Map("each", up(), over="xs")), xs=["input"]) == ["OUTPUT"]
+
+
+async def test_of_two_outputs_of_the_same_name_the_first_counts(engine: type[Workflow]) -> None:
+    workflow = engine()
+    one, two = giving("one", xs=["1"]), giving("two", xs=["2"])
+    workflow.add_operator(one)
+    workflow.add_operator(two)
+    workflow.add_operator(Map("each", up(), over="xs"), [two, one])
+
+    assert await items_of(workflow) == ["2"]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "over", "said"),
+    [
+        ({"a": [1], "b": [2]}, None, "needs one list among the outputs before it, and there are 2: a, b; say over=…"),
+        ({"a": 1}, None, "needs one list among the outputs before it, and there is none; say over=…"),
+        (
+            {"claims": [1]},
+            "claim",
+            "no operator before it has an output 'claim', and the job no such input (did you mean",
+        ),
+        ({}, "claims", "there are: none"),
+        ({"claims": "a, b"}, "claims", "'claims' is a str, and a map needs a list"),
+        ({"claims": {"a": 1}}, "claims", "'claims' is a dict, and a map needs a list"),
+        ({"claims": None}, "claims", "'claims' is a NoneType, and a map needs a list"),
+    ],
+    ids=["two lists", "no list", "misspelt", "nothing there", "text", "a mapping", "null"],
+)
+async def test_without_a_list_there_is_an_error_that_says_what_there_is(
+    chain: New, outputs: dict[str, Any], over: str | None, said: str
+) -> None:
+    error = await error_of(chain(giving(**outputs), Map("each", up(), over=over)))
+
+    assert isinstance(error, OperatorError)
+    assert isinstance(error.__cause__, InputError)
+    assert "map 'each'" in str(error)
+    assert said in str(error)
+
+
+async def test_a_list_that_changes_meanwhile_does_not_matter(chain: New) -> None:
+    items = ["a", "b", "c"]
+
+    async def work(heard: Heard) -> str:
+        items.clear()
+        return heard[0].scratchpad
+
+    assert await items_of(chain(giving(xs=items), Map("each", Do("work", work), concurrency=1))) == ["a", "b", "c"]
+
+
+def declared(output_schema: str) -> Operator:
+    return Operator(OperatorConfig(id="source", instruction="x", output_schema=output_schema))
+
+
+@pytest.mark.parametrize(
+    ("output_schema", "over", "codes"),
+    [
+        ("{claims: [string]}", "claims", []),
+        ("{claims: string}", "claims", ["not-a-list"]),
+        ("{claims: {a: string}}", "claims", ["not-a-list"]),
+        ("{claims: string}", "others", []),
+        ("{claims: string}", None, []),
+        ("In words.", "claims", []),
+        ("[string]", "claims", []),
+        ("", "claims", []),
+    ],
+)
+def test_a_check_finds_that_what_is_declared_is_no_list(
+    chain: New, output_schema: str, over: str | None, codes: list[str]
+) -> None:
+    issues = chain(declared(output_schema), Map("each", up(), over=over)).graph().check()
+
+    assert [(issue.code, issue.where) for issue in issues] == [(code, "each") for code in codes]
+
+
+def test_a_check_of_what_is_declared_goes_by_the_operator_whose_output_counts(engine: type[Workflow]) -> None:
+    workflow = engine()
+    one = Operator(OperatorConfig(id="one", instruction="x", output_schema="{claims: [string]}"))
+    two = Operator(OperatorConfig(id="two", instruction="x", output_schema="{claims: string}"))
+    workflow.add_operator(one)
+    workflow.add_operator(two)
+    workflow.add_operator(Map("each", up(), over="claims"), [one, two])
+
+    assert workflow.graph().check() == []
+
+
+def test_what_is_wrong_with_the_body_is_wrong_with_the_map(chain: New, engine: type[Workflow]) -> None:
+    a, b = up("a"), up("b")
+    body = engine(name="body")
+    body.add_operator(a, [b])
+
+    issues = chain(Map("each", body, over="xs"), Map("empty", engine(), over="xs")).graph().check()
+
+    assert [(issue.code, issue.where) for issue in issues] == [
+        ("unknown-operator", "each/a"),
+        ("no-operators", "empty"),
+    ]
+
+
+def test_a_map_whose_body_contains_it_is_an_issue(engine: type[Workflow]) -> None:
+    body = engine(name="body")
+    each = Map("each", body, over="xs")
+    body.add_operator(each)
+
+    issues = body.graph().check()
+
+    assert [issue.code for issue in issues] == ["nested-in-itself"]
+
+
+def test_so_is_one_that_contains_it_further_in(engine: type[Workflow]) -> None:
+    outer, body, inner = engine(name="outer"), engine(name="body"), engine(name="inner")
+    outer.add_operator(body)
+    body.add_operator(Map("each", inner, over="xs"))
+    inner.add_operator(body)
+
+    assert {issue.code for issue in outer.graph().check()} == {"nested-in-itself"}
+
+
+@pytest.mark.parametrize("concurrency", [0, -1])
+def test_a_map_needs_a_place_at_least(concurrency: int) -> None:
+    with pytest.raises(InvalidError, match="not-positive"):
+        Map("each", up(), concurrency=concurrency)
+
+
+def test_a_word_for_what_happens_on_an_error_that_is_misspelt_is_refused() -> None:
+    with pytest.raises(InvalidError, match="did you mean 'keep'"):
+        Map("each", up(), on_error="kepp")  # type: ignore[arg-type]
+
+
+# Errors
+
+
+async def test_an_item_that_fails_fails_the_map_and_says_which(chain: New) -> None:
+    cause = ValueError("bad b")
+
+    error = await error_of(chain(Map("each", raising("b", cause), over="xs"), name="w"), xs=["a", "b", "c"])
+
+    assert str(error) == (
+        "operator 'each' of workflow 'w' failed on attempt 1: item 1 of map 'each': "
+        "operator 'up' of workflow 'up' failed on attempt 1: ValueError: bad b"
+    )
+    links: list[BaseException] = [error]
+    while links[-1].__cause__:
+        links.append(links[-1].__cause__)
+    assert links[-1] is cause
+
+
+async def test_then_the_others_are_cancelled_and_have_cleaned_up(chain: New) -> None:
+    left: list[str] = []
+    started = asyncio.Event()
+
+    async def work(heard: Heard) -> str:
+        item = heard[0].scratchpad
+        if item == "bad":
+            await started.wait()
+            raise ValueError(item)
+        try:
+            started.set()
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.01)
+            left.append(item)
+        return item
+
+    body = Do("work", work)
+    error = await error_of(chain(Map("each", body, over="xs", concurrency=3)), xs=["a", "bad", "c", "never", "begun"])
+
+    assert "item 1 of map 'each'" in str(error)
+    assert sorted(left) == ["a", "c"]
+    assert len(body.heard) == 3
+
+
+async def test_an_item_that_fails_may_be_left_out(chain: New) -> None:
+    message = await run(chain(Map("each", raising("b", ValueError()), over="xs", on_error="skip")), xs=["a", "b", "c"])
+
+    assert message.outputs == {"items": ["A", "C"]}
+    assert (message.scratchpad, len(message.parts)) == ("A\n\nC", 2)
+
+
+async def test_or_an_error_kept_in_its_place(chain: New) -> None:
+    error = ValueError("bad b")
+
+    message = await run(chain(Map("each", raising("b", error), over="xs", on_error="keep")), xs=["a", "b", "c"])
+
+    first, kept, last = message.outputs["items"]
+    assert (first, last) == ("A", "C")
+    assert isinstance(kept, ItemError)
+    assert kept.index == 1
+    assert "ValueError: bad b" in kept.error
+    assert kept.error in message.scratchpad
+    assert len(message.parts) == 2
+
+
+@pytest.mark.parametrize(("on_error", "items"), [("skip", 0), ("keep", 2)])
+async def test_all_items_may_fail(chain: New, on_error: Any, items: int) -> None:
+    async def fail(heard: Heard) -> str:
+        raise ValueError
+
+    message = await run(chain(Map("each", Do("fail", fail), over="xs", on_error=on_error)), xs=["a", "b"])
+
+    assert len(message.outputs["items"]) == items
+
+
+@pytest.mark.parametrize("on_error", ["fail", "skip", "keep"])
+async def test_a_budget_that_is_used_up_ends_the_run_in_any_case(chain: New, on_error: Any) -> None:
+    async def spend(heard: Heard) -> str:
+        emit(ModelAnswered(model="m", usage=Usage(calls=1)))
+        return "done"
+
+    each = Map("each", Do("spend", spend), over="xs", on_error=on_error)
+
+    error = await error_of(chain(each, budget=Budget(calls=2)), xs=[1, 2, 3, 4])
+
+    assert isinstance(error, BudgetError)
+
+
+@pytest.mark.parametrize("on_error", ["fail", "skip", "keep"])
+async def test_a_map_that_is_cancelled_leaves_nothing_behind(chain: New, on_error: Any) -> None:
+    left: list[str] = []
+    begun = asyncio.Event()
+
+    async def work(heard: Heard) -> str:
+        try:
+            begun.set()
+            await asyncio.Event().wait()
+        finally:
+            left.append(heard[0].scratchpad)
+        return ""
+
+    workflow = chain(Map("each", Do("work", work), over="xs", concurrency=2, on_error=on_error))
+    running = asyncio.ensure_future(run(workflow, xs=["a", "b", "c"]))
+    await begun.wait()
+    await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+    assert sorted(left) == ["a", "b"]
+
+
+# Bodies
+
+
+async def test_a_body_may_be_a_workflow_of_several_operators(chain: New) -> None:
+    async def join(heard: Heard) -> str:
+        return "+".join(message.scratchpad for message in heard)
+
+    body = chain(up("one"), up("two"), name="body")
+    body.add_operator(Do("last", join), list(body.get_operators()))
+
+    assert await items_of(chain(Map("each", body, over="xs")), xs=["a", "b"]) == ["A+A", "B+B"]
+
+
+async def test_each_item_has_rounds_of_its_own(chain: New) -> None:
+    class Strict(Do):
+        def __init__(self) -> None:
+            async def judge(heard: Heard) -> WorkflowMessage:
+                return PRAISE if heard[0].scratchpad in ("good", "better") else fault("be good", "work")
+
+            super().__init__("judge", judge)
+
+    async def work(heard: Heard) -> str:
+        return "better" if len(heard) > 1 else heard[0].scratchpad
+
+    worker = Do("work", work)
+    body = chain(worker, judge=Strict(), max_rounds=2, name="body")
+
+    message = await run(chain(Map("each", body, over="xs")), xs=["good", "bad"])
+
+    assert message.outputs["items"] == ["good", "better"]
+    assert sorted(map(str, worker.lessons)) == ["None", "None", "be good"]
+    assert [part.evaluation for part in message.parts] == ["good", "good"]
+
+
+async def test_what_earlier_experts_said_and_the_lesson_reach_the_body(chain: New) -> None:
+    body = up()
+    earlier = WorkflowMessage(scratchpad="earlier")
+    job = Job(goal="goal", inputs={"xs": ["a"]})
+
+    await chain(Map("each", body, over="xs")).aexecute(job, None, [earlier], "be brief")  # type: ignore[arg-type]
+
+    assert (body.previous, body.lessons) == ([[earlier]], ["be brief"])
+
+
+async def test_a_map_in_a_map(chain: New) -> None:
+    events: list[Event] = []
+    rows = Map("rows", Map("cells", up(), over="item"), over="xs")
+
+    items = await items_of(chain(rows, listeners=[events.append]), xs=[["a", "b"], ["c"], []])
+
+    assert items == [{"items": ["A", "B"]}, {"items": ["C"]}, {"items": []}]
+    assert {event.path for event in events if isinstance(event, OperatorFinished)} == {
+        ("rows",),
+        *((f"rows[{n}]", "cells") for n in range(3)),
+        ("rows[0]", "cells[0]", "up"),
+        ("rows[0]", "cells[1]", "up"),
+        ("rows[1]", "cells[0]", "up"),
+    }
+
+
+async def test_a_map_after_a_map(chain: New) -> None:
+    twice = chain(giving(xs=["a", "b"]), Map("first", up("one"), over="xs"), Map("second", up("two")))
+
+    assert await items_of(twice) == ["A", "B"]
+
+
+# Rounds of the workflow around it
+
+
+async def blamed_twice(chain: New, over: str | None, judge: Judge, **inputs: Any) -> tuple[WorkflowMessage, Do]:
+    body = up()
+    operators = [giving(claims=["a", "b"])] if not inputs else []
+    return await run(chain(*operators, Map("each", body, over=over), judge=judge, max_rounds=3), **inputs), body
+
+
+async def test_a_map_that_is_blamed_runs_over_the_same_list_again(chain: New) -> None:
+    message, body = await blamed_twice(chain, None, Judge(fault("better", "each"), fault("more", "each"), PRAISE))
+
+    assert message.outputs["items"] == ["A", "B"]
+    assert body.lessons == [None] * 2 + ["better"] * 2 + ["better\nmore"] * 2
+
+
+async def test_its_own_earlier_items_are_no_list_before_it(chain: New) -> None:
+    message, body = await blamed_twice(chain, "items", Judge(fault("better", "each"), PRAISE), items=["a"])
+
+    assert message.outputs["items"] == ["A"]
+    assert [heard[0].scratchpad for heard in body.heard] == ["a", "a"]
+
+
+async def test_nor_are_those_of_the_workflow_that_it_is_in(chain: New) -> None:
+    body = up()
+    inner = chain(Map("each", body), name="inner")
+
+    judge = Judge(fault("better", "inner"), PRAISE)
+    message = await run(chain(giving(claims=["a"]), inner, judge=judge, max_rounds=2))
+
+    assert message.outputs["items"] == ["A"]
+    assert body.lessons == [None, "better"]
+
+
+# Events and usage
+
+
+async def test_events_bear_the_number_of_the_item_in_their_path(chain: New) -> None:
+    events: list[Event] = []
+
+    await run(chain(Map("each", up(), over="xs", concurrency=1), listeners=[events.append]), xs=["a", "b", "c"])
+
+    started = [(e.path, e.operator_id) for e in events if isinstance(e, OperatorStarted)]
+    assert started == [(("each",), "each"), *(((f"each[{n}]", "up"), "up") for n in range(3))]
+    assert [event.seq for event in events] == [*range(1, len(events) + 1)]
+
+
+async def test_a_map_tells_how_many_items_are_done(chain: New) -> None:
+    events: list[Event] = []
+
+    each = Map("each", raising("b", ValueError()), over="xs", on_error="keep", concurrency=2)
+    await run(chain(each, listeners=[events.append]), xs=["a", "b", "c"])
+
+    progress = [event for event in events if isinstance(event, Progress)]
+    assert [(event.done, event.total, event.path) for event in progress] == [(n, 3, ("each",)) for n in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("own_account", [False, True])
+async def test_the_usage_of_all_items_adds_up(chain: New, own_account: bool) -> None:
+    events: list[Event] = []
+
+    async def spend(heard: Heard) -> WorkflowMessage:
+        usage = Usage(calls=1, prompt_tokens=heard[0].outputs["item"])
+        if own_account:
+            return WorkflowMessage(scratchpad="done", usage=usage)
+        emit(ModelAnswered(model="m", usage=usage))
+        return WorkflowMessage(scratchpad="done")
+
+    message = await run(
+        chain(Map("each", chain(Do("spend", spend), up()), over="xs"), listeners=[events.append]), xs=[1, 20, 300]
+    )
+
+    assert (message.usage.calls, message.usage.prompt_tokens) == (3, 321)
+    assert [part.usage.prompt_tokens for part in message.parts] == [1, 20, 300]
+    each = next(e for e in events if isinstance(e, OperatorFinished) and e.operator_id == "each")
+    assert each.message.usage.prompt_tokens == 321
+    assert next(e for e in events if isinstance(e, RunFinished)).message.usage.prompt_tokens == 321
+
+
+async def test_the_usage_of_items_that_failed_counts_too(chain: New) -> None:
+    async def spend(heard: Heard) -> str:
+        emit(ModelAnswered(model="m", usage=Usage(calls=1)))
+        raise ValueError
+
+    message = await run(chain(Map("each", Do("spend", spend), over="xs", on_error="skip")), xs=[1, 2])
+
+    assert message.usage.calls == 2
+
+
+async def test_several_runs_share_one_map(chain: New) -> None:
+    workflow = chain(Map("each", up(), over="xs"))
+
+    said: Sequence[list[Any]] = await asyncio.gather(*(items_of(workflow, xs=[f"a{n}", f"b{n}"]) for n in range(5)))
+
+    assert said == [[f"A{n}", f"B{n}"] for n in range(5)]

@@ -1,0 +1,489 @@
+"""Streams: typed events in order, filters, and consumers that are slow, stop reading or leave."""
+
+import asyncio
+import gc
+import inspect
+import json
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from operad.runtime import (
+    BuiltinWorkflow,
+    DbgptWorkflow,
+    InvalidError,
+    Job,
+    Map,
+    OperatorError,
+    Usage,
+    WorkflowMessage,
+    events,
+)
+from operad.runtime.stream import CROWDED, Buffer
+from operad.runtime.testing import ScriptedReasoner, run_on_fake_clock
+
+JOB = Job(goal="goal")
+NOBODY = ScriptedReasoner([])
+RENDEZVOUS = 10.0
+
+
+@pytest.fixture(params=[BuiltinWorkflow, DbgptWorkflow])
+def engine(request):
+    return request.param
+
+
+class Do:
+    """An operator that says its id, or does what it is given to do."""
+
+    def __init__(self, op_id, work=None):
+        self._id = op_id
+        self._work = work
+        self.calls = 0
+
+    def get_id(self):
+        return self._id
+
+    async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
+        self.calls += 1
+        if self._work is None:
+            return self._id
+        said = self._work()
+        return await said if inspect.isawaitable(said) else said
+
+
+def chain(engine, *operators, **options):
+    workflow, before = engine(**options), []
+    for operator in operators:
+        workflow.add_operator(operator, before)
+        before = [operator]
+    return workflow
+
+
+def here() -> Any:
+    """The operator's scope that this code runs in."""
+    return events.current_scope()
+
+
+def token(text):
+    events.emit(events.TokenStreamed(text=text))
+
+
+async def collect(workflow, **options):
+    return [event async for event in workflow.stream(JOB, NOBODY, **options)]
+
+
+def names(heard):
+    return [type(event).__name__ for event in heard]
+
+
+# Order
+
+
+async def test_events_come_in_the_order_in_which_things_happen(engine):
+    def work():
+        token("one ")
+        token("two")
+        events.emit(events.ModelAnswered(model="m", usage=Usage(calls=1)))
+        return "said"
+
+    heard = await collect(chain(engine, Do("a", work), name="w"), run_id="r")
+    assert names(heard) == [
+        "RunStarted", "RoundStarted", "OperatorStarted", "TokenStreamed", "TokenStreamed", "ModelAnswered",
+        "OperatorFinished", "RoundFinished", "RunFinished",
+    ]  # fmt: skip
+    assert heard[0].workflow == "w"
+    assert heard[-1].message.scratchpad == "said"
+
+
+async def test_each_event_says_run_path_round_attempt_number_and_time(engine):
+    inner = chain(engine, Do("i", lambda: token("t") or "said"), name="inner")
+    before = time.time()
+    heard = await collect(chain(engine, Do("a"), inner, name="outer"), run_id="r")
+    assert [event.seq for event in heard] == list(range(1, len(heard) + 1))
+    assert {event.run_id for event in heard} == {"r"}
+    times = [event.time for event in heard]
+    assert times == sorted(times)
+    assert before - 1 < times[0] <= times[-1] < time.time() + 1
+    [said] = [event for event in heard if isinstance(event, events.TokenStreamed)]
+    assert (said.path, said.operator_id, said.round, said.attempt) == (("inner", "i"), "i", 1, 1)
+    assert [event.path for event in heard if isinstance(event, events.WorkflowEntered)] == [("inner",)]
+
+
+def test_time_is_that_of_the_runs_clock(engine):
+    async def main():
+        workflow = chain(engine, Do("a", lambda: asyncio.sleep(3600, "slept")))
+        return await collect(workflow)
+
+    heard = run_on_fake_clock(main())
+    assert heard[-1].time - heard[0].time == pytest.approx(3600)
+    assert heard[-1].seconds == 3600
+
+
+async def test_the_items_of_a_map_are_told_apart_by_their_paths(engine):
+    items = Do("items", lambda: WorkflowMessage(outputs={"xs": ["p", "q"]}))
+    heard = await collect(chain(engine, items, Map("each", Do("up"), over="xs")), only=[events.OperatorFinished])
+    assert {event.path for event in heard} == {("items",), ("each[0]", "up"), ("each[1]", "up"), ("each",)}
+
+
+async def test_two_streams_at_once_are_two_runs(engine):
+    workflow = chain(engine, Do("a", lambda: asyncio.sleep(0.001, "said")))
+    first, second = await asyncio.gather(collect(workflow), collect(workflow))
+    assert first[0].run_id != second[0].run_id
+    for heard in (first, second):
+        assert [event.seq for event in heard] == list(range(1, len(heard) + 1))
+
+
+async def test_every_event_of_a_stream_is_json(engine):
+    items = Do("items", lambda: WorkflowMessage(outputs={"xs": ["p", "q"]}))
+    for event in await collect(chain(engine, items, Map("each", Do("up"), over="xs"))):
+        assert json.loads(json.dumps(event.as_dict()))["event"] == type(event).__name__
+
+
+async def test_listeners_and_the_stream_hear_the_same(engine):
+    heard = []
+    assert await collect(chain(engine, Do("a"), listeners=[heard.append])) == heard
+
+
+async def test_the_listeners_of_an_inner_workflow_hear_its_own_run(engine):
+    heard = []
+    inner = chain(engine, Do("i"), name="inner", listeners=[heard.append])
+    outside = await collect(chain(engine, Do("a"), inner, name="outer"), run_id="r")
+    assert names(heard) == [
+        "RunStarted", "RoundStarted", "OperatorStarted", "OperatorFinished", "RoundFinished", "RunFinished",
+    ]  # fmt: skip
+    assert [event.seq for event in heard] == [1, 2, 3, 4, 5, 6]
+    assert {event.path for event in heard} == {(), ("i",)}
+    assert "r" not in {event.run_id for event in heard}
+    assert names(outside).count("RunStarted") == 1
+
+
+# Filters
+
+
+async def test_only_the_wanted_kinds_are_yielded(engine):
+    work = lambda: token("t") or "said"  # noqa: E731
+    heard = await collect(chain(engine, Do("a", work), Do("b", work)), only=[events.TokenStreamed, events.RunFinished])
+    assert names(heard) == ["TokenStreamed", "TokenStreamed", "RunFinished"]
+    assert [event.seq for event in heard] == sorted(event.seq for event in heard)
+
+
+async def test_only_what_happens_under_a_path_is_yielded(engine):
+    inner = chain(engine, Do("x"), Do("y"), name="inner")
+    workflow = chain(engine, Do("a"), inner, Do("inner2"))
+    heard = await collect(workflow, under=["inner"])
+    assert {event.path for event in heard} == {("inner",), ("inner", "x"), ("inner", "y")}
+    heard = await collect(workflow, under=("inner", "x"))
+    assert names(heard) == ["OperatorStarted", "OperatorFinished"]
+    assert await collect(workflow, under=["nowhere"]) == []
+
+
+async def test_both_filters_hold_together(engine):
+    inner = chain(engine, Do("x"), Do("y"), name="inner")
+    heard = await collect(chain(engine, Do("a"), inner), only=[events.OperatorFinished], under=["inner", "y"])
+    assert [(type(event), event.path) for event in heard] == [(events.OperatorFinished, ("inner", "y"))]
+
+
+# Ends
+
+
+async def test_an_error_comes_after_the_last_event(engine):
+    def work():
+        raise ValueError("wrong")
+
+    heard = []
+
+    async def consume():
+        async for event in chain(engine, Do("a", work)).stream(JOB, NOBODY):
+            heard.append(event)
+
+    with pytest.raises(OperatorError, match="wrong"):
+        await consume()
+    assert names(heard)[-2:] == ["OperatorFailed", "RunFailed"]
+
+
+async def test_a_workflow_that_cannot_be_built_is_an_error_before_any_event(engine):
+    with pytest.raises(InvalidError):
+        await anext(engine().stream(JOB, NOBODY))
+
+
+async def test_a_consumer_that_closes_the_stream_ends_the_run(engine):
+    cleaned = []
+
+    async def work():
+        token("t")
+        try:
+            await asyncio.sleep(100)
+        finally:
+            await asyncio.sleep(0.01)
+            cleaned.append("a")
+
+    before = asyncio.all_tasks()
+    stream = chain(engine, Do("a", work)).stream(JOB, NOBODY)
+    async for event in stream:
+        if isinstance(event, events.TokenStreamed):
+            break
+    await stream.aclose()
+    assert cleaned == ["a"]
+    assert asyncio.all_tasks() == before
+
+
+async def test_a_consumer_that_just_leaves_ends_the_run(engine):
+    ended = asyncio.Event()
+
+    async def work():
+        token("t")
+        try:
+            await asyncio.sleep(100)
+        finally:
+            ended.set()
+
+    async for event in chain(engine, Do("a", work)).stream(JOB, NOBODY):
+        if isinstance(event, events.TokenStreamed):
+            break
+    gc.collect()
+    await asyncio.wait_for(ended.wait(), RENDEZVOUS)
+
+
+async def test_an_error_of_a_run_whose_consumer_has_left_is_not_left_lying_about(engine, caplog):
+    async def work():
+        token("t")
+        try:
+            await asyncio.sleep(100)
+        finally:
+            raise ValueError("in the clean-up")
+
+    stream = chain(engine, Do("a", work)).stream(JOB, NOBODY)
+    async for event in stream:
+        if isinstance(event, events.TokenStreamed):
+            break
+    await stream.aclose()
+    del stream
+    gc.collect()
+    assert "never retrieved" not in caplog.text
+
+
+async def test_a_stream_that_is_never_begun_runs_nothing(engine):
+    a = Do("a")
+    stream = chain(engine, a).stream(JOB, NOBODY)
+    await asyncio.sleep(0)
+    await stream.aclose()
+    assert a.calls == 0
+
+
+# Slow consumers
+
+
+async def test_a_consumer_that_sleeps_keeps_all_text_in_a_bounded_buffer(engine, monkeypatch):
+    sizes, count = [], 100_000
+
+    class Watched(Buffer):
+        def put(self, event):
+            super().put(event)
+            sizes.append(len(self._events))
+
+    monkeypatch.setattr("operad.runtime.workflow.Buffer", Watched)
+
+    def work():
+        for n in range(count):
+            token(f"{n} ")
+        return "said"
+
+    text = []
+    async for event in chain(engine, Do("a", work)).stream(JOB, NOBODY):
+        if isinstance(event, events.TokenStreamed):
+            text.append(event.text)
+    assert "".join(text) == "".join(f"{n} " for n in range(count))
+    assert max(sizes) <= CROWDED + 10
+
+
+async def test_tokens_of_operators_side_by_side_are_joined_each_to_its_own(engine):
+    async def work():
+        name = here().operator_id
+        for n in range(2 * CROWDED):
+            token(f"{name}{n} ")
+            if not n % 100:
+                await asyncio.sleep(0)
+        return "said"
+
+    workflow = engine()
+    for name in "ab":
+        workflow.add_operator(Do(name, work))
+
+    stream = workflow.stream(JOB, NOBODY)
+    heard = [await anext(stream)]
+    await asyncio.sleep(0.05)
+    heard += [event async for event in stream]
+    for name in "ab":
+        said = "".join(e.text for e in heard if isinstance(e, events.TokenStreamed) and e.path == (name,))
+        assert said == "".join(f"{name}{n} " for n in range(2 * CROWDED))
+    assert len(heard) < 2 * CROWDED
+
+
+async def test_numbers_rise_though_tokens_are_joined(engine):
+    async def work():
+        for _ in range(CROWDED):
+            token("x")
+            await asyncio.sleep(0)
+        return "said"
+
+    workflow = engine()
+    for name in "ab":
+        workflow.add_operator(Do(name, work))
+    stream = workflow.stream(JOB, NOBODY)
+    heard = [await anext(stream)]
+    await asyncio.sleep(0.1)
+    heard += [event async for event in stream]
+    assert len(heard) < 2 * CROWDED  # some were joined
+    numbers = [event.seq for event in heard]
+    assert numbers == sorted(numbers)
+
+
+async def test_the_cost_of_a_token_does_not_grow_with_the_text_that_waits():
+    buffer, text = Buffer(), "x" * 200
+    began = time.perf_counter()
+    for _ in range(10_000):
+        buffer.put(events.TokenStreamed(text=text))
+    assert time.perf_counter() - began < 0.5  # some 0.03, or some 3 where each token copies the text before it
+    waiting = 0
+    while waiting < 10_000 * len(text):
+        event = await buffer.get()
+        assert isinstance(event, events.TokenStreamed)
+        waiting += len(event.text)
+    assert waiting == 10_000 * len(text)
+
+
+def test_tokens_are_not_joined_over_what_happened_between_them(engine):
+    def work():
+        for _ in range(CROWDED):
+            token("x")
+        token("I call. ")
+        events.emit(events.ToolCalled(call_id="c", tool="t", arguments={}))
+        token("It said so.")
+        return "said"
+
+    heard = asyncio.run(collect(chain(engine, Do("a", work))))
+    called = names(heard).index("ToolCalled")
+    before = "".join(event.text for event in heard[:called] if isinstance(event, events.TokenStreamed))
+    after = "".join(event.text for event in heard[called:] if isinstance(event, events.TokenStreamed))
+    assert (before, after) == ("x" * CROWDED + "I call. ", "It said so.")
+
+
+async def test_of_progress_the_newest_is_kept(engine):
+    def work():
+        for n in range(5 * CROWDED):
+            events.emit(events.Progress(done=n + 1, total=5 * CROWDED))
+        return "said"
+
+    heard = await collect(chain(engine, Do("a", work)), only=[events.Progress])
+    assert len(heard) <= CROWDED + 1
+    assert heard[-1].done == 5 * CROWDED
+
+
+async def test_a_consumer_that_stops_reading_keeps_operators_from_starting(engine):
+    workflow, many = engine(), [Do(f"a{n}") for n in range(5_000)]
+    for operator in many:
+        workflow.add_operator(operator)
+    stream = workflow.stream(JOB, NOBODY)
+    await anext(stream)
+    await asyncio.sleep(0.1)
+    started = sum(operator.calls for operator in many)
+    assert 0 < started <= CROWDED
+    await asyncio.sleep(0.05)
+    assert sum(operator.calls for operator in many) == started
+    await stream.aclose()
+    assert sum(operator.calls for operator in many) == started
+
+
+async def test_a_consumer_that_reads_on_gets_everything(engine):
+    workflow, count = engine(), 1_500
+    for n in range(count):
+        workflow.add_operator(Do(f"a{n}"))
+    stream = workflow.stream(JOB, NOBODY)
+    heard = [await anext(stream)]
+    await asyncio.sleep(0.1)
+    heard += [event async for event in stream]
+    assert [event.seq for event in heard] == list(range(1, 2 * count + 5))
+
+
+async def test_a_filter_takes_in_only_what_is_wanted_and_slows_nothing_down(engine):
+    workflow, many = engine(), [Do(f"a{n}") for n in range(2_000)]
+    for operator in many:
+        workflow.add_operator(operator)
+    stream = workflow.stream(JOB, NOBODY, only=[events.RunStarted, events.RunFinished])
+    await anext(stream)
+    while sum(operator.calls for operator in many) < len(many):
+        await asyncio.sleep(0.01)
+    assert names([event async for event in stream]) == ["RunFinished"]
+
+
+# Listeners and threads
+
+
+async def test_a_listener_that_raises_stops_nothing(engine, caplog):
+    def broken(event):
+        raise ValueError("cannot listen")
+
+    heard = await collect(chain(engine, Do("a"), listeners=[broken]))
+    assert names(heard)[-1] == "RunFinished"
+    assert "a listener failed on RunStarted" in caplog.text
+
+
+async def test_what_threads_say_arrives_numbered_and_whole(engine):
+    count = 200
+
+    async def work():
+        async def thread(name):
+            await asyncio.to_thread(lambda: [token(f"{name}{n} ") for n in range(count)])
+
+        await asyncio.gather(*map(thread, "abcd"))
+        return "said"
+
+    heard = await collect(chain(engine, Do("a", work)))
+    assert [event.seq for event in heard] == list(range(1, len(heard) + 1))
+    said = [event for event in heard if isinstance(event, events.TokenStreamed)]
+    assert all(event.path == ("a",) for event in said)
+    for name in "abcd":
+        assert [e.text for e in said if e.text.startswith(name)] == [f"{name}{n} " for n in range(count)]
+
+
+async def test_a_thread_wakes_a_consumer_that_waits(engine):
+    release = threading.Event()
+
+    def speak():
+        token("from a thread")
+        assert release.wait(RENDEZVOUS)
+
+    async def work():
+        await asyncio.to_thread(speak)
+        return "said"
+
+    async for event in chain(engine, Do("a", work)).stream(JOB, NOBODY):
+        if isinstance(event, events.TokenStreamed):
+            release.set()  # it was yielded while the thread was still at it
+    assert release.is_set()
+
+
+async def test_a_thread_that_speaks_after_the_end_harms_nobody(engine, caplog):
+    began, release, spoken = threading.Event(), threading.Event(), threading.Event()
+
+    def late():
+        began.set()
+        release.wait(RENDEZVOUS)
+        token("too late")
+        spoken.set()
+
+    async def work():
+        await asyncio.to_thread(late)
+        return "said"
+
+    stream = chain(engine, Do("a", work)).stream(JOB, NOBODY)
+    await anext(stream)
+    while not began.is_set():
+        await asyncio.sleep(0.001)
+    await stream.aclose()
+    release.set()
+    while not spoken.is_set():
+        await asyncio.sleep(0.001)
+    assert caplog.text == ""
