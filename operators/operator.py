@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, cast
 
 from pydantic import AfterValidator, Field, JsonValue, field_validator
 
 from operad.runtime.connections import Connections, connections
+from operad.runtime.errors import InvalidError, Issue
 from operad.runtime.fingerprint import fingerprint, name_of
+from operad.runtime.graph import Executable
 from operad.runtime.knowledge import Insight, Knowledge, KnowledgeBase
 from operad.runtime.message import Job, Value, WorkflowMessage, new_id
 from operad.runtime.reasoner import Reasoner
@@ -106,6 +108,18 @@ class Operator:
         """
         return parse_output_schema(self.config.output_schema)
 
+    def check(self, before: Mapping[str, Executable]) -> list[Issue]:
+        """What is wrong with its `output_schema`."""
+        try:
+            schema = self.schema
+        except InvalidError as error:
+            return [Issue(issue.code, f"output_schema: {issue.message}", self.get_id()) for issue in error.issues]
+        if self.ports and schema and PORT in schema.get("properties", {}):
+            return [
+                Issue("port-twice", f"its output_schema has a field {PORT!r}, which names the way on", self.get_id())
+            ]
+        return []
+
     def fingerprint(self) -> dict[str, JsonValue]:
         """What makes two operators ask alike: class, configuration, what the toolkit recommends, knowledge base.
 
@@ -158,14 +172,21 @@ class Operator:
 
     def _routed(self, text: str, schema: Schema, job: Job) -> WorkflowMessage:
         """The message of an answer that names a port, as JSON or as that one word."""
-        answer = {PORT: text.strip()} if text.strip() in self.ports else validate(schema, text)
+        one_word = self.schema is None and text.strip() in self.ports
+        answer: dict[str, Any] = {PORT: text.strip()} if one_word else validate(schema, text)
         port = answer.pop(PORT)
-        said = answer.pop(ANSWER, None) if self.schema is None else None
-        if self.schema is not None and self.schema.get("type") != "object":
-            answer = {"output": answer.pop(ANSWER, None)}
-        scratchpad = said if said is not None else json.dumps(answer, ensure_ascii=False) if answer else port
+        said: Any = answer
+        if self.schema is None:
+            said, answer = answer.get(ANSWER, port), {}
+        elif self.schema.get("type") != "object":
+            said = answer[ANSWER]
+            answer = {"output": said}
         return WorkflowMessage(
-            scratchpad=scratchpad, outputs=answer, ports=(port,), job_id=job.id, operator_id=self.get_id()
+            scratchpad=said if isinstance(said, str) else json.dumps(said, ensure_ascii=False),
+            outputs=answer,
+            ports=(port,),
+            job_id=job.id,
+            operator_id=self.get_id(),
         )
 
     def get_knowledge(self, job: Job) -> Knowledge:

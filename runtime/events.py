@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
-from threading import Lock
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
@@ -288,7 +288,7 @@ class RunLog:
         self._outer = outer
         self._depth = depth
         self._seq = 0
-        self._lock = Lock()
+        self._lock = RLock()  # a listener may emit
         self.heard = bool(self._listeners) or (outer is not None and outer.heard)
         self.buffered = buffer is not None or (outer is not None and outer.buffered)
         self.now = asyncio.get_running_loop().time
@@ -356,6 +356,7 @@ class RunInProgress(Protocol):
     questions: Questions
     budget: Budget
     calls: Limiter | None
+    finished: dict[str, WorkflowMessage] | None
     idle: int
 
     @property
@@ -392,7 +393,7 @@ class Scope(Struct, kw_only=True, eq=False):
         usage: What it used so far, all attempts and all inside it included.
         deadlines: What limits the time of the attempt, and of tools that it calls.
         place: Its place among the operators that may run at once.
-        inner_runs: How many workflows run inside it.
+        waits_for: How many workflows run inside it, and questions are open.
         questions: How many questions it has asked.
     """
 
@@ -404,7 +405,7 @@ class Scope(Struct, kw_only=True, eq=False):
     usage: Usage = NO_USAGE
     deadlines: list[Deadline] = []
     place: Place | None = None
-    inner_runs: int = 0
+    waits_for: int = 0
     questions: int = 0
 
     def outwards(self) -> Generator[Scope, None, None]:
@@ -413,6 +414,12 @@ class Scope(Struct, kw_only=True, eq=False):
         while scope is not None:
             yield scope
             scope = scope.run.outer
+
+    def sign_of_life(self) -> None:
+        """Something happens here: whoever waits for that, here or further out, waits anew."""
+        for scope in self.outwards():
+            for deadline in scope.deadlines:
+                deadline.sign_of_life()
 
     def write(self, event: Event) -> None:
         """Write an event that happened here."""
@@ -450,9 +457,7 @@ def emit(event: Event) -> None:
     scope = _scope.get()
     if scope is None:
         return
-    for outer in scope.outwards():
-        for deadline in outer.deadlines:
-            deadline.sign_of_life()
+    scope.sign_of_life()
     scope.write(event)
     if isinstance(event, ModelAnswered):
         scope.charge(event.usage)

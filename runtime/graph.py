@@ -188,6 +188,21 @@ class WorkflowGraph:
             if check is not None:
                 before = self.before.get(node_id, {})
                 issues += check({key: self.operators[key] for key in before if key in self.operators})
+        issues += [
+            Issue(
+                "fallback-port",
+                "its fallback takes no port, and so would take all; give a message with ports=(…,)",
+                node_id,
+            )
+            for node_id, policy in self.policies.items()
+            if node_id in self.operators
+            and getattr(self.operators[node_id], "takes_one_port", False)
+            and ports_of(self.operators[node_id])
+            and (
+                isinstance(policy.fallback, str)
+                or (isinstance(policy.fallback, WorkflowMessage) and policy.fallback.ports is None)
+            )
+        ]
         for node_id, policy in self.policies.items():
             operator = self.evaluator if node_id == self._end else self.operators.get(node_id)
             if policy.cache is not None and operator is not None and not hasattr(operator, "fingerprint"):

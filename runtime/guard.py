@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,6 +20,7 @@ from operad.runtime.reasoner import Reasoner
 
 if TYPE_CHECKING:
     from operad.runtime.graph import Executable
+    from operad.runtime.workflow import Workflow
 
 
 class Call(Struct, frozen=True):
@@ -113,6 +114,7 @@ async def _attempts(
             if retry is None or scope.attempt >= retry.attempts or not retry.wants(error):
                 raise
             delay = retry.delay(scope.attempt, error)
+            scope.sign_of_life()
             scope.write(OperatorRetried(error=describe(error), delay=delay))
         await asyncio.sleep(delay)
         scope.attempt += 1
@@ -154,7 +156,7 @@ async def _fall_back(
     if isinstance(fallback, WorkflowMessage | str):
         return fallback
     if not isinstance(fallback, Model):
-        return await _attempt(fallback, call, timeout, scope, places)
+        return await _attempt(cast("Executable", fallback), call, timeout, scope, places)
     with_model: Any = getattr(call.reasoner, "with_model", None)
     if with_model is None:
         raise InputError(
@@ -164,7 +166,7 @@ async def _fall_back(
     return await _attempt(executable, replace(call, reasoner=with_model(fallback)), timeout, scope, places)
 
 
-def _name(fallback: Executable | Model | WorkflowMessage | str) -> str:
+def _name(fallback: Executable | Workflow | Model | WorkflowMessage | str) -> str:
     if isinstance(fallback, WorkflowMessage | str):
         return "a constant"
     return fallback.describe() if isinstance(fallback, Model) else f"operator {fallback.get_id()!r}"

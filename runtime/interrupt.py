@@ -55,15 +55,15 @@ async def interrupt(question: str, schema: Mapping[str, Any] | str | None = None
         answer = asked.ask(Question(id=question_id, text=question, schema_=form))
         try:
             scope.write(events.Interrupted(interrupt_id=question_id, question=question, schema=form))
-            scope.inner_runs += 1  # it waits for this as it does for a run inside it
-            if scope.inner_runs == 1:
+            scope.waits_for += 1
+            if scope.waits_for == 1:
                 scope.run.idle += 1
             try:
                 root.look_whether_paused()
                 value = await answer
             finally:
-                scope.inner_runs -= 1
-                if not scope.inner_runs:
+                scope.waits_for -= 1
+                if not scope.waits_for:
                     scope.run.idle -= 1
         finally:
             asked.withdraw(question_id)

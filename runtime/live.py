@@ -13,6 +13,10 @@ from operad.runtime.message import WorkflowMessage
 from operad.runtime.run import Run
 
 
+MOMENT = 3
+"""Turns of the event loop in which whoever listens to a run may answer its question at once."""
+
+
 class LiveRun:
     """A run in a task of its own, so that it can stay as it is while nobody waits for it.
 
@@ -53,10 +57,16 @@ class LiveRun:
             Exception: What it failed with.
         """
         try:
-            await self._settled
-            if not self.task.done():
-                raise PausedError(self._run_id, self.run.questions.open())
-            return self.task.result()
+            while True:
+                await self._settled
+                if self.task.done():
+                    return self.task.result()
+                for _ in range(MOMENT):
+                    await asyncio.sleep(0)
+                if self.run.questions.waits():
+                    raise PausedError(self._run_id, self.run.questions.open())
+                if self._settled.done():
+                    self._settled = self.loop.create_future()
         except asyncio.CancelledError:
             await self.cancel()
             raise

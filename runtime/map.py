@@ -8,14 +8,23 @@ from itertools import pairwise
 from typing import Any, Literal, cast
 
 from operad.runtime.concurrently import concurrently
-from operad.runtime.errors import BudgetError, InputError, InvalidError, Issue, OperadError, describe, did_you_mean
+from operad.runtime.errors import (
+    BudgetError,
+    InputError,
+    InvalidError,
+    Issue,
+    OperadError,
+    OperatorError,
+    describe,
+    did_you_mean,
+)
 from operad.runtime.events import Progress, current_scope, emit
 from operad.runtime.graph import Executable
 from operad.runtime.guard import Call
 from operad.runtime.message import Job, Value, WorkflowMessage, WorkflowStatus
-from operad.runtime.policy import check_positive
+from operad.runtime.policy import causes, check_positive
 from operad.runtime.reasoner import Reasoner
-from operad.runtime.workflow import BuiltinWorkflow, Workflow, run_inside
+from operad.runtime.workflow import BuiltinWorkflow, Workflow, contains, run_inside
 
 OnError = Literal["fail", "skip", "keep"]
 
@@ -26,7 +35,7 @@ class ItemError(Value):
     Attributes:
         index: The item's place in the list, counted from 0.
         error: What went wrong, in words.
-        kind: The name of the error's type.
+        kind: The name of the type of the error that it began with.
     """
 
     index: int
@@ -40,7 +49,7 @@ class Map:
     The first operators of the body get one message: its text is the item (as JSON, where it is not
     text), its outputs are ``item`` and ``index``, counted from 0. The map's message has the output ``items``: for each item what the body made of it, in the order of the list, which
     is the body's output named ``output``, all its outputs if it has others, or its text. The bodies'
-    messages are its parts.
+    messages are its parts, and the worst of their statuses is its own.
 
     Args:
         id: Its identity in a workflow.
@@ -81,7 +90,7 @@ class Map:
 
     def check(self, before: Mapping[str, Executable]) -> list[Issue]:
         """What is wrong with it, and with its body, after these operators."""
-        if self._is_in(self.body):
+        if contains(self.body, self):
             return [Issue("nested-in-itself", f"its body {self.body.name!r} contains it", self._id)]
         issues = [
             Issue(i.code, i.message, f"{self._id}/{i.where}" if i.where else self._id)
@@ -138,10 +147,15 @@ class Map:
 
         await concurrently(work(turns) for _ in range(min(self._concurrency, len(items))))
         kept = [outcome for outcome in said if outcome is not None]
+        messages = [outcome for outcome in kept if isinstance(outcome, WorkflowMessage)]
+        worst = min(messages, key=lambda message: message.status.priority, default=WorkflowMessage())
         return WorkflowMessage(
-            scratchpad="\n\n".join(o.error if isinstance(o, ItemError) else o.scratchpad for o in kept),
+            scratchpad="\n\n".join(message.scratchpad for message in messages),
+            status=worst.status,
+            evaluation=worst.evaluation,
+            lesson=worst.lesson,
             outputs={"items": [o if isinstance(o, ItemError) else _value(o) for o in kept]},
-            parts=tuple(outcome for outcome in kept if isinstance(outcome, WorkflowMessage)),
+            parts=tuple(messages),
             job_id=job.id,
             operator_id=self._id,
         )
@@ -156,19 +170,8 @@ class Map:
                 raise OperadError(f"item {index} of map {self._id!r}: {describe(error)}") from error
             if self._on_error == "skip":
                 return None
-            return ItemError(index=index, error=describe(error), kind=type(error).__name__)
-
-    def _is_in(self, workflow: Workflow) -> bool:
-        open_, seen = [workflow], {id(workflow)}
-        while open_:
-            for operator in open_.pop().get_operators():
-                if operator is self:
-                    return True
-                inner = operator if isinstance(operator, Workflow) else getattr(operator, "body", None)
-                if isinstance(inner, Workflow) and id(inner) not in seen:
-                    seen.add(id(inner))
-                    open_.append(inner)
-        return False
+            first = next(link for link in causes(error) if not isinstance(link, OperatorError))
+            return ItemError(index=index, error=describe(error), kind=type(first).__name__)
 
     def _message(self, job: Job, item: Any, index: int) -> WorkflowMessage:
         text = item if isinstance(item, str) else json.dumps(item, ensure_ascii=False, default=str)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from operad.runtime.cache import Cache
     from operad.runtime.graph import Executable
     from operad.runtime.model import Model
+    from operad.runtime.workflow import Workflow
 
 _PASSING = (TimeoutError, asyncio.TimeoutError, ConnectionError)  # the second is the first since Python 3.11
 
@@ -111,7 +112,7 @@ class Budget:
         tokens: Tokens read and written.
         calls: Calls of models.
         cost: Money, in the currency of the models' prices.
-        seconds: From its start; time in which it only waits for a person does not count.
+        seconds: From its start; time in which a person is asked does not count.
 
     Raises:
         InvalidError: A value is not above zero.
@@ -156,7 +157,7 @@ class Policy:
 
     retry: Retry | None = None
     timeout: Timeout | None = None
-    fallback: Executable | Model | WorkflowMessage | str | None = None
+    fallback: Executable | Workflow | Model | WorkflowMessage | str | None = None
     cache: Cache | None = None
 
     def or_else(self, default: Policy) -> Policy:

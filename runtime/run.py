@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import cast
 
 from operad.runtime import events
 from operad.runtime.connections import connections
-from operad.runtime.deadline import Deadline, within
+from operad.runtime.deadline import Deadline, standing_still, within
 from operad.runtime.engine import Step
 from operad.runtime.errors import (
     BudgetError,
@@ -99,6 +100,7 @@ class Run:
         outer: The operator that it is inside of.
         budget: What it may use.
         calls: What limits its calls of models.
+        finished: Where there is a budget, the messages of all operators that have finished, by path.
         questions: What is asked, in this run and in those around it.
         active: How many of its operators are at work, or may start.
         idle: How many of those only wait: for a person, or for a run inside of them.
@@ -136,10 +138,14 @@ class Run:
         self._round = 0
         self._results: list[WorkflowMessage | None] = [None] * len(build.plan.ids)
         self._skipped: dict[int, Skip] = {}
+        self._lost: set[int] = set()
         self._feedback: dict[int, tuple[WorkflowMessage, ...]] = {}
         self._progress = Progress(build.plan)
         self._cancelled: list[str] = []
         self._deadlines: list[Deadline] = []
+        self.finished: dict[str, WorkflowMessage] | None = outer.run.finished if outer else None
+        if self.finished is None and build.budget is not NO_BUDGET:
+            self.finished = {}
         self._usage = NO_USAGE
         self._spending = Lock()
 
@@ -164,7 +170,8 @@ class Run:
             if isinstance(error, OperatorError):
                 error.cancelled, error.finished = tuple(self._cancelled), self._finished()
             elif isinstance(error, BudgetError):
-                error.finished = {**self._finished(), **error.finished}
+                ours = {"/".join((*self._prefix, node_id)): message for node_id, message in self._finished().items()}
+                error.finished = {**ours, **error.finished, **(self.finished or {})}
             self._say(events.RunFailed(error=describe(error), seconds=now() - began, usage=self._usage))
             raise
         finally:
@@ -185,8 +192,8 @@ class Run:
         self._say(events.RunStarted(workflow=name, goal=self._call.job.goal, operators=operators))
         outer = self.outer
         if outer is not None:
-            outer.inner_runs += 1
-            if outer.inner_runs == 1:
+            outer.waits_for += 1
+            if outer.waits_for == 1:
                 outer.run.idle += 1  # it waits for this run
             entered = events.WorkflowEntered(workflow=name, operators=operators)
             outer.run.log.write(entered, self._prefix, outer.operator_id, outer.round, outer.attempt)
@@ -195,9 +202,11 @@ class Run:
         self.root._live.discard(self)
         self.on_paused = None
         if self.outer is not None:
-            self.outer.inner_runs -= 1
-            if not self.outer.inner_runs:
+            self.outer.waits_for -= 1
+            if not self.outer.waits_for:
                 self.outer.run.idle -= 1
+            if self.questions.asked:  # once the operator around it had the time to start something else
+                asyncio.get_running_loop().call_soon(self.root.look_whether_paused)
 
     @property
     def root(self) -> Run:
@@ -231,20 +240,12 @@ class Run:
     @asynccontextmanager
     async def waiting(self, scope: Scope) -> AsyncGenerator[None, None]:
         """While one of its operators waits for a person, its time stands still and its place is free."""
-        deadlines = [*scope.deadlines, *self._deadlines]
-        for deadline in deadlines:
-            deadline.pause()
-        if scope.place:
-            await scope.place.give()
-        try:
+        with standing_still([*scope.deadlines, *self._deadlines]):
+            if scope.place:
+                await scope.place.give()
             yield
-        finally:
-            try:
-                if scope.place:
-                    await scope.place.take()
-            finally:
-                for deadline in deadlines:
-                    deadline.go_on()
+            if scope.place:
+                await scope.place.take()
 
     def look_whether_paused(self) -> None:
         """Say so if all that is at work in this run, and in those inside it, waits for a person."""
@@ -266,9 +267,11 @@ class Run:
         plan, end = self._plan, self._end_node
         while True:
             self._round += 1
+            self._cancelled.clear()
             if self.log.heard:
                 rerun = plan.ids[:-1] if self._round == 1 else tuple(plan.ids[n] for n in self._to_run() if n != end)
                 self.log.write(events.RoundStarted(operators=rerun), self._prefix, round=self._round)
+            self._note_skips()
             self.active = len(self._progress.ready)
             await self._build.engine(self._progress.ready, self._step)
             verdict = self._results[end]
@@ -286,7 +289,8 @@ class Run:
             self._learn(verdict, end)
 
     def _to_run(self) -> list[int]:
-        return [n for n, result in enumerate(self._results) if result is None and n not in self._skipped]
+        gone = self._skipped.keys() | self._lost
+        return [node for node, result in enumerate(self._results) if result is None and node not in gone]
 
     def _finished(self) -> dict[str, WorkflowMessage]:
         return {
@@ -308,10 +312,11 @@ class Run:
         for node in again:
             results[node] = None
             self._skipped.pop(node, None)
+        self._lost = set()
+        unfinished = set(self._to_run())
+        self._lost = unfinished - plan.ancestors(again, among=unfinished)  # races that are over
         ran: dict[int, Taken] = {node: result.ports for node, result in enumerate(results) if result is not None}
-        for node in set(self._to_run()) - again - plan.ancestors(again):
-            self._skipped[node] = Skip(node, node, node)  # it lost a race that is over
-        self._progress = Progress(plan, ran, self._skipped.values())
+        self._progress = Progress(plan, ran, [*self._skipped.values(), *(Skip(n, n, n) for n in self._lost)])
 
     # Steps
 
@@ -324,6 +329,8 @@ class Run:
         scope = Scope(run=self, path=(*self._prefix, node_id), operator_id=node_id, round=self._round)
         events.enter(scope)
         log, given, began = self.log, self._call, 0.0
+        if self.outer:
+            self.outer.sign_of_life()
         if log.heard:
             if log.buffered:
                 await log.room()
@@ -350,6 +357,8 @@ class Run:
         if log.heard:
             finished = events.OperatorFinished(seconds=log.now() - began, message=message)
             log.write(finished, scope.path, node_id, self._round, scope.attempt)
+        if self.finished is not None:
+            self.finished["/".join(scope.path)] = message
         return self._advance(node, message)
 
     def _inputs(self, node: int) -> list[WorkflowMessage]:
@@ -377,14 +386,14 @@ class Run:
             said = WorkflowMessage(scratchpad=said)
         elif not isinstance(said, WorkflowMessage):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"execute returned {type(said).__name__}, not a WorkflowMessage or text")
-        passed_on = bool(said.operator_id) and any(said is message for message in self._inputs(node))
+        passed_on = bool(said.operator_id) and any(said is message for message in self._messages(node))
         if scope.usage is NO_USAGE and said.usage is not NO_USAGE and not passed_on:
             scope.charge(said.usage)  # it kept an account of its own
         if self.budget is not NO_BUDGET:
             self.check_budget()  # it may have gone on after it was told
         if is_evaluator:
             said = _with_judged(said, _join(self._inputs(node), self._call.job))
-        elif passed_on:
+        elif passed_on and said.operator_id != scope.operator_id:
             said = said.model_copy(update={"ports": None})
         elif said.ports is not None:
             self._check_ports(node, executable, said.ports)
@@ -396,16 +405,18 @@ class Run:
             scope.write(events.OperatorCancelled(seconds=seconds, usage=scope.usage))
             return
         scope.write(events.OperatorFailed(seconds=seconds, usage=scope.usage, error=describe(error)))
-        if isinstance(error, BudgetError):
-            error.finished = {f"{scope.operator_id}/{path}": message for path, message in error.finished.items()}
 
     def _advance(self, node: int, message: WorkflowMessage) -> list[int] | None:
         """Note what a node said; return those that may start now, or None when the end is reached."""
         self._results[node] = message
+        if self.outer:
+            self.outer.sign_of_life()
         ready = self._progress.finish(node, message.ports)
         self.active += len(ready) - 1
-        if self._plan.branches and self._end_was_skipped():
-            return None
+        if self._plan.branches:
+            self._note_skips()
+            if self._end_node in self._skipped:
+                return None
         if self.questions.asked:
             self.root.look_whether_paused()
         return ready if node != self._end_node else None
@@ -419,15 +430,13 @@ class Run:
             hint = did_you_mean(unknown[0], known)
             raise PortError(f"it takes port {unknown[0]!r}, which it does not have{hint}: {', '.join(sorted(known))}")
 
-    def _end_was_skipped(self) -> bool:
-        end = self._end_node
+    def _note_skips(self) -> None:
         for skip in self._progress.skips():
             self._skipped[skip.node] = skip
             node_id = self._plan.ids[skip.node]
-            if skip.node != end:
+            if skip.node != self._end_node:
                 path = (*self._prefix, node_id)
                 self.log.write(events.OperatorSkipped(reason=self._reason(skip)), path, node_id, self._round)
-        return end in self._skipped
 
     def _reason(self, skip: Skip) -> str:
         router, ports = self._plan.ids[skip.parent], self._plan.ports.get((skip.parent, skip.child), ())

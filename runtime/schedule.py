@@ -18,7 +18,7 @@ any         as soon as one edge to it is taken                              when
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Literal
@@ -98,17 +98,17 @@ class Plan:
         """`nodes` and all that depends on them."""
         return _reachable(nodes, self.children)
 
-    def ancestors(self, nodes: Iterable[int]) -> set[int]:
-        """`nodes` and all that they depend on."""
-        return _reachable(nodes, self.parents)
+    def ancestors(self, nodes: Iterable[int], among: Container[int]) -> set[int]:
+        """`nodes` and what they depend on, as far as the ways there lead through `among` alone."""
+        return _reachable(nodes, self.parents, among)
 
 
-def _reachable(nodes: Iterable[int], edges: Sequence[Sequence[int]]) -> set[int]:
+def _reachable(nodes: Iterable[int], edges: Sequence[Sequence[int]], among: Container[int] | None = None) -> set[int]:
     found = set(nodes)
     open_ = list(found)
     while open_:
         for node in edges[open_.pop()]:
-            if node not in found:
+            if node not in found and (among is None or node in among):
                 found.add(node)
                 open_.append(node)
     return found
@@ -173,7 +173,7 @@ class Progress:
                 self._skip_edge(child, skip.parent, skip.child, self.ready)
 
     def finish(self, node: int, ports: Taken = None) -> list[int]:
-        """Note that `node` ran and took these ports; return the nodes that may start now, in order of adding."""
+        """Note that `node` ran and took these ports; return the nodes that may start now."""
         if self._plan.branches:
             return self._finish(node, ports)
         waits = self._waits

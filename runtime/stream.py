@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from threading import Lock
+from dataclasses import dataclass, field
+from threading import RLock
 
 from msgspec.structs import replace
 
@@ -14,12 +15,38 @@ CROWDED = 1_000
 """Events in a buffer from which on a run waits before it starts another operator."""
 
 
+@dataclass(slots=True)
+class _Entry:
+    """An event, with what was joined to it."""
+
+    event: Event
+    more: list[str] = field(default_factory=list[str])
+
+    def join(self, event: Event) -> bool:
+        """Take in a later event of the same place, if the two can be one: the earlier, which now says more."""
+        first = self.event
+        if (first.round, first.attempt) != (event.round, event.attempt):
+            return False
+        if isinstance(first, TokenStreamed) and isinstance(event, TokenStreamed):
+            self.more.append(event.text)
+            return True
+        if isinstance(first, Progress) and isinstance(event, Progress):
+            self.event = replace(first, done=event.done, total=event.total)
+            return True
+        return False
+
+    def joined(self) -> Event:
+        if self.more and isinstance(self.event, TokenStreamed):
+            return replace(self.event, text="".join([self.event.text, *self.more]))
+        return self.event
+
+
 class Buffer:
     """Events on their way to a consumer.
 
     While it is crowded, operators that are to start wait for room. Those that run already go on;
-    of what they emit, tokens are joined with the tokens before them and progress replaces progress,
-    so that what is kept is bounded by what the run itself keeps.
+    of what they emit, tokens are joined with the tokens just before them, and progress with the
+    progress, so that what is kept is bounded by what the run itself keeps.
 
     Args:
         wanted: Whether the consumer wants an event.
@@ -28,13 +55,12 @@ class Buffer:
     def __init__(self, wanted: Callable[[Event], bool] = lambda _: True) -> None:
         self._wanted = wanted
         self._loop = asyncio.get_running_loop()
-        self._lock = Lock()
-        self._events: dict[int, Event] = {}
-        self._last: dict[tuple[type[Event], tuple[str, ...]], int] = {}
+        self._lock = RLock()
+        self._entries: dict[int, _Entry] = {}
+        self._last: dict[tuple[str, ...], int] = {}
         self._number = 0
         self._arrived = asyncio.Event()
         self._room = asyncio.Event()
-        self._room.set()
         self._closed = False
 
     def put(self, event: Event) -> None:
@@ -42,28 +68,24 @@ class Buffer:
         if not self._wanted(event):
             return
         with self._lock:
-            if len(self._events) >= CROWDED and isinstance(event, TokenStreamed | Progress):
-                key = (type(event), event.path)
-                before = self._events.get(self._last.get(key, -1))
-                if before is not None and before.attempt == event.attempt and before.round == event.round:
-                    if isinstance(event, TokenStreamed) and isinstance(before, TokenStreamed):
-                        event = replace(event, text=before.text + event.text)
-                    self._events[self._last[key]] = event
-                    return
-                self._last[key] = self._number
-            self._events[self._number] = event
+            before = self._entries.get(self._last.get(event.path, -1))
+            if self.crowded and before is not None and before.join(event):
+                return
+            self._entries[self._number] = _Entry(event)
+            self._last[event.path] = self._number
             self._number += 1
-        self._wake()
+        if not self._arrived.is_set():
+            self._loop.call_soon_threadsafe(self._arrived.set)
 
     def close(self) -> None:
         """No event will follow."""
         self._closed = True
-        self._wake()
+        self._arrived.set()
 
     @property
     def crowded(self) -> bool:
         """Whether operators that are to start had better wait."""
-        return len(self._events) >= CROWDED
+        return len(self._entries) >= CROWDED
 
     async def room(self) -> None:
         """Wait until it is no longer crowded."""
@@ -73,19 +95,17 @@ class Buffer:
 
     async def get(self) -> Event | None:
         """The next event; None when there is none any more."""
-        while not self._events:
+        while not self._entries:
             if self._closed:
                 return None
             self._arrived.clear()
-            await self._arrived.wait()
+            if not self._entries:  # a thread may just have put one in
+                await self._arrived.wait()
         with self._lock:
-            number = next(iter(self._events))
-            event = self._events.pop(number)
-        if len(self._events) < CROWDED // 2:
-            self._last.clear()
+            number = next(iter(self._entries))
+            entry = self._entries.pop(number)
+            if self._last.get(entry.event.path) == number:
+                del self._last[entry.event.path]
+        if not self.crowded:
             self._room.set()
-        return event
-
-    def _wake(self) -> None:
-        if not self._arrived.is_set():
-            self._loop.call_soon_threadsafe(self._arrived.set)
+        return entry.joined()

@@ -54,7 +54,8 @@ class Workflow(ABC):
     Args:
         max_rounds: How often at most the operators run until the evaluator is content.
         name: What errors and events call it; its id in another workflow.
-        policy: How its operators run, where their own policy says nothing.
+        policy: How its operators run, where their own policy says nothing; but not the workflows
+            and maps in it, whose operators have policies of their own.
         limits: How many of its operators may run at once, and how many requests and tokens a
             minute they may send to models; over all its runs in this process.
         budget: What each of its runs may use, all that runs inside included.
@@ -193,15 +194,13 @@ class Workflow(ABC):
         """The workflow as it stands, frozen."""
         with self._lock:
             in_order = [*self._operators, *(key for key in self._before if key not in self._operators)]
-            policies = {key: self._policies.get(key, NO_POLICY).or_else(self.policy) for key in in_order}
+            operators = {key: self._as_operator(operator) for key, operator in self._operators.items()}
+            policies = {key: self._policy_of(key, operators.get(key)) for key in in_order}
             if self._evaluator:
                 without_fallback = replace(self.policy, fallback=None)
                 policies[self._evaluator.get_id()] = self._evaluator_policy.or_else(without_fallback)
             return WorkflowGraph(
-                operators={
-                    key: _Within(operator, self) if isinstance(operator, Workflow) else operator
-                    for key, operator in self._operators.items()
-                },
+                operators=operators,
                 before={key: dict(self._before.get(key, {})) for key in in_order},
                 joins={key: join for key, join in self._joins.items() if join != "all_done"},
                 policies={key: policy for key, policy in policies.items() if policy},
@@ -387,6 +386,18 @@ class Workflow(ABC):
             log = RunLog(new_id(), self._listeners, outer=log, depth=len(prefix))
         return await Run(self._build_once(), call, log, outer=outer, prefix=prefix).execute()
 
+    def _as_operator(self, operator: Executable | Workflow) -> Executable:
+        return _Within(operator, self) if isinstance(operator, Workflow) else operator
+
+    def _policy_of(self, operator_id: str, operator: Executable | None) -> Policy:
+        """Its own; completed by the workflow's, which is for single operators and not for whole workflows inside."""
+        policy = self._policies.get(operator_id, NO_POLICY)
+        if not isinstance(getattr(operator, "body", None), Workflow):
+            policy = policy.or_else(self.policy)
+        if isinstance(policy.fallback, Workflow):
+            policy = replace(policy, fallback=_Within(policy.fallback, self))
+        return policy
+
     def _find(self, run_id: str) -> LiveRun:
         live = self._live.get(run_id)
         if live is None or live.loop.is_closed():
@@ -445,20 +456,24 @@ class DbgptWorkflow(Workflow):
 
 
 class _Within:
-    """A workflow as an operator of another."""
+    """A workflow as an operator of another.
+
+    Attributes:
+        body: The workflow.
+    """
 
     def __init__(self, workflow: Workflow, around: Workflow) -> None:
-        self._workflow = workflow
+        self.body = workflow
         self._around = around
 
     def get_id(self) -> str:
-        return self._workflow.get_id()
+        return self.body.get_id()
 
     def check(self, before: Mapping[str, Executable]) -> list[Issue]:
         name = self.get_id()
-        if _contains(self._workflow, self._around):
+        if self.body is self._around or contains(self.body, self._around):
             return [Issue("nested-in-itself", f"it contains the workflow {self._around.name!r} that it is in", name)]
-        found = self._workflow.graph().check()
+        found = self.body.graph().check()
         return [Issue(i.code, i.message, f"{name}/{i.where}" if i.where else name) for i in found]
 
     async def execute(
@@ -470,7 +485,7 @@ class _Within:
         lesson: str | None = None,
     ) -> WorkflowMessage:
         return await run_inside(
-            self._workflow, Call(reasoner, job, workflow_messages or [], previous_expert_outputs or [], lesson)
+            self.body, Call(reasoner, job, workflow_messages or [], previous_expert_outputs or [], lesson)
         )
 
 
@@ -487,14 +502,14 @@ async def run_inside(workflow: Workflow, call: Call, place: str | None = None) -
     return await workflow._inside(outer, call, place)  # pyright: ignore[reportPrivateUsage]
 
 
-def _contains(workflow: Workflow, wanted: Workflow) -> bool:
+def contains(workflow: Workflow, wanted: object) -> bool:
+    """Whether a workflow holds an operator or a workflow, however deep inside."""
     open_, seen = [workflow], {id(workflow)}
     while open_:
-        here = open_.pop()
-        if here is wanted:
-            return True
-        for operator in here.get_operators():
+        for operator in open_.pop().get_operators():
             inner = operator if isinstance(operator, Workflow) else getattr(operator, "body", None)
+            if operator is wanted or inner is wanted:
+                return True
             if isinstance(inner, Workflow) and id(inner) not in seen:
                 seen.add(id(inner))
                 open_.append(inner)

@@ -14,7 +14,18 @@ from pydantic import SecretStr
 
 from operad.operators import Operator, OperatorConfig
 from operad.operators.mcp import McpTools, StdioServer, StreamableHttpServer
-from operad.runtime import Action, DualModelReasoner, Example, Job, Model, MonoModelReasoner, Task, Tool, ToolGroup
+from operad.runtime import (
+    Action,
+    DualModelReasoner,
+    Example,
+    Job,
+    Limits,
+    Model,
+    MonoModelReasoner,
+    Task,
+    Tool,
+    ToolGroup,
+)
 from operad.runtime import WorkflowMessage as Message
 from operad.runtime.cache import Cache, cache_key
 from operad.runtime.embedded import EmbeddedModel
@@ -463,7 +474,7 @@ MODELS = [
 def test_whatever_a_model_answers_by_makes_another_key_and_a_secret_does_not():
     assert len({cache_key(model) for model in MODELS}) == len(MODELS)
     secret = Model(name="m", base_url="https://user:pass@one.example/v1", api_key=SecretStr("sk-secret"), timeout=1)
-    plain = Model(name="m", base_url="https://one.example/v1", max_retries=0, max_concurrency=3)
+    plain = Model(name="m", base_url="https://one.example/v1", max_retries=0, limits=Limits(concurrency=3))
     assert secret.fingerprint() == plain.fingerprint()
     assert "secret" not in json.dumps(secret.fingerprint())
     assert "pass" not in json.dumps(secret.fingerprint())

@@ -246,14 +246,27 @@ def test_it_may_be_said_which_errors_are_tried_again(engine):
     assert fails(chain(engine, Do("a", failing(ValueError(), 1)), policy=policy)).attempt == 1
 
 
+def test_the_workflows_policy_is_for_single_operators_not_for_workflows_and_maps_inside(engine):
+    a = Do("a", failing(ConnectionError("gone"), 2))
+    for inside in (chain(engine, a, name="inner"), Map("each", a, over="items")):
+        source = Operator(OperatorConfig(instruction="List.", output_schema="{items: [string]}"))
+        outer = chain(engine, source, inside, policy=Policy(retry=Retry(3)))
+        error = fails(outer, reasoner=ScriptedReasoner('{"items": ["one"]}'))
+        assert (error.attempt, a.calls) == (1, 1)
+        a.calls = 0
+
+
 def test_what_an_error_comes_from_counts_too_through_nested_workflows(engine, no_jitter):
     a = Do("a", failing(ConnectionError("gone"), 2))
     inner = chain(engine, Do("first"), a, name="inner")
-    outer = chain(engine, inner, policy=Policy(retry=Retry(3, first_delay=1)), name="outer")
+    outer = engine(name="outer")
+    outer.add_operator(inner, policy=Policy(retry=Retry(3, first_delay=1)))
     assert timed(outer) == ("done", 3)
 
     a = Do("a", failing(ConnectionError("gone")))
-    error = fails(chain(engine, chain(engine, a, name="inner"), policy=Policy(retry=Retry(2)), name="outer"))
+    outer = engine(name="outer")
+    outer.add_operator(chain(engine, a, name="inner"), policy=Policy(retry=Retry(2)))
+    error = fails(outer)
     links = [error, error.__cause__, error.__cause__.__cause__]
     assert [(link.workflow, link.operator_id, link.attempt) for link in links[:2]] == [
         ("outer", "inner", 2),
@@ -421,9 +434,9 @@ def test_a_nested_workflow_that_is_stopped_cleans_up(engine):
         finally:
             cleaned.append("a")
 
-    error, when = timed(
-        chain(engine, chain(engine, Do("a", work), name="inner"), policy=Policy(timeout=Timeout(run=5)))
-    )
+    outer = engine()
+    outer.add_operator(chain(engine, Do("a", work), name="inner"), policy=Policy(timeout=Timeout(run=5)))
+    error, when = timed(outer)
     assert (when, cleaned, error.operator_id) == (5, ["a"], "inner")
 
 

@@ -631,7 +631,7 @@ def chosen(**config: Any) -> dict[str, Any]:
         pytest.param(
             '{"answer": ["a", "b"], "port": "no"}',
             {"output_schema": "[string]"},
-            '{"output": ["a", "b"]}',
+            '["a", "b"]',
             {"output": ["a", "b"]},
             id="a list",
         ),

@@ -281,7 +281,7 @@ async def test_a_consumer_that_sleeps_keeps_all_text_in_a_bounded_buffer(engine,
     class Watched(Buffer):
         def put(self, event):
             super().put(event)
-            sizes.append(len(self._events))
+            sizes.append(len(self._entries))
 
     monkeypatch.setattr("operad.runtime.workflow.Buffer", Watched)
 
