@@ -146,6 +146,8 @@ class Builder:
             where, inner, _ = issue.where.partition("/")
             if where in steps and (inner or issue.code in ("no-operators", "cycle")):
                 continue  # of a workflow inside, which was checked when it was made
+            if issue.code == "fallback-port":
+                continue  # said already, where the fallback is written
             self._faults.report(_written(issue, steps.get(where)) or (*path, "workflow"), issue.code, issue.message)
 
     def _has_port(self, step: _Step, port: str, *, last: bool, path: Path_) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from types import TracebackType
 
@@ -29,7 +29,8 @@ async def connections() -> AsyncGenerator[Connections, None]:
         try:
             yield own
         finally:
-            _run_has.reset(token)
+            with suppress(ValueError):  # a run that is given up is closed elsewhere, in another context
+                _run_has.reset(token)
 
 
 class Connections:

@@ -94,7 +94,11 @@ class WorkflowGraph:
         """
         issues = [] if self.operators else [Issue("no-operators", "add at least one operator")]
         issues += [
-            Issue("duplicate-id", "two different operators have this id; give each its own", node_id)
+            Issue(
+                "duplicate-id",
+                "two different operators have this id; give each its own (a workflow's is its name)",
+                node_id,
+            )
             for node_id in self.doubles
         ]
         if self._end in self.operators:
@@ -205,12 +209,12 @@ class WorkflowGraph:
         ]
         for node_id, policy in self.policies.items():
             operator = self.evaluator if node_id == self._end else self.operators.get(node_id)
-            if policy.cache is not None and operator is not None and not hasattr(operator, "fingerprint"):
+            if policy.cache and operator is not None and not hasattr(operator, "fingerprint"):
                 issues.append(
                     Issue(
                         "no-fingerprint",
                         "its messages are to be cached, but nothing tells it from others: "
-                        "give it a method fingerprint(), or no cache",
+                        "give it a method fingerprint(), or Policy(cache=False)",
                         node_id,
                     )
                 )

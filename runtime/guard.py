@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from operad.runtime.cache import cache_key
-from operad.runtime.deadline import Deadline, standing_still, within
+from operad.runtime.deadline import Deadline, within
 from operad.runtime.errors import BudgetError, InputError, OperatorTimeoutError, describe
 from operad.runtime.events import CacheHit, FellBack, OperatorRetried, Scope
 from operad.runtime.limits import Limiter, Place
@@ -92,10 +92,11 @@ async def guarded(
     except BudgetError:
         raise
     except Exception as error:
-        if policy.fallback is None:
+        fallback = policy.fallback
+        if fallback is None or fallback is False:
             raise
-        scope.write(FellBack(error=describe(error), to=_name(policy.fallback)))
-        return await _fall_back(executable, call, policy, scope, places)
+        scope.write(FellBack(error=describe(error), to=_name(fallback)))
+        return await _fall_back(fallback, executable, call, policy.timeout or Timeout(), scope, places)
     if policy.cache and key and (isinstance(said, str) or said.status is WorkflowStatus.SUCCESS):
         await policy.cache.put(key, WorkflowMessage(scratchpad=said) if isinstance(said, str) else said)
     return said
@@ -111,7 +112,7 @@ async def _attempts(
         except BudgetError:
             raise
         except Exception as error:
-            if retry is None or scope.attempt >= retry.attempts or not retry.wants(error):
+            if not retry or scope.attempt >= retry.attempts or not retry.wants(error):
                 raise
             delay = retry.delay(scope.attempt, error)
             scope.sign_of_life()
@@ -127,8 +128,7 @@ async def _attempt(
         return await _timed(executable, call, timeout, scope)
     place = scope.place = Place(places)
     try:
-        with standing_still(deadline for around in scope.outwards() for deadline in around.deadlines):
-            await place.take()
+        await place.take()
         return await _timed(executable, call, timeout, scope)
     finally:
         await place.give()
@@ -148,11 +148,14 @@ async def _timed(executable: Executable, call: Call, timeout: Timeout, scope: Sc
 
 
 async def _fall_back(
-    executable: Executable, call: Call, policy: Policy, scope: Scope, places: Limiter | None
+    fallback: Executable | Workflow | Model | WorkflowMessage | str,
+    executable: Executable,
+    call: Call,
+    timeout: Timeout,
+    scope: Scope,
+    places: Limiter | None,
 ) -> WorkflowMessage | str:
-    """What takes the operator's place, which takes as much time and room as an attempt."""
-    fallback, timeout = policy.fallback, policy.timeout or Timeout()
-    assert fallback is not None  # noqa: S101 - there is one
+    """What takes the operator's place, within the time and the limits of an attempt."""
     if isinstance(fallback, WorkflowMessage | str):
         return fallback
     if not isinstance(fallback, Model):

@@ -13,10 +13,9 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from operad.runtime import events
-from operad.runtime.errors import InputError
+from operad.runtime.errors import InputError, InvalidError
 from operad.runtime.questions import Question
-from operad.runtime.schema import _check as check_schema  # pyright: ignore[reportPrivateUsage]
-from operad.runtime.schema import parse_output_schema
+from operad.runtime.schema import TYPE_WORDS, check_schema, parse_output_schema
 
 
 async def interrupt(question: str, schema: Mapping[str, Any] | str | None = None) -> Any:
@@ -27,7 +26,8 @@ async def interrupt(question: str, schema: Mapping[str, Any] | str | None = None
 
     Args:
         question: What to ask.
-        schema: The form of the answer: a JSON Schema, or a text as for an `output_schema`.
+        schema: The form of the answer: a JSON Schema, a word such as ``boolean``, or a text as for
+            an `output_schema`.
 
     Returns:
         The answer, which fits the schema.
@@ -73,7 +73,12 @@ async def interrupt(question: str, schema: Mapping[str, Any] | str | None = None
 
 
 def _form(schema: Mapping[str, Any] | str | None) -> dict[str, Any] | None:
-    if schema is None or isinstance(schema, str):
-        return parse_output_schema(schema or "")
-    check_schema(dict(schema))
-    return dict(schema)
+    try:
+        if isinstance(schema, str):
+            return dict(TYPE_WORDS[schema.strip()]) if schema.strip() in TYPE_WORDS else parse_output_schema(schema)
+        if schema is None:
+            return None
+        check_schema(dict(schema))
+        return dict(schema)
+    except InvalidError as error:
+        raise InvalidError("the schema of a question", error.issues) from error

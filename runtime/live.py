@@ -12,7 +12,6 @@ from operad.runtime.errors import PausedError
 from operad.runtime.message import WorkflowMessage
 from operad.runtime.run import Run
 
-
 MOMENT = 3
 """Turns of the event loop in which whoever listens to a run may answer its question at once."""
 

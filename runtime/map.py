@@ -199,7 +199,9 @@ class Map:
             )
         found = known[self._over]
         if not isinstance(found, list | tuple):
-            raise InputError(f"map {self._id!r}: {self._over!r} is a {type(found).__name__}, and a map needs a list")
+            raise InputError(
+                f"map {self._id!r}: {self._over!r} is no list but {type(found).__name__}, and a map needs a list"
+            )
         return list(cast("list[Any]", found))
 
 

@@ -219,7 +219,7 @@ class Model(Value):
     async def _admitted(self, own: Limiter | None) -> AsyncGenerator[list[Limiter], None]:
         """Wait until the endpoint's limits, and those of the workflows around the call, let it in.
 
-        Time limits stand still meanwhile: it is no fault of the operator's.
+        The operator's own time limit stands still meanwhile: it is no fault of its own.
 
         Raises:
             BudgetError: A run around the call has nothing left for it.
@@ -228,7 +228,7 @@ class Model(Value):
         scopes = list(scope.outwards()) if (scope := current_scope()) else []
         limiters = [limiter for limiter in (*(scope.run.calls for scope in reversed(scopes)), own) if limiter]
         async with AsyncExitStack() as admitted:
-            with standing_still(deadline for scope in scopes for deadline in scope.deadlines if limiters):
+            with standing_still(scopes[0].deadlines if scopes and limiters else ()):
                 for limiter in limiters:
                     await admitted.enter_async_context(limiter.admitted())
             for scope in scopes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from operad.runtime.errors import InvalidError, Issue, ModelError
 from operad.runtime.message import Usage, WorkflowMessage
@@ -139,40 +139,55 @@ class Budget:
             ("cost", usage.cost, self.cost),
         ):
             if most is not None and (used > most or (by_next and used >= most)):
-                return f"{used:,} of {most:,} {unit}"
+                return f"{used:,} of {most:,} {unit}" if isinstance(most, int) else f"{used:.6g} of {most:g} {unit}"
         return ""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How an operator runs. What is None is taken from the workflow's own policy.
+    """How an operator runs. None is what the workflow's own policy says; False is nothing, whatever that says.
 
     Attributes:
         retry: When to try again.
         timeout: How long an attempt may take.
-        fallback: What takes its place when the last attempt failed: another operator, the same
-            operator with another model, a message or a text.
+        fallback: What takes its place when the last attempt failed: another operator or workflow,
+            the same operator with another model, a message or a text.
         cache: Where its messages are kept, so that the same work is not done twice.
+
+    Raises:
+        InvalidError: The fallback is none of these.
     """
 
-    retry: Retry | None = None
-    timeout: Timeout | None = None
-    fallback: Executable | Workflow | Model | WorkflowMessage | str | None = None
-    cache: Cache | None = None
+    retry: Retry | Literal[False] | None = None
+    timeout: Timeout | Literal[False] | None = None
+    fallback: Executable | Workflow | Model | WorkflowMessage | str | Literal[False] | None = None
+    cache: Cache | Literal[False] | None = None
+
+    def __post_init__(self) -> None:
+        fallback = self.fallback
+        can = (
+            isinstance(fallback, str | WorkflowMessage) or hasattr(fallback, "execute") or hasattr(fallback, "complete")
+        )
+        if fallback is not None and fallback is not False and not can:
+            kind = type(fallback).__name__
+            issue = Issue("fallback", f"is no operator, model, message or text but {kind}", "Policy.fallback")
+            raise InvalidError("Policy", [issue])
 
     def or_else(self, default: Policy) -> Policy:
         """This policy, completed by another."""
         return replace(
             self,
-            retry=self.retry or default.retry,
-            timeout=self.timeout or default.timeout,
+            retry=default.retry if self.retry is None else self.retry,
+            timeout=default.timeout if self.timeout is None else self.timeout,
             fallback=default.fallback if self.fallback is None else self.fallback,
-            cache=self.cache or default.cache,
+            cache=default.cache if self.cache is None else self.cache,
         )
 
     def __bool__(self) -> bool:
         """Whether it says anything."""
-        return self != NO_POLICY
+        return any(
+            part is not None and part is not False for part in (self.retry, self.timeout, self.fallback, self.cache)
+        )
 
 
 NO_POLICY = Policy()

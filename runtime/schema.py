@@ -88,7 +88,7 @@ def parse_output_schema(text: str) -> Schema | None:
     """
     value = _structure(text)
     if _is_schema(value):
-        _check(value)
+        check_schema(value)
         return value
     return None if value is None else _Derivation().derive(value)
 
@@ -315,7 +315,7 @@ def _is_example(value: Any) -> bool:
     return any(not isinstance(item, str) or item in TYPE_WORDS for item in items)
 
 
-def _check(schema: Schema) -> None:
+def check_schema(schema: Schema) -> None:
     """Raise all that is wrong with a JSON Schema, references to elsewhere included."""
     from jsonschema import Draft202012Validator
     from jsonschema.validators import validator_for

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from functools import cache
 from typing import Any, TypeVar
@@ -14,6 +16,9 @@ from typing import Any, TypeVar
 from operad.runtime.errors import RunningLoopError
 
 T = TypeVar("T")
+
+LONGEST_WIND_UP = 1.0
+"""Seconds that runs have to clean up when the process ends."""
 
 _first_call = threading.Lock()  # `cache` alone may start a loop for each of several first callers
 
@@ -55,7 +60,22 @@ def run_sync(start: Callable[[], Coroutine[Any, Any, T]], instead: str) -> T:
 def _background_loop(pid: int) -> asyncio.AbstractEventLoop:  # a forked process needs its own
     loop = asyncio.new_event_loop()
     threading.Thread(target=_keep_running, args=(loop,), name=f"operad-{pid}", daemon=True).start()
+    atexit.register(_wind_up, loop, pid)
     return loop
+
+
+def _wind_up(loop: asyncio.AbstractEventLoop, pid: int) -> None:
+    """At the end of the process: runs that still wait, for a person perhaps, are cancelled and clean up."""
+    if os.getpid() == pid:
+        with suppress(TimeoutError, FutureTimeoutError, CancelledError):
+            asyncio.run_coroutine_threadsafe(_cancel_all(), loop).result(LONGEST_WIND_UP)
+
+
+async def _cancel_all() -> None:
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
 
 
 def _keep_running(loop: asyncio.AbstractEventLoop) -> None:

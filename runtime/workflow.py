@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import RLock
+from typing import get_args
 
 from pydantic import JsonValue
 
@@ -119,8 +120,25 @@ class Workflow(ABC):
                 skipped, and one at least ran; ``all``, only if all ran; ``any``, as soon as the
                 first ran, with that one's message alone.
             policy: How it runs.
+
+        Raises:
+            InvalidError: There is no such join, or a `Port` is among `next_ops`.
         """
         operator_id = operator.get_id()
+        issues: list[Issue] = []
+        if join is not None and join not in get_args(Join):
+            hint = did_you_mean(join, get_args(Join))
+            issues.append(Issue("join", f"{join!r} is not {', '.join(get_args(Join))}{hint}", operator_id))
+        if any(isinstance(following, Port) for following in next_ops or ()):
+            issues.append(
+                Issue(
+                    "port",
+                    "a Port says where an edge leaves: it belongs in the previous_ops of what follows",
+                    operator_id,
+                )
+            )
+        if issues:
+            raise InvalidError(f"workflow {self.name!r}: the operator cannot be added", issues)
         with self._lock:
             self._built = None
             if self._operators.setdefault(operator_id, operator) is not operator:

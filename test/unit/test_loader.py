@@ -598,7 +598,10 @@ EXAMPLES = [text for text in re.findall(r"^```yaml\n(.*?)^```$", CONFIGURATION_P
 
 
 @pytest.mark.parametrize("text", EXAMPLES)
-def test_the_examples_of_the_documentation_load_and_fit_the_printed_schema(write, tmp_path, text):
+def test_the_examples_of_the_documentation_load_and_fit_the_printed_schema(write, tmp_path, text, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setitem(sys.modules, "my_tools", None)
+    del sys.modules["my_tools"]  # and when the test ends
     (tmp_path / "my_tools.py").write_text("def search(query: str) -> str:\n    return query\n")
     assert load(write(text)).profiles
     jsonschema.validate(parse_document(text, "page").data, ConfigSpec.model_json_schema())

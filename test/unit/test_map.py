@@ -288,9 +288,9 @@ async def test_of_two_outputs_of_the_same_name_the_first_counts(engine: type[Wor
             "no operator before it has an output 'claim', and the job no such input (did you mean",
         ),
         ({}, "claims", "there are: none"),
-        ({"claims": "a, b"}, "claims", "'claims' is a str, and a map needs a list"),
-        ({"claims": {"a": 1}}, "claims", "'claims' is a dict, and a map needs a list"),
-        ({"claims": None}, "claims", "'claims' is a NoneType, and a map needs a list"),
+        ({"claims": "a, b"}, "claims", "'claims' is no list but str, and a map needs a list"),
+        ({"claims": {"a": 1}}, "claims", "'claims' is no list but dict, and a map needs a list"),
+        ({"claims": None}, "claims", "'claims' is no list but NoneType, and a map needs a list"),
     ],
     ids=["two lists", "no list", "misspelt", "nothing there", "text", "a mapping", "null"],
 )

@@ -54,7 +54,7 @@ def test_a_message_that_nobody_judged_is_a_success_that_says_nothing_and_cost_no
         "blame": (),
         "job_id": "",
         "operator_id": "",
-        "usage": {"calls": 0, "prompt_tokens": 0, "completion_tokens": 0, "seconds": 0.0},
+        "usage": {"calls": 0, "prompt_tokens": 0, "completion_tokens": 0, "seconds": 0.0, "cost": 0.0},
         "parts": (),
     }
 
