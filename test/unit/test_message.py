@@ -51,6 +51,7 @@ def test_a_message_that_nobody_judged_is_a_success_that_says_nothing_and_cost_no
         "evaluation": "",
         "lesson": "",
         "outputs": {},
+        "ports": None,
         "blame": (),
         "job_id": "",
         "operator_id": "",
