@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import sqlite3
 import threading
 import time
 import weakref
@@ -13,12 +12,16 @@ from collections import OrderedDict
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from operad.runtime.errors import InputError, InvalidError, Issue
 from operad.runtime.fingerprint import fingerprint
 from operad.runtime.message import WorkflowMessage
+
+if TYPE_CHECKING:
+    import sqlite3
 
 APPLICATION_ID = 0x6F706164
 """What marks an SQLite file as a cache of ours: "opad"."""
@@ -187,6 +190,8 @@ class _File:
     @contextmanager
     def _connection(self) -> Generator[sqlite3.Connection, None, None]:
         """The connection, for one thread at a time; what SQLite finds wrong is an `InputError`."""
+        import sqlite3  # where it is needed: most runs have no cache in a file
+
         try:
             with self._lock:
                 if self._opened is None:
@@ -200,6 +205,8 @@ class _File:
             raise InputError(f"{self._path}: cannot be used as a cache: {error}; {what_to_do}") from error
 
     def _open(self) -> sqlite3.Connection:
+        import sqlite3
+
         connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             with connection:

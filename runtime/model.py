@@ -11,7 +11,6 @@ import time
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 from urllib.parse import urlsplit, urlunsplit
 from weakref import WeakKeyDictionary
@@ -497,6 +496,8 @@ def _retry_after(error: APIError) -> float | None:
     try:
         seconds = float(given)
     except ValueError:
+        from email.utils import parsedate_to_datetime
+
         try:
             seconds = parsedate_to_datetime(given).timestamp() - time.time()
         except (ValueError, OverflowError):
