@@ -284,7 +284,7 @@ class Builder:
         try:
             return made_of(config, toolkit=self._tools.toolkit, **spec.params)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's class may raise anything
-            message = f"{spec.class_} cannot be made with these: {describe(error)}"
+            message = f"{spec.class_ or base.__name__} cannot be made with these: {describe(error)}"
             self._faults.report((*path, "params"), "params", message)
             return None
 

@@ -9,11 +9,12 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Generator, Mapping
-from contextlib import ExitStack, aclosing, contextmanager
+from collections.abc import Coroutine, Mapping
+from contextlib import ExitStack, aclosing
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, TextIO, cast
+from typing import Annotated, Any, TextIO, cast
 
 import typer
 from rich.console import Console
@@ -83,8 +84,7 @@ def run(
     answers = dict(_named_value("--answer", "ID", text) for text in answer or ())
     with ExitStack() as stack:
         written = stack.enter_context(_writable(events_file)) if events_file else None
-        stack.enter_context(_leaving_on_ctrl_c())
-        message = asyncio.run(_follow(able, described, answers, written))
+        message = _run(_follow(able, described, answers, written))
     print(_json(message) if as_json else message.scratchpad)
     raise typer.Exit(0 if message.status is WorkflowStatus.SUCCESS else EXIT_NOT_SUCCESS)
 
@@ -110,8 +110,7 @@ def main() -> None:
         sys.exit(EXIT_BAD_INPUT)
 
 
-@contextmanager
-def _leaving_on_ctrl_c() -> Generator[None, None, None]:
+def _run(work: Coroutine[Any, Any, WorkflowMessage]) -> WorkflowMessage:
     """Ctrl-C cancels what runs; whatever does not heed it has `GRACE` seconds, then the process ends all the same."""
 
     def leave() -> None:
@@ -119,25 +118,35 @@ def _leaving_on_ctrl_c() -> Generator[None, None, None]:
         print(f"{show_cursor}operad: interrupted", file=sys.stderr, flush=True)
         os._exit(EXIT_INTERRUPTED)
 
-    def interrupt(*_: object) -> None:
-        timer = threading.Timer(GRACE, leave)
-        timer.daemon = True
-        timer.start()
-        raise KeyboardInterrupt
+    async def main() -> WorkflowMessage:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
-    before = signal.signal(signal.SIGINT, interrupt)
+        def interrupt(*_: object) -> None:
+            timer = threading.Timer(GRACE, leave)
+            timer.daemon = True
+            timer.start()
+            if task:
+                loop.call_soon_threadsafe(task.cancel)  # all else ends with it, and in order
+
+        before = signal.signal(signal.SIGINT, interrupt)
+        try:
+            return await work
+        finally:
+            signal.signal(signal.SIGINT, before)
+
     try:
-        yield
-    except KeyboardInterrupt:
+        return asyncio.run(main())
+    except (KeyboardInterrupt, asyncio.CancelledError):
         leave()
-    finally:
-        signal.signal(signal.SIGINT, before)
+        raise
 
 
 async def _follow(expert: Expert, job: Job, answers: Mapping[str, str], written: TextIO | None) -> WorkflowMessage:
     """Run the expert, show its events on stderr, ask what it asks, and return its message."""
     console = Console(stderr=True)
     _say(console, f"model: {expert.reasoner.describe()}")
+    if written:
+        expert.workflow.add_listener(partial(_write, written))
     finished: events.RunFinished | None = None
     remarks = Remarks()
     with display_on(console) as display:
@@ -146,8 +155,6 @@ async def _follow(expert: Expert, job: Job, answers: Mapping[str, str], written:
             async for event in stream:
                 display.show(event)
                 remarks.apply(event)
-                if written:
-                    written.write(json.dumps(event.as_dict(), ensure_ascii=False, default=str) + "\n")
                 if isinstance(event, events.Interrupted):
                     asker.put(event)
                 elif isinstance(event, events.OperatorFailed | events.OperatorCancelled):
@@ -159,6 +166,10 @@ async def _follow(expert: Expert, job: Job, answers: Mapping[str, str], written:
     if unasked := asker.never_asked():
         _say(console, f"nobody asked for --answer {', '.join(unasked)}")
     return finished.message
+
+
+def _write(file: TextIO, event: events.Event) -> None:
+    file.write(json.dumps(event.as_dict(), ensure_ascii=False, default=str) + "\n")
 
 
 def _sum_up(finished: events.RunFinished, remarks: Remarks, console: Console) -> None:

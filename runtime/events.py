@@ -330,7 +330,7 @@ class RunLog:
                 for listener in self._listeners:
                     try:
                         listener(stamped)
-                    except Exception as error:  # who watches a run must not stop it
+                    except (Exception, asyncio.CancelledError) as error:  # who watches a run must not stop it
                         _logger.warning("a listener failed on %s", type(event).__name__, exc_info=error)
         if self._outer is not None and not only_here:
             self._outer.write(event, path, operator_id, round, attempt)

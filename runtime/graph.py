@@ -48,7 +48,8 @@ class Executable(Protocol):
 
 def ports_of(executable: Executable) -> Sequence[str]:
     """The ports that an operator declares; none where it declares nothing."""
-    return tuple(getattr(executable, "ports", None) or ())
+    ports = getattr(executable, "ports", None) or ()
+    return (ports,) if isinstance(ports, str) else tuple(ports)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +141,16 @@ class WorkflowGraph:
         issues: list[Issue] = []
         for (parent, node_id), ports in self._ports().items():
             known = ports_of(self.operators[parent])
+            declares = bool(known) or getattr(self.operators[parent], "takes_one_port", False)
             issues += [
                 Issue(
                     "unknown-port",
-                    f"operator {parent!r} has no port {port!r}{did_you_mean(port, known)}; it has: {', '.join(known)}",
+                    f"operator {parent!r} has no port {port!r}{did_you_mean(port, known)}; "
+                    f"it has: {', '.join(known) or 'none'}",
                     node_id,
                 )
                 for port in sorted(ports)
-                if known and port not in known
+                if declares and port not in known
             ]
         return issues
 

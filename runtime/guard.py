@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from operad.runtime.cache import cache_key
 from operad.runtime.deadline import Deadline, within
-from operad.runtime.errors import BudgetError, InputError, OperatorTimeoutError, describe
+from operad.runtime.errors import BudgetError, InputError, OperadError, OperatorTimeoutError, describe
 from operad.runtime.events import CacheHit, FellBack, OperatorRetried, Scope
 from operad.runtime.limits import Limiter, Place
 from operad.runtime.message import NO_USAGE, Job, WorkflowMessage, WorkflowStatus
@@ -96,7 +96,14 @@ async def guarded(
         if fallback is None or fallback is False:
             raise
         scope.write(FellBack(error=describe(error), to=_name(fallback)))
-        return await _fall_back(fallback, executable, call, policy.timeout or Timeout(), scope, places)
+        try:
+            return await _fall_back(fallback, executable, call, policy.timeout or Timeout(), scope, places)
+        except BudgetError:
+            raise
+        except Exception as second:
+            raise OperadError(
+                f"{describe(error)}; and {_name(fallback)}, to which it falls back, failed: {describe(second)}"
+            ) from second
     if policy.cache and key and (isinstance(said, str) or said.status is WorkflowStatus.SUCCESS):
         await policy.cache.put(key, WorkflowMessage(scratchpad=said) if isinstance(said, str) else said)
     return said
@@ -124,7 +131,9 @@ async def _attempts(
 async def _attempt(
     executable: Executable, call: Call, timeout: Timeout, scope: Scope, places: Limiter | None
 ) -> WorkflowMessage | str:
-    if places is None:
+    around = (outer.place for outer in scope.outwards() if outer is not scope)
+    if places is None or any(place is not None and place.limiter is places for place in around):
+        # Where the workflow runs inside one of its own operators, it has that one's place: to wait would be for ever.
         return await _timed(executable, call, timeout, scope)
     place = scope.place = Place(places)
     try:

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from operad.runtime import events
-from operad.runtime.errors import InputError, InvalidError
+from operad.runtime.errors import InputError, InvalidError, Issue, did_you_mean
 from operad.runtime.questions import Question
 from operad.runtime.schema import TYPE_WORDS, check_schema, parse_output_schema
 
@@ -27,7 +27,7 @@ async def interrupt(question: str, schema: Mapping[str, Any] | str | None = None
     Args:
         question: What to ask.
         schema: The form of the answer: a JSON Schema, a word such as ``boolean``, or a text as for
-            an `output_schema`.
+            an `output_schema`; None for any answer.
 
     Returns:
         The answer, which fits the schema.
@@ -73,12 +73,20 @@ async def interrupt(question: str, schema: Mapping[str, Any] | str | None = None
 
 
 def _form(schema: Mapping[str, Any] | str | None) -> dict[str, Any] | None:
+    if schema is None:
+        return None
     try:
-        if isinstance(schema, str):
-            return dict(TYPE_WORDS[schema.strip()]) if schema.strip() in TYPE_WORDS else parse_output_schema(schema)
-        if schema is None:
-            return None
-        check_schema(dict(schema))
-        return dict(schema)
+        if not isinstance(schema, str):
+            check_schema(dict(schema))
+            return dict(schema)
+        word = schema.strip()
+        form = dict(TYPE_WORDS[word]) if word in TYPE_WORDS else parse_output_schema(schema)
     except InvalidError as error:
         raise InvalidError("the schema of a question", error.issues) from error
+    if form is None:  # an answer that nobody checks must be asked for as such
+        hint = did_you_mean(word, TYPE_WORDS)
+        issue = Issue(
+            "no-form", f"{word!r} says no form of an answer{hint}; use {', '.join(TYPE_WORDS)}, or a JSON Schema"
+        )
+        raise InvalidError("the schema of a question", [issue])
+    return form

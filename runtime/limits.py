@@ -177,7 +177,7 @@ class Place:
     """
 
     def __init__(self, limiter: Limiter) -> None:
-        self._limiter = limiter
+        self.limiter = limiter
         self._held: AsyncExitStack | None = None
         self._taking = asyncio.Lock()
 
@@ -186,7 +186,7 @@ class Place:
         async with self._taking:
             if self._held is None:
                 held = AsyncExitStack()
-                await held.enter_async_context(self._limiter.admitted())
+                await held.enter_async_context(self.limiter.admitted())
                 self._held = held
 
     async def give(self) -> None:

@@ -9,6 +9,7 @@ from pydantic import JsonValue
 
 from operad.runtime.deadline import ended
 from operad.runtime.errors import PausedError
+from operad.runtime.events import current_scope
 from operad.runtime.message import WorkflowMessage
 from operad.runtime.run import Run
 
@@ -23,7 +24,8 @@ class LiveRun:
         run_id: Its identity.
         run: What runs.
         streamed: Whether somebody consumes its events, and so learns of its questions and its end.
-        ended: Called when it has ended.
+        forget: Called when it has ended and somebody knows: one that fails while it waits for a
+            person keeps its error for whoever resumes it.
 
     Attributes:
         run: What runs.
@@ -32,21 +34,19 @@ class LiveRun:
         loop: The event loop that it runs in.
     """
 
-    def __init__(self, run_id: str, run: Run, *, streamed: bool, ended: Callable[[], object]) -> None:
+    def __init__(self, run_id: str, run: Run, *, streamed: bool, forget: Callable[[], object]) -> None:
         self.run = run
         self.streamed = streamed
         self.loop = asyncio.get_running_loop()
         self._run_id = run_id
+        self._forget = forget
+        self._waiting = 0
         self._settled: asyncio.Future[None] = self.loop.create_future()
         if not streamed:
             run.on_paused = self._settle
         self.task = asyncio.ensure_future(run.execute())
 
-        def end(_: object) -> None:
-            ended()
-            self._settle()
-
-        self.task.add_done_callback(end)
+        self.task.add_done_callback(self._end)
 
     async def outcome(self) -> WorkflowMessage:
         """Its message, once it has ended.
@@ -55,10 +55,12 @@ class LiveRun:
             PausedError: It waits for a person; it stays as it is.
             Exception: What it failed with.
         """
+        self._waiting += 1
         try:
             while True:
                 await self._settled
                 if self.task.done():
+                    self._forget()
                     return self.task.result()
                 for _ in range(MOMENT):
                     await asyncio.sleep(0)
@@ -70,6 +72,7 @@ class LiveRun:
             await self.cancel()
             raise
         finally:
+            self._waiting -= 1
             del self  # self -> task -> error -> traceback -> this frame -> self
 
     async def resume(self, answers: Mapping[str, JsonValue]) -> WorkflowMessage | None:
@@ -80,6 +83,8 @@ class LiveRun:
             PausedError: It waits for more answers.
             Exception: What it failed with.
         """
+        if self.task.done():
+            return await self.outcome()
         self.run.questions.answer(answers)
         if self.streamed:
             return None
@@ -89,11 +94,19 @@ class LiveRun:
         return await self.outcome()
 
     async def cancel(self) -> None:
-        """End it, and wait until all in it has ended."""
+        """End it, and wait until all in it has ended; unless what asks for it is a part of it, and ends with it."""
         self.task.cancel()
+        scope = current_scope()
+        if scope is not None and any(outer.run is self.run for outer in scope.outwards()):
+            return
         await ended(self.task)
         if not self.task.cancelled():
             self.task.exception()  # seen, where whoever waited for it has left before it was raised
+
+    def _end(self, task: asyncio.Task[WorkflowMessage]) -> None:
+        if self.streamed or self._waiting or task.cancelled():
+            self._forget()
+        self._settle()
 
     def _settle(self) -> None:
         if not self._settled.done():

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from operad.runtime.cache import Cache
 from operad.runtime.errors import InvalidError, Issue, ModelError
 from operad.runtime.message import Usage, WorkflowMessage
 
 if TYPE_CHECKING:
-    from operad.runtime.cache import Cache
     from operad.runtime.graph import Executable
     from operad.runtime.model import Model
     from operad.runtime.workflow import Workflow
@@ -25,11 +25,14 @@ def check_positive(what: str, **given: float | None) -> None:
     Raises:
         InvalidError: With an issue for each.
     """
-    issues = [
-        Issue("not-positive", f"{value:g} must be more than 0", f"{what}.{name}")
-        for name, value in given.items()
-        if value is not None and not value > 0
-    ]
+    issues: list[Issue] = []
+    for name, value in given.items():
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
+            issues.append(Issue("no-number", f"{value!r} is no number", f"{what}.{name}"))
+        elif not value > 0:
+            issues.append(Issue("not-positive", f"{value:g} must be more than 0", f"{what}.{name}"))
     if issues:
         raise InvalidError(what, issues)
 
@@ -60,6 +63,15 @@ class Retry:
 
     def __post_init__(self) -> None:
         check_positive("Retry", attempts=self.attempts, first_delay=self.first_delay, max_delay=self.max_delay)
+        on: Any = self.on
+        if on is not None:
+            kinds: tuple[Any, ...] = (on,) if isinstance(on, type) else tuple(on)
+            wrong: list[Any] = [k for k in kinds if not (isinstance(k, type) and issubclass(k, Exception))]
+            if wrong:
+                raise InvalidError(
+                    "Retry", [Issue("on", f"{kind!r} is no type of error", "Retry.on") for kind in wrong]
+                )
+            object.__setattr__(self, "on", kinds)
 
     def wants(self, error: BaseException) -> bool:
         """Whether this error, or the one that it comes from, is worth another attempt."""
@@ -164,6 +176,11 @@ class Policy:
     cache: Cache | Literal[False] | None = None
 
     def __post_init__(self) -> None:
+        for name, kind in (("retry", Retry), ("timeout", Timeout), ("cache", Cache)):
+            part = getattr(self, name)
+            if part is not None and part is not False and not isinstance(part, kind):
+                issue = Issue(name, f"is no {kind.__name__} but {part!r}", f"Policy.{name}")
+                raise InvalidError("Policy", [issue])
         fallback = self.fallback
         can = (
             isinstance(fallback, str | WorkflowMessage) or hasattr(fallback, "execute") or hasattr(fallback, "complete")

@@ -351,7 +351,7 @@ class Run:
             message = self._completed(node, executable, said, scope)
         except BaseException as error:
             self._note_failure(error, scope, log.now() - began)
-            if isinstance(error, BudgetError) or not isinstance(error, Exception | SystemExit):
+            if isinstance(error, BudgetError) or not _is_failure(error):
                 raise
             raise OperatorError(self._build.name, node_id, scope.attempt, error, self._round) from error
         if log.heard:
@@ -400,7 +400,7 @@ class Run:
         return said.stamped(scope.operator_id, self._call.job.id, scope.usage)
 
     def _note_failure(self, error: BaseException, scope: Scope, seconds: float) -> None:
-        if not isinstance(error, Exception | SystemExit):
+        if not _is_failure(error):
             self._cancelled.append("/".join(scope.path))
             scope.write(events.OperatorCancelled(seconds=seconds, usage=scope.usage))
             return
@@ -452,6 +452,14 @@ class Run:
             f"workflow {self._build.name!r} has no result: every tail was skipped, {'; '.join(reasons)}; "
             "add an operator for that case, or a tail that always runs"
         )
+
+
+def _is_failure(error: BaseException) -> bool:
+    """Whether an operator raised it: not where it was cancelled, but where it says so though nobody did it."""
+    if isinstance(error, asyncio.CancelledError):
+        cancelling = getattr(asyncio.current_task(), "cancelling", None)  # since Python 3.11
+        return cancelling is not None and not cancelling()
+    return isinstance(error, Exception | SystemExit)
 
 
 def _join(tails: list[WorkflowMessage], job: Job) -> WorkflowMessage:

@@ -41,6 +41,10 @@ TYPE_WORDS: Mapping[str, Schema] = {
     "integer": {"type": "integer"},
     "boolean": {"type": "boolean"},
     "any": {},
+    "str": {"type": "string"},
+    "float": {"type": "number"},
+    "int": {"type": "integer"},
+    "bool": {"type": "boolean"},
 }
 """What stands for a type in an example. Any other text describes a string."""
 

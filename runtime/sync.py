@@ -11,7 +11,7 @@ from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from operad.runtime.errors import RunningLoopError
 
@@ -44,15 +44,22 @@ def run_sync(start: Callable[[], Coroutine[Any, Any, T]], instead: str) -> T:
         raise RunningLoopError(f"an event loop is running here, and waiting would block it: use `await {instead}`")
     with _first_call:
         loop = _background_loop(os.getpid())
-    future = asyncio.run_coroutine_threadsafe(start(), loop)
+    tasks: list[asyncio.Task[Any]] = []
+
+    async def run() -> T:
+        tasks.append(cast("asyncio.Task[Any]", asyncio.current_task()))
+        return await start()
+
+    future = asyncio.run_coroutine_threadsafe(run(), loop)
     try:
         return future.result()
     except KeyboardInterrupt:
-        future.cancel()
+        loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])  # cancelling the future would not wait
         with suppress(CancelledError, Exception):  # it has ended; the interrupt is what counts
             future.result()
         raise
     finally:
+        tasks.clear()
         del future  # future -> error -> traceback -> this frame -> future would wait for the garbage collector
 
 

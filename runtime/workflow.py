@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import RLock
-from typing import get_args
+from typing import Any, get_args
 
 from pydantic import JsonValue
 
@@ -77,6 +78,8 @@ class Workflow(ABC):
             raise InvalidError(
                 f"workflow {name!r}", [Issue("max-rounds", f"{max_rounds} is less than 1", "max_rounds")]
             )
+        for listener in listeners:
+            self._check_listener(listener, name)
         self.name = name
         self.max_rounds = max_rounds
         self.policy = policy
@@ -208,6 +211,17 @@ class Workflow(ABC):
             self._evaluator = evaluator
             self._evaluator_policy = policy
 
+    def add_listener(self, listener: Listener) -> None:
+        """Have `listener` called with every event of every run that begins from now on."""
+        self._check_listener(listener, self.name)
+        self._listeners = (*self._listeners, listener)
+
+    @staticmethod
+    def _check_listener(listener: Listener, name: str) -> None:
+        if not callable(listener) or inspect.iscoroutinefunction(listener):
+            issue = Issue("listener", "is no plain function of an event; it is called, and not awaited", repr(listener))
+            raise InvalidError(f"workflow {name!r}", [issue])
+
     def graph(self) -> WorkflowGraph:
         """The workflow as it stands, frozen."""
         with self._lock:
@@ -294,8 +308,8 @@ class Workflow(ABC):
         lesson: str | None = None,
         *,
         run_id: str | None = None,
-        only: Sequence[type[Event]] = (),
-        under: Sequence[str] = (),
+        only: Sequence[type[Event]] | type[Event] = (),
+        under: Sequence[str] | str = (),
     ) -> AsyncGenerator[Event, None]:
         """Run the workflow and yield its events as they happen; the last one bears the message.
 
@@ -310,9 +324,12 @@ class Workflow(ABC):
             lesson: What to do better than last time.
             run_id: The run's identity in events; a fresh one by default.
             only: The kinds of events to yield; none for all.
-            under: Where: the beginning of the paths of the events to yield.
+            under: Where: the beginning of the paths of the events to yield, with slashes or one by one.
+
+        Raises:
+            InvalidError: `only` or `under` is none of this.
         """
-        kinds, path = tuple(only) or (Event,), tuple(under)
+        kinds, path = _filters(only, under)
         buffer = Buffer(lambda event: isinstance(event, kinds) and event.path[: len(path)] == path)
         call = Call(reasoner, job, [], list(workflow_messages or ()), lesson)
         live = self._start(call, run_id, buffer)
@@ -392,7 +409,7 @@ class Workflow(ABC):
         path = outer.path if outer else ()
         log = RunLog(run_id, self._listeners, buffer, outer=outer.run.log if outer else None, depth=len(path))
         run = Run(build, call, log, outer=outer, prefix=path)
-        live = LiveRun(run_id, run, streamed=buffer is not None, ended=partial(self._live.pop, run_id))
+        live = LiveRun(run_id, run, streamed=buffer is not None, forget=partial(self._live.pop, run_id, None))
         self._live[run_id] = live
         return live
 
@@ -532,6 +549,22 @@ def contains(workflow: Workflow, wanted: object) -> bool:
                 seen.add(id(inner))
                 open_.append(inner)
     return False
+
+
+def _filters(
+    only: Sequence[type[Event]] | type[Event], under: Sequence[str] | str
+) -> tuple[tuple[type[Event], ...], tuple[str, ...]]:
+    kinds: tuple[Any, ...] = (only,) if isinstance(only, type) else tuple(only)
+    path: tuple[Any, ...] = tuple(under.split("/")) if isinstance(under, str) and under else tuple(under)
+    issues = [
+        Issue("only", f"{kind!r} is no type of event; name such as events.OperatorFinished", "only")
+        for kind in kinds
+        if not (isinstance(kind, type) and issubclass(kind, Event))
+    ]
+    issues += [Issue("under", f"{step!r} is no id", "under") for step in path if not isinstance(step, str)]
+    if issues:
+        raise InvalidError("the filters of a stream", issues)
+    return kinds or (Event,), path
 
 
 def _add_edge(before: dict[str, Ports], parent: str, ports: Ports) -> None:

@@ -323,12 +323,49 @@ async def test_a_schema_that_cannot_be_used_is_an_error_of_the_operator(engine, 
     assert isinstance(raised.value.__cause__, InvalidError)
 
 
-async def test_a_schema_in_words_takes_any_answer(engine):
-    workflow = chain(engine, ask("a", schema="In one sentence."))
-    with pytest.raises(PausedError) as raised:
+@pytest.mark.parametrize("words", ["In one sentence.", "Boolean", "yes or no"])
+async def test_a_schema_that_says_no_form_is_an_error_for_nobody_would_check_the_answer(engine, words):
+    with pytest.raises(OperatorError, match=r"\[no-form\]") as raised:
+        await chain(engine, ask("a", schema=words)).aexecute(JOB, NOBODY)
+    assert isinstance(raised.value.__cause__, InvalidError)
+
+
+@pytest.mark.parametrize("word", ["bool", "boolean"])
+async def test_a_word_is_a_type(engine, word):
+    workflow = chain(engine, ask("a", schema=word))
+    with pytest.raises(PausedError):
         await workflow.aexecute(JOB, NOBODY, run_id="r")
-    assert raised.value.questions[0].schema_ is None
-    assert (await workflow.aresume("r", {"a": 1})).scratchpad == "a: 1"
+    with pytest.raises(InvalidError, match="is not of type 'boolean'"):
+        await workflow.aresume("r", {"a": "no"})
+    assert (await workflow.aresume("r", {"a": True})).scratchpad == "a: True"
+
+
+async def test_a_run_that_fails_while_it_is_paused_keeps_its_error_for_whoever_resumes_it(engine):
+    async def work():
+        async def fail():
+            await asyncio.sleep(0.01)
+            raise ValueError("disk full")
+
+        await asyncio.gather(interrupt("Well?"), fail())
+
+    workflow = chain(engine, Do("a", work))
+    with pytest.raises(PausedError):
+        await workflow.aexecute(JOB, NOBODY, run_id="r")
+    await asyncio.sleep(0.05)
+    with pytest.raises(OperatorError, match="disk full"):
+        await workflow.aresume("r", {"a": 1})
+    with pytest.raises(InputError, match="no run with the id 'r'"):
+        await workflow.aresume("r", {"a": 1})
+
+
+async def test_an_operator_may_cancel_its_own_run(engine):
+    async def work():
+        await workflow.cancel("r")
+        await asyncio.sleep(60)
+
+    workflow = chain(engine, Do("a", work))
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(workflow.aexecute(JOB, NOBODY, run_id="r"), 5)
 
 
 # Nothing runs twice

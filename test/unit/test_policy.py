@@ -884,7 +884,7 @@ def test_a_fallback_has_the_time_of_an_attempt(engine):
 
     policy = Policy(timeout=Timeout(run=10), fallback=Do("spare", work))
     error, when = timed(chain(engine, Do("a", failing(ValueError())), policy=policy))
-    assert isinstance(error.__cause__, OperatorTimeoutError)
+    assert isinstance(error.__cause__.__cause__, OperatorTimeoutError)
     assert when == 10
 
 
@@ -893,8 +893,39 @@ def test_a_fallback_that_fails_is_the_error_and_what_it_stood_in_for_is_not_forg
     policy = Policy(fallback=Do("spare", failing(second)))
     error = fails(chain(engine, Do("a", failing(original)), policy=policy))
     assert error.operator_id == "a"
-    assert error.__cause__ is second
-    assert second.__context__ is original
+    assert error.__cause__.__cause__ is second
+    assert "ValueError: the first fault; and operator 'spare', to which it falls back, failed: KeyError" in str(error)
+
+
+def test_a_workflow_that_runs_inside_its_own_operator_has_that_ones_place(engine):
+    async def again(messages):
+        return "deep" if depth.pop() else (await limited.aexecute(JOB, None)).scratchpad
+
+    depth = [True, False, False]
+    limited = chain(engine, Do("a", again), limits=Limits(concurrency=1))
+    assert run(limited).scratchpad == "deep"
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [
+        (Policy, {"retry": 3}),
+        (Policy, {"timeout": 3}),
+        (Policy, {"cache": True}),
+        (Policy, {"fallback": 5}),
+        (Retry, {"on": ("ValueError",)}),
+        (Retry, {"attempts": "3"}),
+        (Timeout, {"run": "5"}),
+    ],
+)
+def test_what_is_no_such_value_is_found_when_it_is_written_down(kind: Any, wrong):
+    with pytest.raises(InvalidError):
+        kind(**wrong)
+
+
+def test_the_errors_to_try_again_on_may_be_a_list_or_a_single_one():
+    kind: Any = Retry
+    assert kind(on=[KeyError]).on == kind(on=KeyError).on == (KeyError,)
 
 
 def test_what_a_fallback_says_is_not_kept_in_the_cache(engine):

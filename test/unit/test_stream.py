@@ -272,6 +272,27 @@ async def test_a_stream_that_is_never_begun_runs_nothing(engine):
     assert a.calls == 0
 
 
+async def test_filters_that_name_nothing_are_errors(engine):
+    workflow = chain(engine, Do("a"))
+    for wrong in ({"only": ["OperatorFinished"]}, {"only": int}, {"under": ["each", 0]}):
+        with pytest.raises(InvalidError):
+            await anext(workflow.stream(JOB, NOBODY, **wrong))
+
+
+async def test_a_filter_may_be_one_type_and_a_path_with_slashes(engine):
+    outer = chain(engine, chain(engine, Do("a"), name="inner"))
+    seen = [event async for event in outer.stream(JOB, NOBODY, only=events.OperatorFinished, under="inner/a")]
+    assert [event.path for event in seen] == [("inner", "a")]
+
+
+def test_a_listener_that_would_have_to_be_awaited_is_an_error(engine):
+    async def listen(event):
+        pass
+
+    with pytest.raises(InvalidError, match="called, and not awaited"):
+        engine(listeners=[listen])
+
+
 # Slow consumers
 
 
