@@ -7,6 +7,7 @@ import inspect
 import json
 import random
 import socketserver
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -607,3 +608,14 @@ async def test_cancelling_what_does_not_run_is_an_error_with_a_near_name(engine)
         await workflow.cancel("mondai")
     running.cancel()
     await asyncio.wait([running])
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="before Python 3.11 a task does not know who cancelled it")
+async def test_an_operator_that_says_it_was_cancelled_though_nobody_did_it_has_failed(engine):
+    def work():
+        raise asyncio.CancelledError("mine")
+
+    workflow = engine()
+    workflow.add_operator(Do("a", work))
+    with pytest.raises(OperatorError, match="operator 'a' of workflow 'workflow' failed"):
+        await workflow.aexecute(JOB, NOBODY)

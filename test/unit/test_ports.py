@@ -703,3 +703,13 @@ async def test_a_workflow_inside_takes_the_ports_of_the_message_that_comes_of_it
     outer.add_operator(b, [Port(inner, "no")])
 
     assert (await run(outer)).scratchpad == "b(r(x))"
+
+
+async def test_an_edge_from_a_port_of_an_operator_that_declares_none_and_takes_one_is_found_at_the_build() -> None:
+    plain = Operator(OperatorConfig(id="triage", instruction="Decide."))
+    workflow = BuiltinWorkflow()
+    workflow.add_operator(plain)
+    workflow.add_operator(Operator(OperatorConfig(id="a", instruction="Do.")), [Port(plain, "refund")])
+
+    with pytest.raises(InvalidError, match=r"\[unknown-port\] a: operator 'triage' has no port 'refund'; it has: none"):
+        await run(workflow)
