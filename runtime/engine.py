@@ -4,7 +4,7 @@ Most nodes of a wide graph become ready together, and a task for each costs more
 node itself. So a worker task awaits ready nodes one after another, and a spare worker stands by:
 it gets its turn only when the worker's node really suspends, and takes over what is ready. As long
 as no node ends meanwhile, each further one calls more spares, so that a thousand nodes that wait
-are all started within some ten turns of the event loop, while nodes that suspend for a moment are
+are all started within some fifteen turns of the event loop, while nodes that suspend for a moment are
 shared by a few workers. All workers together take a few milliseconds of each turn. Every node runs
 in a copy of the caller's context: siblings don't see each other's context variables, and the
 worker's task is nothing to remember anything by.

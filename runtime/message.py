@@ -133,7 +133,7 @@ class WorkflowMessage(Value):
         """The message as one of that operator, on that job, at that cost: itself, or a copy."""
         if self.operator_id == operator_id and self.job_id == job_id and self.usage is usage:
             return self
-        copied = self.__class__.__new__(self.__class__)  # model_copy takes three times as long
+        copied = self.__class__.__new__(self.__class__)  # model_copy costs more, and every operator pays it
         fields = vars(copied)
         fields.update(vars(self))
         fields["operator_id"], fields["job_id"], fields["usage"] = operator_id, job_id, usage
