@@ -7,18 +7,16 @@ import hashlib
 import json
 import threading
 import time
-import weakref
 from collections import OrderedDict
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from operad.runtime.errors import InputError, InvalidError, Issue
+from operad.runtime.errors import InvalidError, Issue
 from operad.runtime.fingerprint import fingerprint
 from operad.runtime.message import WorkflowMessage
+from operad.runtime.sqlite_file import FileKind, SqliteFile
 
 if TYPE_CHECKING:
     import sqlite3
@@ -26,17 +24,15 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x6F706164
 """What marks an SQLite file as a cache of ours: "opad"."""
 
-_FORMAT = 1
-
-_BUSY_SECONDS = 10.0
-"""How long one waits for another process that is writing."""
-
-_TABLES = (
-    "CREATE TABLE IF NOT EXISTS answers "
-    "(key TEXT PRIMARY KEY, stored REAL NOT NULL, message TEXT NOT NULL) WITHOUT ROWID",
-    "CREATE INDEX IF NOT EXISTS answers_by_age ON answers (stored)",
-    f"PRAGMA application_id = {APPLICATION_ID}",
-    f"PRAGMA user_version = {_FORMAT}",
+_CACHE = FileKind(
+    name="a cache",
+    application_id=APPLICATION_ID,
+    version=1,
+    tables=(
+        "CREATE TABLE IF NOT EXISTS answers "
+        "(key TEXT PRIMARY KEY, stored REAL NOT NULL, message TEXT NOT NULL) WITHOUT ROWID",
+        "CREATE INDEX IF NOT EXISTS answers_by_age ON answers (stored)",
+    ),
 )
 
 
@@ -80,7 +76,7 @@ class Cache:
         if issues:
             raise InvalidError("cache", issues)
         self._memory = _Memory(max_age, max_entries) if path is None else None
-        self._file = None if path is None else _File(Path(path).expanduser().absolute(), max_age, max_entries)
+        self._file = None if path is None else _File(path, max_age, max_entries)
 
     async def get(self, key: str) -> WorkflowMessage | None:
         """The message with this key; None where there is none that is young enough and can be read.
@@ -142,17 +138,14 @@ class _Memory:
 
 
 class _File:
-    def __init__(self, path: Path, max_age: float | None, max_entries: int) -> None:
-        self._path = path
+    def __init__(self, path: str | Path, max_age: float | None, max_entries: int) -> None:
+        self._file = SqliteFile(path, _CACHE)
         self._max_age = max_age
         self._max_entries = max_entries
-        self._lock = threading.Lock()
-        self._opened: sqlite3.Connection | None = None
-        self._closing: weakref.finalize[..., _File] | None = None
         self._puts = 0
 
     def get(self, key: str) -> WorkflowMessage | None:
-        with self._connection() as connection:
+        with self._file.connection() as connection:
             row = connection.execute("SELECT stored, message FROM answers WHERE key = ?", (key,)).fetchone()
         if row is None or _is_over(row[0], self._max_age):
             return None
@@ -165,8 +158,7 @@ class _File:
         text = _lossless(message)
         if text is None:
             return False
-        with self._connection() as connection, connection:
-            connection.execute("BEGIN IMMEDIATE")
+        with self._file.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", (key, time.time(), text))
             if self._puts % max(1, self._max_entries // 16) == 0:
                 self._tidy(connection)
@@ -174,10 +166,7 @@ class _File:
         return True
 
     def close(self) -> None:
-        with self._lock:
-            if self._closing:
-                self._closing()
-            self._opened = self._closing = None
+        self._file.close()
 
     def _tidy(self, connection: sqlite3.Connection) -> None:
         if self._max_age is not None:
@@ -186,57 +175,6 @@ class _File:
             "DELETE FROM answers WHERE key IN (SELECT key FROM answers ORDER BY stored DESC LIMIT -1 OFFSET ?)",
             (self._max_entries,),
         )
-
-    @contextmanager
-    def _connection(self) -> Generator[sqlite3.Connection, None, None]:
-        """The connection, for one thread at a time; what SQLite finds wrong is an `InputError`."""
-        import sqlite3  # where it is needed: most runs have no cache in a file
-
-        try:
-            with self._lock:
-                if self._opened is None:
-                    self._opened = self._open()
-                    self._closing = weakref.finalize(self, self._opened.close)
-                yield self._opened
-        except sqlite3.Error as error:
-            what_to_do = "the file is left as it is: move it away, or name another one"
-            if isinstance(error, sqlite3.OperationalError):
-                what_to_do = "is its folder there, may it be written to, is there room, does another program hold it?"
-            raise InputError(f"{self._path}: cannot be used as a cache: {error}; {what_to_do}") from error
-
-    def _open(self) -> sqlite3.Connection:
-        import sqlite3
-
-        connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-        try:
-            with connection:
-                connection.execute("BEGIN IMMEDIATE")
-                self._claim(connection)
-            with suppress(sqlite3.OperationalError):  # another process is at it, and sets the same
-                connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    def _claim(self, connection: sqlite3.Connection) -> None:
-        """Make a new file ours; leave one alone that is somebody else's."""
-        application, version, tables = (
-            connection.execute(question).fetchone()[0]
-            for question in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
-        )
-        if (application, version) == (APPLICATION_ID, _FORMAT):
-            return
-        if application == APPLICATION_ID:
-            raise InputError(
-                f"{self._path}: is a cache of another version of operad (format {version}, not {_FORMAT}); "
-                "delete it, or name another file"
-            )
-        if application or version or tables:
-            raise InputError(f"{self._path}: is an SQLite file, but not a cache of operad; name another file")
-        for statement in _TABLES:
-            connection.execute(statement)
 
 
 def _is_over(stored: float, max_age: float | None) -> bool:

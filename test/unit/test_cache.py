@@ -209,7 +209,7 @@ def damaged(path):
     [
         (lambda path: path.write_text("not a database, but a long text " * 100), "not a database; the file is left as"),
         (lambda path: path.write_text("short"), "not a database; the file is left as it is: move it away, or name an"),
-        (other_sqlite, "is an SQLite file, but not a cache of operad; name another file"),
+        (other_sqlite, "is an SQLite file, but no cache of operad; name another file"),
         (other_version, r"a cache of another version of operad \(format 99, not 1\); delete it"),
         (damaged, "malformed; the file is left as it is"),
         (Path.mkdir, "unable to open database file; is its folder there"),
@@ -239,7 +239,7 @@ def test_a_missing_folder_is_an_error(tmp_path):
 
 
 async def test_who_cannot_write_in_time_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr("operad.runtime.cache._BUSY_SECONDS", 0.01)
+    monkeypatch.setattr("operad.runtime.sqlite_file.BUSY_SECONDS", 0.01)
     cache = Cache(tmp_path / "c")
     await cache.put("a", FULL)
     other = sqlite3.connect(tmp_path / "c", isolation_level=None)
