@@ -13,6 +13,7 @@ from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
 from operad.runtime.reasoner import Reasoner
 from operad.runtime.schema import SchemaMismatch, validate
 from operad.runtime.task import Task
+from operad.runtime.trail import trail
 
 MAX_TRIES = 3
 """How often at most a reasoner is asked for a verdict that fits the schema."""
@@ -30,7 +31,8 @@ class Evaluator(Operator):
     """Judges what a workflow produced (Chat2Graph, Workflow module, section 2.3).
 
     This one asks the reasoner. One that needs no model is a subclass whose `execute` returns a
-    message with the same four fields: status, evaluation, lesson, blame.
+    message with the same fields: status, evaluation, lesson, blame, and score if it measures one;
+    `trail()` tells it what every operator said.
     """
 
     async def execute(
@@ -43,24 +45,29 @@ class Evaluator(Operator):
     ) -> WorkflowMessage:
         """Ask the reasoner for a verdict on `workflow_messages`.
 
-        An answer outside the schema is asked for again, with what was wrong added to the lesson.
-        Without outputs of earlier experts there is nobody to blame for the input, and
-        INPUT_DATA_ERROR is not offered.
+        In a run it is shown what each operator was there for and what it said, and chooses among
+        all of them whom to blame; elsewhere among those that said `workflow_messages`. For wrong
+        input it may blame those that said `previous_expert_outputs`; without any there is nobody to
+        blame for the input, and INPUT_DATA_ERROR is not offered.
+
+        An answer that is no verdict is asked for again, with what was wrong added to the lesson.
 
         Returns:
-            The verdict; its scratchpad is the text that was judged.
+            The verdict; its scratchpad is the text that was judged, its score from 0 to 10.
 
         Raises:
-            AnswerError: No answer in `MAX_TRIES` fits the schema.
+            AnswerError: No answer in `MAX_TRIES` is a verdict.
         """
-        judged = workflow_messages or []
-        schema = verdict_schema([message.operator_id for message in judged], bool(previous_expert_outputs))
+        judged, given, done = workflow_messages or [], previous_expert_outputs or [], trail()
+        operators = [step.operator_id for step in done] or [message.operator_id for message in judged]
+        schema = verdict_schema([*operators, *(message.operator_id for message in given)], bool(given))
         async with connections() as opened:
             task = await self._build_task(opened, job, workflow_messages, previous_expert_outputs, lesson)
             task = task.model_copy(
                 update={
                     "instruction": _instruction(self.config.instruction, schema["properties"]["status"]["enum"]),
                     "output_schema": json.dumps(schema),
+                    "trail": done,
                 }
             )
             verdict = await self._ask(reasoner, task, schema)
@@ -68,19 +75,21 @@ class Evaluator(Operator):
             scratchpad="\n\n".join(message.scratchpad for message in judged),
             status=WorkflowStatus(verdict["status"]),
             evaluation=verdict["evaluation"],
-            lesson=verdict["lesson"],
-            blame=tuple(verdict["blame"]),
+            lesson=verdict.get("lesson", ""),
+            blame=tuple(verdict.get("blame", ())),
+            score=verdict.get("score"),
             job_id=job.id,
             operator_id=self.get_id(),
         )
 
     async def _ask(self, reasoner: Reasoner, task: Task, schema: dict[str, Any]) -> dict[str, Any]:
+        read = {**schema, "required": ["evaluation", "status"], "additionalProperties": True}  # what must be there
         lessons = [task.lesson] if task.lesson else []
         answer = ""
         for _ in range(MAX_TRIES):
             answer = await reasoner.infer(task.model_copy(update={"lesson": "\n".join(lessons)}))
             try:
-                return validate(schema, answer)
+                return validate(read, answer)
             except SchemaMismatch as mismatch:
                 lessons.append(f"Your last verdict could not be read: {mismatch}")
         raise AnswerError(
@@ -91,7 +100,7 @@ class Evaluator(Operator):
 
 
 def verdict_schema(operator_ids: Iterable[str], has_previous: bool) -> dict[str, Any]:
-    """The JSON Schema of a verdict on messages of these operators."""
+    """The JSON Schema of a verdict that may blame these operators."""
     offered = [s.value for s in WorkflowStatus if has_previous or s is not WorkflowStatus.INPUT_DATA_ERROR]
     to_blame = sorted({operator_id for operator_id in operator_ids if operator_id})
     blame: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
@@ -105,15 +114,18 @@ def verdict_schema(operator_ids: Iterable[str], has_previous: bool) -> dict[str,
         "lesson": {"type": "string"},
         "blame": blame,
     }
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    required = list(properties)
+    properties["score"] = {"type": "integer", "minimum": 0, "maximum": 10}
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
 def _instruction(criteria: str, offered: list[str]) -> str:
     meanings = "\n".join(f"{s.value}: {text}." for s, text in _STATUS_MEANINGS.items() if s.value in offered)
     return (
         f"Judge what the operators before you produced for the job. What counts:\n{criteria}\n\n"
-        "Say first in `evaluation` what is right and what is wrong. Then choose `status`, the first of these that "
-        f"holds:\n{meanings}\n\n"
-        "In `lesson` say what to do differently next time; leave it empty on SUCCESS. In `blame` list the ids of the "
-        "operators at fault; leave it empty on SUCCESS or when you cannot tell."
+        "Say first in `evaluation` what is right and what is wrong, and in `score` how far the result meets the goal, "
+        f"from 0 to 10. Then choose `status`, the first of these that holds:\n{meanings}\n\n"
+        "In `lesson` say what to do differently next time; leave it empty on SUCCESS. In `blame` list the ids of those "
+        "with whom the fault began, not of those that only passed it on; leave it empty on SUCCESS or when you cannot "
+        "tell."
     )

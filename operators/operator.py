@@ -95,6 +95,11 @@ class Operator:
         return self.config.id
 
     @property
+    def instruction(self) -> str:
+        """What it is there for."""
+        return self.config.instruction
+
+    @property
     def ports(self) -> Sequence[str]:
         """The ways on from it, if it has any; each of its messages takes one."""
         return self.config.ports

@@ -6,6 +6,7 @@ from operad.runtime.cache import Cache
 from operad.runtime.errors import (
     AnswerError,
     BudgetError,
+    FaultError,
     InputError,
     InvalidError,
     Issue,
@@ -26,7 +27,7 @@ from operad.runtime.interrupt import interrupt
 from operad.runtime.knowledge import Insight, Knowledge, KnowledgeBase, Passage
 from operad.runtime.limits import Limits
 from operad.runtime.map import ItemError, Map
-from operad.runtime.message import Job, SubJob, Usage, WorkflowMessage, WorkflowStatus
+from operad.runtime.message import Contribution, Job, SubJob, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.model import Model, Price, resolve_model
 from operad.runtime.policy import Budget, Policy, Retry, Timeout
 from operad.runtime.questions import Question
@@ -34,6 +35,7 @@ from operad.runtime.reasoner import DualModelReasoner, MonoModelReasoner, Reason
 from operad.runtime.task import Example, Task
 from operad.runtime.tool import Tool, ToolGroup
 from operad.runtime.toolkit import Action, Toolkit
+from operad.runtime.trail import trail
 from operad.runtime.workflow import BuiltinWorkflow, DbgptWorkflow, Port, Workflow
 
 __all__ = [
@@ -43,11 +45,13 @@ __all__ = [
     "BudgetError",
     "BuiltinWorkflow",
     "Cache",
+    "Contribution",
     "DbgptWorkflow",
     "DualModelReasoner",
     "Example",
     "Executable",
     "Expert",
+    "FaultError",
     "FileDescriptor",
     "InputError",
     "Insight",
@@ -93,4 +97,5 @@ __all__ = [
     "events",
     "interrupt",
     "resolve_model",
+    "trail",
 ]

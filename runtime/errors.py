@@ -5,6 +5,7 @@ OperadError                 operator_id, attempt; the cause is chained
 ├── InputError              a file or a value that a run cannot work with
 ├── OperatorError           an operator raised while a workflow ran
 ├── OperatorTimeoutError    an attempt of an operator took longer than its policy allows
+├── FaultError              an operator says who is at fault, and what to do better
 ├── PortError               an operator took a port that it does not have
 ├── SkippedError            every way to the end of a workflow was skipped
 ├── BudgetError             a run used more than its budget
@@ -104,6 +105,26 @@ class OperatorError(OperadError):
 
 class OperatorTimeoutError(OperadError, TimeoutError):
     """An attempt of an operator ran, or was silent, longer than its `Timeout` allows."""
+
+
+class FaultError(OperadError):
+    """What an operator raises that finds a fault in what it was given, or in what it made.
+
+        raise FaultError("no claim has a date", lesson="Give each claim its date.", blame=["facts"])
+
+    Where the workflow has rounds left, the blamed operators and all that depends on them run again
+    with the lesson.
+
+    Args:
+        message: What is wrong.
+        lesson: What to do better; by default the message.
+        blame: The ids of the operators at fault; by default the one that raises.
+    """
+
+    def __init__(self, message: str, *, lesson: str = "", blame: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.lesson = lesson
+        self.blame = tuple(blame)
 
 
 class PortError(OperadError):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from operad.runtime.message import NO_USAGE, Usage, Value, WorkflowMessage, WorkflowStatus
+from operad.runtime.message import NO_USAGE, Contribution, Usage, Value, WorkflowMessage, WorkflowStatus
 
 if TYPE_CHECKING:
     from operad.runtime.deadline import Deadline
@@ -69,7 +69,7 @@ class RunStarted(Event, frozen=True, kw_only=True):
 
 
 class RunFinished(Event, frozen=True, kw_only=True):
-    """A run ended with a message; its usage is the whole run's."""
+    """A run ended with a message, that of the event's `round`; its usage is the whole run's."""
 
     message: WorkflowMessage
     seconds: float
@@ -97,6 +97,16 @@ class RoundFinished(Event, frozen=True, kw_only=True):
     evaluation: str
     lesson: str
     blame: tuple[str, ...]
+    score: float | None = None
+
+
+class BlameUnknown(Event, frozen=True, kw_only=True):
+    """A verdict blames who is nobody here: their names, each with the nearest known one.
+
+    Where nobody else is blamed, all operators run again.
+    """
+
+    blame: str
 
 
 class OperatorStarted(Event, frozen=True, kw_only=True):
@@ -358,6 +368,10 @@ class RunInProgress(Protocol):
     calls: Limiter | None
     finished: dict[str, WorkflowMessage] | None
     idle: int
+
+    def contributions(self) -> tuple[Contribution, ...]:
+        """What operators have said, as it stands."""
+        ...
 
     @property
     def root(self) -> RunInProgress:

@@ -14,7 +14,7 @@ from operad.runtime.reasoner import Reasoner
 from operad.runtime.schedule import Join, Plan, Ports
 
 END = "<end>"
-"""The id of the node that joins the tails of a workflow without an evaluator."""
+"""The id of the node that ends a workflow: it joins the verdicts, or the tails where nobody judges."""
 
 
 class Executable(Protocol):
@@ -27,7 +27,8 @@ class Executable(Protocol):
     - ``check(before: Mapping[str, Executable]) -> list[Issue]``, what is wrong with it in a workflow
       where these operators come before it;
     - ``fingerprint()``, plain values that are the same for operators that answer alike, so that its
-      messages can be cached.
+      messages can be cached;
+    - ``instruction: str``, what it is there for, so that who judges the run can tell who is at fault.
     """
 
     def get_id(self) -> str:
@@ -62,7 +63,7 @@ class WorkflowGraph:
             from; with none, the edge is taken whenever that operator ran.
         joins: How operators join those before them, where it is not ``all_done``.
         policies: How operators run, where anything is said about it.
-        evaluator: What judges the result, if anything does.
+        evaluators: What judges the result.
         doubles: Ids under which a second operator was added.
     """
 
@@ -70,11 +71,11 @@ class WorkflowGraph:
     before: Mapping[str, Mapping[str, Ports]]
     joins: Mapping[str, Join] = field(default_factory=dict[str, Join])
     policies: Mapping[str, Policy] = field(default_factory=dict[str, Policy])
-    evaluator: Executable | None = None
+    evaluators: tuple[Executable, ...] = ()
     doubles: tuple[str, ...] = ()
 
     def plan(self, name: str) -> Plan:
-        """The graph as a plan that ends in one node: the evaluator, or a join of the tails.
+        """The graph as a plan: the operators, after their tails the evaluators, and one node at the end.
 
         Args:
             name: What to call the workflow in an error.
@@ -87,7 +88,8 @@ class WorkflowGraph:
             raise InvalidError(f"workflow {name!r} cannot be built", issues)
         has_children = {parent for parents in self.before.values() for parent in parents}
         tails = [node_id for node_id in self.before if node_id not in has_children]
-        return Plan({**self.before, self._end: tails}, self.joins, self._ports())
+        judges = [evaluator.get_id() for evaluator in self.evaluators]
+        return Plan({**self.before, **dict.fromkeys(judges, tails), END: judges or tails}, self.joins, self._ports())
 
     def check(self) -> list[Issue]:
         """All that is wrong with it: no operators, duplicate and unknown ids, unknown ports, cycles, joins that
@@ -102,8 +104,13 @@ class WorkflowGraph:
             )
             for node_id in self.doubles
         ]
-        if self._end in self.operators:
-            issues.append(Issue("duplicate-id", "an operator has the id of what ends the workflow", self._end))
+        taken = {*self.operators, END}
+        for judge in (evaluator.get_id() for evaluator in self.evaluators):
+            if judge in taken:
+                issues.append(Issue("duplicate-id", "an evaluator has the id of an operator, or of another", judge))
+            taken.add(judge)
+        if END in self.operators:
+            issues.append(Issue("duplicate-id", "an operator has the id of what ends the workflow", END))
         missing = [(node_id, p) for node_id, parents in self.before.items() for p in parents if p not in self.operators]
         issues += [
             Issue(
@@ -127,10 +134,6 @@ class WorkflowGraph:
             if not issues and self._ports():
                 issues += self._unknown_ports() or self._impossible(order)
         return issues + self._found_by_operators()
-
-    @property
-    def _end(self) -> str:
-        return self.evaluator.get_id() if self.evaluator else END
 
     def _ports(self) -> dict[tuple[str, str], Ports]:
         return {
@@ -210,8 +213,9 @@ class WorkflowGraph:
                 or (isinstance(policy.fallback, WorkflowMessage) and policy.fallback.ports is None)
             )
         ]
+        everybody = {**self.operators, **{evaluator.get_id(): evaluator for evaluator in self.evaluators}}
         for node_id, policy in self.policies.items():
-            operator = self.evaluator if node_id == self._end else self.operators.get(node_id)
+            operator = everybody.get(node_id)
             if policy.cache and operator is not None and not hasattr(operator, "fingerprint"):
                 issues.append(
                     Issue(

@@ -109,6 +109,7 @@ class WorkflowMessage(Value):
         outputs: Named values for the operators that follow.
         ports: The ways on that are taken, of those that edges leave from; None for all.
         blame: Ids of the operators at fault.
+        score: How good the work is; larger is better. None where it was not measured.
         job_id: The job it belongs to.
         operator_id: Who said it.
         usage: What it cost.
@@ -122,6 +123,7 @@ class WorkflowMessage(Value):
     outputs: dict[str, Any] = Field(default_factory=dict)
     ports: tuple[str, ...] | None = None
     blame: tuple[str, ...] = ()
+    score: float | None = None
     job_id: str = ""
     operator_id: str = ""
     usage: Usage = NO_USAGE
@@ -141,6 +143,22 @@ class WorkflowMessage(Value):
         _set(copied, "__pydantic_extra__", None)
         _set(copied, "__pydantic_private__", self.__pydantic_private__)
         return copied
+
+
+class Contribution(Value):
+    """What an operator did in a run.
+
+    Attributes:
+        operator_id: The operator.
+        instruction: What it is there for; empty where it does not say.
+        before: The ids of the operators before it.
+        message: What it said.
+    """
+
+    operator_id: str
+    instruction: str = ""
+    before: tuple[str, ...] = ()
+    message: WorkflowMessage = WorkflowMessage()
 
 
 class Job(Value):

@@ -42,6 +42,7 @@ def render(task: Task, *, show_schema: bool = True, budget: int = MATERIAL_BUDGE
         ("Insights from earlier runs", "\n".join(f"- {insight.text}" for insight in task.insights)),
         ("Results of earlier experts", "\n\n".join(_messages(task.previous_expert_outputs, budget))),
         ("Messages of earlier operators", "\n\n".join(_messages(task.workflow_messages, budget))),
+        ("Who did what", "\n\n".join(_trail(task, budget))),
         ("What you may do", "\n".join(_named(action.name, action.description) for action in task.actions)),
         ("Lesson from the last try", task.lesson),
         ("Form of the answer", schema),
@@ -98,12 +99,40 @@ def _known(file: FileDescriptor) -> bool:
 
 def _messages(messages: Iterable[WorkflowMessage], budget: int) -> Iterator[str]:
     for message in messages:
-        said = message.scratchpad or (_json(message.outputs) if message.outputs else "")
+        said = _said(message)
         parts = [fence(cut(said, budget))] if said else []
         if message.status is not WorkflowStatus.SUCCESS or message.evaluation or message.lesson:
             parts += [f"Judged: {message.status.value}. {message.evaluation}".strip()]
             parts += [f"Lesson: {message.lesson}"] if message.lesson else []
         yield _titled(f"From {message.operator_id}" if message.operator_id else "", "\n".join(parts))
+
+
+def _said(message: WorkflowMessage) -> str:
+    return message.scratchpad or (_json(message.outputs) if message.outputs else "")
+
+
+def _trail(task: Task, budget: int) -> Iterator[str]:
+    """What each operator was asked and said, cut so that all of it together keeps to the budget."""
+    shown = {message.operator_id for message in task.workflow_messages}
+    done = [(step, "" if step.operator_id in shown else _said(step.message)) for step in task.trail]
+    most = _fair_share([len(text) for step, said in done for text in (step.instruction, said)], budget)
+    for step, said in done:
+        parts = [f"Its instruction:\n{fence(cut(step.instruction, most))}"] if step.instruction else []
+        parts += [f"What it said:\n{fence(cut(said, most))}"] if said else []
+        parts += ["What it said is shown above."] if step.operator_id in shown else []
+        after = f" (after {', '.join(step.before)})" if step.before else ""
+        yield _titled(f"{step.operator_id}{after}", "\n".join(parts))
+
+
+def _fair_share(lengths: Iterable[int], budget: int) -> int:
+    """The largest length to which all can be cut so that together they keep to the budget."""
+    ascending = sorted(lengths)
+    for number, length in enumerate(ascending):
+        share = budget // (len(ascending) - number)
+        if length > share:
+            return share
+        budget -= length
+    return max(ascending, default=0)
 
 
 def _titled(title: str, text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -26,10 +27,13 @@ from operad.runtime.events import RunLog, Scope
 from operad.runtime.graph import END, Executable, WorkflowGraph, ports_of
 from operad.runtime.guard import Call, guarded
 from operad.runtime.limits import Limiter
-from operad.runtime.message import NO_USAGE, Job, Usage, WorkflowMessage, WorkflowStatus
+from operad.runtime.message import NO_USAGE, Contribution, Job, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.policy import NO_BUDGET, NO_POLICY, Budget, Policy, Timeout
 from operad.runtime.questions import Questions
 from operad.runtime.schedule import Plan, Progress, Skip, Taken
+from operad.runtime.verdict import better, joined, mendable, unknown, verdict_of
+
+_logger = logging.getLogger(__name__)
 
 Engine = Callable[[Iterable[int], Step], Awaitable[None]]
 """Runs nodes of the plan it was built from with a step: those given, then those that may start after them."""
@@ -61,8 +65,8 @@ class Build:
 
     @cached_property
     def executables(self) -> Sequence[Executable | None]:
-        """What each node executes; None for the node that joins the tails."""
-        return [*self.graph.operators.values(), self.graph.evaluator]
+        """What each node executes; None for the one at the end."""
+        return [*self.graph.operators.values(), *self.graph.evaluators, None]
 
     @cached_property
     def policies(self) -> Sequence[Policy]:
@@ -87,6 +91,9 @@ class Run:
     the results of the blamed operators and of all that depends on them, or all results if nobody
     is blamed, and the next round begins with its lesson. An operator found at fault sees, after
     the messages of the operators before it, its own earlier messages, each with its verdict.
+
+    An operator that raises, while rounds are left, is such a verdict, too: what does not depend on
+    it goes on, and the round ends when all that has. If no round succeeds, the best one counts.
 
     Args:
         build: The workflow.
@@ -128,6 +135,7 @@ class Run:
         self._build = build
         self._plan = build.plan
         self._end_node = len(build.plan.ids) - 1
+        self._judges_from = len(build.graph.operators)
         self._executables = build.executables
         self._policies = build.policies
         self._plain = build.plain
@@ -136,9 +144,12 @@ class Run:
         self._lessons = [call.lesson] if call.lesson else []
         self._lesson = call.lesson or None
         self._round = 0
+        self._faults: list[WorkflowMessage] = []
+        self._best: tuple[WorkflowMessage, int] | None = None
         self._results: list[WorkflowMessage | None] = [None] * len(build.plan.ids)
         self._skipped: dict[int, Skip] = {}
         self._lost: set[int] = set()
+        self._open: set[int] = set()
         self._feedback: dict[int, tuple[WorkflowMessage, ...]] = {}
         self._progress = Progress(build.plan)
         self._cancelled: list[str] = []
@@ -176,13 +187,14 @@ class Run:
             raise
         finally:
             self._end()
-        self._say(events.RunFinished(message=message, seconds=now() - began, rounds=self._round))
+        finished = events.RunFinished(message=message, seconds=now() - began, rounds=self._round)
+        self._say(finished, round=self._best[1] if self._best else 0)
         return message
 
-    def _say(self, event: events.Event) -> None:
+    def _say(self, event: events.Event, round: int = 0) -> None:
         """Tell those who listen to this very run."""
         if self.outer is None or self.log is not self.outer.run.log:
-            self.log.write(event, self._prefix, only_here=True)
+            self.log.write(event, self._prefix, round=round, only_here=True)
 
     def _begin(self) -> None:
         name = self._build.name
@@ -264,29 +276,60 @@ class Run:
         return message
 
     async def _rounds(self) -> WorkflowMessage:
-        plan, end = self._plan, self._end_node
         while True:
             self._round += 1
             self._cancelled.clear()
+            self._faults.clear()
             if self.log.heard:
-                rerun = plan.ids[:-1] if self._round == 1 else tuple(plan.ids[n] for n in self._to_run() if n != end)
-                self.log.write(events.RoundStarted(operators=rerun), self._prefix, round=self._round)
+                ids = self._plan.ids
+                rerun = tuple(ids[node] for node in self._to_run() if node < self._judges_from)
+                self._say_of_round(events.RoundStarted(operators=rerun))
             self._note_skips()
             self.active = len(self._progress.ready)
-            await self._build.engine(self._progress.ready, self._step)
-            verdict = self._results[end]
-            if verdict is None:
-                raise SkippedError(self._why_nothing())
-            self.log.write(
+            self._open = set(self._progress.ready)
+            try:
+                await self._build.engine(self._progress.ready, self._step)
+                verdict = self._verdict()
+            except (OperatorError, SkippedError) as error:
+                if self._best is None:
+                    raise
+                return self._conclude(f"Round {self._round} failed: {describe(error)}")
+            self._say_of_round(
                 events.RoundFinished(
-                    status=verdict.status, evaluation=verdict.evaluation, lesson=verdict.lesson, blame=verdict.blame
-                ),
-                self._prefix,
-                round=self._round,
+                    status=verdict.status,
+                    evaluation=verdict.evaluation,
+                    lesson=verdict.lesson,
+                    blame=verdict.blame,
+                    score=verdict.score,
+                )
             )
             if verdict.status is not WorkflowStatus.EXECUTION_ERROR or self._round >= self._build.max_rounds:
-                return verdict.model_copy(update={"usage": self._usage})
-            self._learn(verdict, end)
+                return self._conclude()
+            self._learn(verdict)
+
+    def _say_of_round(self, event: events.Event) -> None:
+        self.log.write(event, self._prefix, round=self._round)
+
+    def _verdict(self) -> WorkflowMessage:
+        """How the round that has ended is judged."""
+        if self._faults:
+            return joined(self._faults)
+        verdict = self._results[self._end_node]
+        if verdict is None:
+            raise SkippedError(self._why_nothing())
+        if self._best is None or better(verdict, self._best[0]):
+            self._best = (verdict, self._round)
+        return verdict
+
+    def _conclude(self, failed: str = "") -> WorkflowMessage:
+        """The best round's verdict, which says so where no round succeeded."""
+        assert self._best  # noqa: S101 - a run without it raises
+        message, best = self._best
+        update: dict[str, object] = {"usage": self._usage}
+        if message.status is not WorkflowStatus.SUCCESS and self._round > 1:
+            none = f"None of {self._round} rounds succeeded; this is round {best}."
+            update["evaluation"] = "\n".join(filter(None, (message.evaluation, failed, none)))
+        return message.model_copy(update=update)
 
     def _to_run(self) -> list[int]:
         gone = self._skipped.keys() | self._lost
@@ -299,14 +342,19 @@ class Run:
             if message is not None and node_id != END
         }
 
-    def _learn(self, verdict: WorkflowMessage, end: int) -> None:
-        if verdict.lesson and verdict.lesson not in self._lessons:
-            self._lessons.append(verdict.lesson)
+    def _learn(self, verdict: WorkflowMessage) -> None:
+        """Make ready for another round."""
+        if lesson := verdict.lesson:
+            self._lessons = [*(earlier for earlier in self._lessons if earlier != lesson), lesson]
             self._lesson = "\n".join(self._lessons)
         plan, results = self._plan, self._results
-        blamed = {node for node in range(end) if plan.ids[node] in verdict.blame} or set(range(end))
+        nodes = range(self._end_node)
+        if strangers := unknown(verdict.blame, plan.ids[:-1]):
+            self._say_of_round(events.BlameUnknown(blame=strangers))
+            _logger.warning("workflow %r: %s is blamed, and no operator is called so", self._build.name, strangers)
+        blamed = {node for node in nodes if plan.ids[node] in verdict.blame} or set(nodes)
         for node in blamed:
-            if (result := results[node]) is not None:
+            if node < self._judges_from and (result := results[node]) is not None:
                 self._feedback[node] = (*self._feedback.get(node, ()), result, verdict)
         again = plan.descendants(blamed)
         for node in again:
@@ -323,7 +371,8 @@ class Run:
     async def _step(self, node: int) -> list[int] | None:
         executable = self._executables[node]
         if executable is None:
-            self._results[node] = _join(self._inputs(node), self._call.job)
+            messages = self._inputs(node)
+            self._results[node] = joined(messages) if self._build.graph.evaluators else _join(messages, self._call.job)
             return None
         node_id = self._plan.ids[node]
         scope = Scope(run=self, path=(*self._prefix, node_id), operator_id=node_id, round=self._round)
@@ -353,7 +402,7 @@ class Run:
             self._note_failure(error, scope, log.now() - began)
             if isinstance(error, BudgetError) or not _is_failure(error):
                 raise
-            raise OperatorError(self._build.name, node_id, scope.attempt, error, self._round) from error
+            return self._set_aside(node, error, scope)
         if log.heard:
             finished = events.OperatorFinished(seconds=log.now() - began, message=message)
             log.write(finished, scope.path, node_id, self._round, scope.attempt)
@@ -379,7 +428,7 @@ class Run:
         self, node: int, executable: Executable, said: WorkflowMessage | str, scope: Scope
     ) -> WorkflowMessage:
         """What the operator said, as a message of its own that bears what it cost."""
-        is_evaluator = node == self._end_node
+        is_evaluator = node >= self._judges_from
         if isinstance(said, str):
             if is_evaluator:
                 raise TypeError("an evaluator returns a message with a status, not text")
@@ -406,6 +455,24 @@ class Run:
             return
         scope.write(events.OperatorFailed(seconds=seconds, usage=scope.usage, error=describe(error)))
 
+    def _set_aside(self, node: int, error: BaseException, scope: Scope) -> list[int] | None:
+        """Nothing follows from a node that failed; while rounds are left, what else runs goes on."""
+        if self._round >= self._build.max_rounds or not mendable(error):
+            raise OperatorError(self._build.name, scope.operator_id, scope.attempt, error, self._round) from error
+        self._faults.append(verdict_of(error, scope.operator_id, self._call.job))
+        self.active -= 1
+        self._open.discard(node)
+        if self.questions.asked:
+            self.root.look_whether_paused()
+        return [] if self._something_matters() else None
+
+    def _something_matters(self) -> bool:
+        """Whether, in a round that has failed, anything is left to run but those that have lost a race."""
+        if not self._plan.branches:
+            return True
+        unfinished = {n for n, result in enumerate(self._results) if result is None and n not in self._skipped}
+        return not self._open.isdisjoint(self._plan.ancestors([self._end_node], among=unfinished))
+
     def _advance(self, node: int, message: WorkflowMessage) -> list[int] | None:
         """Note what a node said; return those that may start now, or None when the end is reached."""
         self._results[node] = message
@@ -415,11 +482,27 @@ class Run:
         self.active += len(ready) - 1
         if self._plan.branches:
             self._note_skips()
-            if self._end_node in self._skipped:
+            self._open.update(ready)
+            self._open.discard(node)
+            if self._end_node in self._skipped or (self._faults and not self._something_matters()):
                 return None
         if self.questions.asked:
             self.root.look_whether_paused()
-        return ready if node != self._end_node else None
+        return ready
+
+    def contributions(self) -> tuple[Contribution, ...]:
+        """What operators have said, as it stands."""
+        ids, parents = self._plan.ids, self._plan.parents
+        return tuple(
+            Contribution(
+                operator_id=ids[node],
+                instruction=str(getattr(self._executables[node], "instruction", "")),
+                before=tuple(ids[parent] for parent in parents[node]),
+                message=message,
+            )
+            for node, message in enumerate(self._results[: self._judges_from])
+            if message is not None
+        )
 
     # Ports
 
@@ -434,7 +517,7 @@ class Run:
         for skip in self._progress.skips():
             self._skipped[skip.node] = skip
             node_id = self._plan.ids[skip.node]
-            if skip.node != self._end_node:
+            if skip.node < self._judges_from:
                 path = (*self._prefix, node_id)
                 self.log.write(events.OperatorSkipped(reason=self._reason(skip)), path, node_id, self._round)
 
@@ -446,7 +529,7 @@ class Run:
 
     def _why_nothing(self) -> str:
         plan = self._plan
-        tails = plan.parents[self._end_node]
+        tails = plan.parents[self._judges_from]  # those of the first that judges, or of the end
         reasons = [f"{plan.ids[tail]!r} because {self._reason(self._skipped[tail])}" for tail in tails]
         return (
             f"workflow {self._build.name!r} has no result: every tail was skipped, {'; '.join(reasons)}; "

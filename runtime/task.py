@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operad.runtime.file import FileDescriptor
 from operad.runtime.knowledge import Insight, Knowledge
-from operad.runtime.message import Job, Value, WorkflowMessage
+from operad.runtime.message import Contribution, Job, Value, WorkflowMessage
 from operad.runtime.tool import Tool
 from operad.runtime.toolkit import Action
 
@@ -34,6 +34,7 @@ class Task(Value):
         workflow_messages: What the operators before this one said. When an operator that was
             found at fault runs again, its own earlier messages follow, each with its verdict.
         previous_expert_outputs: What earlier experts produced.
+        trail: For who judges: what each operator was there for, and what it said.
         knowledge: Passages that fit the job.
         insights: What earlier runs learned.
         lesson: What to do better than last time.
@@ -48,6 +49,7 @@ class Task(Value):
     tools: tuple[Tool, ...] = ()
     workflow_messages: tuple[WorkflowMessage, ...] = ()
     previous_expert_outputs: tuple[WorkflowMessage, ...] = ()
+    trail: tuple[Contribution, ...] = ()
     knowledge: Knowledge = Knowledge()
     insights: tuple[Insight, ...] = ()
     lesson: str = ""

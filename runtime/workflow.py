@@ -15,7 +15,7 @@ from pydantic import JsonValue
 
 from operad.runtime import events
 from operad.runtime.engine import drive
-from operad.runtime.errors import InputError, InvalidError, Issue, did_you_mean
+from operad.runtime.errors import InputError, InvalidError, Issue, did_you_mean, shorten
 from operad.runtime.events import Event, Listener, RunLog, Scope
 from operad.runtime.graph import Executable, WorkflowGraph
 from operad.runtime.guard import Call
@@ -92,8 +92,7 @@ class Workflow(ABC):
         self._joins: dict[str, Join] = {}
         self._policies: dict[str, Policy] = {}
         self._doubles: list[str] = []
-        self._evaluator: Executable | None = None
-        self._evaluator_policy = NO_POLICY
+        self._evaluators: list[tuple[Executable, Policy]] = []
         self._built: Build | None = None
         self._live: dict[str, LiveRun] = {}
 
@@ -199,7 +198,7 @@ class Workflow(ABC):
             return list(self._operators.values())
 
     def set_evaluator(self, evaluator: Executable | None, *, policy: Policy = NO_POLICY) -> None:
-        """Set what judges the result, or None for nobody.
+        """Set what judges the result, in place of all that did; None for nobody.
 
         Args:
             evaluator: What judges.
@@ -208,8 +207,18 @@ class Workflow(ABC):
         """
         with self._lock:
             self._built = None
-            self._evaluator = evaluator
-            self._evaluator_policy = policy
+            self._evaluators = [(evaluator, policy)] if evaluator else []
+
+    def add_evaluator(self, evaluator: Executable, *, policy: Policy = NO_POLICY) -> None:
+        """Add another one that judges. All judge at once, and their verdicts are joined: see `verdict.joined`.
+
+        Args:
+            evaluator: What judges.
+            policy: How it runs, as in `set_evaluator`.
+        """
+        with self._lock:
+            self._built = None
+            self._evaluators.append((evaluator, policy))
 
     def add_listener(self, listener: Listener) -> None:
         """Have `listener` called with every event of every run that begins from now on."""
@@ -228,15 +237,14 @@ class Workflow(ABC):
             in_order = [*self._operators, *(key for key in self._before if key not in self._operators)]
             operators = {key: self._as_operator(operator) for key, operator in self._operators.items()}
             policies = {key: self._policy_of(key, operators.get(key)) for key in in_order}
-            if self._evaluator:
-                without_fallback = replace(self.policy, fallback=None)
-                policies[self._evaluator.get_id()] = self._evaluator_policy.or_else(without_fallback)
+            for evaluator, policy in self._evaluators:
+                policies[evaluator.get_id()] = policy.or_else(replace(self.policy, fallback=None))
             return WorkflowGraph(
                 operators=operators,
                 before={key: dict(self._before.get(key, {})) for key in in_order},
                 joins={key: join for key, join in self._joins.items() if join != "all_done"},
                 policies={key: policy for key, policy in policies.items() if policy},
-                evaluator=self._evaluator,
+                evaluators=tuple(evaluator for evaluator, _ in self._evaluators),
                 doubles=tuple(self._doubles),
             )
 
@@ -503,6 +511,10 @@ class _Within:
 
     def get_id(self) -> str:
         return self.body.get_id()
+
+    @property
+    def instruction(self) -> str:
+        return f"A workflow of {shorten([operator.get_id() for operator in self.body.get_operators()])}."
 
     def check(self, before: Mapping[str, Executable]) -> list[Issue]:
         name = self.get_id()

@@ -493,7 +493,7 @@ def test_at_a_prompt_ctrl_c_and_the_end_of_input_end_the_run(tmp_path, asker, tu
 
 
 def test_a_question_that_is_open_when_the_run_fails_elsewhere_hangs_nothing(tmp_path, asker):
-    asker.write_text(ASKER.replace("asking_operators.Busy", "failing_operator.Failing"))
+    asker.write_text(ASKER.replace("asking_operators.Busy", "failing_operator.Failing") + "    max_rounds: 1\n")
     (tmp_path / "failing_operator.py").write_text(
         "from operad.operators import Operator\nimport asyncio\nclass Failing(Operator):\n"
         "    async def execute(self, *_, **__):\n        await asyncio.sleep(0.3)\n        raise ValueError('x')\n"

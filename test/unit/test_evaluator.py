@@ -60,6 +60,7 @@ async def test_the_reasoner_sees_what_is_judged_the_criteria_and_the_schema():
             "status": {"type": "string", "enum": WITHOUT_INPUT},
             "lesson": {"type": "string"},
             "blame": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}},
+            "score": {"type": "integer", "minimum": 0, "maximum": 10},
         },
         "required": ["evaluation", "status", "lesson", "blame"],
         "additionalProperties": False,
@@ -104,7 +105,7 @@ async def test_a_verdict_in_a_fence_or_amid_prose_is_read(answer):
     [
         (verdict(status="SUCCES"), "$.status: 'SUCCES' is not one of"),
         (verdict(blame=["c"]), "$.blame[0]: 'c' is not one of ['a', 'b']"),
-        (verdict(score=1), "'score' was unexpected"),
+        (verdict(score=11), "$.score: 11 is greater than the maximum of 10"),
         ('{"status": "SUCCESS"}', "'evaluation' is a required property"),
         ("It is fine.", "JSON"),
         ("", "JSON"),

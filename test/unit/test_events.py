@@ -36,6 +36,7 @@ PLAIN_MESSAGE = {
     "outputs": {"odd": "odd", "set": [1], "bytes": "_w==", "nested": [{"odd": ["odd"]}], "no number": None},
     "ports": None,
     "blame": [],
+    "score": None,
     "job_id": "",
     "operator_id": "",
     "usage": PLAIN_USAGE,
@@ -59,8 +60,9 @@ EXAMPLES = [
     (events.RoundStarted(operators=("a", "b")), {"operators": ["a", "b"]}),
     (
         events.RoundFinished(status=WorkflowStatus.EXECUTION_ERROR, evaluation="e", lesson="l", blame=("a",)),
-        {"status": "EXECUTION_ERROR", "evaluation": "e", "lesson": "l", "blame": ["a"]},
+        {"status": "EXECUTION_ERROR", "evaluation": "e", "lesson": "l", "blame": ["a"], "score": None},
     ),
+    (events.BlameUnknown(blame="'x'"), {"blame": "'x'"}),
     (OperatorStarted(), {}),
     (events.OperatorFinished(seconds=1.0, message=MESSAGE), {"seconds": 1.0, "message": PLAIN_MESSAGE}),
     (

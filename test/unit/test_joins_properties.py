@@ -480,7 +480,11 @@ def check_rounds(engine: type[Workflow], graph: Graph) -> None:
         assert all(reason in ended.reasons(node) for node, reason in skipped.items())
         if number > len(notes.judged):
             event("no verdict")
-            break
+            if number == 1:
+                break
+            assert isinstance(said, WorkflowMessage)  # the best of the rounds before
+            assert f"Round {number} failed: " in said.evaluation
+            return
         assert notes.judged[number - 1] == [texts[tail] for tail in tails(graph) if tail in ended.ended]
         if number < 3:
             again = reachable(graph, blame[number - 1] or range(len(graph)))

@@ -110,7 +110,7 @@ def test_the_evaluator_may_be_anchored_named_or_written_in_place(write):
                 + f"    evaluator: {evaluator.replace('greet', 'judge')}\n"
             )
         ).expert()
-        assert isinstance(expert.workflow.graph().evaluator, Evaluator)
+        assert isinstance(expert.workflow.graph().evaluators[0], Evaluator)
 
 
 def test_tools_and_operator_classes_come_from_modules_beside_the_file(write, tmp_path):

@@ -1,0 +1,99 @@
+"""Verdicts: what ends a round, whoever says it: an evaluator, several of them, or an operator that raised."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from operad.runtime.errors import (
+    AnswerError,
+    BudgetError,
+    FaultError,
+    InputError,
+    InvalidError,
+    MissingExtraError,
+    ModelError,
+    OperatorError,
+    PausedError,
+    RunningLoopError,
+    describe,
+    did_you_mean,
+)
+from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.policy import causes
+
+LONGEST_LESSON = 2_000
+"""Characters of an error that operators are told of in a lesson."""
+
+_FINAL = (
+    AnswerError,
+    BudgetError,
+    InputError,
+    InvalidError,
+    MissingExtraError,
+    ModelError,
+    PausedError,
+    RunningLoopError,
+)
+"""What no lesson mends: the same call would fail the same way, or has been tried again already."""
+
+
+def mendable(error: BaseException) -> bool:
+    """Whether the operator that raised may do better with a lesson."""
+    first = next((link for link in causes(error) if not isinstance(link, OperatorError)), error)
+    return isinstance(first, Exception) and not isinstance(first, _FINAL)
+
+
+def verdict_of(error: BaseException, operator_id: str, job: Job) -> WorkflowMessage:
+    """An operator's error as a verdict: it blames that operator, or whom a `FaultError` names."""
+    said = describe(error)
+    fault = error if isinstance(error, FaultError) else FaultError(said)
+    return WorkflowMessage(
+        status=WorkflowStatus.EXECUTION_ERROR,
+        evaluation=f"{operator_id} failed: {said}",
+        lesson=fault.lesson or f"{operator_id} failed: {said[:LONGEST_LESSON]}",
+        blame=fault.blame or (operator_id,),
+        job_id=job.id,
+        operator_id=operator_id,
+    )
+
+
+def joined(verdicts: Sequence[WorkflowMessage]) -> WorkflowMessage:
+    """Several verdicts as one.
+
+    The status with the highest priority wins. Evaluations and lessons are joined, each with who
+    says it. Those are blamed whom verdicts of that status blame; nobody, if one of these blames
+    nobody, for then anybody may be at fault. The score is the lowest.
+    """
+    if len(verdicts) == 1:
+        return verdicts[0]
+    worst = min(verdicts, key=lambda verdict: verdict.status.priority)
+    decisive = [verdict.blame for verdict in verdicts if verdict.status is worst.status]
+    scores = [verdict.score for verdict in verdicts if verdict.score is not None]
+    return worst.model_copy(
+        update={
+            "evaluation": _with_sources([(verdict.operator_id, verdict.evaluation) for verdict in verdicts]),
+            "lesson": _with_sources([(verdict.operator_id, verdict.lesson) for verdict in verdicts]),
+            "blame": tuple(dict.fromkeys(who for blame in decisive for who in blame)) if all(decisive) else (),
+            "score": min(scores) if scores else None,
+            "outputs": {name: value for verdict in verdicts for name, value in verdict.outputs.items()},
+        }
+    )
+
+
+def better(verdict: WorkflowMessage, than: WorkflowMessage) -> bool:
+    """Whether a later verdict is the better one: by status, then by score, then because it is later."""
+    return _rank(verdict) >= _rank(than)
+
+
+def unknown(blame: Sequence[str], known: Collection[str]) -> str:
+    """Who is blamed and is nobody, with the nearest known name, in words; empty where there is none."""
+    strangers = [f"{who!r}{did_you_mean(who, known)}" for who in blame if who not in known]
+    return ", ".join(strangers)
+
+
+def _rank(verdict: WorkflowMessage) -> tuple[int, float]:
+    return verdict.status.priority, float("-inf") if verdict.score is None else verdict.score
+
+
+def _with_sources(said: Sequence[tuple[str, str]]) -> str:
+    return "\n".join(f"{who}: {text}" for who, text in said if text)
