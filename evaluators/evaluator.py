@@ -110,13 +110,12 @@ def verdict_schema(operator_ids: Iterable[str], has_previous: bool) -> dict[str,
         blame["maxItems"] = 0
     properties: dict[str, Any] = {
         "evaluation": {"type": "string"},
+        "score": {"type": "integer", "minimum": 0, "maximum": 10},
         "status": {"type": "string", "enum": offered},
         "lesson": {"type": "string"},
         "blame": blame,
     }
-    required = list(properties)
-    properties["score"] = {"type": "integer", "minimum": 0, "maximum": 10}
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 def _instruction(criteria: str, offered: list[str]) -> str:

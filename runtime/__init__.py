@@ -1,7 +1,7 @@
 """What runs: messages, workflows and their engines, reasoners, tools, events."""
 
 from operad.runtime import events
-from operad.runtime.agent import Expert, Profile
+from operad.runtime.agent import Agent, Expert, Profile
 from operad.runtime.cache import Cache
 from operad.runtime.errors import (
     AnswerError,
@@ -10,6 +10,7 @@ from operad.runtime.errors import (
     InputError,
     InvalidError,
     Issue,
+    JobError,
     MissingExtraError,
     ModelError,
     OperadError,
@@ -24,7 +25,9 @@ from operad.runtime.errors import (
 from operad.runtime.file import FileDescriptor
 from operad.runtime.graph import Executable, WorkflowGraph
 from operad.runtime.interrupt import interrupt
+from operad.runtime.job_graph import JobGraph
 from operad.runtime.knowledge import Insight, Knowledge, KnowledgeBase, Passage
+from operad.runtime.leader import Leader
 from operad.runtime.limits import Limits
 from operad.runtime.map import ItemError, Map
 from operad.runtime.message import Contribution, Job, SubJob, Usage, WorkflowMessage, WorkflowStatus
@@ -40,6 +43,7 @@ from operad.runtime.workflow import BuiltinWorkflow, DbgptWorkflow, Port, Workfl
 
 __all__ = [
     "Action",
+    "Agent",
     "AnswerError",
     "Budget",
     "BudgetError",
@@ -59,8 +63,11 @@ __all__ = [
     "Issue",
     "ItemError",
     "Job",
+    "JobError",
+    "JobGraph",
     "Knowledge",
     "KnowledgeBase",
+    "Leader",
     "Limits",
     "Map",
     "MissingExtraError",

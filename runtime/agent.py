@@ -1,18 +1,19 @@
-"""Experts: who can do what, with which workflow and which reasoner."""
+"""Agents: who can do what, with which workflow and which reasoner."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from functools import partial
 
 from operad.runtime.events import Event
 from operad.runtime.message import Job, Value, WorkflowMessage
-from operad.runtime.reasoner import DualModelReasoner, MonoModelReasoner
+from operad.runtime.reasoner import Reasoner
+from operad.runtime.sync import run_sync
 from operad.runtime.workflow import Workflow
 
 
 class Profile(Value):
-    """How an expert presents itself.
+    """How an agent presents itself.
 
     Attributes:
         name: What it is called.
@@ -23,15 +24,37 @@ class Profile(Value):
     description: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Expert:
-    """A workflow with the reasoner that thinks in it."""
+class Agent:
+    """A workflow with the reasoner that thinks in it (Chat2Graph, Agent module).
 
-    profile: Profile
-    workflow: Workflow
-    reasoner: MonoModelReasoner | DualModelReasoner
+    Args:
+        profile: How it presents itself.
+        workflow: What it does; questions, resuming and cancelling are there, too.
+        reasoner: Who thinks.
+    """
 
-    async def execute(
+    def __init__(self, profile: Profile, workflow: Workflow, reasoner: Reasoner) -> None:
+        self.profile = profile
+        self.workflow = workflow
+        self.reasoner = reasoner
+
+    def execute(
+        self,
+        job: Job,
+        workflow_messages: Sequence[WorkflowMessage] | None = None,
+        lesson: str | None = None,
+        *,
+        run_id: str | None = None,
+    ) -> WorkflowMessage:
+        """Do the job and wait for it; for callers without an event loop. See `aexecute`.
+
+        Raises:
+            RunningLoopError: An event loop is running here: await `aexecute` instead.
+        """
+        start = partial(self.aexecute, job, workflow_messages, lesson, run_id=run_id)
+        return run_sync(start, instead=f"{type(self).__name__}.aexecute(…)")
+
+    async def aexecute(
         self,
         job: Job,
         workflow_messages: Sequence[WorkflowMessage] | None = None,
@@ -52,3 +75,13 @@ class Expert:
     ) -> AsyncGenerator[Event, None]:
         """Do the job and yield its events; see `Workflow.stream`."""
         return self.workflow.stream(job, self.reasoner, workflow_messages, lesson, run_id=run_id)
+
+
+class Expert(Agent):
+    """Does jobs of one kind.
+
+    Its evaluator's verdict says what becomes of a job. On EXECUTION_ERROR, while the workflow has
+    rounds left, those at fault run again with the lesson. The other verdicts are for who gave it
+    the job: INPUT_DATA_ERROR, with the lesson for whoever produced the input; and
+    JOB_TOO_COMPLICATED_ERROR, for the job to be split. A `Leader` heeds them.
+    """

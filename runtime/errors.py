@@ -8,6 +8,7 @@ OperadError                 operator_id, attempt; the cause is chained
 ├── FaultError              an operator says who is at fault, and what to do better
 ├── PortError               an operator took a port that it does not have
 ├── SkippedError            every way to the end of a workflow was skipped
+├── JobError                a leader's expert cannot do its part of a job
 ├── BudgetError             a run used more than its budget
 ├── PausedError             a run waits for a person's answers
 ├── ModelError              a model's endpoint failed: unreachable, refused, broken
@@ -133,6 +134,18 @@ class PortError(OperadError):
 
 class SkippedError(OperadError):
     """Every tail of a workflow was skipped, so that it has no result; the message names the ports that did it."""
+
+
+class JobError(OperadError):
+    """An expert cannot do a part of a job, and nothing that its leader may still try would help.
+
+    Attributes:
+        verdict: How the part was judged; None where the expert failed with an error, which is the cause.
+    """
+
+    def __init__(self, message: str, *, operator_id: str, verdict: WorkflowMessage | None = None) -> None:
+        super().__init__(message, operator_id=operator_id)
+        self.verdict = verdict
 
 
 class BudgetError(OperadError):

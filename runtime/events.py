@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from operad.runtime.message import NO_USAGE, Contribution, Usage, Value, WorkflowMessage, WorkflowStatus
+from operad.runtime.message import NO_USAGE, Contribution, SubJob, Usage, Value, WorkflowMessage, WorkflowStatus
 
 if TYPE_CHECKING:
     from operad.runtime.deadline import Deadline
@@ -82,6 +82,12 @@ class RunFailed(Event, frozen=True, kw_only=True):
     error: str
     seconds: float
     usage: Usage
+
+
+class JobSplit(Event, frozen=True, kw_only=True):
+    """A leader has split a job, or a part of one, into these parts."""
+
+    sub_jobs: tuple[SubJob, ...]
 
 
 class RoundStarted(Event, frozen=True, kw_only=True):

@@ -191,7 +191,11 @@ class SubJob(Job):
     Attributes:
         parent_id: The job it is a part of.
         completion_criteria: When it counts as done.
+        dependencies: The ids of the parts whose results it needs.
     """
 
     parent_id: str = ""
     completion_criteria: str = ""
+    dependencies: tuple[str, ...] = ()
+
+    _indifferent: ClassVar[frozenset[str]] = Job._indifferent | {"dependencies"}

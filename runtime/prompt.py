@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from operad.runtime.errors import InputError
 from operad.runtime.file import FileDescriptor
-from operad.runtime.message import WorkflowMessage, WorkflowStatus
+from operad.runtime.message import SubJob, WorkflowMessage, WorkflowStatus
 from operad.runtime.task import Example, Task
 
 MATERIAL_BUDGET = 32_000
@@ -36,6 +36,7 @@ def render(task: Task, *, show_schema: bool = True, budget: int = MATERIAL_BUDGE
     sections = [
         ("Job", task.job.goal),
         ("Context", task.job.context),
+        ("Done when", task.job.completion_criteria if isinstance(task.job, SubJob) else ""),
         ("Inputs", fence(_json(task.job.inputs)) if task.job.inputs else ""),
         ("Files", "\n\n".join(_files(task.files, budget))),
         ("Knowledge", "\n\n".join(_titled(p.source, fence(cut(p.text, budget))) for p in task.knowledge.passages)),

@@ -457,7 +457,7 @@ async def test_a_cache_lies_beside_the_file(write, tmp_path):
     file = write(MINIMAL.replace("Greet.", "Greet.\n    cache: {path: answers.db, max_age: 60}"))
     with ScriptedModel([Say("Hello!")]) as endpoint:
         for _ in range(2):
-            assert (await load(file).expert(model=endpoint.model).execute(job())).scratchpad == "Hello!"
+            assert (await load(file).expert(model=endpoint.model).aexecute(job())).scratchpad == "Hello!"
     assert (tmp_path / "answers.db").exists()
 
 

@@ -1,0 +1,136 @@
+"""A job split into parts, each for an expert."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from graphlib import CycleError
+from typing import Any
+
+from operad.runtime.agent import Profile
+from operad.runtime.errors import Issue, did_you_mean
+from operad.runtime.message import Job, SubJob, Value
+from operad.runtime.schedule import Plan
+
+MAX_SUB_JOBS = 64
+"""How many parts a job may be split into at once."""
+
+_ID = re.compile(r"[\w -]{1,64}")
+
+
+class JobGraph(Value):
+    """Sub-jobs and which of them needs the results of which (Chat2Graph, Job Graph).
+
+    Attributes:
+        sub_jobs: The parts, in the order in which the leader named them.
+    """
+
+    sub_jobs: tuple[SubJob, ...]
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any], job: Job) -> JobGraph:
+        """The graph that an answer of the form `split_schema` describes; it may be wrong: see `check`.
+
+        The parts of a part get its id in front of theirs, so that every sub-job of a job has an id of its own.
+        """
+        prefix = f"{job.id}." if isinstance(job, SubJob) else ""
+        shared: dict[str, Any] = {
+            "session_id": job.session_id,
+            "files": job.files,
+            "inputs": job.inputs,
+            "parent_id": job.id,
+        }
+        return cls(
+            sub_jobs=tuple(
+                SubJob(
+                    id=prefix + part["id"],
+                    goal=part["goal"],
+                    context=part["context"],
+                    completion_criteria=part["completion_criteria"],
+                    dependencies=tuple(dict.fromkeys(prefix + other for other in part["dependencies"])),
+                    assigned_expert_name=part["assigned_expert"],
+                    **shared,
+                )
+                for part in answer["sub_jobs"]
+            )
+        )
+
+    @classmethod
+    def alone(cls, job: Job, expert: str) -> JobGraph:
+        """The whole job as one part, for one expert."""
+        own: dict[str, Any] = {"id": "job", "parent_id": job.id, "dependencies": (), "assigned_expert_name": expert}
+        return cls(sub_jobs=(SubJob(**{**dict(job), **own}),))
+
+    @property
+    def tails(self) -> tuple[str, ...]:
+        """The ids of the parts that no other part needs: their results are the job's."""
+        needed = {other for part in self.sub_jobs for other in part.dependencies}
+        return tuple(part.id for part in self.sub_jobs if part.id not in needed)
+
+    def check(self, experts: Collection[str]) -> list[Issue]:
+        """All that is wrong with it, seen by a leader of these experts."""
+        ids = [part.id for part in self.sub_jobs]
+        if not ids:
+            return [Issue("empty", "there is no sub-job: name at least one")]
+        issues = [Issue("too-many", f"{len(ids)} sub-jobs are more than {MAX_SUB_JOBS}")] * (len(ids) > MAX_SUB_JOBS)
+        for number, part in enumerate(self.sub_jobs):
+            own = part.id.removeprefix(f"{part.parent_id}.")
+            if not _ID.fullmatch(own):
+                issues.append(
+                    Issue(
+                        "id", "an id is made of at most 64 letters, digits, dashes, underscores and spaces", repr(own)
+                    )
+                )
+            if part.id in ids[:number]:
+                issues.append(Issue("duplicate-id", "another sub-job has this id", own))
+            if not part.goal.strip():
+                issues.append(Issue("no-goal", "its goal is empty", own))
+            expert = part.assigned_expert_name or ""
+            if expert not in experts:
+                known = f"{did_you_mean(expert, experts)}; there are: {', '.join(experts)}"
+                issues.append(Issue("unknown-expert", f"no expert is called {expert!r}{known}", own))
+            for other in part.dependencies:
+                if other not in ids:
+                    name = other.removeprefix(f"{part.parent_id}.")
+                    hint = did_you_mean(other, ids)
+                    issues.append(Issue("unknown-dependency", f"depends on {name!r}, which is no sub-job{hint}", own))
+        return issues + self._cycles(ids)
+
+    def _cycles(self, ids: Sequence[str]) -> list[Issue]:
+        known = {part.id: [other for other in part.dependencies if other in ids] for part in self.sub_jobs}
+        try:
+            Plan(known)
+        except CycleError as error:
+            return [Issue("cycle", "each of these waits for the one before it: " + " → ".join(error.args[1]))]
+        return []
+
+
+def split_schema(experts: Sequence[str] = ()) -> dict[str, Any]:
+    """The JSON Schema of a split; with experts, one that names no others."""
+    text = {"type": "string"}
+    expert = {"type": "string", "enum": list(experts)} if experts else text
+    part = _closed(
+        id={"type": "string", "description": "A short name of its own, one word."},
+        goal={"type": "string", "description": "What is to be done."},
+        context={"type": "string", "description": "All that one needs to know for it; empty if nothing."},
+        completion_criteria={"type": "string", "description": "When it counts as done."},
+        dependencies={"type": "array", "items": text, "description": "The ids of the parts whose results it needs."},
+        assigned_expert=expert,
+    )
+    return _closed(sub_jobs={"type": "array", "items": part})
+
+
+def split_instruction(experts: Sequence[Profile]) -> str:
+    """What a leader is told about splitting."""
+    team = "\n".join(f"- {expert.name}: {expert.description or 'says nothing about itself'}" for expert in experts)
+    return (
+        "You lead a team of experts. Split the job into parts, each for one of them, as few as will do: one is enough "
+        "where one expert can do it all. A part begins when all parts that it depends on are done, and gets their "
+        "results; parts that do not depend on each other are done at the same time. Whoever does a part sees nothing "
+        "but its goal, its context, its completion criteria and those results. What no other part depends on is the "
+        f"result of the job.\n\nThe experts:\n{team}"
+    )
+
+
+def _closed(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}

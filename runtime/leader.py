@@ -1,0 +1,506 @@
+"""A leader: it splits a job over its experts, and heeds their verdicts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NoReturn
+
+from operad.runtime.agent import Agent, Expert, Profile
+from operad.runtime.connections import connections
+from operad.runtime.deadline import ended
+from operad.runtime.errors import (
+    AnswerError,
+    FaultError,
+    InputError,
+    InvalidError,
+    Issue,
+    JobError,
+    OperatorError,
+    SkippedError,
+    describe,
+    did_you_mean,
+    shorten,
+)
+from operad.runtime.events import JobSplit, emit
+from operad.runtime.guard import Call
+from operad.runtime.job_graph import JobGraph, split_instruction, split_schema
+from operad.runtime.message import NO_USAGE, Job, SubJob, WorkflowMessage, WorkflowStatus
+from operad.runtime.policy import Budget, causes, check_positive
+from operad.runtime.reasoner import Reasoner
+from operad.runtime.schema import SchemaMismatch, validate
+from operad.runtime.sync import run_sync
+from operad.runtime.task import Task
+from operad.runtime.toolkit import Action, Toolkit
+from operad.runtime.workflow import BuiltinWorkflow, run_inside
+
+MAX_OPEN_JOBS = 1_000
+"""How many jobs that ended early a leader remembers, so that they can be recovered."""
+
+
+class Leader(Agent):
+    """Splits a job into a graph of sub-jobs over its experts and has them done (Chat2Graph, Leader).
+
+    Sub-jobs that do not wait for each other are done at once; each gets the results of those that it
+    depends on. A job whose `assigned_expert_name` is set goes to that expert unsplit. What an
+    expert's verdict leads to:
+
+    - SUCCESS: those that wait for it may begin.
+    - EXECUTION_ERROR, after all rounds of the expert's workflow: the job ends with that verdict.
+    - INPUT_DATA_ERROR: the sub-jobs that it blames, or all that it depends on, are done again with its
+      lesson, and so is all that follows from them. At the beginning of the graph nobody is to
+      blame, and the job ends with that verdict.
+    - JOB_TOO_COMPLICATED_ERROR: the sub-job is split, and its parts take its place.
+
+    Args:
+        profile: How it presents itself.
+        experts: Its team.
+        reasoner: Who splits.
+        actions: What may be done in order to split well.
+        toolkit: The graph that recommends actions and tools; by default just these actions.
+        max_splits: How often at most it is asked for a split that can be used.
+        life_cycles: How often at most a sub-job is done because others say that its result is at fault,
+            the first time included.
+        max_depth: How many levels of parts of parts there may be.
+        budget: What a whole job may use.
+
+    Raises:
+        InvalidError: There are no experts, or two of one name; a number is below 1.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        experts: Sequence[Expert],
+        reasoner: Reasoner,
+        *,
+        actions: Sequence[Action] = (),
+        toolkit: Toolkit | None = None,
+        max_splits: int = 3,
+        life_cycles: int = 3,
+        max_depth: int = 3,
+        budget: Budget | None = None,
+    ) -> None:
+        check_positive("Leader", max_splits=max_splits, life_cycles=life_cycles, max_depth=max_depth)
+        names = [expert.profile.name for expert in experts]
+        issues = [] if experts else [Issue("no-experts", "give it at least one expert")]
+        issues += [
+            Issue("duplicate-name", "two experts are called so", name) for name in set(names) if names.count(name) > 1
+        ]
+        if issues:
+            raise InvalidError(f"leader {profile.name!r}", issues)
+        splitter = _Splitter(profile.name, experts, tuple(actions), toolkit or Toolkit.of(actions), max_splits)
+        self._lead = _Lead({expert.profile.name: expert for expert in experts}, splitter, life_cycles, max_depth)
+        workflow = BuiltinWorkflow(name=profile.name, budget=budget)
+        workflow.add_operator(self._lead)
+        super().__init__(profile, workflow, reasoner)
+
+    @property
+    def experts(self) -> tuple[Expert, ...]:
+        """Its team."""
+        return tuple(self._lead.experts.values())
+
+    @property
+    def open_jobs(self) -> tuple[str, ...]:
+        """The ids of the jobs that are being done, or that ended early and can be recovered."""
+        return tuple(self._lead.works)
+
+    def job_graph(self, job_id: str, sub_job_id: str | None = None) -> JobGraph | None:
+        """How an open job, or one of its sub-jobs, is split; None where it is not.
+
+        Raises:
+            InputError: There is no such open job.
+        """
+        return self._lead.find(job_id).graphs.get(sub_job_id or job_id)
+
+    def stop(self, job_id: str, reason: str = "") -> None:
+        """End a job; `recover` goes on with it. May be called from any thread.
+
+        Whoever waits for it gets a message with EXECUTION_ERROR that says so, with what was done in its parts.
+
+        Raises:
+            InputError: No such job is being done.
+        """
+        self._lead.find(job_id).end(f"The job was stopped{_because(reason)}")
+
+    def fail(self, job_id: str, reason: str = "") -> None:
+        """End a job for good: as `stop`, but nothing of it is kept.
+
+        Raises:
+            InputError: There is no such open job.
+        """
+        work = self._lead.find(job_id)
+        work.forgotten = True
+        if work.running:
+            work.end(f"The job was failed{_because(reason)}")
+        else:
+            self._lead.works.pop(job_id, None)
+
+    async def arecover(self, job_id: str, *, run_id: str | None = None) -> WorkflowMessage:
+        """Go on with a job that was stopped, cancelled, or ended with an error: what was done is not done again.
+
+        Raises:
+            InputError: There is no such job, or it is being done.
+            Exception: As `aexecute`.
+        """
+        work = self._lead.find(job_id)
+        return await self.aexecute(work.job, work.given, work.lesson, run_id=run_id)
+
+    def recover(self, job_id: str, *, run_id: str | None = None) -> WorkflowMessage:
+        """The same as `arecover`, for callers without an event loop."""
+        return run_sync(partial(self.arecover, job_id, run_id=run_id), instead="Leader.arecover(…)")
+
+
+_Given = tuple[tuple[str, str, dict[str, Any]], ...]
+"""What a sub-job was given: who said it, the text and the outputs."""
+
+_Done = dict[str, tuple[_Given, WorkflowMessage]]
+
+
+@dataclass(slots=True, eq=False)
+class _Work:
+    """How far a job has come.
+
+    Attributes:
+        job: The job.
+        given: What earlier experts produced.
+        lesson: What to do better than last time.
+        graphs: How the job, and sub-jobs of it, are split; by their ids.
+        done: Per sub-job what it was given, and its message.
+        kept: Of these, those that count when the sub-job is next asked for, if it is given the same.
+        blamed: How often each sub-job was to be done again because it was found at fault.
+        again: Those of them that have not begun yet.
+        lessons: What each sub-job is to do better.
+        task: What does it, while it is being done.
+        ended: Why it was ended from outside.
+        forgotten: Whether nothing is kept when it ends.
+    """
+
+    job: Job
+    given: list[WorkflowMessage]
+    lesson: str | None
+    graphs: dict[str, JobGraph] = field(default_factory=dict[str, JobGraph])
+    done: _Done = field(default_factory=_Done)
+    kept: _Done = field(default_factory=_Done)
+    blamed: Counter[str] = field(default_factory=Counter[str])
+    again: set[str] = field(default_factory=set[str])
+    lessons: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    task: asyncio.Task[WorkflowMessage] | None = None
+    ended: str = ""
+    forgotten: bool = False
+
+    @property
+    def running(self) -> bool:
+        return self.task is not None and not self.task.done()
+
+    def end(self, why: str) -> None:
+        if self.task is None or self.task.done():
+            raise InputError(f"job {self.job.id!r} is not being done; it ended before")
+        self.ended = why
+        self.task.get_loop().call_soon_threadsafe(self.task.cancel)
+
+    def results(self) -> tuple[WorkflowMessage, ...]:
+        return tuple(message for _, message in self.done.values())
+
+    def done_by_then(self) -> str:
+        return f"Done by then: {shorten(list(self.done)) or 'nothing'}."
+
+    def teach(self, sub_job_id: str, lesson: str) -> None:
+        """Have a sub-job, or those of its parts whose results are its own, done again with a lesson."""
+        if sub_job_id not in self.again:  # several may complain at once
+            self.blamed[sub_job_id] += 1
+            self.again.add(sub_job_id)
+        earlier = [known for known in self.lessons.get(sub_job_id, []) if known != lesson]
+        self.lessons[sub_job_id] = [*earlier, lesson]
+        if graph := self.graphs.get(sub_job_id):
+            for tail in graph.tails:
+                self.teach(tail, lesson)
+            parts = {part.id for part in graph.sub_jobs} - set(graph.tails)
+            self.kept |= {part: self.done[part] for part in parts if part in self.done}
+
+
+class _Lead:
+    """The operator that a leader's workflow consists of."""
+
+    def __init__(self, experts: Mapping[str, Expert], splitter: _Splitter, life_cycles: int, max_depth: int) -> None:
+        self.experts = experts
+        self.splitter = splitter
+        self.life_cycles = life_cycles
+        self.max_depth = max_depth
+        self.works: dict[str, _Work] = {}
+
+    def get_id(self) -> str:
+        return "leader"
+
+    def find(self, job_id: str) -> _Work:
+        if job_id not in self.works:
+            raise InputError(
+                f"no open job has the id {job_id!r}{did_you_mean(job_id, self.works)}; it ended, or never was"
+            )
+        return self.works[job_id]
+
+    async def execute(
+        self,
+        reasoner: Reasoner,
+        job: Job,
+        workflow_messages: list[WorkflowMessage] | None = None,
+        previous_expert_outputs: list[WorkflowMessage] | None = None,
+        lesson: str | None = None,
+    ) -> WorkflowMessage:
+        work = self._take_up(job, [*(previous_expert_outputs or ()), *(workflow_messages or ())], lesson)
+        task = work.task = asyncio.ensure_future(self._do(reasoner, work))
+        await ended(task)
+        message = _outcome(work, work.ended) if task.cancelled() else self._result(task, work)
+        if work.forgotten or message.status is WorkflowStatus.SUCCESS:
+            self.works.pop(job.id, None)
+        return message
+
+    def _take_up(self, job: Job, given: list[WorkflowMessage], lesson: str | None) -> _Work:
+        known = self.works.pop(job.id, None)
+        work = known if known and (known.job, known.given, known.lesson) == (job, given, lesson) else None
+        if known and known.running:
+            self.works[job.id] = known
+            raise InputError(f"job {job.id!r} is being done; wait for it, or stop it first")
+        if work is None:
+            work = _Work(job, given, lesson)
+        work.kept = {
+            part: (seen, said.model_copy(update={"usage": NO_USAGE})) for part, (seen, said) in work.done.items()
+        }
+        work.ended = ""
+        work.blamed.clear()
+        work.again.clear()
+        self.works[job.id] = work
+        for other in [key for key, one in self.works.items() if not one.running][:-MAX_OPEN_JOBS]:
+            del self.works[other]
+        return work
+
+    async def _do(self, reasoner: Reasoner, work: _Work) -> WorkflowMessage:
+        job = work.job
+        if job.id not in work.graphs:
+            if job.assigned_expert_name is not None:
+                self._require(job.assigned_expert_name)
+                work.graphs[job.id] = JobGraph.alone(job, job.assigned_expert_name)
+            else:
+                work.graphs[job.id] = await self.splitter.split(reasoner, job, work.given, work.lesson)
+        return await self.have_done(reasoner, work, job, work.given, depth=1)
+
+    async def have_done(
+        self, reasoner: Reasoner, work: _Work, job: Job, given: list[WorkflowMessage], depth: int
+    ) -> WorkflowMessage:
+        """Have the parts of a job, or of a sub-job, done."""
+        parts = work.graphs[job.id].sub_jobs
+        name = job.id if isinstance(job, SubJob) else self.splitter.leader
+        workflow = BuiltinWorkflow(len(parts) * (self.life_cycles - 1) + 1, name=name)
+        assignments = {part.id: _Assignment(self, work, part, depth) for part in parts}
+        for part in parts:
+            workflow.add_operator(assignments[part.id], [assignments[other] for other in part.dependencies])
+        return await run_inside(workflow, Call(reasoner, job, [], given))
+
+    def _require(self, expert: str) -> None:
+        if expert not in self.experts:
+            names = list(self.experts)
+            raise InputError(
+                f"leader {self.splitter.leader!r}: no expert is called {expert!r}{did_you_mean(expert, names)}; "
+                f"there are: {', '.join(names)}"
+            )
+
+    def _result(self, task: asyncio.Task[WorkflowMessage], work: _Work) -> WorkflowMessage:
+        try:
+            return task.result()
+        except OperatorError as error:
+            failed = _job_error(error)
+            if failed is None:
+                raise
+            if failed.verdict is None:
+                raise JobError(f"{failed} {work.done_by_then()}", operator_id=failed.operator_id) from failed.__cause__
+            return _outcome(work, str(failed), failed.verdict, failed.operator_id)
+
+
+class _Assignment:
+    """A sub-job as an operator: its expert does it."""
+
+    def __init__(self, lead: _Lead, work: _Work, part: SubJob, depth: int) -> None:
+        self._lead = lead
+        self._work = work
+        self._part = part
+        self._depth = depth
+
+    @property
+    def instruction(self) -> str:
+        return self._part.goal
+
+    def get_id(self) -> str:
+        return self._part.id
+
+    async def execute(
+        self,
+        reasoner: Reasoner,
+        job: Job,
+        workflow_messages: list[WorkflowMessage] | None = None,
+        previous_expert_outputs: list[WorkflowMessage] | None = None,
+        lesson: str | None = None,
+    ) -> WorkflowMessage:
+        work, part = self._work, self._part
+        needed = [m for m in workflow_messages or () if m.operator_id in part.dependencies]
+        earlier = [m for m in workflow_messages or () if m.operator_id not in part.dependencies]
+        given = [*(previous_expert_outputs or ()), *needed]
+        seen = tuple((m.operator_id, m.scratchpad, m.outputs) for m in given)
+        work.again.discard(part.id)
+        kept = work.kept.pop(part.id, None)
+        if kept is not None and kept[0] == seen:
+            return kept[1]
+        if part.id in work.graphs:
+            message = await self._by_parts(reasoner, given)
+        else:
+            message = await self._by_expert(reasoner, given, earlier)
+        work.done[part.id] = (seen, message)
+        return message
+
+    async def _by_expert(
+        self, reasoner: Reasoner, given: list[WorkflowMessage], earlier: list[WorkflowMessage]
+    ) -> WorkflowMessage:
+        work, part = self._work, self._part
+        expert = self._lead.experts[part.assigned_expert_name or ""]
+        lessons = [*([work.lesson] if work.lesson else []), *work.lessons.get(part.id, [])]
+        try:
+            verdict = await run_inside(
+                expert.workflow, Call(expert.reasoner, part, earlier, given, "\n".join(lessons) or None)
+            )
+        except (OperatorError, SkippedError) as error:
+            raise JobError(
+                f"expert {expert.profile.name!r} failed at sub-job {part.id!r}: {describe(error)}", operator_id=part.id
+            ) from error
+        if verdict.status is WorkflowStatus.SUCCESS:
+            return verdict
+        if verdict.status is WorkflowStatus.INPUT_DATA_ERROR:
+            self._blame_input(verdict, given)
+        if verdict.status is WorkflowStatus.EXECUTION_ERROR:
+            raise self._error(verdict)
+        if self._depth >= self._lead.max_depth:
+            raise self._error(verdict, f"; parts of parts go {self._lead.max_depth} levels deep at most")
+        why = "\n".join(filter(None, (verdict.evaluation, verdict.lesson)))
+        work.graphs[part.id] = await self._lead.splitter.split(reasoner, part, given, why)
+        return await self._by_parts(reasoner, given)
+
+    async def _by_parts(self, reasoner: Reasoner, given: list[WorkflowMessage]) -> WorkflowMessage:
+        try:
+            return await self._lead.have_done(reasoner, self._work, self._part, given, self._depth + 1)
+        except OperatorError as error:
+            failed = _job_error(error)
+            if failed is None:
+                raise
+            if failed.verdict and failed.verdict.status is WorkflowStatus.INPUT_DATA_ERROR:
+                self._blame_input(failed.verdict, given)
+            raise failed  # noqa: B904 - it bears its own cause
+
+    def _blame_input(self, verdict: WorkflowMessage, given: Iterable[WorkflowMessage]) -> NoReturn:
+        """Have those before it do better; where the fault came from further out, leave it to those out there."""
+        work, needs = self._work, self._part.dependencies
+        outside = {message.operator_id for message in given} - set(needs)
+        blamed = [who for who in verdict.blame if who in needs]
+        if not blamed and outside.isdisjoint(verdict.blame):
+            blamed = list(needs)
+        if not blamed:
+            raise self._error(verdict)
+        lesson = verdict.lesson or verdict.evaluation
+        for who in blamed:
+            if who not in work.again and work.blamed[who] + 1 >= self._lead.life_cycles:
+                raise self._error(verdict, f"; {who!r} has used its {self._lead.life_cycles} life cycles")
+            work.teach(who, lesson)
+        raise FaultError(verdict.evaluation or "its input is at fault", lesson=lesson, blame=blamed)
+
+    def _error(self, verdict: WorkflowMessage, also: str = "") -> JobError:
+        part = self._part
+        return JobError(
+            f"expert {part.assigned_expert_name!r} cannot do sub-job {part.id!r}: "
+            f"{verdict.evaluation or verdict.status.value}{also}",
+            operator_id=part.id,
+            verdict=verdict,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Splitter:
+    """Asks for splits until one can be used."""
+
+    leader: str
+    experts: Sequence[Expert]
+    actions: tuple[Action, ...]
+    toolkit: Toolkit
+    max_splits: int
+
+    async def split(
+        self, reasoner: Reasoner, job: Job, given: Sequence[WorkflowMessage], lesson: str | None
+    ) -> JobGraph:
+        """Ask a reasoner for a split.
+
+        Raises:
+            AnswerError: None of `max_splits` can be used; all that is wrong with the last is listed.
+        """
+        names = [expert.profile.name for expert in self.experts]
+        recommended = self.toolkit.recommend(self.actions)
+        issues: list[Issue] = []
+        async with connections() as opened:
+            task = Task(
+                job=job,
+                instruction=split_instruction([expert.profile for expert in self.experts]),
+                output_schema=json.dumps(split_schema(names), ensure_ascii=False),
+                actions=recommended.actions,
+                tools=await opened.tools(recommended.tools),
+                previous_expert_outputs=tuple(given),
+                lesson=lesson or "",
+                files=job.files,
+            )
+            for _ in range(self.max_splits):
+                answer = ""
+                try:
+                    answer = await reasoner.infer(task)
+                    graph = JobGraph.of(validate(split_schema(), answer), job)
+                except (AnswerError, SchemaMismatch) as error:
+                    issues = [Issue("form", str(error))]
+                else:
+                    issues = graph.check(names)
+                    if not issues:
+                        emit(JobSplit(sub_jobs=graph.sub_jobs))
+                        return graph
+                task = _again(task, answer, issues, lesson)
+        raise AnswerError(
+            "\n  ".join(
+                [
+                    f"leader {self.leader!r} made no split of job {job.id!r} that can be used, in {self.max_splits} tries; "
+                    "the last one:",
+                    *map(str, issues),
+                ]
+            )
+        )
+
+
+def _again(task: Task, answer: str, issues: Sequence[Issue], lesson: str | None) -> Task:
+    told = "\n".join(["Your last split cannot be used:", *(f"- {issue}" for issue in issues)])
+    verdict = WorkflowMessage(scratchpad=answer, status=WorkflowStatus.EXECUTION_ERROR, operator_id="your last split")
+    return task.model_copy(update={"workflow_messages": (verdict,), "lesson": "\n".join(filter(None, (lesson, told)))})
+
+
+def _outcome(work: _Work, why: str, verdict: WorkflowMessage | None = None, blame: str = "") -> WorkflowMessage:
+    """What becomes of a job that is not done: the verdict that ended it, and all that was done."""
+    verdict = verdict or WorkflowMessage(status=WorkflowStatus.EXECUTION_ERROR)
+    return verdict.model_copy(
+        update={
+            "evaluation": f"{why.rstrip('.')}. {work.done_by_then()}",
+            "blame": (blame,) if blame else (),
+            "parts": work.results(),
+            "usage": NO_USAGE,
+        }
+    )
+
+
+def _job_error(error: BaseException) -> JobError | None:
+    return next((link for link in causes(error) if isinstance(link, JobError)), None)
+
+
+def _because(reason: str) -> str:
+    return f": {reason}" if reason else ""
