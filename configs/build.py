@@ -99,6 +99,17 @@ class Builder:
                 self._step(spec, path, {}, _Around(NO_POLICY, self._spec.model))
         return workflows
 
+    def leader_actions(self) -> tuple[Action, ...]:
+        """What the leader may do."""
+        refs = self._spec.leader.actions if self._spec.leader else []
+        actions = [self._tools.action(ref, ("leader", "actions", number)) for number, ref in enumerate(refs)]
+        if self._spec.leader and self._spec.leader.profile.name in (e.profile.name for e in self._spec.experts):
+            message = f"an expert is called {self._spec.leader.profile.name!r} too"
+            self._faults.report(("leader", "profile", "name"), "duplicate-name", message)
+        if self._spec.leader and not self._spec.experts:
+            self._faults.report(("leader",), "no-experts", "it leads nobody; add experts under `experts`")
+        return tuple(action for action in actions if action)
+
     def _report_doubles(self, what: str, names: list[str]) -> None:
         for number, name in enumerate(names):
             if name in names[:number]:
@@ -134,8 +145,10 @@ class Builder:
                 before = step.does
                 if is_step and self._has_port(step, item.port, last=i + 1 == len(chain), path=(*place, "port")):
                     before = Port(step.does, item.port)
-        if spec.evaluator is not None:
-            self._set_evaluator(workflow, spec.evaluator, (*path, "evaluator"), around)
+        judges = spec.evaluator if isinstance(spec.evaluator, list) else [spec.evaluator] if spec.evaluator else []
+        for number, judge in enumerate(judges):
+            at = (*path, "evaluator", number) if isinstance(spec.evaluator, list) else (*path, "evaluator")
+            self._add_evaluator(workflow, judge, at, around)
         if complete:
             self._check(workflow, path, steps)
         return workflow
@@ -216,7 +229,7 @@ class Builder:
             return _Step(workflow, spec, defined, policy)
         return _Step(_for_each(spec.map, spec.name, workflow, policy), spec, defined, NO_POLICY)
 
-    def _set_evaluator(self, workflow: Workflow, ref: str | OperatorSpec, path: Path_, around: _Around) -> None:
+    def _add_evaluator(self, workflow: Workflow, ref: str | OperatorSpec, path: Path_, around: _Around) -> None:
         found = self._alone(ref, path)
         if found is None:
             return
@@ -225,7 +238,8 @@ class Builder:
             self._faults.report((*defined, key), "value", f"an evaluator takes no {key!r}")
         default = replace(around.policy, fallback=None)  # what stands in for an operator is no verdict
         policy = self._policies.of(spec, defined, default, around.model, base=Evaluator)
-        workflow.set_evaluator(self._make(spec, defined, Evaluator), policy=policy)
+        if evaluator := self._make(spec, defined, Evaluator):
+            workflow.add_evaluator(evaluator, policy=policy)
 
     def _fallback(self, ref: str | OperatorSpec, path: Path_, base: type[Operator]) -> Operator | None:
         found = self._alone(ref, path)

@@ -24,10 +24,11 @@ from operad.configs.loader import load
 from operad.configs.progress import Remarks, display_on, printable
 from operad.configs.schema import ConfigSpec
 from operad.runtime import events
-from operad.runtime.agent import Expert
+from operad.runtime.agent import Agent
 from operad.runtime.errors import BudgetError, InputError, OperadError, OperatorError, describe, shorten
 from operad.runtime.file import FileDescriptor
 from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.reasoner import DualModelReasoner, MonoModelReasoner
 
 EXIT_NOT_SUCCESS = 1
 EXIT_BAD_INPUT = 2
@@ -57,7 +58,7 @@ def run(
     input_: Annotated[
         list[str] | None, typer.Option("--input", help="A named value, NAME=VALUE. May be given again.")
     ] = None,
-    expert: Annotated[str | None, typer.Option(help="Which expert, where the file configures several.")] = None,
+    expert: Annotated[str | None, typer.Option(help="Which expert; by default the leader, or the only one.")] = None,
     model: Annotated[str | None, typer.Option(help="The model's name at its endpoint.")] = None,
     base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint, with /v1.")] = None,
     events_file: Annotated[
@@ -68,14 +69,14 @@ def run(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole message as JSON.")] = False,
 ) -> None:
-    """Run the expert that a YAML file configures.
+    """Run the expert, or the leader of experts, that a YAML file configures.
 
     The result goes to stdout; progress, questions, the verdict and errors go to stderr. What the run
     asks is answered by --answer, or else by a line of stdin. Exit status: 0 SUCCESS,
     1 any other status, 2 bad input or an error, 130 interrupted.
     """
     configuration = load(config)
-    able = configuration.expert(expert, model_name=model, base_url=base_url)
+    able = configuration.agent(expert, model_name=model, base_url=base_url)
     described = Job(
         goal=job or configuration.spec.app.desc or able.profile.description or able.profile.name,
         files=tuple(map(FileDescriptor.of, file or ())),
@@ -141,17 +142,18 @@ def _run(work: Coroutine[Any, Any, WorkflowMessage]) -> WorkflowMessage:
         raise
 
 
-async def _follow(expert: Expert, job: Job, answers: Mapping[str, str], written: TextIO | None) -> WorkflowMessage:
-    """Run the expert, show its events on stderr, ask what it asks, and return its message."""
+async def _follow(agent: Agent, job: Job, answers: Mapping[str, str], written: TextIO | None) -> WorkflowMessage:
+    """Run the agent, show its events on stderr, ask what it asks, and return its message."""
     console = Console(stderr=True)
-    _say(console, f"model: {expert.reasoner.describe()}")
+    if isinstance(agent.reasoner, MonoModelReasoner | DualModelReasoner):
+        _say(console, f"model: {agent.reasoner.describe()}")
     if written:
-        expert.workflow.add_listener(partial(_write, written))
+        agent.workflow.add_listener(partial(_write, written))
     finished: events.RunFinished | None = None
     remarks = Remarks()
     with display_on(console) as display:
-        asker = Asker(expert.workflow, answers, Lines.of_stdin(), console, display)
-        async with asker.serving(), aclosing(expert.stream(job)) as stream:
+        asker = Asker(agent.workflow, answers, Lines.of_stdin(), console, display)
+        async with asker.serving(), aclosing(agent.stream(job)) as stream:
             async for event in stream:
                 display.show(event)
                 remarks.apply(event)

@@ -9,7 +9,7 @@ from typing import Any, cast, get_args
 from pydantic import BaseModel, ValidationError
 
 from operad.configs.document import Document, Path_
-from operad.configs.schema import KINDS, ConfigSpec
+from operad.configs.schema import KINDS, SEVERAL, ConfigSpec
 from operad.runtime.errors import InvalidError, Issue, did_you_mean
 
 _SHAPES = {
@@ -20,7 +20,7 @@ _SHAPES = {
 }
 
 
-_MEMBERS = {*KINDS, "definition", "switch"}
+_MEMBERS = {*KINDS, SEVERAL, "definition", "switch"}
 """What pydantic puts into paths for the members of a union, and no key is called."""
 
 

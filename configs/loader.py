@@ -16,12 +16,14 @@ from operad.configs.faults import Faults
 from operad.configs.imports import make_importable
 from operad.configs.models import make_model
 from operad.configs.names import name_operators, unknown_operators
-from operad.configs.schema import ConfigSpec, ExpertSpec, ModelSpec
-from operad.runtime.agent import Expert, Profile
+from operad.configs.policies import make_budget
+from operad.configs.schema import ConfigSpec, ExpertSpec, LeaderSpec, ModelSpec
+from operad.runtime.agent import Agent, Expert, Profile
 from operad.runtime.errors import InputError, did_you_mean
+from operad.runtime.leader import Leader
 from operad.runtime.model import Model
 from operad.runtime.reasoner import DualModelReasoner, MonoModelReasoner
-from operad.runtime.toolkit import Toolkit
+from operad.runtime.toolkit import Action, Toolkit
 from operad.runtime.workflow import Workflow
 
 
@@ -41,6 +43,52 @@ class Configuration:
     profiles: tuple[Profile, ...]
     toolkit: Toolkit
     _workflows: Mapping[str, Workflow] = field(repr=False)
+    _leader_actions: tuple[Action, ...] = field(repr=False)
+
+    def agent(
+        self,
+        name: str | None = None,
+        *,
+        model: Model | None = None,
+        model_name: str | None = None,
+        base_url: str | None = None,
+    ) -> Agent:
+        """Whoever has that name; without a name, the leader, or else the only expert.
+
+        Takes and raises what `expert` does.
+        """
+        lead = self.spec.leader
+        if lead is not None and name in (None, lead.profile.name):
+            return self.leader(model=model, model_name=model_name, base_url=base_url)
+        return self.expert(name, model=model, model_name=model_name, base_url=base_url)
+
+    def leader(
+        self, *, model: Model | None = None, model_name: str | None = None, base_url: str | None = None
+    ) -> Leader:
+        """The leader, with all experts.
+
+        Takes what `expert` does; it holds for all of them.
+
+        Raises:
+            InputError: The file configures none; or as `expert`.
+        """
+        lead = self.spec.leader
+        if lead is None:
+            raise InputError(f"{self.name}: configures no leader; add one under `leader`")
+        return Leader(
+            Profile(name=lead.profile.name, description=lead.profile.desc),
+            [
+                self.expert(profile.name, model=model, model_name=model_name, base_url=base_url)
+                for profile in self.profiles
+            ],
+            self._reasoner(lead, model, model_name, base_url),
+            actions=self._leader_actions,
+            toolkit=self.toolkit,
+            max_splits=lead.max_splits,
+            life_cycles=lead.life_cycles,
+            max_depth=lead.max_depth,
+            budget=make_budget(lead.budget),
+        )
 
     def expert(
         self,
@@ -75,17 +123,20 @@ class Configuration:
                 f"{self.name}: no expert is called {name!r}{did_you_mean(name, names)}; there are: {', '.join(names)}"
             )
         spec = self.spec.experts[names.index(name)]
+        reasoner = self._reasoner(spec, model, model_name, base_url)
+        return Expert(self.profiles[names.index(name)], self._workflows[name], reasoner)
+
+    def _reasoner(
+        self, spec: ExpertSpec | LeaderSpec, model: Model | None, model_name: str | None, base_url: str | None
+    ) -> MonoModelReasoner | DualModelReasoner:
         options = {key: value for key, value in (("name", model_name), ("base_url", base_url)) if value}
         asked = spec.model or self.spec.model
         if options:
             asked = (asked or ModelSpec()).model_copy(update=options)
         if model is None and asked is not None:
             model = make_model(asked)
-        return Expert(self.profiles[names.index(name)], self._workflows[name], self._reasoner(spec, model))
-
-    def _reasoner(self, expert: ExpertSpec, model: Model | None) -> MonoModelReasoner | DualModelReasoner:
-        rounds = expert.reasoner.max_rounds or self.spec.reasoner.max_rounds
-        if (expert.reasoner.type or self.spec.reasoner.type) == "DUAL":
+        rounds = spec.reasoner.max_rounds or self.spec.reasoner.max_rounds
+        if (spec.reasoner.type or self.spec.reasoner.type) == "DUAL":
             return DualModelReasoner(model, max_rounds=rounds)
         return MonoModelReasoner(model, max_rounds=rounds)
 
@@ -118,11 +169,11 @@ def _configuration(document: Document, folder: Path) -> Configuration:
             faults.report(path, "unknown-operator", message)
         raise faults.error() from error
     builder = Builder(spec, folder, faults)
-    workflows = builder.workflows()
+    workflows, leader_actions = builder.workflows(), builder.leader_actions()
     if faults:
         raise faults.error()
     profiles = tuple(Profile(name=e.profile.name, description=e.profile.desc) for e in spec.experts)
-    return Configuration(document.name, spec, profiles, builder.toolkit, workflows)
+    return Configuration(document.name, spec, profiles, builder.toolkit, workflows, leader_actions)
 
 
 @contextmanager

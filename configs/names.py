@@ -52,7 +52,12 @@ def _of_workflow(workflow: dict[str, Any], path: Path_) -> Iterator[Place]:
                 yield from _of_operator(cast("dict[str, Any]", item)["operator"], "step", (*place, "operator"))
             else:
                 yield from _of_operator(item, "step", place)
-    yield from _of_operator(workflow.get("evaluator"), "evaluator", (*path, "evaluator"))
+    judges = workflow.get("evaluator")
+    if isinstance(judges, list):
+        for i, judge in enumerate(_listed(judges)):
+            yield from _of_operator(judge, "evaluator", (*path, "evaluator", i))
+    else:
+        yield from _of_operator(judges, "evaluator", (*path, "evaluator"))
     yield from _of_fallback(workflow.get("policy"), (*path, "policy"))
 
 

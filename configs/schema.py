@@ -78,6 +78,9 @@ class Spec(BaseModel):
 OPERATOR, WORKFLOW, STEP = "an operator", "a workflow", "an operator with a port"
 """What a mapping in a chain may be; pydantic puts these into the paths of faults."""
 
+SEVERAL = "several"
+"""What a list of evaluators is called in these paths."""
+
 
 def _kind(value: Any) -> str:
     return "name" if isinstance(value, str) else "definition"
@@ -97,6 +100,10 @@ def _operator_kind(value: Any) -> str:
         return "name"
     is_workflow = isinstance(value, WorkflowSpec) or (isinstance(value, dict) and "workflow" in value)
     return WORKFLOW if is_workflow else OPERATOR
+
+
+def _evaluator_kind(value: Any) -> str:
+    return SEVERAL if isinstance(value, list) else _kind(value)
 
 
 def _cache_kind(value: Any) -> str:
@@ -330,6 +337,14 @@ ChainItem = Annotated[
 ]
 
 
+EvaluatorRefs = Annotated[
+    Annotated[str, Tag("name")]
+    | Annotated[OperatorSpec, Tag("definition")]
+    | Annotated[list[OperatorRef], Tag(SEVERAL)],
+    Discriminator(_evaluator_kind),
+]
+
+
 class BudgetSpec(Spec):
     """What one run may use, all that runs inside it included."""
 
@@ -343,7 +358,7 @@ class WorkflowLikeSpec(Spec):
     """Operators in their order, and what holds for all of them."""
 
     workflow: list[list[ChainItem]] = Field(description="Chains: each operator comes after the one before it.")
-    evaluator: OperatorRef | None = None
+    evaluator: EvaluatorRefs | None = Field(default=None, description="What judges the result; a list, if several do.")
     max_rounds: int = Field(default=3, ge=1, description="How often the operators run until the evaluator is content.")
     policy: PolicySpec = Field(default=PolicySpec(), description="How its operators run, where they say nothing else.")
     limits: LimitsSpec | None = Field(
@@ -394,8 +409,16 @@ class ExpertSpec(WorkflowLikeSpec):
 class LeaderSpec(Spec):
     """Who splits jobs over the experts."""
 
-    profile: ProfileSpec | None = None
-    actions: list[ActionRef] = []
+    profile: ProfileSpec = ProfileSpec(name="Leader")
+    actions: list[ActionRef] = Field(default=[], description="What it may do in order to split well.")
+    reasoner: ExpertReasonerSpec = ExpertReasonerSpec()
+    model: ModelSpec | None = None
+    max_splits: Count = Field(default=3, description="How often it is asked for a split that can be used.")
+    life_cycles: Count = Field(
+        default=3, description="How often a sub-job is done because others say that its result is at fault."
+    )
+    max_depth: Count = Field(default=3, description="How many levels of parts of parts there may be.")
+    budget: BudgetSpec | None = Field(default=None, description="What a whole job may use.")
 
 
 class Nothing(Spec):

@@ -110,12 +110,13 @@ def verdict_schema(operator_ids: Iterable[str], has_previous: bool) -> dict[str,
         blame["maxItems"] = 0
     properties: dict[str, Any] = {
         "evaluation": {"type": "string"},
-        "score": {"type": "integer", "minimum": 0, "maximum": 10},
         "status": {"type": "string", "enum": offered},
         "lesson": {"type": "string"},
         "blame": blame,
     }
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    required = list(properties)
+    properties["score"] = {"type": "integer", "minimum": 0, "maximum": 10}  # a judge that gives none is a judge
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
 def _instruction(criteria: str, offered: list[str]) -> str:

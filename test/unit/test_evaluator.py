@@ -62,7 +62,7 @@ async def test_the_reasoner_sees_what_is_judged_the_criteria_and_the_schema():
             "blame": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}},
             "score": {"type": "integer", "minimum": 0, "maximum": 10},
         },
-        "required": ["evaluation", "score", "status", "lesson", "blame"],
+        "required": ["evaluation", "status", "lesson", "blame"],
         "additionalProperties": False,
     }
 
