@@ -150,6 +150,8 @@ def _note(event: Event) -> str:
             return f"asks again ({event.repair})"
         case events.FellBack():
             return f"falls back to {event.to}"
+        case events.JobSplit():
+            return f"split: {parts_of(event)}"
         case _:
             return ""
 
@@ -240,6 +242,17 @@ def verdict_line(event: events.RoundFinished) -> str:
     return printable(f"round {event.round}{where}  {event.status.value}: {event.evaluation}{blamed}")
 
 
+def stranger_line(event: events.BlameUnknown) -> str:
+    """That a verdict blames nobody who is there."""
+    return printable(f"round {event.round}  blamed, but nobody is called so: {event.blame}")
+
+
+def parts_of(event: events.JobSplit) -> str:
+    """The parts of a split, each with who does it and after which others."""
+    after = {part.id: f" after {' and '.join(part.dependencies)}" for part in event.sub_jobs if part.dependencies}
+    return shorten([f"{part.id} ({part.assigned_expert_name}{after.get(part.id, '')})" for part in event.sub_jobs])
+
+
 def printable(text: str) -> str:
     """The text on one line, without anything that a terminal would obey."""
     text = " ".join(text.splitlines())
@@ -293,6 +306,8 @@ class LiveTable:
         self._view.apply(event)
         if isinstance(event, events.RoundFinished) and event.evaluation and not place(event.path)[1]:
             self._live.console.print(verdict_line(event), markup=False, highlight=False)
+        elif isinstance(event, events.BlameUnknown):
+            self._live.console.print(stranger_line(event), markup=False, highlight=False)
 
     @contextmanager
     def paused(self) -> Generator[None, None, None]:
@@ -363,6 +378,10 @@ class PlainLines:
                 self._write(event, f"skipped: {event.reason}")
             case events.RoundFinished() if event.evaluation:
                 self._print(verdict_line(event))
+            case events.BlameUnknown():
+                self._print(stranger_line(event))
+            case events.JobSplit():
+                self._write(event, f"split into {parts_of(event)}")
             case _:
                 pass
 

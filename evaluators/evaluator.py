@@ -120,6 +120,7 @@ def verdict_schema(operator_ids: Iterable[str], has_previous: bool) -> dict[str,
 
 
 def _instruction(criteria: str, offered: list[str]) -> str:
+    whom = " For INPUT_DATA_ERROR blame earlier experts." if WorkflowStatus.INPUT_DATA_ERROR.value in offered else ""
     meanings = "\n".join(f"{s.value}: {text}." for s, text in _STATUS_MEANINGS.items() if s.value in offered)
     return (
         f"Judge what the operators before you produced for the job. What counts:\n{criteria}\n\n"
@@ -127,5 +128,5 @@ def _instruction(criteria: str, offered: list[str]) -> str:
         f"from 0 to 10. Then choose `status`, the first of these that holds:\n{meanings}\n\n"
         "In `lesson` say what to do differently next time; leave it empty on SUCCESS. In `blame` list the ids of those "
         "with whom the fault began, not of those that only passed it on; leave it empty on SUCCESS or when you cannot "
-        "tell."
+        f"tell.{whom}"
     )
