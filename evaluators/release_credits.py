@@ -83,7 +83,11 @@ class CreditsEvaluator(Evaluator):
         previous_expert_outputs: list[WorkflowMessage] | None = None,
         lesson: str | None = None,
     ) -> WorkflowMessage:
-        """Judge the message of `WriteCredits`; the reasoner is not asked."""
+        """Judge the message of `WriteCredits`; the reasoner is not asked.
+
+        Returns:
+            A verdict whose score is the share of entries without a fault, where there are faults.
+        """
         table = (workflow_messages or [])[0]
         entries: list[str] = table.outputs["entries"]
         found = [Credit(**credit) for credit in table.outputs["credits"]]
@@ -102,6 +106,7 @@ class CreditsEvaluator(Evaluator):
             evaluation=f"{len(faults)} of {len(entries)} entries are at fault",
             lesson="\n".join(f"Entry {int(n) + 1}: {fault.text}." for n, wrong in faults.items() for fault in wrong),
             blame=(table.outputs["credited_by"],),
+            score=1 - len(faults) / len(entries),
             outputs={
                 "faults": {number: [fault.text for fault in wrong] for number, wrong in faults.items()},
                 "rejected": _rejected(faults, table.outputs.get("rejected", {})),
