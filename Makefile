@@ -22,6 +22,7 @@ check: $(READY)
 	$(BIN)/lint-imports
 
 bench: $(BENCH_READY) # in an environment of its own, for the field beside ours is large
+	$(BENCH)/bin/python test/benchmark/bench_insights.py
 	$(BENCH)/bin/python test/benchmark/bench_engine.py --readme README.md
 
 $(READY): requirements.lock

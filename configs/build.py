@@ -26,8 +26,9 @@ from operad.configs.schema import (
 from operad.configs.toolbox import Toolbox
 from operad.evaluators import Evaluator
 from operad.operators import Operator, OperatorConfig
-from operad.runtime.errors import InvalidError, Issue, describe
+from operad.runtime.errors import InputError, InvalidError, Issue, describe
 from operad.runtime.graph import Executable, ports_of
+from operad.runtime.insights import Insights
 from operad.runtime.map import Map
 from operad.runtime.policy import NO_POLICY, Policy
 from operad.runtime.schema import parse_output_schema
@@ -84,6 +85,7 @@ class Builder:
         for number, operator in enumerate(spec.operators):
             self._operators.setdefault(operator.name, (operator, ("operators", number)))
         self.toolkit = self._tools.toolkit
+        self._insights = self._open_insights()
 
     def workflows(self) -> dict[str, Workflow]:
         """The experts' workflows, by the experts' names; operators that nobody uses are looked at, too."""
@@ -115,6 +117,17 @@ class Builder:
             if name in names[:number]:
                 self._faults.report((f"{what}s", number), "duplicate-name", f"another {what} is called {name!r} too")
 
+    def _open_insights(self) -> Insights | None:
+        said = self._spec.env.insights
+        if not said:
+            return None
+        file = f"{self._faults.stem}.insights.sqlite" if said is True else Path(said).expanduser()
+        try:
+            return Insights(self._folder / file)
+        except InputError as error:
+            self._faults.report(("env", "insights"), "insights", str(error))
+            return None
+
     # Workflows
 
     def _expert(self, spec: ExpertSpec, path: Path_) -> Workflow:
@@ -128,6 +141,7 @@ class Builder:
             name=name,
             limits=make_limits(spec.limits),
             budget=make_budget(spec.budget),
+            insights=self._insights,
         )
         steps: dict[str, _Step] = {}
         complete = True

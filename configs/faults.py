@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import UnionType
 from typing import Any, cast, get_args
 
@@ -29,10 +30,14 @@ class Faults:
 
     Args:
         document: The file.
+
+    Attributes:
+        stem: The file's name without its ending.
     """
 
     def __init__(self, document: Document) -> None:
         self._document = document
+        self.stem = Path(document.name).stem
         self._issues: dict[tuple[str, str, int], Issue] = {}
 
     def __bool__(self) -> bool:

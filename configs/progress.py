@@ -152,6 +152,8 @@ def _note(event: Event) -> str:
             return f"falls back to {event.to}"
         case events.JobSplit():
             return f"split: {parts_of(event)}"
+        case events.InsightsRecalled() if event.insights:
+            return f"insights: {len(event.insights)}"
         case _:
             return ""
 

@@ -110,6 +110,10 @@ def _cache_kind(value: Any) -> str:
     return "definition" if isinstance(value, dict | CacheSpec) else "switch"
 
 
+def _insights_kind(value: Any) -> str:
+    return "switch" if isinstance(value, bool) else "definition"
+
+
 def _tool_kind(value: Any) -> str:
     if isinstance(value, str):
         return "name"
@@ -240,6 +244,12 @@ class CacheSpec(Spec):
 
 CacheRef = Annotated[
     Annotated[bool, Tag("switch")] | Annotated[CacheSpec, Tag("definition")], Discriminator(_cache_kind)
+]
+
+
+InsightsRef = Annotated[
+    Annotated[bool, Tag("switch")] | Annotated[Annotated[str, Field(min_length=1)], Tag("definition")],
+    Discriminator(_insights_kind),
 ]
 
 
@@ -425,6 +435,16 @@ class Nothing(Spec):
     """A part that has no keys yet."""
 
 
+class EnvSpec(Spec):
+    """What operators know of the world around them."""
+
+    insights: InsightsRef | None = Field(
+        default=None,
+        description="Keep what runs learn, for later ones: in this SQLite file, seen from this file's folder; "
+        "true: in NAME.insights.sqlite beside this file.",
+    )
+
+
 class ConfigSpec(Spec):
     """A configuration file."""
 
@@ -442,7 +462,7 @@ class ConfigSpec(Spec):
     leader: LeaderSpec | None = None
     knowledgebase: Nothing = Nothing()
     memory: Nothing = Nothing()
-    env: Nothing = Nothing()
+    env: EnvSpec = EnvSpec()
 
 
 KINDS: Mapping[str, type[Spec]] = {OPERATOR: OperatorSpec, WORKFLOW: WorkflowSpec, STEP: StepSpec}

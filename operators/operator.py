@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, cast
 
 from pydantic import AfterValidator, Field, JsonValue, field_validator
 
+from operad.runtime.cache import cache_key
 from operad.runtime.connections import Connections, connections
-from operad.runtime.errors import InvalidError, Issue
+from operad.runtime.errors import InputError, InvalidError, Issue
+from operad.runtime.events import InsightsRecalled, current_scope, emit
 from operad.runtime.fingerprint import fingerprint, name_of
 from operad.runtime.graph import Executable
+from operad.runtime.insights import about, current_insights, relevant
 from operad.runtime.knowledge import Insight, Knowledge, KnowledgeBase
 from operad.runtime.message import Job, Value, WorkflowMessage, new_id
 from operad.runtime.reasoner import Reasoner
 from operad.runtime.schema import Schema, parse_output_schema, validate
 from operad.runtime.task import Example, Task
 from operad.runtime.toolkit import Action, Recommendation, Toolkit
+
+_logger = logging.getLogger(__name__)
 
 PORT = "port"
 """The key under which an answer names the port that is taken."""
@@ -128,17 +135,23 @@ class Operator:
     def fingerprint(self) -> dict[str, JsonValue]:
         """What makes two operators ask alike: class, configuration, what the toolkit recommends, knowledge base.
 
-        A subclass that has more to it, insights for one, adds that.
+        In a run, the insights that it would be shown belong to it, too. A subclass that has more
+        to it adds that.
 
         Raises:
             InputError: The knowledge base, or something that a tool binds, has no fingerprint.
         """
-        return {
+        scope = current_scope()
+        insights = self._shown(scope.run.job) if scope else ()
+        made: dict[str, JsonValue] = {
             "type": name_of(type(self)),
             "config": self.config.fingerprint(),
             "recommended": self._recommend().fingerprint(),
             "knowledge_base": fingerprint(self._knowledge_base),
         }
+        if insights:
+            made["insights"] = [insight.text for insight in insights]
+        return made
 
     async def execute(
         self,
@@ -201,8 +214,39 @@ class Operator:
         return self._knowledge_base.retrieve(f"{job.goal}\n{job.context}".strip())
 
     def get_env_insights(self) -> list[Insight] | None:
-        """What earlier runs learned about the environment; None where nothing remembers."""
-        return None
+        """What earlier runs learned about the environment, the best first; None where nothing remembers.
+
+        Here, what `Insights` keep for this operator, if the workflow was given them; on whatever
+        job. In such a run it is called in a thread, for it may read a file.
+        """
+        insights = current_insights()
+        if insights is None or self._identity is None:
+            return None
+        return insights.recall(self._identity)
+
+    @cached_property
+    def _identity(self) -> str | None:
+        """What its insights are kept under; None where nothing tells it from others."""
+        try:
+            return cache_key(name_of(type(self)), self.config)
+        except InputError as error:
+            _logger.warning("operator %r learns nothing from earlier runs: %s", self.get_id(), error)
+            return None
+
+    def _shown(self, job: Job) -> tuple[Insight, ...]:
+        """The insights that it is shown for a job."""
+        return relevant(self.get_env_insights() or (), job)
+
+    async def _recall(self, job: Job) -> tuple[Insight, ...]:
+        """The same, without holding up the loop; and it says so."""
+        insights = current_insights()
+        if insights is None:
+            return self._shown(job)
+        shown = await asyncio.to_thread(self._shown, job)
+        if self._identity is not None:
+            keys = tuple(insight.key for insight in shown if insight.key)
+            emit(InsightsRecalled(operator=self._identity, about=about(job), insights=keys, store=insights.store.id))
+        return shown
 
     @cached_property
     def _recommending(self) -> Toolkit:
@@ -234,7 +278,7 @@ class Operator:
             workflow_messages=tuple(workflow_messages or ()),
             previous_expert_outputs=tuple(previous_expert_outputs or ()),
             knowledge=self.get_knowledge(job),
-            insights=tuple(self.get_env_insights() or ()),
+            insights=await self._recall(job),
             lesson=lesson or "",
             files=job.files,
         )

@@ -24,6 +24,7 @@ from operad.runtime.errors import (
 )
 from operad.runtime.file import FileDescriptor
 from operad.runtime.graph import Executable, WorkflowGraph
+from operad.runtime.insights import Insights
 from operad.runtime.interrupt import interrupt
 from operad.runtime.job_graph import JobGraph
 from operad.runtime.knowledge import Insight, Knowledge, KnowledgeBase, Passage
@@ -59,6 +60,7 @@ __all__ = [
     "FileDescriptor",
     "InputError",
     "Insight",
+    "Insights",
     "InvalidError",
     "Issue",
     "ItemError",

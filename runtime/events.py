@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from operad.runtime.message import NO_USAGE, Contribution, SubJob, Usage, Value, WorkflowMessage, WorkflowStatus
+from operad.runtime.message import NO_USAGE, Contribution, Job, SubJob, Usage, Value, WorkflowMessage, WorkflowStatus
 
 if TYPE_CHECKING:
     from operad.runtime.deadline import Deadline
+    from operad.runtime.insights import RunInsights
     from operad.runtime.limits import Limiter, Place
     from operad.runtime.policy import Budget
     from operad.runtime.questions import Questions
@@ -210,6 +211,22 @@ class CacheHit(Event, frozen=True, kw_only=True):
     """An operator's message was found in its cache; it does not run."""
 
 
+class InsightsRecalled(Event, frozen=True, kw_only=True):
+    """An operator looked up what earlier runs taught it, in a run with insights.
+
+    Attributes:
+        operator: The operator's fingerprint, under which its insights are kept.
+        about: Its job, shortened.
+        insights: The keys of those that it is shown; none where there are none for this job.
+        store: Which `Insights` it looked in.
+    """
+
+    operator: str
+    about: str
+    insights: tuple[str, ...]
+    store: str
+
+
 class WorkflowEntered(Event, frozen=True, kw_only=True):
     """A workflow inside an operator begins: its name, its operators and, per operator, those before it."""
 
@@ -368,6 +385,8 @@ class RunInProgress(Protocol):
     """A run, as those who work in it see it."""
 
     log: RunLog
+    job: Job
+    insights: RunInsights | None
     outer: Scope | None
     questions: Questions
     budget: Budget

@@ -28,10 +28,19 @@ class Knowledge(Value):
 
 
 class Insight(Value):
-    """Something that earlier runs learned about the environment."""
+    """Something that earlier runs learned about the environment.
+
+    Attributes:
+        text: What it says.
+        source: Where it comes from.
+        about: The job that taught it; it is shown for jobs like that one. Empty: for every job.
+        key: What its use is counted under; empty where nobody counts.
+    """
 
     text: str
     source: str = ""
+    about: str = ""
+    key: str = ""
 
 
 class KnowledgeBase(Protocol):

@@ -26,6 +26,7 @@ from operad.runtime.errors import (
 from operad.runtime.events import RunLog, Scope
 from operad.runtime.graph import END, Executable, WorkflowGraph, ports_of
 from operad.runtime.guard import Call, guarded
+from operad.runtime.insights import RunInsights
 from operad.runtime.limits import Limiter
 from operad.runtime.message import NO_USAGE, Contribution, Job, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.policy import NO_BUDGET, NO_POLICY, Budget, Policy, Timeout
@@ -101,9 +102,12 @@ class Run:
         log: Where its events go.
         outer: The operator that this run is inside of, if it is.
         prefix: The path of that operator.
+        insights: What earlier runs tell it.
 
     Attributes:
         log: Where its events go.
+        job: What is to be done.
+        insights: What earlier runs tell it, if it was given that.
         outer: The operator that it is inside of.
         budget: What it may use.
         calls: What limits its calls of models.
@@ -122,8 +126,11 @@ class Run:
         *,
         outer: Scope | None = None,
         prefix: tuple[str, ...] = (),
+        insights: RunInsights | None = None,
     ) -> None:
         self.log = log
+        self.job = call.job
+        self.insights = insights
         self.outer = outer
         self.questions: Questions = outer.run.questions if outer else Questions()
         self.active = 0

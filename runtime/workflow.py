@@ -19,6 +19,7 @@ from operad.runtime.errors import InputError, InvalidError, Issue, did_you_mean,
 from operad.runtime.events import Event, Listener, RunLog, Scope
 from operad.runtime.graph import Executable, WorkflowGraph
 from operad.runtime.guard import Call
+from operad.runtime.insights import Insights, RunInsights
 from operad.runtime.limits import Limiter, Limits
 from operad.runtime.live import LiveRun
 from operad.runtime.message import Job, WorkflowMessage, new_id
@@ -62,6 +63,8 @@ class Workflow(ABC):
             minute they may send to models; over all its runs in this process.
         budget: What each of its runs may use, all that runs inside included.
         listeners: Called with every event of every run.
+        insights: What its runs learn from and add to, those of workflows inside it included; None
+            for nothing.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class Workflow(ABC):
         limits: Limits | None = None,
         budget: Budget | None = None,
         listeners: Sequence[Listener] = (),
+        insights: Insights | None = None,
     ) -> None:
         if max_rounds < 1:
             raise InvalidError(
@@ -80,11 +84,15 @@ class Workflow(ABC):
             )
         for listener in listeners:
             self._check_listener(listener, name)
+        if not isinstance(insights, Insights | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            issue = Issue("insights", f"are given as Insights(path), not as {insights!r}", "insights")
+            raise InvalidError(f"workflow {name!r}", [issue])
         self.name = name
         self.max_rounds = max_rounds
         self.policy = policy
         self.budget = budget or NO_BUDGET
         self._listeners = tuple(listeners)
+        self._insights = insights
         self._places, self._calls = _limiters(limits or Limits())
         self._lock = RLock()
         self._operators: dict[str, Executable | Workflow] = {}
@@ -415,8 +423,9 @@ class Workflow(ABC):
         build = self._build_once()
         outer = events.current_scope()
         path = outer.path if outer else ()
-        log = RunLog(run_id, self._listeners, buffer, outer=outer.run.log if outer else None, depth=len(path))
-        run = Run(build, call, log, outer=outer, prefix=path)
+        insights, listeners = self._insights_in(outer)
+        log = RunLog(run_id, listeners, buffer, outer=outer.run.log if outer else None, depth=len(path))
+        run = Run(build, call, log, outer=outer, prefix=path, insights=insights)
         live = LiveRun(run_id, run, streamed=buffer is not None, forget=partial(self._live.pop, run_id, None))
         self._live[run_id] = live
         return live
@@ -425,9 +434,22 @@ class Workflow(ABC):
         """Run inside an operator; `place` replaces its id in the paths of what runs."""
         prefix = outer.path if place is None else (*outer.path[:-1], place)
         log = outer.run.log
-        if self._listeners:
-            log = RunLog(new_id(), self._listeners, outer=log, depth=len(prefix))
-        return await Run(self._build_once(), call, log, outer=outer, prefix=prefix).execute()
+        insights, listeners = self._insights_in(outer)
+        if listeners:
+            log = RunLog(new_id(), listeners, outer=log, depth=len(prefix))
+        return await Run(self._build_once(), call, log, outer=outer, prefix=prefix, insights=insights).execute()
+
+    def _insights_in(self, outer: Scope | None) -> tuple[RunInsights | None, tuple[Listener, ...]]:
+        """What a run inside of `outer` is told by earlier ones, and who listens to it: what is told first, so as to
+        learn, unless it listens further out already.
+        """
+        if self._insights is None:
+            return None, self._listeners
+        for scope in outer.outwards() if outer else ():
+            if scope.run.insights is not None and scope.run.insights.store is self._insights:
+                return scope.run.insights, self._listeners
+        insights = RunInsights(self._insights)
+        return insights, (insights, *self._listeners)
 
     def _as_operator(self, operator: Executable | Workflow) -> Executable:
         return _Within(operator, self) if isinstance(operator, Workflow) else operator

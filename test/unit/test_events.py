@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from operad.runtime import BuiltinWorkflow, Job, Usage, WorkflowMessage, WorkflowStatus, events
+from operad.runtime import BuiltinWorkflow, Job, SubJob, Usage, WorkflowMessage, WorkflowStatus, events
 from operad.runtime.concurrently import concurrently
 from operad.runtime.events import ModelAnswered, OperatorStarted, Progress, RunLog, TokenStreamed
 from operad.runtime.message import NO_USAGE
@@ -63,6 +63,25 @@ EXAMPLES = [
         {"status": "EXECUTION_ERROR", "evaluation": "e", "lesson": "l", "blame": ["a"], "score": None},
     ),
     (events.BlameUnknown(blame="'x'"), {"blame": "'x'"}),
+    (
+        events.JobSplit(sub_jobs=(SubJob(goal="g", id="a", session_id="s", assigned_expert_name="X"),)),
+        {
+            "sub_jobs": [
+                {
+                    "goal": "g",
+                    "context": "",
+                    "id": "a",
+                    "session_id": "s",
+                    "assigned_expert_name": "X",
+                    "files": [],
+                    "inputs": {},
+                    "parent_id": "",
+                    "completion_criteria": "",
+                    "dependencies": [],
+                }
+            ]
+        },
+    ),
     (OperatorStarted(), {}),
     (events.OperatorFinished(seconds=1.0, message=MESSAGE), {"seconds": 1.0, "message": PLAIN_MESSAGE}),
     (
@@ -86,6 +105,10 @@ EXAMPLES = [
     (events.OperatorRetried(error="broke", delay=2.5), {"error": "broke", "delay": 2.5}),
     (events.FellBack(error="broke", to="a constant"), {"error": "broke", "to": "a constant"}),
     (events.CacheHit(), {}),
+    (
+        events.InsightsRecalled(operator="f", about="a job", insights=("k",), store="s"),
+        {"operator": "f", "about": "a job", "insights": ["k"], "store": "s"},
+    ),
     (
         events.WorkflowEntered(workflow="w", operators={"a": (), "b": ("a",)}),
         {"workflow": "w", "operators": {"a": [], "b": ["a"]}},

@@ -681,3 +681,80 @@ def their_modules():
     sys.meta_path.remove(finder)
     for name in [name for name in sys.modules if name.split(".")[0] == "app"]:
         del sys.modules[name]
+
+
+# Insights
+
+
+def with_insights(said):
+    return MINIMAL + "plugin: {workflow_platform: BUILTIN}\n" + f"env: {said}\n"
+
+
+def files_after(write, said, rounds=1):
+    """The SQLite files in the folder after the expert has run, and whether it looked up insights."""
+    from operad.runtime.events import InsightsRecalled
+
+    file, heard = write(with_insights(said)), []
+    workflow = load(file).expert().workflow
+    workflow.add_listener(heard.append)
+    workflow.execute(job(), ScriptedReasoner("hello"))
+    found = {path.name for path in file.parent.rglob("*.sqlite")}
+    return found, any(isinstance(event, InsightsRecalled) for event in heard)
+
+
+@pytest.mark.parametrize(
+    ("said", "files", "on"),
+    [
+        ("{}", set(), False),
+        ("", set(), False),
+        ("{insights: }", set(), False),
+        ("{insights: false}", set(), False),
+        ("{insights: true}", {"expert.insights.sqlite"}, True),
+        ("{insights: learned.sqlite}", {"learned.sqlite"}, True),
+        ("{insights: ./learned.sqlite}", {"learned.sqlite"}, True),
+    ],
+)
+def test_insights_are_off_until_one_line_turns_them_on(write, said, files, on):
+    assert files_after(write, said) == (files, on)
+
+
+def test_the_path_of_insights_is_seen_from_the_files_folder_and_may_be_absolute(write, tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert files_after(write, "{insights: 'true.sqlite'}") == ({"true.sqlite"}, True)
+    load(write(with_insights(f"{{insights: '{tmp_path}/elsewhere/absolute.sqlite'}}")))
+    assert (tmp_path / "elsewhere" / "absolute.sqlite").exists()
+
+
+def test_what_an_expert_learns_is_known_when_the_file_is_loaded_again(write):
+    text = (
+        with_insights("{insights: true}")
+        .replace("experts:", "  - {name: judge, instruction: Judge.}\nexperts:")
+        .replace("workflow: [[*greet]]", "workflow: [[{name: team, workflow: [[*greet]]}]]\n    evaluator: judge")
+    )
+    verdict = '{"evaluation": "", "status": "%s", "lesson": "Say please.", "blame": []}'
+    file = write(text)
+    script = ["x", verdict % "EXECUTION_ERROR", "x", verdict % "SUCCESS"]
+    load(file).expert().workflow.execute(job(), ScriptedReasoner(script))
+    again = ScriptedReasoner(["x", verdict % "SUCCESS"])
+    load(file).expert().workflow.execute(job(), again)
+    assert [insight.text for insight in again.tasks[0].insights] == ["Say please."]
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "where", "message"),
+    [
+        ("{insights: no/such/folder.sqlite}", "insights", ":9 env.insights", "is its folder there"),
+        ("{insights: expert.yaml}", "insights", ":9 env.insights", "file is not a database"),
+        ("{insights: .}", "insights", ":9 env.insights", "cannot be used"),
+        ("{insights: ''}", "value", ":9 env.insights", "at least 1 character"),
+        ("{insights: 5}", "value", ":9 env.insights", "must be text, not 5"),
+        ("{insights: {path: a}}", "value", ":9 env.insights", "must be text"),
+        ("{insigts: true}", "unknown-key", ":9 env.insigts", "did you mean 'insights'?"),
+        ("learned.sqlite", "value", ":9 env", "must be a mapping"),
+    ],
+)
+def test_insights_that_cannot_be_used_are_a_fault_at_their_line(write, said, code, where, message):
+    [(found_code, found_where, found)] = issues(write(with_insights(said)))
+    assert (found_code, found_where) == (code, where)
+    assert message in found

@@ -503,6 +503,7 @@ async def test_a_verdict_names_entries_in_words_and_data_and_blames_whom_the_cre
         "Entry 2: 'Ada Brook' is left out, but stands after 'Reported by'.\n"
         "Entry 3: 'Ines de Vries' is left out, but stands after 'Patch from'.",
         blame=("credit",),
+        score=1 - 2 / 3,
         outputs={
             "faults": {
                 "1": [
