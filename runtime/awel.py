@@ -31,10 +31,10 @@ from graphlib import CycleError
 from io import StringIO
 from typing import Any, cast
 
+from operad.runtime.build import Engine
 from operad.runtime.engine import Step, drive
 from operad.runtime.errors import InvalidError, Issue, OperadError
 from operad.runtime.message import new_id
-from operad.runtime.run import Engine
 from operad.runtime.schedule import Plan, Progress
 
 _random_state = random.getstate()

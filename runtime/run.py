@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from functools import cached_property
 from threading import Lock
 from typing import cast
 
 from operad.runtime import events
+from operad.runtime.build import Build
 from operad.runtime.connections import connections
 from operad.runtime.deadline import Deadline, standing_still, within
-from operad.runtime.engine import Step
 from operad.runtime.errors import (
     BudgetError,
     OperatorError,
@@ -24,65 +22,16 @@ from operad.runtime.errors import (
     did_you_mean,
 )
 from operad.runtime.events import RunLog, Scope
-from operad.runtime.graph import END, Executable, WorkflowGraph, ports_of
+from operad.runtime.graph import END, Executable, ports_of
 from operad.runtime.guard import Call, guarded
 from operad.runtime.insights import RunInsights
-from operad.runtime.limits import Limiter
-from operad.runtime.message import NO_USAGE, Contribution, Job, Usage, WorkflowMessage, WorkflowStatus
-from operad.runtime.policy import NO_BUDGET, NO_POLICY, Budget, Policy, Timeout
+from operad.runtime.message import NO_USAGE, Contribution, Usage, WorkflowMessage, WorkflowStatus
+from operad.runtime.policy import NO_BUDGET, Timeout
 from operad.runtime.questions import Questions
-from operad.runtime.schedule import Plan, Progress, Skip, Taken
-from operad.runtime.verdict import better, joined, mendable, unknown, verdict_of
+from operad.runtime.schedule import Progress, Skip, Taken
+from operad.runtime.verdict import bearing, better, joined, joined_tails, mendable, unknown, verdict_of
 
 _logger = logging.getLogger(__name__)
-
-Engine = Callable[[Iterable[int], Step], Awaitable[None]]
-"""Runs nodes of the plan it was built from with a step: those given, then those that may start after them."""
-
-
-@dataclass(frozen=True)
-class Build:
-    """A workflow made ready to run. Runs share it; nothing in it changes.
-
-    Attributes:
-        name: The workflow's.
-        graph: What it consists of.
-        plan: The graph, with a node at the end that judges or joins.
-        engine: What runs the plan.
-        max_rounds: How often at most its operators run until the evaluator is content.
-        budget: What a run may use.
-        places: How many of its operators may run at once, over all its runs.
-        calls: How often its operators may call models, over all its runs.
-    """
-
-    name: str
-    graph: WorkflowGraph
-    plan: Plan
-    engine: Engine
-    max_rounds: int = 1
-    budget: Budget = NO_BUDGET
-    places: Limiter | None = None
-    calls: Limiter | None = None
-
-    @cached_property
-    def executables(self) -> Sequence[Executable | None]:
-        """What each node executes; None for the one at the end."""
-        return [*self.graph.operators.values(), *self.graph.evaluators, None]
-
-    @cached_property
-    def policies(self) -> Sequence[Policy]:
-        """The policy of each node."""
-        return [self.graph.policies.get(node_id, NO_POLICY) for node_id in self.plan.ids]
-
-    @cached_property
-    def plain(self) -> bool:
-        """Whether no operator has a policy or waits for a place."""
-        return not (self.places or any(self.policies))
-
-    @cached_property
-    def before(self) -> Mapping[str, tuple[str, ...]]:
-        """Per operator, those before it."""
-        return {key: tuple(before) for key, before in self.graph.before.items()}
 
 
 class Run:
@@ -379,7 +328,9 @@ class Run:
         executable = self._executables[node]
         if executable is None:
             messages = self._inputs(node)
-            self._results[node] = joined(messages) if self._build.graph.evaluators else _join(messages, self._call.job)
+            self._results[node] = (
+                joined(messages) if self._build.graph.evaluators else joined_tails(messages, self._call.job)
+            )
             return None
         node_id = self._plan.ids[node]
         scope = Scope(run=self, path=(*self._prefix, node_id), operator_id=node_id, round=self._round)
@@ -448,7 +399,7 @@ class Run:
         if self.budget is not NO_BUDGET:
             self.check_budget()  # it may have gone on after it was told
         if is_evaluator:
-            said = _with_judged(said, _join(self._inputs(node), self._call.job))
+            said = bearing(said, joined_tails(self._inputs(node), self._call.job))
         elif passed_on and said.operator_id != scope.operator_id:
             said = said.model_copy(update={"ports": None})
         elif said.ports is not None:
@@ -550,31 +501,3 @@ def _is_failure(error: BaseException) -> bool:
         cancelling = getattr(asyncio.current_task(), "cancelling", None)  # since Python 3.11
         return cancelling is not None and not cancelling()
     return isinstance(error, Exception | SystemExit)
-
-
-def _join(tails: list[WorkflowMessage], job: Job) -> WorkflowMessage:
-    if len(tails) == 1:
-        return tails[0]
-    worst = min(tails, key=lambda message: message.status.priority)
-    return WorkflowMessage(
-        scratchpad="\n\n".join(message.scratchpad for message in tails),
-        status=worst.status,
-        evaluation=worst.evaluation,
-        lesson=worst.lesson,
-        outputs={message.operator_id: message.outputs for message in tails},
-        blame=worst.blame,
-        job_id=job.id,
-        operator_id=END,
-        parts=tuple(tails),
-    )
-
-
-def _with_judged(verdict: WorkflowMessage, judged: WorkflowMessage) -> WorkflowMessage:
-    """The verdict, with the text and the outputs that it judged."""
-    return verdict.model_copy(
-        update={
-            "scratchpad": verdict.scratchpad or judged.scratchpad,
-            "outputs": {**judged.outputs, **verdict.outputs},
-            "parts": judged.parts,
-        }
-    )

@@ -19,6 +19,7 @@ from operad.runtime.errors import (
     describe,
     did_you_mean,
 )
+from operad.runtime.graph import END
 from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
 from operad.runtime.policy import causes
 
@@ -78,6 +79,35 @@ def joined(verdicts: Sequence[WorkflowMessage]) -> WorkflowMessage:
             "blame": tuple(dict.fromkeys(who for blame in decisive for who in blame)) if all(decisive) else (),
             "score": min(scores) if scores else None,
             "outputs": {name: value for verdict in verdicts for name, value in verdict.outputs.items()},
+        }
+    )
+
+
+def joined_tails(tails: Sequence[WorkflowMessage], job: Job) -> WorkflowMessage:
+    """The messages of a workflow's tails as one: that of the only one, or all of them; the worst of their statuses counts."""
+    if len(tails) == 1:
+        return tails[0]
+    worst = min(tails, key=lambda message: message.status.priority)
+    return WorkflowMessage(
+        scratchpad="\n\n".join(message.scratchpad for message in tails),
+        status=worst.status,
+        evaluation=worst.evaluation,
+        lesson=worst.lesson,
+        outputs={message.operator_id: message.outputs for message in tails},
+        blame=worst.blame,
+        job_id=job.id,
+        operator_id=END,
+        parts=tuple(tails),
+    )
+
+
+def bearing(verdict: WorkflowMessage, judged: WorkflowMessage) -> WorkflowMessage:
+    """The verdict, with the text and the outputs that it judged."""
+    return verdict.model_copy(
+        update={
+            "scratchpad": verdict.scratchpad or judged.scratchpad,
+            "outputs": {**judged.outputs, **verdict.outputs},
+            "parts": judged.parts,
         }
     )
 

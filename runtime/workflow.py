@@ -14,6 +14,7 @@ from typing import Any, get_args
 from pydantic import JsonValue
 
 from operad.runtime import events
+from operad.runtime.build import Build, Engine
 from operad.runtime.engine import drive
 from operad.runtime.errors import InputError, InvalidError, Issue, did_you_mean, shorten
 from operad.runtime.events import Event, Listener, RunLog, Scope
@@ -26,7 +27,7 @@ from operad.runtime.message import Job, WorkflowMessage, new_id
 from operad.runtime.policy import NO_BUDGET, NO_POLICY, Budget, Policy
 from operad.runtime.questions import Question
 from operad.runtime.reasoner import Reasoner
-from operad.runtime.run import Build, Engine, Run
+from operad.runtime.run import Run
 from operad.runtime.schedule import Join, Plan, Ports
 from operad.runtime.stream import Buffer
 from operad.runtime.sync import run_sync

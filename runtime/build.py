@@ -1,0 +1,61 @@
+"""A workflow made ready to run."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from operad.runtime.engine import Step
+from operad.runtime.graph import Executable, WorkflowGraph
+from operad.runtime.limits import Limiter
+from operad.runtime.policy import NO_BUDGET, NO_POLICY, Budget, Policy
+from operad.runtime.schedule import Plan
+
+Engine = Callable[[Iterable[int], Step], Awaitable[None]]
+"""Runs nodes of the plan it was built from with a step: those given, then those that may start after them."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """A workflow made ready to run. Runs share it; nothing in it changes.
+
+    Attributes:
+        name: The workflow's.
+        graph: What it consists of.
+        plan: The graph, with a node at the end that judges or joins.
+        engine: What runs the plan.
+        max_rounds: How often at most its operators run until the evaluator is content.
+        budget: What a run may use.
+        places: How many of its operators may run at once, over all its runs.
+        calls: How often its operators may call models, over all its runs.
+    """
+
+    name: str
+    graph: WorkflowGraph
+    plan: Plan
+    engine: Engine
+    max_rounds: int = 1
+    budget: Budget = NO_BUDGET
+    places: Limiter | None = None
+    calls: Limiter | None = None
+
+    @cached_property
+    def executables(self) -> Sequence[Executable | None]:
+        """What each node executes; None for the one at the end."""
+        return [*self.graph.operators.values(), *self.graph.evaluators, None]
+
+    @cached_property
+    def policies(self) -> Sequence[Policy]:
+        """The policy of each node."""
+        return [self.graph.policies.get(node_id, NO_POLICY) for node_id in self.plan.ids]
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether no operator has a policy or waits for a place."""
+        return not (self.places or any(self.policies))
+
+    @cached_property
+    def before(self) -> Mapping[str, tuple[str, ...]]:
+        """Per operator, those before it."""
+        return {key: tuple(before) for key, before in self.graph.before.items()}
