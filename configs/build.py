@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from operad.configs.document import Path_
 from operad.configs.faults import Faults
 from operad.configs.imports import operator_class, shadowed
+from operad.configs.library import open_library
 from operad.configs.models import make_limits
 from operad.configs.names import nobody_is_called
 from operad.configs.policies import Policies, make_budget, no_such_port
@@ -80,6 +81,7 @@ class Builder:
         self._report_doubles("operator", [operator.name for operator in spec.operators])
         self._tools = Toolbox(spec, folder, faults)
         self._policies = Policies(folder, faults, self._fallback)
+        self._library = open_library(spec.knowledgebase, folder, faults)
         self._built: set[str] = set()
         self._operators: dict[str, tuple[AnySpec, Path_]] = {}
         for number, operator in enumerate(spec.operators):
@@ -310,9 +312,11 @@ class Builder:
             self._faults.report((*path, "class"), "class", made_of)
             return None
         try:
-            return made_of(config, toolkit=self._tools.toolkit, **spec.params)
+            looks_up = {"knowledge_base": self._library} if self._library and spec.knowledge else {}
+            return made_of(config, toolkit=self._tools.toolkit, **looks_up, **spec.params)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's class may raise anything
             message = f"{spec.class_ or base.__name__} cannot be made with these: {describe(error)}"
+            message += "; with `knowledge: false` it gets no knowledge_base" if "'knowledge_base'" in str(error) else ""
             self._faults.report((*path, "params"), "params", message)
             return None
 

@@ -318,6 +318,7 @@ class OperatorSpec(PolicySpec):
     )
     join: Join | None = Field(default=None, description=_JOIN)
     map: MapSpec | None = None
+    knowledge: bool = Field(default=True, description="false: it gets nothing from the file's `knowledgebase`.")
     class_: str = Field(
         default="", alias="class", description="A subclass of Operator, or of Evaluator, as package.module.Class."
     )
@@ -431,6 +432,20 @@ class LeaderSpec(Spec):
     budget: BudgetSpec | None = Field(default=None, description="What a whole job may use.")
 
 
+class KnowledgeSpec(Spec):
+    """What the operators may look up: folders and files, whose passages that fit a job go into the tasks."""
+
+    paths: list[Annotated[str, Field(min_length=1)]] = Field(
+        default=[], description="Folders, with all that is in them, and files; seen from this file's folder."
+    )
+    index: str | None = Field(
+        default=None,
+        min_length=1,
+        description="An SQLite file that keeps the index, seen from this file's folder; by default, in memory.",
+    )
+    passages: int = Field(default=5, ge=1, le=100, description="How many passages a task gets at most.")
+
+
 class Nothing(Spec):
     """A part that has no keys yet."""
 
@@ -460,7 +475,7 @@ class ConfigSpec(Spec):
     operators: list[AnyOperator] = []
     experts: list[ExpertSpec] = []
     leader: LeaderSpec | None = None
-    knowledgebase: Nothing = Nothing()
+    knowledgebase: KnowledgeSpec = KnowledgeSpec()
     memory: Nothing = Nothing()
     env: EnvSpec = EnvSpec()
 

@@ -268,6 +268,10 @@ class Operator:
     ) -> Task:
         config = self.config
         recommended = self._recommend()
+        if self._knowledge_base is None:
+            knowledge = self.get_knowledge(job)
+        else:  # which may read files
+            knowledge = await asyncio.to_thread(self.get_knowledge, job)
         return Task(
             job=job,
             instruction=config.instruction,
@@ -277,7 +281,7 @@ class Operator:
             tools=await opened.tools(recommended.tools),
             workflow_messages=tuple(workflow_messages or ()),
             previous_expert_outputs=tuple(previous_expert_outputs or ()),
-            knowledge=self.get_knowledge(job),
+            knowledge=knowledge,
             insights=await self._recall(job),
             lesson=lesson or "",
             files=job.files,

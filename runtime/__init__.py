@@ -3,6 +3,7 @@
 from operad.runtime import events
 from operad.runtime.agent import Agent, Expert, Profile
 from operad.runtime.cache import Cache
+from operad.runtime.documents import Documents
 from operad.runtime.errors import (
     AnswerError,
     BudgetError,
@@ -52,6 +53,7 @@ __all__ = [
     "Cache",
     "Contribution",
     "DbgptWorkflow",
+    "Documents",
     "DualModelReasoner",
     "Example",
     "Executable",

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from operad.runtime.errors import InputError
 from operad.runtime.file import FileDescriptor
-from operad.runtime.knowledge import Insight
+from operad.runtime.knowledge import Insight, Passage
 from operad.runtime.message import SubJob, WorkflowMessage, WorkflowStatus
 from operad.runtime.task import Example, Task
 
@@ -42,7 +42,7 @@ def render(task: Task, *, show_schema: bool = True, budget: int = MATERIAL_BUDGE
         ("Done when", task.job.completion_criteria if isinstance(task.job, SubJob) else ""),
         ("Inputs", fence(_json(task.job.inputs)) if task.job.inputs else ""),
         ("Files", "\n\n".join(_files(task.files, budget))),
-        ("Knowledge", "\n\n".join(_titled(p.source, fence(cut(p.text, budget))) for p in task.knowledge.passages)),
+        ("Knowledge", "\n\n".join(_passages(task.knowledge.passages, budget))),
         ("Insights from earlier runs", "\n".join(_insights(task.insights))),
         ("Results of earlier experts", "\n\n".join(_messages(task.previous_expert_outputs, budget))),
         ("Messages of earlier operators", "\n\n".join(_messages(task.workflow_messages, budget))),
@@ -99,6 +99,13 @@ def _files(files: Iterable[FileDescriptor], budget: int) -> Iterator[str]:
 
 def _known(file: FileDescriptor) -> bool:
     return file.mime_type != "application/octet-stream"
+
+
+def _passages(passages: Iterable[Passage], budget: int) -> Iterator[str]:
+    """Each with its source, inside the fence: headings of a document are as little to be obeyed as its text."""
+    for passage in passages:
+        source = f"[{passage.source}]\n" if passage.source else ""
+        yield fence(source + cut(passage.text, budget))
 
 
 def _messages(messages: Iterable[WorkflowMessage], budget: int) -> Iterator[str]:

@@ -40,12 +40,12 @@ class SqliteFile:
     """An SQLite file of one kind.
 
     Args:
-        path: Where it is; made when it is first needed.
+        path: Where it is; made when it is first needed. None for memory, which closing empties.
         kind: What it is for.
     """
 
-    def __init__(self, path: str | Path, kind: FileKind) -> None:
-        self.path = Path(path).expanduser().absolute()
+    def __init__(self, path: str | Path | None, kind: FileKind) -> None:
+        self.path = ":memory:" if path is None else Path(path).expanduser().absolute()
         self._kind = kind
         self._lock = threading.Lock()
         self._opened: sqlite3.Connection | None = None

@@ -1,21 +1,45 @@
-"""Words of a text, for comparing texts without a model."""
+"""The words of a text, for search and for comparing texts: folded, and in any script."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
+from itertools import pairwise
 
-_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-_RUNS = re.compile(rf"([{_CJK}]+)|[^\W_{_CJK}]+")
+_UNSPACED = (
+    "\u0e01-\u0eff"  # Thai, Lao
+    "\u1000-\u109f\u1780-\u17ff"  # Burmese, Khmer
+    "\u1100-\u11ff\uac00-\ud7ff"  # Hangul: there are spaces, but not between a noun and its particle
+    "\u3005-\u3007\u3031-\u3035\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"  # kana, and marks of repetition
+    "\u3105-\u312f\u31a0-\u31bf"  # Bopomofo
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
+)
+"""Letters of scripts that don't part words by spaces."""
+
+_MARKS = "".join(mark for mark in map(chr, range(0x300, 0xE00)) if unicodedata.category(mark).startswith("M"))
+"""Signs that belong to the letter before them, as the vowels of Hindi do; to `re` they are no letters."""
+
+_RUN = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|[^\W_{_UNSPACED}](?:[^\W_{_UNSPACED}]|[{_MARKS}])*")
 
 
 def words(text: str) -> list[str]:
-    """The words of a text, casefolded, in their order.
+    """The words of `text` in their order, those that occur more than once as often as they do.
 
-    Chinese, Japanese and Korean, which write no spaces between words or join particles to them, count as pairs of
-    neighbouring characters.
+    Letters are folded (NFKC, no capitals). Words are runs of letters and digits; `_` parts them, so
+    that the parts of a name in code are words. Chinese, Japanese, Korean, Thai and others that don't
+    part words by spaces are cut into pairs of neighbouring letters; a letter that stands alone is a
+    word.
+
+    >>> words("Die Straße, FTS5 und max_age")
+    ['die', 'strasse', 'fts5', 'und', 'max', 'age']
+    >>> words("用SQLite存知识库。")
+    ['用', 'sqlite', '存知', '知识', '识库']
     """
     found: list[str] = []
-    for match in _RUNS.finditer(text.casefold()):
-        run = match[0]
-        found += [run] if match[1] is None or len(run) == 1 else [run[i : i + 2] for i in range(len(run) - 1)]
+    for run in _RUN.finditer(unicodedata.normalize("NFKC", text).casefold()):
+        word = run.group()
+        if run.lastgroup and len(word) > 1:
+            found += map("".join, pairwise(word))
+        else:
+            found.append(word)
     return found

@@ -96,10 +96,10 @@ experts:
     assert message.scratchpad == "4"
 
 
-def job():
+def job(goal="test"):
     from operad.runtime import Job
 
-    return Job(goal="test")
+    return Job(goal=goal)
 
 
 def test_the_evaluator_may_be_anchored_named_or_written_in_place(write):
@@ -149,7 +149,8 @@ experts: [{profile: {name: X}, workflow: [[*loud]]}]
                     "unknown-key",
                     ":4 operators[0].instrution",
                     "unknown key (did you mean 'instruction'?); known: actions, cache, class, examples, fallback, "
-                    "hops, instruction, join, map, name, output_schema, params, ports, retry, threshold, timeout, tools",
+                    "hops, instruction, join, knowledge, map, name, output_schema, params, ports, retry, threshold, timeout, "
+                    "tools",
                 ),
             ],
         ),
@@ -591,6 +592,100 @@ def test_what_is_wrong_with_ports_policies_maps_and_workflows_is_found_at_its_li
     ]
     assert (found_code, found_where) == (code, where)
     assert message in found
+
+
+LIBRARY = """
+knowledgebase:
+  paths: [docs, notes.txt]
+  index: knowledge.sqlite
+  passages: 2
+operators:
+  - {name: ask, instruction: Answer.}
+  - {name: sum, instruction: Sum up., knowledge: false}
+experts:
+  - profile: {name: Librarian}
+    workflow: [[ask, sum]]
+    evaluator: {instruction: Judge.}
+"""
+
+
+@pytest.fixture
+def library(tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "figs.md").write_text("# Figs\n\nRipe in autumn.\n")
+    (tmp_path / "notes.txt").write_text("Buy nuts.")
+
+
+async def test_operators_look_up_what_lies_beside_the_file_but_for_those_that_are_told_not_to(write, library, tmp_path):
+    reasoner = ScriptedReasoner(["1", "2", '{"status": "SUCCESS", "evaluation": "", "lesson": "", "blame": []}'])
+    workflow = load(write(LIBRARY)).expert().workflow
+    await workflow.aexecute(job("When are figs ripe?"), reasoner)
+    ask, plain, judge = [[passage.source for passage in task.knowledge.passages] for task in reasoner.tasks]
+    assert ask == judge == ["docs/figs.md:3 Figs"]
+    assert plain == []
+    assert (tmp_path / "knowledge.sqlite").exists()
+
+
+@pytest.mark.parametrize("nothing", ["", "knowledgebase: {}\n", "knowledgebase:\n", "knowledgebase: {index: }\n"])
+async def test_without_a_knowledge_base_operators_know_nothing(write, nothing):
+    reasoner = ScriptedReasoner(["1"])
+    await load(write(MINIMAL + nothing)).expert().workflow.aexecute(job(), reasoner)
+    assert reasoner.tasks[0].knowledge.passages == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where", "message"),
+    [
+        ("docs, notes.txt", "dosc, docs, note.txt", ":3 knowledgebase.paths[0]", "/dosc: no such file or folder (did you mean 'docs'?)"),
+        ("docs, notes.txt", "docs, note.txt", ":3 knowledgebase.paths[1]", "/note.txt: no such file or folder (did you mean 'notes.txt'?)"),
+        ("docs, notes.txt", "~no-such-user/docs", ":3 knowledgebase.paths[0]", "~no-such-user/docs: no such file or folder"),
+        ("docs, notes.txt", "", ":3 knowledgebase.paths", "name at least one folder or file"),
+        ("  paths: [docs, notes.txt]\n", "", ":3 knowledgebase.paths", "name at least one folder or file"),
+        ("docs, notes.txt", "empty", ":3 knowledgebase.paths", "/empty: no file there that can be read"),
+        ("index: know", "index: no/such/know", ":4 knowledgebase.index", "there is no folder"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_knowledge_base_is_found_at_its_line(write, library, tmp_path, old, new, where, message):
+    (tmp_path / "empty").mkdir()
+    (code, found_where, found), *more = issues(write(LIBRARY.replace(old, new)))
+    assert (code, found_where) == ("knowledgebase", where)
+    assert message in found
+    assert [issue[0] for issue in more] == ["knowledgebase"] * new.count("dosc")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "where", "message"),
+    [
+        ("paths:", "path:", "unknown-key", ":3 knowledgebase.path", "did you mean 'paths'?"),
+        ("[docs, notes.txt]", "docs", "value", ":3 knowledgebase.paths", "must be a list, not 'docs'"),
+        ("passages: 2", "passages: 0", "value", ":5 knowledgebase.passages", "greater than or equal to 1"),
+        ("knowledge: false", "knowledge: some", "value", ":8 operators[1].knowledge", "boolean"),
+    ],
+)
+def test_values_of_a_knowledge_base_that_do_not_fit_are_found_at_their_line(
+    write, library, old, new, code, where, message
+):
+    [(found_code, found_where, found)] = issues(write(LIBRARY.replace(old, new)))
+    assert (found_code, found_where) == (code, where)
+    assert message in found
+
+
+def test_a_file_that_needs_the_missing_extra_is_a_fault(write, library, tmp_path, monkeypatch):
+    (tmp_path / "docs" / "a.pdf").write_bytes(b"any")
+    monkeypatch.setattr("operad.runtime.extract.find_spec", lambda package: None)
+    [(code, where, message)] = issues(write(LIBRARY))
+    assert (code, where) == ("knowledgebase", ":3 knowledgebase.paths")
+    assert "pip install 'operad[documents]'" in message
+
+
+def test_a_class_that_takes_no_knowledge_base_says_how_to_leave_it_out(write, library):
+    text = LIBRARY.replace(
+        "instruction: Answer.", "instruction: Answer., class: operad.operators.release_credits.CreditEntries"
+    )
+    [(code, where, message)] = issues(write(text))
+    assert (code, where) == ("params", ":7 operators[0].params")
+    assert "knowledge: false" in message
+    load(write(text.replace("CreditEntries", "CreditEntries, knowledge: false")))
 
 
 CONFIGURATION_PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")

