@@ -24,6 +24,7 @@ check: $(READY)
 bench: $(BENCH_READY) # in an environment of its own, for the field beside ours is large
 	$(BENCH)/bin/python test/benchmark/bench_insights.py
 	$(BENCH)/bin/python test/benchmark/bench_engine.py --readme README.md
+	$(BENCH)/bin/python test/benchmark/bench_rounds.py
 	$(BENCH)/bin/python test/benchmark/bench_knowledge.py
 
 $(READY): requirements.lock

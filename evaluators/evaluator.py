@@ -113,10 +113,9 @@ def verdict_schema(operator_ids: Iterable[str], has_previous: bool) -> dict[str,
         "status": {"type": "string", "enum": offered},
         "lesson": {"type": "string"},
         "blame": blame,
+        "score": {"type": "integer", "minimum": 0, "maximum": 10},
     }
-    required = list(properties)
-    properties["score"] = {"type": "integer", "minimum": 0, "maximum": 10}  # a judge that gives none is a judge
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 def _instruction(criteria: str, offered: list[str]) -> str:

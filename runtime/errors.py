@@ -125,7 +125,7 @@ class FaultError(OperadError):
     def __init__(self, message: str, *, lesson: str = "", blame: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.lesson = lesson
-        self.blame = tuple(blame)
+        self.blame = (blame,) if isinstance(blame, str) else tuple(blame)
 
 
 class PortError(OperadError):

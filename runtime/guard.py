@@ -13,7 +13,7 @@ from operad.runtime.deadline import Deadline, within
 from operad.runtime.errors import BudgetError, InputError, OperadError, OperatorTimeoutError, describe
 from operad.runtime.events import CacheHit, FellBack, OperatorRetried, Scope
 from operad.runtime.limits import Limiter, Place
-from operad.runtime.message import NO_USAGE, Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.message import NO_USAGE, Contribution, Job, WorkflowMessage, WorkflowStatus
 from operad.runtime.model import Model
 from operad.runtime.policy import Policy, Timeout
 from operad.runtime.reasoner import Reasoner
@@ -32,6 +32,7 @@ class Call(Struct, frozen=True):
         messages: What the operators before it said.
         previous: What earlier experts produced.
         lesson: What to do better than last time.
+        trail: For who judges: what the operators of the run have said.
     """
 
     reasoner: Reasoner
@@ -39,6 +40,7 @@ class Call(Struct, frozen=True):
     messages: list[WorkflowMessage]
     previous: list[WorkflowMessage]
     lesson: str | None = None
+    trail: tuple[Contribution, ...] = ()
 
     async def of(self, executable: Executable) -> WorkflowMessage | str:
         """Have it executed."""
@@ -61,7 +63,7 @@ class Call(Struct, frozen=True):
         """
         who = cache_key(executable, self.reasoner)
         try:
-            return cache_key(who, self.job, self.messages, self.previous, self.lesson)
+            return cache_key(who, self.job, self.messages, self.previous, self.lesson, *self.trail)
         except InputError:
             return None
 

@@ -123,7 +123,7 @@ class WorkflowMessage(Value):
     outputs: dict[str, Any] = Field(default_factory=dict)
     ports: tuple[str, ...] | None = None
     blame: tuple[str, ...] = ()
-    score: float | None = None
+    score: float | None = Field(default=None, allow_inf_nan=False)
     job_id: str = ""
     operator_id: str = ""
     usage: Usage = NO_USAGE

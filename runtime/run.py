@@ -100,7 +100,7 @@ class Run:
         self._lessons = [call.lesson] if call.lesson else []
         self._lesson = call.lesson or None
         self._round = 0
-        self._faults: list[WorkflowMessage] = []
+        self._faults: dict[int, WorkflowMessage] = {}
         self._best: tuple[WorkflowMessage, int] | None = None
         self._results: list[WorkflowMessage | None] = [None] * len(build.plan.ids)
         self._skipped: dict[int, Skip] = {}
@@ -217,7 +217,7 @@ class Run:
 
     def look_whether_paused(self) -> None:
         """Say so if all that is at work in this run, and in those inside it, waits for a person."""
-        if self.on_paused and self.questions.waits() and all(run.active == run.idle for run in self._live):
+        if self.on_paused and self.questions.waits() and all(0 < run.active == run.idle for run in self._live):
             self.on_paused()
 
     # Rounds
@@ -268,9 +268,9 @@ class Run:
 
     def _verdict(self) -> WorkflowMessage:
         """How the round that has ended is judged."""
-        if self._faults:
-            return joined(self._faults)
         verdict = self._results[self._end_node]
+        if verdict is None and self._faults:
+            return joined(list(self._faults.values()))
         if verdict is None:
             raise SkippedError(self._why_nothing())
         if self._best is None or better(verdict, self._best[0]):
@@ -353,8 +353,10 @@ class Run:
                     lesson=self._lesson,
                 )
             else:
-                call = Call(given.reasoner, given.job, self._messages(node), given.previous, self._lesson)
-                said = await guarded(executable, call, self._policies[node], scope, self._build.places)
+                policy = self._policies[node]
+                seen = self.contributions() if policy.cache and node >= self._judges_from else ()
+                call = Call(given.reasoner, given.job, self._messages(node), given.previous, self._lesson, seen)
+                said = await guarded(executable, call, policy, scope, self._build.places)
             message = self._completed(node, executable, said, scope)
         except BaseException as error:
             self._note_failure(error, scope, log.now() - began)
@@ -417,19 +419,23 @@ class Run:
         """Nothing follows from a node that failed; while rounds are left, what else runs goes on."""
         if self._round >= self._build.max_rounds or not mendable(error):
             raise OperatorError(self._build.name, scope.operator_id, scope.attempt, error, self._round) from error
-        self._faults.append(verdict_of(error, scope.operator_id, self._call.job))
+        if self._matter({node}):
+            self._faults[node] = verdict_of(error, scope.operator_id, self._call.job)
         self.active -= 1
         self._open.discard(node)
+        if not self._matter(self._open):
+            return None
         if self.questions.asked:
             self.root.look_whether_paused()
-        return [] if self._something_matters() else None
+        return []
 
-    def _something_matters(self) -> bool:
-        """Whether, in a round that has failed, anything is left to run but those that have lost a race."""
+    def _matter(self, nodes: set[int]) -> bool:
+        """Whether the end waits for one of these, directly or not; it does not for those that have lost a race."""
         if not self._plan.branches:
             return True
-        unfinished = {n for n, result in enumerate(self._results) if result is None and n not in self._skipped}
-        return not self._open.isdisjoint(self._plan.ancestors([self._end_node], among=unfinished))
+        gone = self._skipped.keys() | self._faults.keys()
+        unfinished = {n for n, result in enumerate(self._results) if result is None and n not in gone}
+        return not nodes.isdisjoint(self._plan.ancestors([self._end_node], among=unfinished))
 
     def _advance(self, node: int, message: WorkflowMessage) -> list[int] | None:
         """Note what a node said; return those that may start now, or None when the end is reached."""
@@ -442,7 +448,7 @@ class Run:
             self._note_skips()
             self._open.update(ready)
             self._open.discard(node)
-            if self._end_node in self._skipped or (self._faults and not self._something_matters()):
+            if self._end_node in self._skipped or (self._faults and not self._matter(self._open)):
                 return None
         if self.questions.asked:
             self.root.look_whether_paused()

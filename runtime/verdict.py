@@ -13,6 +13,7 @@ from operad.runtime.errors import (
     JobError,
     MissingExtraError,
     ModelError,
+    OperadError,
     OperatorError,
     PausedError,
     RunningLoopError,
@@ -42,22 +43,30 @@ _FINAL = (
 
 def mendable(error: BaseException) -> bool:
     """Whether the operator that raised may do better with a lesson."""
-    first = next((link for link in causes(error) if not isinstance(link, OperatorError)), error)
+    first = _first(error)
     return isinstance(first, Exception) and not isinstance(first, _FINAL)
 
 
 def verdict_of(error: BaseException, operator_id: str, job: Job) -> WorkflowMessage:
-    """An operator's error as a verdict: it blames that operator, or whom a `FaultError` names."""
-    said = describe(error)
-    fault = error if isinstance(error, FaultError) else FaultError(said)
+    """An operator's error as a verdict: it blames that operator, or whom a `FaultError` names.
+
+    Of a `FaultError` inside a workflow or a map the lesson counts, while its blame was for that one.
+    """
+    said, first = describe(error), _first(error)
     return WorkflowMessage(
         status=WorkflowStatus.EXECUTION_ERROR,
         evaluation=f"{operator_id} failed: {said}",
-        lesson=fault.lesson or f"{operator_id} failed: {said[:LONGEST_LESSON]}",
-        blame=fault.blame or (operator_id,),
+        lesson=(first.lesson if isinstance(first, FaultError) else "")
+        or f"{operator_id} failed: {said[:LONGEST_LESSON]}",
+        blame=(error.blame if isinstance(error, FaultError) else ()) or (operator_id,),
         job_id=job.id,
         operator_id=operator_id,
     )
+
+
+def _first(error: BaseException) -> BaseException:
+    """What went wrong, without the errors that workflows and maps around it have put it into."""
+    return next((link for link in causes(error) if type(link) not in (OperadError, OperatorError)), error)
 
 
 def joined(verdicts: Sequence[WorkflowMessage]) -> WorkflowMessage:

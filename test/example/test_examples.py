@@ -22,6 +22,7 @@ def run(*command, **environment):
 EXPECTED = {
     "run_operator.py": "answer: {'person': 'Marit Solberg'}",
     "run_eval_operator.py": "lesson: Not planets: Pluto.",
+    "run_lesson.py": "round 2 runs costs, letter and reuses read, dates, people\nSUCCESS, blamed: nobody\n",
     "run_orders.py": "approve: Order olives?\nmail: stopped\ntold by phone: ordered\n",
     "run_workflow.py": "Thank you, Nils Berg!\nSUCCESS - Nils Berg is thanked in the entry\n3 model calls",
 }
@@ -32,7 +33,7 @@ def test_an_example_runs_on_this_machine_alone(name):
     assert EXPECTED[name] in run(HERE / name)
 
 
-@pytest.mark.parametrize("name", ["run_operator.py", "run_eval_operator.py"])
+@pytest.mark.parametrize("name", ["run_operator.py", "run_eval_operator.py", "run_lesson.py"])
 def test_an_example_runs_on_an_endpoint_with_a_key(name):
     with ScriptedModel(lambda _: Plausible(), wants_key="sk-right") as endpoint:
         out = run(HERE / name, OPENAI_BASE_URL=endpoint.base_url, OPENAI_API_KEY="sk-right", OPERAD_MODEL="big")

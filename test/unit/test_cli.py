@@ -130,7 +130,7 @@ def test_what_json_and_encodings_have_no_form_for_is_still_printed_and_written(o
 
 def test_a_verdict_other_than_success_exits_1_with_the_result_printed(operad, expert):
     expert.write_text(JUDGED)
-    verdict = {"evaluation": "Curt.", "status": "EXECUTION_ERROR", "lesson": "Be kind.", "blame": ["greet"]}
+    verdict = {"evaluation": "Curt.", "status": "EXECUTION_ERROR", "lesson": "Be kind.", "blame": ["greet"], "score": 3}
     with ScriptedModel([Say("What?"), Say(json.dumps(verdict))]) as endpoint:
         status, out, err = operad("run", expert, "--base-url", endpoint.base_url)
     assert (status, out) == (1, "What?\n")
