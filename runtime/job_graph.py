@@ -15,7 +15,7 @@ from operad.runtime.schedule import Plan
 MAX_SUB_JOBS = 64
 """How many parts a job may be split into at once."""
 
-_ID = re.compile(r"[\w -]{1,64}")
+_ID = re.compile(r"[\w-]([\w -]{0,62}[\w-])?")
 
 
 class JobGraph(Value):
@@ -33,7 +33,7 @@ class JobGraph(Value):
 
         The parts of a part get its id in front of theirs, so that every sub-job of a job has an id of its own.
         """
-        prefix = f"{job.id}." if isinstance(job, SubJob) else ""
+        prefix = _prefix(job)
         shared: dict[str, Any] = {
             "session_id": job.session_id,
             "files": job.files,
@@ -67,20 +67,19 @@ class JobGraph(Value):
         needed = {other for part in self.sub_jobs for other in part.dependencies}
         return tuple(part.id for part in self.sub_jobs if part.id not in needed)
 
-    def check(self, experts: Collection[str]) -> list[Issue]:
-        """All that is wrong with it, seen by a leader of these experts."""
-        ids = [part.id for part in self.sub_jobs]
+    def check(self, job: Job, experts: Collection[str]) -> list[Issue]:
+        """All that is wrong with it as a split of that job, seen by a leader of these experts."""
+        ids, prefix = [part.id for part in self.sub_jobs], _prefix(job)
         if not ids:
             return [Issue("empty", "there is no sub-job: name at least one")]
-        issues = [Issue("too-many", f"{len(ids)} sub-jobs are more than {MAX_SUB_JOBS}")] * (len(ids) > MAX_SUB_JOBS)
+        if len(ids) > MAX_SUB_JOBS:
+            return [Issue("too-many", f"{len(ids)} sub-jobs are more than {MAX_SUB_JOBS}: split more coarsely")]
+        issues: list[Issue] = []
         for number, part in enumerate(self.sub_jobs):
-            own = part.id.removeprefix(f"{part.parent_id}.")
+            own = part.id.removeprefix(prefix)
             if not _ID.fullmatch(own):
-                issues.append(
-                    Issue(
-                        "id", "an id is made of at most 64 letters, digits, dashes, underscores and spaces", repr(own)
-                    )
-                )
+                rule = "an id is made of at most 64 letters, digits, dashes and underscores, with spaces between them"
+                issues.append(Issue("id", rule, repr(own[:100])))
             if part.id in ids[:number]:
                 issues.append(Issue("duplicate-id", "another sub-job has this id", own))
             if not part.goal.strip():
@@ -91,18 +90,23 @@ class JobGraph(Value):
                 issues.append(Issue("unknown-expert", f"no expert is called {expert!r}{known}", own))
             for other in part.dependencies:
                 if other not in ids:
-                    name = other.removeprefix(f"{part.parent_id}.")
-                    hint = did_you_mean(other, ids)
+                    name = other.removeprefix(prefix)
+                    hint = did_you_mean(name, [known.removeprefix(prefix) for known in ids])
                     issues.append(Issue("unknown-dependency", f"depends on {name!r}, which is no sub-job{hint}", own))
-        return issues + self._cycles(ids)
+        return issues + self._cycles(ids, prefix)
 
-    def _cycles(self, ids: Sequence[str]) -> list[Issue]:
+    def _cycles(self, ids: Sequence[str], prefix: str) -> list[Issue]:
         known = {part.id: [other for other in part.dependencies if other in ids] for part in self.sub_jobs}
         try:
             Plan(known)
         except CycleError as error:
-            return [Issue("cycle", "each of these waits for the one before it: " + " → ".join(error.args[1]))]
+            along = " → ".join(part_id.removeprefix(prefix) for part_id in error.args[1])
+            return [Issue("cycle", f"each of these waits for the one before it: {along}")]
         return []
+
+
+def _prefix(job: Job) -> str:
+    return f"{job.id}." if isinstance(job, SubJob) else ""
 
 
 def split_schema(experts: Sequence[str] = ()) -> dict[str, Any]:

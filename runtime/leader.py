@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from threading import Lock
 from typing import Any, NoReturn
 
 from operad.runtime.agent import Agent, Expert, Profile
@@ -15,6 +16,7 @@ from operad.runtime.connections import connections
 from operad.runtime.deadline import ended
 from operad.runtime.errors import (
     AnswerError,
+    BudgetError,
     FaultError,
     InputError,
     InvalidError,
@@ -40,6 +42,9 @@ from operad.runtime.workflow import BuiltinWorkflow, run_inside
 
 MAX_OPEN_JOBS = 1_000
 """How many jobs that ended early a leader remembers, so that they can be recovered."""
+
+MAX_TOLD = 50
+"""How much of what is wrong with a split is said."""
 
 
 class Leader(Agent):
@@ -89,7 +94,9 @@ class Leader(Agent):
         names = [expert.profile.name for expert in experts]
         issues = [] if experts else [Issue("no-experts", "give it at least one expert")]
         issues += [
-            Issue("duplicate-name", "two experts are called so", name) for name in set(names) if names.count(name) > 1
+            Issue("duplicate-name", f"{count} experts are called so", name)
+            for name, count in Counter(names).items()
+            if count > 1
         ]
         if issues:
             raise InvalidError(f"leader {profile.name!r}", issues)
@@ -115,7 +122,8 @@ class Leader(Agent):
         Raises:
             InputError: There is no such open job.
         """
-        return self._lead.find(job_id).graphs.get(sub_job_id or job_id)
+        work = self._lead.find(job_id)
+        return work.graph if sub_job_id is None else work.graphs.get(sub_job_id)
 
     def stop(self, job_id: str, reason: str = "") -> None:
         """End a job; `recover` goes on with it. May be called from any thread.
@@ -148,6 +156,8 @@ class Leader(Agent):
             Exception: As `aexecute`.
         """
         work = self._lead.find(job_id)
+        if work.running:
+            raise InputError(_being_done(job_id))
         return await self.aexecute(work.job, work.given, work.lesson, run_id=run_id)
 
     def recover(self, job_id: str, *, run_id: str | None = None) -> WorkflowMessage:
@@ -169,7 +179,8 @@ class _Work:
         job: The job.
         given: What earlier experts produced.
         lesson: What to do better than last time.
-        graphs: How the job, and sub-jobs of it, are split; by their ids.
+        graph: How the job is split.
+        graphs: How sub-jobs of it are split, by their ids.
         done: Per sub-job what it was given, and its message.
         kept: Of these, those that count when the sub-job is next asked for, if it is given the same.
         blamed: How often each sub-job was to be done again because it was found at fault.
@@ -183,6 +194,7 @@ class _Work:
     job: Job
     given: list[WorkflowMessage]
     lesson: str | None
+    graph: JobGraph | None = None
     graphs: dict[str, JobGraph] = field(default_factory=dict[str, JobGraph])
     done: _Done = field(default_factory=_Done)
     kept: _Done = field(default_factory=_Done)
@@ -195,13 +207,15 @@ class _Work:
 
     @property
     def running(self) -> bool:
-        return self.task is not None and not self.task.done()
+        task = self.task
+        return task is not None and not task.get_loop().is_closed()
 
     def end(self, why: str) -> None:
-        if self.task is None or self.task.done():
+        task = self.task
+        if task is None or not self.running:
             raise InputError(f"job {self.job.id!r} is not being done; it ended before")
         self.ended = why
-        self.task.get_loop().call_soon_threadsafe(self.task.cancel)
+        task.get_loop().call_soon_threadsafe(task.cancel)
 
     def results(self) -> tuple[WorkflowMessage, ...]:
         return tuple(message for _, message in self.done.values())
@@ -214,6 +228,8 @@ class _Work:
         if sub_job_id not in self.again:  # several may complain at once
             self.blamed[sub_job_id] += 1
             self.again.add(sub_job_id)
+        for known in (self.done, self.kept):
+            known.pop(sub_job_id, None)
         earlier = [known for known in self.lessons.get(sub_job_id, []) if known != lesson]
         self.lessons[sub_job_id] = [*earlier, lesson]
         if graph := self.graphs.get(sub_job_id):
@@ -232,16 +248,17 @@ class _Lead:
         self.life_cycles = life_cycles
         self.max_depth = max_depth
         self.works: dict[str, _Work] = {}
+        self._taking_up = Lock()
 
     def get_id(self) -> str:
         return "leader"
 
     def find(self, job_id: str) -> _Work:
-        if job_id not in self.works:
-            raise InputError(
-                f"no open job has the id {job_id!r}{did_you_mean(job_id, self.works)}; it ended, or never was"
-            )
-        return self.works[job_id]
+        work = self.works.get(job_id)
+        if work is None:
+            hint = did_you_mean(job_id, tuple(self.works))
+            raise InputError(f"no open job has the id {job_id!r}{hint}; it ended, or never was")
+        return work
 
     async def execute(
         self,
@@ -251,48 +268,52 @@ class _Lead:
         previous_expert_outputs: list[WorkflowMessage] | None = None,
         lesson: str | None = None,
     ) -> WorkflowMessage:
-        work = self._take_up(job, [*(previous_expert_outputs or ()), *(workflow_messages or ())], lesson)
-        task = work.task = asyncio.ensure_future(self._do(reasoner, work))
-        await ended(task)
-        message = _outcome(work, work.ended) if task.cancelled() else self._result(task, work)
-        if work.forgotten or message.status is WorkflowStatus.SUCCESS:
-            self.works.pop(job.id, None)
-        return message
+        given = [*(previous_expert_outputs or ()), *(workflow_messages or ())]
+        with self._taking_up:  # in another thread another loop may want the same
+            work = self._take_up(job, given, lesson)
+            task = work.task = asyncio.ensure_future(self._do(reasoner, work))
+        done = False
+        try:
+            await ended(task)
+            stopped = task.cancelled() and bool(work.ended)
+            message = _outcome(work, work.ended) if stopped else self._result(task, work)
+            done = message.status is WorkflowStatus.SUCCESS
+            return message
+        finally:
+            if done or work.forgotten:
+                self.works.pop(job.id, None)
+            work.task = None
 
     def _take_up(self, job: Job, given: list[WorkflowMessage], lesson: str | None) -> _Work:
-        known = self.works.pop(job.id, None)
-        work = known if known and (known.job, known.given, known.lesson) == (job, given, lesson) else None
-        if known and known.running:
-            self.works[job.id] = known
-            raise InputError(f"job {job.id!r} is being done; wait for it, or stop it first")
-        if work is None:
+        work = self.works.get(job.id)
+        if work and work.running:
+            raise InputError(_being_done(job.id))
+        if work is None or not _same((work.job, work.given, work.lesson), (job, given, lesson)):
             work = _Work(job, given, lesson)
-        work.kept = {
-            part: (seen, said.model_copy(update={"usage": NO_USAGE})) for part, (seen, said) in work.done.items()
-        }
+        work.kept = dict(work.done)
         work.ended = ""
         work.blamed.clear()
         work.again.clear()
-        self.works[job.id] = work
-        for other in [key for key, one in self.works.items() if not one.running][:-MAX_OPEN_JOBS]:
-            del self.works[other]
+        self.works.pop(job.id, None)
+        self.works[job.id] = work  # as the newest
+        for other in [key for key, one in list(self.works.items()) if not one.running][:-MAX_OPEN_JOBS]:
+            self.works.pop(other, None)
         return work
 
     async def _do(self, reasoner: Reasoner, work: _Work) -> WorkflowMessage:
-        job = work.job
-        if job.id not in work.graphs:
-            if job.assigned_expert_name is not None:
-                self._require(job.assigned_expert_name)
-                work.graphs[job.id] = JobGraph.alone(job, job.assigned_expert_name)
-            else:
-                work.graphs[job.id] = await self.splitter.split(reasoner, job, work.given, work.lesson)
-        return await self.have_done(reasoner, work, job, work.given, depth=1)
+        job, expert = work.job, work.job.assigned_expert_name
+        if work.graph is None and expert is not None:
+            self._require(expert)
+            work.graph = JobGraph.alone(job, expert)
+        if work.graph is None:
+            work.graph = await self.splitter.split(reasoner, job, work.given, work.lesson)
+        return await self.have_done(reasoner, work, job, work.graph, work.given, depth=1)
 
     async def have_done(
-        self, reasoner: Reasoner, work: _Work, job: Job, given: list[WorkflowMessage], depth: int
+        self, reasoner: Reasoner, work: _Work, job: Job, graph: JobGraph, given: list[WorkflowMessage], depth: int
     ) -> WorkflowMessage:
         """Have the parts of a job, or of a sub-job, done."""
-        parts = work.graphs[job.id].sub_jobs
+        parts = graph.sub_jobs
         name = job.id if isinstance(job, SubJob) else self.splitter.leader
         workflow = BuiltinWorkflow(len(parts) * (self.life_cycles - 1) + 1, name=name)
         assignments = {part.id: _Assignment(self, work, part, depth) for part in parts}
@@ -315,9 +336,10 @@ class _Lead:
             failed = _job_error(error)
             if failed is None:
                 raise
-            if failed.verdict is None:
-                raise JobError(f"{failed} {work.done_by_then()}", operator_id=failed.operator_id) from failed.__cause__
-            return _outcome(work, str(failed), failed.verdict, failed.operator_id)
+            if failed.verdict:
+                return _outcome(work, str(failed), failed.verdict)
+            text = f"{str(failed).rstrip('.')}. {work.done_by_then()}"
+            raise JobError(text, operator_id=failed.operator_id) from failed.__cause__
 
 
 class _Assignment:
@@ -351,13 +373,13 @@ class _Assignment:
         seen = tuple((m.operator_id, m.scratchpad, m.outputs) for m in given)
         work.again.discard(part.id)
         kept = work.kept.pop(part.id, None)
-        if kept is not None and kept[0] == seen:
-            return kept[1]
-        if part.id in work.graphs:
-            message = await self._by_parts(reasoner, given)
+        if kept is not None and _same(kept[0], seen):
+            return kept[1].model_copy(update={"usage": NO_USAGE})
+        if graph := work.graphs.get(part.id):
+            message = await self._by_parts(reasoner, graph, given)
         else:
             message = await self._by_expert(reasoner, given, earlier)
-        work.done[part.id] = (seen, message)
+        work.done[part.id] = (seen, message.stamped(part.id, job.id, message.usage))
         return message
 
     async def _by_expert(
@@ -370,7 +392,7 @@ class _Assignment:
             verdict = await run_inside(
                 expert.workflow, Call(expert.reasoner, part, earlier, given, "\n".join(lessons) or None)
             )
-        except (OperatorError, SkippedError) as error:
+        except (InvalidError, OperatorError, SkippedError) as error:
             raise JobError(
                 f"expert {expert.profile.name!r} failed at sub-job {part.id!r}: {describe(error)}", operator_id=part.id
             ) from error
@@ -379,23 +401,31 @@ class _Assignment:
         if verdict.status is WorkflowStatus.INPUT_DATA_ERROR:
             self._blame_input(verdict, given)
         if verdict.status is WorkflowStatus.EXECUTION_ERROR:
-            raise self._error(verdict)
+            raise self._error(verdict, [part.id])
         if self._depth >= self._lead.max_depth:
-            raise self._error(verdict, f"; parts of parts go {self._lead.max_depth} levels deep at most")
+            raise self._error(verdict, [part.id], f"; parts of parts go {self._lead.max_depth} levels deep at most")
         why = "\n".join(filter(None, (verdict.evaluation, verdict.lesson)))
-        work.graphs[part.id] = await self._lead.splitter.split(reasoner, part, given, why)
-        return await self._by_parts(reasoner, given)
-
-    async def _by_parts(self, reasoner: Reasoner, given: list[WorkflowMessage]) -> WorkflowMessage:
         try:
-            return await self._lead.have_done(reasoner, self._work, self._part, given, self._depth + 1)
+            graph = work.graphs[part.id] = await self._lead.splitter.split(reasoner, part, given, why)
+        except BudgetError:
+            raise
+        except Exception as error:
+            text = f"sub-job {part.id!r} is too complicated, and could not be split: {describe(error)}"
+            raise JobError(text, operator_id=part.id) from error
+        work.lessons.update((tail, work.lessons[part.id]) for tail in graph.tails if part.id in work.lessons)
+        return await self._by_parts(reasoner, graph, given)
+
+    async def _by_parts(self, reasoner: Reasoner, graph: JobGraph, given: list[WorkflowMessage]) -> WorkflowMessage:
+        try:
+            return await self._lead.have_done(reasoner, self._work, self._part, graph, given, self._depth + 1)
         except OperatorError as error:
             failed = _job_error(error)
             if failed is None:
                 raise
-            if failed.verdict and failed.verdict.status is WorkflowStatus.INPUT_DATA_ERROR:
-                self._blame_input(failed.verdict, given)
-            raise failed  # noqa: B904 - it bears its own cause
+            verdict, inside = failed.verdict, {part.id for part in graph.sub_jobs}
+            if verdict and verdict.status is WorkflowStatus.INPUT_DATA_ERROR and inside.isdisjoint(verdict.blame):
+                self._blame_input(verdict, given)
+            raise failed from failed.__cause__
 
     def _blame_input(self, verdict: WorkflowMessage, given: Iterable[WorkflowMessage]) -> NoReturn:
         """Have those before it do better; where the fault came from further out, leave it to those out there."""
@@ -405,21 +435,22 @@ class _Assignment:
         if not blamed and outside.isdisjoint(verdict.blame):
             blamed = list(needs)
         if not blamed:
-            raise self._error(verdict)
-        lesson = verdict.lesson or verdict.evaluation
+            raise self._error(verdict, [who for who in verdict.blame if who in outside])
+        why = verdict.evaluation or "its input is at fault"
+        lesson = verdict.lesson or why
         for who in blamed:
             if who not in work.again and work.blamed[who] + 1 >= self._lead.life_cycles:
-                raise self._error(verdict, f"; {who!r} has used its {self._lead.life_cycles} life cycles")
+                raise self._error(verdict, [who], f"; {who!r} has used its {self._lead.life_cycles} life cycles")
             work.teach(who, lesson)
-        raise FaultError(verdict.evaluation or "its input is at fault", lesson=lesson, blame=blamed)
+        raise FaultError(why, lesson=lesson, blame=blamed)
 
-    def _error(self, verdict: WorkflowMessage, also: str = "") -> JobError:
+    def _error(self, verdict: WorkflowMessage, blame: Sequence[str], also: str = "") -> JobError:
         part = self._part
         return JobError(
             f"expert {part.assigned_expert_name!r} cannot do sub-job {part.id!r}: "
             f"{verdict.evaluation or verdict.status.value}{also}",
             operator_id=part.id,
-            verdict=verdict,
+            verdict=verdict.model_copy(update={"blame": tuple(blame)}),
         )
 
 
@@ -463,7 +494,7 @@ class _Splitter:
                 except (AnswerError, SchemaMismatch) as error:
                     issues = [Issue("form", str(error))]
                 else:
-                    issues = graph.check(names)
+                    issues = graph.check(job, names)
                     if not issues:
                         emit(JobSplit(sub_jobs=graph.sub_jobs))
                         return graph
@@ -473,25 +504,29 @@ class _Splitter:
                 [
                     f"leader {self.leader!r} made no split of job {job.id!r} that can be used, in {self.max_splits} tries; "
                     "the last one:",
-                    *map(str, issues),
+                    *_told(issues),
                 ]
             )
         )
 
 
 def _again(task: Task, answer: str, issues: Sequence[Issue], lesson: str | None) -> Task:
-    told = "\n".join(["Your last split cannot be used:", *(f"- {issue}" for issue in issues)])
+    told = "\n".join(["Your last split cannot be used:", *(f"- {issue}" for issue in _told(issues))])
     verdict = WorkflowMessage(scratchpad=answer, status=WorkflowStatus.EXECUTION_ERROR, operator_id="your last split")
     return task.model_copy(update={"workflow_messages": (verdict,), "lesson": "\n".join(filter(None, (lesson, told)))})
 
 
-def _outcome(work: _Work, why: str, verdict: WorkflowMessage | None = None, blame: str = "") -> WorkflowMessage:
+def _told(issues: Sequence[Issue]) -> list[str]:
+    more = [f"and {len(issues) - MAX_TOLD} more"] if len(issues) > MAX_TOLD else []
+    return [*map(str, issues[:MAX_TOLD]), *more]
+
+
+def _outcome(work: _Work, why: str, verdict: WorkflowMessage | None = None) -> WorkflowMessage:
     """What becomes of a job that is not done: the verdict that ended it, and all that was done."""
     verdict = verdict or WorkflowMessage(status=WorkflowStatus.EXECUTION_ERROR)
     return verdict.model_copy(
         update={
             "evaluation": f"{why.rstrip('.')}. {work.done_by_then()}",
-            "blame": (blame,) if blame else (),
             "parts": work.results(),
             "usage": NO_USAGE,
         }
@@ -500,6 +535,18 @@ def _outcome(work: _Work, why: str, verdict: WorkflowMessage | None = None, blam
 
 def _job_error(error: BaseException) -> JobError | None:
     return next((link for link in causes(error) if isinstance(link, JobError)), None)
+
+
+def _same(one: object, other: object) -> bool:
+    """Whether they are equal; not where an output of somebody's own cannot be compared."""
+    try:
+        return bool(one == other)
+    except Exception:  # noqa: BLE001
+        return False
+
+
+def _being_done(job_id: str) -> str:
+    return f"job {job_id!r} is being done; wait for it, or stop it first"
 
 
 def _because(reason: str) -> str:

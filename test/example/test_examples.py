@@ -1,4 +1,5 @@
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ def run(*command, **environment):
 
 
 EXPECTED = {
+    "run_leader.py": "to be done: costs, table, text; kept: visitors\n",
     "run_operator.py": "answer: {'person': 'Marit Solberg'}",
     "run_eval_operator.py": "lesson: Not planets: Pluto.",
     "run_lesson.py": "round 2 runs costs, letter and reuses read, dates, people\nSUCCESS, blamed: nobody\n",
@@ -54,3 +56,11 @@ def test_the_main_job_thanks_everybody_after_a_lesson(tmp_path):
     assert "EXECUTION_ERROR" in rounds[0]
     assert "'Paper Crane' stands after 'the'" in rounds[0]
     assert "SUCCESS" in rounds[1]
+
+
+def test_the_leader_runs_on_an_endpoint_with_a_key():
+    answer = runpy.run_path(str(HERE / "run_leader.py"))["answer"]
+    with ScriptedModel(answer, wants_key="sk-right") as endpoint:
+        out = run(HERE / "run_leader.py", OPENAI_BASE_URL=endpoint.base_url, OPENAI_API_KEY="sk-right")
+    assert "6 sub-jobs done" in out
+    assert "beginning all over: 7 sub-jobs done" in out

@@ -583,3 +583,134 @@ def test_importing_the_runtime_is_light():
         assert not heavy, heavy
     """)
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# Leaders
+
+TEAM = """
+app: {desc: Tell the story.}
+operators:
+  - &find {instruction: Find facts.}
+  - &write {instruction: Write a text.}
+  - &judge {instruction: Are all facts right.}
+experts:
+  - profile: {name: Finder}
+    workflow: [[*find]]
+  - profile: {name: Writer}
+    workflow: [[*write]]
+    evaluator: [*judge]
+leader: {}
+"""
+
+
+def of_team(verdicts):
+    """What the models of the team say: one split, and verdicts in their order."""
+    common = {"context": "", "completion_criteria": ""}
+    parts = [
+        {"id": "facts", "goal": "Find.", "dependencies": [], "assigned_expert": "Finder", **common},
+        {"id": "text", "goal": "Write.", "dependencies": ["facts"], "assigned_expert": "Writer", **common},
+    ]
+
+    def answer(request):
+        system = request["messages"][0]["content"]
+        if "You lead a team" in system:
+            return Say(json.dumps({"sub_jobs": parts}))
+        if "facts right" in system:
+            return Say(json.dumps(verdicts.pop(0)))
+        return Say("facts" if "Find" in system else "The text.")
+
+    return answer
+
+
+def verdict(status="SUCCESS", *blame):
+    lesson = "Give dates." if blame else ""
+    return {"evaluation": "looked at", "status": status, "lesson": lesson, "blame": blame, "score": 5}
+
+
+@pytest.fixture
+def team(tmp_path):
+    file = tmp_path / "team.yaml"
+    file.write_text(TEAM)
+    return file
+
+
+def test_a_file_with_a_leader_is_run_by_it(operad, team):
+    with ScriptedModel(of_team([verdict("INPUT_DATA_ERROR", "facts"), verdict()])) as endpoint:
+        status, out, err = operad("run", team, "--base-url", endpoint.base_url, "--events", "run.jsonl")
+    assert (status, out) == (0, "The text.\n")
+    assert "leader: split into facts (Finder), text (Writer after facts)" in err
+    assert "round 1 of leader/text  INPUT_DATA_ERROR: looked at (at fault: facts)" in err
+    assert "round 2  leader/facts: running" in err
+    assert "SUCCESS  1 round" in err
+    assert "7 model calls" in err
+    assert "Tell the story." in json.dumps(endpoint.requests[0])
+    told = [json.loads(line) for line in Path("run.jsonl").read_text(encoding="utf-8").splitlines()]
+    [split] = [event for event in told if event["event"] == "JobSplit"]
+    assert [(part["id"], part["assigned_expert_name"]) for part in split["sub_jobs"]] == [
+        ("facts", "Finder"), ("text", "Writer"),
+    ]  # fmt: skip
+    assert [event["seq"] for event in told] == list(range(1, len(told) + 1))
+
+
+def test_one_expert_of_a_team_is_run_alone(operad, team):
+    with ScriptedModel(of_team([])) as endpoint:
+        status, out, err = operad("run", team, "--expert", "Finder", "--base-url", endpoint.base_url)
+        assert (status, out, len(endpoint.requests)) == (0, "facts\n", 1)
+        assert "leader" not in err
+        status, _, err = operad("run", team, "--expert", "Findr", "--base-url", endpoint.base_url)
+    assert status == 2
+    assert "no expert is called 'Findr' (did you mean 'Finder'?); there are: Finder, Writer" in err
+
+
+def test_a_job_of_a_leader_that_ends_early_is_told_with_its_parts_and_exits_1(operad, team):
+    with ScriptedModel(of_team([verdict("INPUT_DATA_ERROR", "facts") for _ in range(3)])) as endpoint:
+        status, out, err = operad("run", team, "--base-url", endpoint.base_url, "--json")
+    message = json.loads(out)
+    assert (status, message["status"], message["blame"]) == (1, "INPUT_DATA_ERROR", ["facts"])
+    assert "'facts' has used its 3 life cycles. Done by then: facts." in message["evaluation"]
+    assert [(part["operator_id"], part["scratchpad"]) for part in message["parts"]] == [("facts", "facts")]
+    assert message["usage"]["calls"] == 10
+    assert "lesson: " in err
+
+
+def test_an_error_in_a_team_names_the_expert_and_exits_2(operad, team):
+    def fails(request):
+        return Fail(401) if "Write a text." in request["messages"][0]["content"] else of_team([])(request)
+
+    with ScriptedModel(fails) as endpoint:
+        status, out, err = operad("run", team, "--base-url", endpoint.base_url)
+    assert (status, out) == (2, "")
+    assert "expert 'Writer' failed at sub-job 'text': operator 'write' of workflow 'Writer' failed" in err
+    assert "Done by then: facts." in err
+
+
+def test_a_split_that_cannot_be_used_exits_2_with_all_that_is_wrong(operad, team):
+    with ScriptedModel(lambda request: Say('{"sub_jobs": []}')) as endpoint:
+        status, out, err = operad("run", team, "--base-url", endpoint.base_url)
+    assert (status, out) == (2, "")
+    assert "leader 'Leader' made no split of job" in err
+    assert "[empty] there is no sub-job: name at least one" in err
+    assert len(endpoint.requests) == 3
+
+
+def test_ctrl_c_while_a_team_works_exits_130(tmp_path, team):
+    asked = threading.Event()
+
+    def hang(request):
+        if "Find" not in request["messages"][0]["content"] or "You lead" in request["messages"][0]["content"]:
+            return of_team([])(request)
+        asked.set()
+        return Hang()
+
+    with ScriptedModel(hang) as endpoint:
+        process = subprocess.Popen(
+            [sys.executable, "-c", "from operad.configs.cli import main; main()", "run", "team.yaml", "--base-url", endpoint.base_url],
+            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert asked.wait(timeout=60)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=10)
+    assert (process.returncode, out) == (130, "")
+    assert err.strip().endswith("operad: interrupted")
+    assert "leader/facts/find: running" in err
+    assert "Traceback" not in err

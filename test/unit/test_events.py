@@ -64,7 +64,7 @@ EXAMPLES = [
     ),
     (events.BlameUnknown(blame="'x'"), {"blame": "'x'"}),
     (
-        events.JobSplit(sub_jobs=(SubJob(goal="g", id="a", session_id="s", assigned_expert_name="X"),)),
+        events.JobSplit(sub_jobs=(SubJob(goal="g", id="a", session_id="s", parent_id="J", dependencies=("b",)),)),
         {
             "sub_jobs": [
                 {
@@ -72,12 +72,12 @@ EXAMPLES = [
                     "context": "",
                     "id": "a",
                     "session_id": "s",
-                    "assigned_expert_name": "X",
+                    "assigned_expert_name": None,
                     "files": [],
                     "inputs": {},
-                    "parent_id": "",
+                    "parent_id": "J",
                     "completion_criteria": "",
-                    "dependencies": [],
+                    "dependencies": ["b"],
                 }
             ]
         },

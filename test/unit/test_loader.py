@@ -1,9 +1,11 @@
+import json
 import re
 import sys
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import jsonschema
 import pytest
@@ -18,17 +20,21 @@ from operad.runtime import (
     BuiltinWorkflow,
     Cache,
     DbgptWorkflow,
+    Expert,
+    Job,
+    Leader,
     Limits,
     Map,
     Model,
     Price,
+    Profile,
     Retry,
     Timeout,
     Tool,
     Workflow,
 )
-from operad.runtime.errors import InputError, InvalidError, ModelError
-from operad.runtime.message import WorkflowMessage
+from operad.runtime.errors import InputError, InvalidError, ModelError, OperatorError
+from operad.runtime.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.policy import Budget, Policy
 from operad.runtime.reasoner import DualModelReasoner, MonoModelReasoner
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
@@ -688,8 +694,9 @@ def test_a_class_that_takes_no_knowledge_base_says_how_to_leave_it_out(write, li
     load(write(text.replace("CreditEntries", "CreditEntries, knowledge: false")))
 
 
-CONFIGURATION_PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
-EXAMPLES = [text for text in re.findall(r"^```yaml\n(.*?)^```$", CONFIGURATION_PAGE, re.M | re.S) if "experts:" in text]
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = "".join((DOCS / name).read_text(encoding="utf-8") for name in ("configuration.md", "leader.md"))
+EXAMPLES = [text for text in re.findall(r"^```yaml\n(.*?)^```$", PAGES, re.M | re.S) if "experts:" in text]
 
 
 @pytest.mark.parametrize("text", EXAMPLES)
@@ -703,7 +710,7 @@ def test_the_examples_of_the_documentation_load_and_fit_the_printed_schema(write
 
 
 def test_the_documentation_has_examples():
-    assert len(EXAMPLES) == 2
+    assert len(EXAMPLES) == 3
 
 
 CHAT2GRAPH = {
@@ -853,3 +860,252 @@ def test_insights_that_cannot_be_used_are_a_fault_at_their_line(write, said, cod
     [(found_code, found_where, found)] = issues(write(with_insights(said)))
     assert (found_code, found_where) == (code, where)
     assert message in found
+
+
+# Leaders
+
+TEAM = """
+tools:
+  - &maps {name: maps, module_path: team_tools}
+actions:
+  - &look {name: look, desc: around, tools: [*maps]}
+  - &plan {name: plan}
+operators:
+  - &find {instruction: Find facts.}
+  - &write {instruction: Write.}
+experts:
+  - profile: {name: Finder, desc: finds facts}
+    workflow: [[*find]]
+  - profile: {name: Writer}
+    workflow: [[*write]]
+    model: {name: w, base_url: "http://writer.example/v1"}
+leader:
+"""
+
+
+@pytest.fixture
+def write_team(write, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setitem(sys.modules, "team_tools", None)
+    del sys.modules["team_tools"]  # and when the test ends
+    (tmp_path / "team_tools.py").write_text("def maps(place: str) -> str:\n    return place\n")
+    return lambda leader="  {}", text=TEAM: write(text + leader)
+
+
+LEADER = """
+  profile: {name: Editor, desc: leads}
+  actions: [*look, plan]
+  reasoner: {type: DUAL}
+  model: {name: boss, base_url: "http://boss.example/v1"}
+  max_splits: 5
+  life_cycles: 4
+  max_depth: 2
+  budget: {tokens: 1000}
+"""
+
+
+def test_a_leader_leads_all_experts_of_its_file(write_team):
+    leader = load(write_team()).leader()
+    assert leader.profile.name == leader.workflow.name == "Leader"
+    assert [expert.profile for expert in leader.experts] == [
+        Profile(name="Finder", description="finds facts"), Profile(name="Writer"),
+    ]  # fmt: skip
+    assert isinstance(leader.reasoner, MonoModelReasoner)
+    assert leader.workflow.budget == Budget()
+
+
+async def test_a_leader_has_what_the_file_says(write_team):
+    configuration = load(write_team(LEADER))
+    leader = configuration.agent()
+    assert isinstance(leader, Leader)
+    assert leader.profile == Profile(name="Editor", description="leads")
+    assert isinstance(leader.reasoner, DualModelReasoner)
+    assert leader.reasoner.describe() == "boss at http://boss.example/v1"
+    assert leader.workflow.budget == Budget(tokens=1000)
+    reasoner = ScriptedReasoner("no")
+    with pytest.raises(OperatorError, match="in 5 tries"):
+        await leader.workflow.aexecute(Job(goal="g"), reasoner)
+    assert [action.name for action in reasoner.tasks[0].actions] == ["look", "plan"]
+    assert [tool.name for tool in reasoner.tasks[0].tools] == ["maps"]
+
+
+def asked(leader):
+    """Who thinks in a team."""
+    return {agent.reasoner.describe() for agent in (leader, *leader.experts)}
+
+
+def test_a_model_that_is_given_holds_for_the_leader_and_all_experts(write_team):
+    model = Model(name="one", base_url="http://one.example/v1")
+    leader = load(write_team(LEADER)).leader(model=model)
+    assert asked(leader) == {"one at http://one.example/v1"}
+    named = load(write_team(LEADER)).leader(model_name="two", base_url="http://two.example/v1")
+    assert asked(named) == {"two at http://two.example/v1"}
+
+
+def test_whoever_is_named_is_the_agent(write_team):
+    configuration = load(write_team(LEADER))
+    assert isinstance(configuration.agent("Editor"), Leader)
+    assert [configuration.agent(name).profile.name for name in ("Finder", "Writer")] == ["Finder", "Writer"]
+    assert isinstance(configuration.agent("Finder"), Expert)
+    with pytest.raises(InputError, match=r"no expert is called 'Findr' \(did you mean 'Finder'\?\)"):
+        configuration.agent("Findr")
+    with pytest.raises(InputError, match="configures 2 experts; choose one: Finder, Writer"):
+        configuration.expert()
+
+
+@pytest.mark.parametrize("end", ["leader:\n", ""])
+def test_without_a_leader_the_only_expert_is_the_agent(write, end):
+    configuration = load(write(MINIMAL + end))
+    assert configuration.agent().profile.name == "Greeter"
+    with pytest.raises(InputError, match="configures no leader; add one under `leader`"):
+        configuration.leader()
+
+
+@pytest.mark.parametrize(
+    ("leader", "code", "where", "message"),
+    [
+        ("  actions: [lok]", "unknown-action", ":17 leader.actions[0]", "'lok' (did you mean 'look'?)"),
+        ("  profile: {name: Writer}", "duplicate-name", ":17 leader.profile.name", "an expert is called 'Writer' too"),
+        ("  max_splits: 0", "value", ":17 leader.max_splits", "greater than or equal to 1, not 0"),
+        ("  life_cycles: -1", "value", ":17 leader.life_cycles", "greater than or equal to 1, not -1"),
+        ("  max_depth: many", "value", ":17 leader.max_depth", "not 'many'"),
+        ("  max_depth: 1.5", "value", ":17 leader.max_depth", "not 1.5"),
+        ("  budget: {tokens: 0}", "value", ":17 leader.budget.tokens", "not 0"),
+        ("  budget: {cost: .inf}", "value", ":17 leader.budget.cost", "not inf"),
+        ("  budget: {token: 1}", "unknown-key", ":17 leader.budget.token", "did you mean 'tokens'?"),
+        ("  profil: {name: L}", "unknown-key", ":17 leader.profil", "did you mean 'profile'?"),
+        ("  profile: {desc: d}", "missing-key", ":17 leader.profile.name", "missing"),
+        ("  reasoner: {type: TRIO}", "value", ":17 leader.reasoner.type", "not 'TRIO'"),
+        ("  workflow: [[find]]", "unknown-key", ":17 leader.workflow", "known: actions, budget"),
+        ("  [Leader]", "value", ":17 leader", "must be a mapping of keys to values"),
+    ],
+)
+def test_what_is_wrong_with_a_leader_is_told_at_its_place(write_team, leader, code, where, message):
+    [(found_code, found_where, found)] = issues(write_team(leader))
+    assert (found_code, found_where) == (code, where)
+    assert message in found
+
+
+def test_a_leader_without_experts_leads_nobody(write):
+    [(code, where, message)] = issues(write("leader: {profile: {name: L}}\n"))
+    assert (code, where) == ("no-experts", ":1 leader")
+    assert message == "it leads nobody; add experts under `experts`"
+
+
+def test_all_faults_of_a_leader_are_told_at_once_with_those_of_its_experts(write_team):
+    text = TEAM.replace("[[*write]]", "[[*write, wriite]]")
+    found = issues(write_team("  actions: [lok, plann]\n  profile: {name: Finder}", text))
+    assert sorted(code for code, _, _ in found) == [
+        "duplicate-name", "unknown-action", "unknown-action", "unknown-operator",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "leads", "actions"), [("chat2graph", "Leader", 2), ("gaia_agents", "GAIA-Orchestrator", 5)]
+)
+def test_chat2graphs_own_files_give_a_leader_with_all_experts(shared_data, name, leads, actions, their_modules):
+    file = shared_data / "chat2graph" / f"{name}.yml"
+    leader = load(file).agent()
+    assert isinstance(leader, Leader)
+    assert leader.profile.name == leads
+    data = yaml.safe_load(file.read_text())
+    assert [expert.profile.name for expert in leader.experts] == [e["profile"]["name"] for e in data["experts"]]
+    assert isinstance(leader.reasoner, DualModelReasoner)
+    assert len(data["leader"]["actions"]) == actions
+    splitter: Any = getattr(leader.workflow.get_operator("leader"), "splitter", None)
+    may_do = splitter.actions
+    assert [action.name for action in may_do] == [action["name"] for action in data["leader"]["actions"]]
+
+
+# Several evaluators
+
+JUDGES = """
+operators:
+  - &greet {instruction: Greet.}
+  - &polite {instruction: "Is it polite?"}
+  - &brief {instruction: "Is it brief?"}
+experts:
+  - profile: {name: Greeter}
+    workflow: [[*greet]]
+    evaluator:
+"""
+
+
+@pytest.mark.parametrize(
+    ("evaluators", "ids"),
+    [
+        ("      [*polite, *brief]", ["polite", "brief"]),
+        ("      [polite, brief]", ["polite", "brief"]),
+        ("      [*polite]", ["polite"]),
+        ("      - {name: own, instruction: Own.}\n      - brief", ["own", "brief"]),
+        ("      - {instruction: Own.}\n      - {instruction: Other.}", ["evaluator-5", "evaluator-6"]),
+        ("      []", []),
+        ("      *brief", ["brief"]),
+    ],
+)
+def test_several_evaluators_judge_in_the_order_of_their_list(write, evaluators, ids):
+    graph = load(write(JUDGES + evaluators)).expert().workflow.graph()
+    assert [evaluator.get_id() for evaluator in graph.evaluators] == ids
+    assert all(isinstance(evaluator, Evaluator) for evaluator in graph.evaluators)
+
+
+@pytest.mark.parametrize(
+    ("evaluators", "code", "where", "message"),
+    [
+        ("      - *polite\n      - breif", "unknown-operator", ":11 experts[0].evaluator[1]", "did you mean 'brief'?"),
+        ("      - *polite\n      - {name: x}", "missing-key", ":11 experts[0].evaluator[1].instruction", "missing"),
+        (
+            "      - *polite\n      - {instruction: I., instrution: J.}",
+            "unknown-key",
+            ":11 experts[0].evaluator[1].instrution",
+            "did you mean 'instruction'?",
+        ),
+        ("      - *polite\n      - 7", "value", ":11 experts[0].evaluator[1]", "must be a mapping"),
+        ("      - *polite\n      - [*brief]", "value", ":11 experts[0].evaluator[1]", "must be a mapping"),
+        (
+            "      - *polite\n      - {instruction: I., ports: [a]}",
+            "value",
+            ":11 experts[0].evaluator[1].ports",
+            "an evaluator takes no 'ports'",
+        ),
+        (
+            "      - *polite\n      - {instruction: I., class: operad.operators.Operator}",
+            "class",
+            ":11 experts[0].evaluator[1].class",
+            "Evaluator",
+        ),
+    ],
+)
+def test_what_is_wrong_with_one_of_several_evaluators_is_told_at_its_place(write, evaluators, code, where, message):
+    [(found_code, found_where, found)] = issues(write(JUDGES + evaluators))
+    assert (found_code, message in found) == (code, True)
+    assert found_where == where
+
+
+@pytest.mark.parametrize("twice", ["*polite", "polite", "greet", "*greet"])
+def test_an_evaluator_that_is_named_twice_or_is_an_operator_too_is_refused(write, twice):
+    [(code, _, message)] = issues(write(JUDGES + f"      - *polite\n      - {twice}"))
+    assert (code, message) == ("duplicate-id", "an evaluator has the id of an operator, or of another")
+
+
+def test_faults_of_all_evaluators_are_told_at_once(write):
+    found = issues(write(JUDGES + "      - polit\n      - breif\n      - {name: x}"))
+    assert [where for _, where, _ in found] == [
+        ":12 experts[0].evaluator[2].instruction", ":10 experts[0].evaluator[0]", ":11 experts[0].evaluator[1]",
+    ]  # fmt: skip
+
+
+async def test_several_evaluators_of_a_file_judge_together(write):
+    def judge(status, lesson):
+        return json.dumps({"evaluation": "e", "status": status, "lesson": lesson, "blame": ["greet"]})
+
+    answers = {"Greet.": ["Oi.", "Good day."]}
+    reasoner = ScriptedReasoner(
+        lambda task: (
+            answers["Greet."].pop(0)
+            if task.instruction == "Greet."
+            else judge("EXECUTION_ERROR" if "Oi." in str(task.workflow_messages) and "polite" in task.instruction else "SUCCESS", "kind")
+        )
+    )  # fmt: skip
+    message = await load(write(JUDGES + "      [*polite, *brief]")).expert().workflow.aexecute(Job(goal="g"), reasoner)
+    assert (message.scratchpad, message.status) == ("Good day.", WorkflowStatus.SUCCESS)

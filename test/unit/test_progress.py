@@ -6,12 +6,14 @@ import pytest
 from rich.console import Console
 
 from operad.configs.progress import LiveTable, PlainLines, Remarks, Row, RunView, display_on, verdict_line
-from operad.runtime import Usage, WorkflowMessage, WorkflowStatus
+from operad.runtime import SubJob, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.events import (
     AnswerRejected,
+    BlameUnknown,
     CacheHit,
     FellBack,
     Interrupted,
+    JobSplit,
     ModelAnswered,
     OperatorCancelled,
     OperatorFailed,
@@ -407,3 +409,50 @@ def test_the_table_has_rounds_seconds_tokens_and_a_note_in_columns():
         "read      done         1     12.3   1,234  3/7",
         "check     waiting",
     ]
+
+
+SPLIT = at(
+    "leader",
+    JobSplit,
+    sub_jobs=(
+        SubJob(id="facts", goal="g", assigned_expert_name="Finder"),
+        SubJob(id="more", goal="g", assigned_expert_name="Finder"),
+        SubJob(id="te\nxt", goal="g", assigned_expert_name="Wri\x1bter", dependencies=("facts", "more")),
+    ),
+)
+STRANGER = BlameUnknown(blame="'chek' (did you mean\n'check'?)", round=2)
+
+
+def test_a_split_is_a_line_and_a_note_in_the_table():
+    [line] = shown(SPLIT, width=20)
+    parts = "facts (Finder), more (Finder), te xt (Wri\\x1bter after facts and more)"
+    assert line == f"round 1  leader: split into {parts}"
+    view = viewed(RunStarted(workflow="w", goal="g", operators={"leader": ()}), at("leader", OperatorStarted), SPLIT)
+    assert view.rows["leader"].note.startswith("split: facts (Finder), more (Finder)")
+    assert view.rows["leader"].state == "running"
+
+
+def test_of_a_split_into_many_the_first_parts_are_told():
+    many = tuple(SubJob(id=f"p{number}", goal="g", assigned_expert_name="X") for number in range(20))
+    [line] = shown(at("leader/p", JobSplit, sub_jobs=many))
+    assert line.startswith("round 1  leader/p: split into p0 (X), p1 (X), ")
+    assert line.endswith("p7 (X) and 12 more")
+
+
+def test_strangers_that_are_blamed_are_told_on_one_line():
+    assert shown(STRANGER) == ["round 2  blamed, but nobody is called so: 'chek' (did you mean 'check'?)"]
+    assert "blamed, but nobody is called so: 'chek'" in table_of(STARTED, STRANGER)
+
+
+def test_sub_jobs_have_rows_below_their_leader_and_experts_operators_below_these():
+    view = viewed(
+        RunStarted(workflow="w", goal="g", operators={"leader": ()}),
+        at("leader", OperatorStarted),
+        WorkflowEntered(workflow="Boss", operators={"a": (), "b": ("a",)}, path=("leader",), operator_id="leader"),
+        at("leader/a", OperatorStarted),
+        WorkflowEntered(workflow="X", operators={"do": ()}, path=("leader", "a"), operator_id="a"),
+        at("leader/a/do", OperatorStarted),
+        RoundStarted(operators=("b",), path=("leader",), round=2),
+    )
+    assert list(view.rows) == ["leader", "leader/a", "leader/a/do", "leader/b"]
+    assert states(view)["leader/b"] == "waiting"
