@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping, Sequence
 from graphlib import CycleError
 from typing import Any
 
-from operad.runtime.agent import Profile
 from operad.runtime.errors import Issue, did_you_mean
 from operad.runtime.message import Job, SubJob, Value
 from operad.runtime.schedule import Plan
@@ -29,7 +28,7 @@ class JobGraph(Value):
 
     @classmethod
     def of(cls, answer: Mapping[str, Any], job: Job) -> JobGraph:
-        """The graph that an answer of the form `split_schema` describes; it may be wrong: see `check`.
+        """The graph that an answer of the form `split.split_schema` describes; it may be wrong: see `check`.
 
         The parts of a part get its id in front of theirs, so that every sub-job of a job has an id of its own.
         """
@@ -38,7 +37,7 @@ class JobGraph(Value):
             "session_id": job.session_id,
             "files": job.files,
             "inputs": job.inputs,
-            "parent_id": job.id,
+            "parent_id": job.parent_id if isinstance(job, SubJob) else job.id,
         }
         return cls(
             sub_jobs=tuple(
@@ -107,34 +106,3 @@ class JobGraph(Value):
 
 def _prefix(job: Job) -> str:
     return f"{job.id}." if isinstance(job, SubJob) else ""
-
-
-def split_schema(experts: Sequence[str] = ()) -> dict[str, Any]:
-    """The JSON Schema of a split; with experts, one that names no others."""
-    text = {"type": "string"}
-    expert = {"type": "string", "enum": list(experts)} if experts else text
-    part = _closed(
-        id={"type": "string", "description": "A short name of its own, one word."},
-        goal={"type": "string", "description": "What is to be done."},
-        context={"type": "string", "description": "All that one needs to know for it; empty if nothing."},
-        completion_criteria={"type": "string", "description": "When it counts as done."},
-        dependencies={"type": "array", "items": text, "description": "The ids of the parts whose results it needs."},
-        assigned_expert=expert,
-    )
-    return _closed(sub_jobs={"type": "array", "items": part})
-
-
-def split_instruction(experts: Sequence[Profile]) -> str:
-    """What a leader is told about splitting."""
-    team = "\n".join(f"- {expert.name}: {expert.description or 'says nothing about itself'}" for expert in experts)
-    return (
-        "You lead a team of experts. Split the job into parts, each for one of them, as few as will do: one is enough "
-        "where one expert can do it all. A part begins when all parts that it depends on are done, and gets their "
-        "results; parts that do not depend on each other are done at the same time. Whoever does a part sees nothing "
-        "but its goal, its context, its completion criteria and those results. What no other part depends on is the "
-        f"result of the job.\n\nThe experts:\n{team}"
-    )
-
-
-def _closed(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,10 +11,8 @@ from threading import Lock
 from typing import Any, NoReturn
 
 from operad.runtime.agent import Agent, Expert, Profile
-from operad.runtime.connections import connections
 from operad.runtime.deadline import ended
 from operad.runtime.errors import (
-    AnswerError,
     BudgetError,
     FaultError,
     InputError,
@@ -28,23 +25,18 @@ from operad.runtime.errors import (
     did_you_mean,
     shorten,
 )
-from operad.runtime.events import JobSplit, emit
 from operad.runtime.guard import Call
-from operad.runtime.job_graph import JobGraph, split_instruction, split_schema
+from operad.runtime.job_graph import JobGraph
 from operad.runtime.message import NO_USAGE, Job, SubJob, WorkflowMessage, WorkflowStatus
 from operad.runtime.policy import Budget, causes, check_positive
 from operad.runtime.reasoner import Reasoner
-from operad.runtime.schema import SchemaMismatch, validate
+from operad.runtime.split import Splitter
 from operad.runtime.sync import run_sync
-from operad.runtime.task import Task
 from operad.runtime.toolkit import Action, Toolkit
 from operad.runtime.workflow import BuiltinWorkflow, run_inside
 
 MAX_OPEN_JOBS = 1_000
 """How many jobs that ended early a leader remembers, so that they can be recovered."""
-
-MAX_TOLD = 50
-"""How much of what is wrong with a split is said."""
 
 
 class Leader(Agent):
@@ -100,7 +92,13 @@ class Leader(Agent):
         ]
         if issues:
             raise InvalidError(f"leader {profile.name!r}", issues)
-        splitter = _Splitter(profile.name, experts, tuple(actions), toolkit or Toolkit.of(actions), max_splits)
+        splitter = Splitter(
+            profile.name,
+            [expert.profile for expert in experts],
+            tuple(actions),
+            toolkit or Toolkit.of(actions),
+            max_splits,
+        )
         self._lead = _Lead({expert.profile.name: expert for expert in experts}, splitter, life_cycles, max_depth)
         workflow = BuiltinWorkflow(name=profile.name, budget=budget)
         workflow.add_operator(self._lead)
@@ -242,7 +240,7 @@ class _Work:
 class _Lead:
     """The operator that a leader's workflow consists of."""
 
-    def __init__(self, experts: Mapping[str, Expert], splitter: _Splitter, life_cycles: int, max_depth: int) -> None:
+    def __init__(self, experts: Mapping[str, Expert], splitter: Splitter, life_cycles: int, max_depth: int) -> None:
         self.experts = experts
         self.splitter = splitter
         self.life_cycles = life_cycles
@@ -280,28 +278,33 @@ class _Lead:
             done = message.status is WorkflowStatus.SUCCESS
             return message
         finally:
-            if done or work.forgotten:
-                self.works.pop(job.id, None)
+            if (done or work.forgotten) and self.works.get(_key(job)) is work:
+                del self.works[_key(job)]
             work.task = None
 
     def _take_up(self, job: Job, given: list[WorkflowMessage], lesson: str | None) -> _Work:
-        work = self.works.get(job.id)
+        work = self.works.get(_key(job))
+        same = work is not None and _same((work.job, work.given, work.lesson), (job, given, lesson))
         if work and work.running:
-            raise InputError(_being_done(job.id))
-        if work is None or not _same((work.job, work.given, work.lesson), (job, given, lesson)):
+            if same:
+                raise InputError(_being_done(job.id))
+            return _Work(job, given, lesson)  # on other material, as for the items of a map; nobody else can name it
+        if work is None or not same:
             work = _Work(job, given, lesson)
         work.kept = dict(work.done)
         work.ended = ""
         work.blamed.clear()
         work.again.clear()
-        self.works.pop(job.id, None)
-        self.works[job.id] = work  # as the newest
+        self.works.pop(_key(job), None)
+        self.works[_key(job)] = work  # as the newest
         for other in [key for key, one in list(self.works.items()) if not one.running][:-MAX_OPEN_JOBS]:
             self.works.pop(other, None)
         return work
 
     async def _do(self, reasoner: Reasoner, work: _Work) -> WorkflowMessage:
         job, expert = work.job, work.job.assigned_expert_name
+        if isinstance(job, SubJob) and expert not in self.experts:
+            expert = None  # it names this leader, as an expert of another team
         if work.graph is None and expert is not None:
             self._require(expert)
             work.graph = JobGraph.alone(job, expert)
@@ -454,73 +457,6 @@ class _Assignment:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Splitter:
-    """Asks for splits until one can be used."""
-
-    leader: str
-    experts: Sequence[Expert]
-    actions: tuple[Action, ...]
-    toolkit: Toolkit
-    max_splits: int
-
-    async def split(
-        self, reasoner: Reasoner, job: Job, given: Sequence[WorkflowMessage], lesson: str | None
-    ) -> JobGraph:
-        """Ask a reasoner for a split.
-
-        Raises:
-            AnswerError: None of `max_splits` can be used; all that is wrong with the last is listed.
-        """
-        names = [expert.profile.name for expert in self.experts]
-        recommended = self.toolkit.recommend(self.actions)
-        issues: list[Issue] = []
-        async with connections() as opened:
-            task = Task(
-                job=job,
-                instruction=split_instruction([expert.profile for expert in self.experts]),
-                output_schema=json.dumps(split_schema(names), ensure_ascii=False),
-                actions=recommended.actions,
-                tools=await opened.tools(recommended.tools),
-                previous_expert_outputs=tuple(given),
-                lesson=lesson or "",
-                files=job.files,
-            )
-            for _ in range(self.max_splits):
-                answer = ""
-                try:
-                    answer = await reasoner.infer(task)
-                    graph = JobGraph.of(validate(split_schema(), answer), job)
-                except (AnswerError, SchemaMismatch) as error:
-                    issues = [Issue("form", str(error))]
-                else:
-                    issues = graph.check(job, names)
-                    if not issues:
-                        emit(JobSplit(sub_jobs=graph.sub_jobs))
-                        return graph
-                task = _again(task, answer, issues, lesson)
-        raise AnswerError(
-            "\n  ".join(
-                [
-                    f"leader {self.leader!r} made no split of job {job.id!r} that can be used, in {self.max_splits} tries; "
-                    "the last one:",
-                    *_told(issues),
-                ]
-            )
-        )
-
-
-def _again(task: Task, answer: str, issues: Sequence[Issue], lesson: str | None) -> Task:
-    told = "\n".join(["Your last split cannot be used:", *(f"- {issue}" for issue in _told(issues))])
-    verdict = WorkflowMessage(scratchpad=answer, status=WorkflowStatus.EXECUTION_ERROR, operator_id="your last split")
-    return task.model_copy(update={"workflow_messages": (verdict,), "lesson": "\n".join(filter(None, (lesson, told)))})
-
-
-def _told(issues: Sequence[Issue]) -> list[str]:
-    more = [f"and {len(issues) - MAX_TOLD} more"] if len(issues) > MAX_TOLD else []
-    return [*map(str, issues[:MAX_TOLD]), *more]
-
-
 def _outcome(work: _Work, why: str, verdict: WorkflowMessage | None = None) -> WorkflowMessage:
     """What becomes of a job that is not done: the verdict that ended it, and all that was done."""
     verdict = verdict or WorkflowMessage(status=WorkflowStatus.EXECUTION_ERROR)
@@ -543,6 +479,11 @@ def _same(one: object, other: object) -> bool:
         return bool(one == other)
     except Exception:  # noqa: BLE001
         return False
+
+
+def _key(job: Job) -> str:
+    """What a job is known by; a sub-job's own id is not unique among jobs."""
+    return f"{job.parent_id}/{job.id}" if isinstance(job, SubJob) else job.id
 
 
 def _being_done(job_id: str) -> str:

@@ -189,7 +189,7 @@ class SubJob(Job):
     """A part of a job, as a leader splits it.
 
     Attributes:
-        parent_id: The job it is a part of.
+        parent_id: The job it is a part of: the whole one, also where it is a part of a part.
         completion_criteria: When it counts as done.
         dependencies: The ids of the parts whose results it needs.
     """

@@ -4,8 +4,9 @@ import pytest
 from pydantic import ValidationError
 
 from operad.runtime import Job, JobGraph, Profile, SubJob
-from operad.runtime.job_graph import MAX_SUB_JOBS, split_instruction, split_schema
+from operad.runtime.job_graph import MAX_SUB_JOBS
 from operad.runtime.schema import SchemaMismatch, is_strict, validate
+from operad.runtime.split import split_instruction, split_schema
 
 JOB = Job(goal="g", id="J", session_id="s", inputs={"n": 1})
 SUB = SubJob(goal="g", id="b", parent_id="J")
@@ -39,7 +40,7 @@ def test_an_answer_becomes_sub_jobs():
 
 def test_the_parts_of_a_part_have_its_id_in_front():
     first, second = graph(part("1"), part("2", "1"), job=SUB).sub_jobs
-    assert (first.id, second.id, second.dependencies, second.parent_id) == ("b.1", "b.2", ("b.1",), "b")
+    assert (first.id, second.id, second.dependencies, second.parent_id) == ("b.1", "b.2", ("b.1",), "J")
 
 
 def test_tails_are_those_that_nobody_needs_in_order():

@@ -38,8 +38,9 @@ from operad.runtime import (
     interrupt,
 )
 from operad.runtime.events import emit
-from operad.runtime.leader import MAX_OPEN_JOBS, MAX_TOLD
+from operad.runtime.leader import MAX_OPEN_JOBS
 from operad.runtime.policy import causes
+from operad.runtime.split import MAX_TOLD
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner, UnexpectedStepError, run_on_fake_clock
 
 FINE = WorkflowMessage(evaluation="fine")
@@ -446,7 +447,7 @@ async def test_a_job_that_is_too_complicated_is_split_and_results_flow_in_and_ou
         "b.1",
         "b.2",
     ]
-    assert [job.parent_id for job in team.of_kind(events.JobSplit)[1].sub_jobs] == ["b", "b"]
+    assert [job.parent_id for job in team.of_kind(events.JobSplit)[1].sub_jobs] == ["J", "J"]
     assert team.of_kind(events.JobSplit)[1].path == ("leader", "b")
     assert message.usage.tokens == TOKENS * 5
 
@@ -1228,10 +1229,23 @@ async def test_an_experts_workflow_that_ends_in_a_script_error_is_no_verdict():
     assert isinstance(causes(caught.value)[-1], UnexpectedStepError)
 
 
-async def test_a_map_over_a_leader_does_one_item_after_another():
+@pytest.mark.parametrize("concurrency", [1, 2])
+async def test_a_map_over_a_leader_leads_for_each_item(concurrency):
     team = Team(work={"a": lambda call: asyncio.sleep(0, str(call.given))})
     each = BuiltinWorkflow(name="outer")
-    each.add_operator(Map("each", team.leader.workflow, over="things", concurrency=1))
+    each.add_operator(Map("each", team.leader.workflow, over="things", concurrency=concurrency))
     job = Job(goal="g", inputs={"things": ["figs", "dates"]})
     message = await each.aexecute(job, ScriptedReasoner(ALONE))
     assert message.outputs["items"] == ["{'each': 'figs'}", "{'each': 'dates'}"]
+
+
+async def test_a_leader_may_be_an_expert_of_another_team():
+    inner = Team([split(part("x"), part("y", "x", expert="Y"))] * 2)
+    expert = Expert(Profile(name="Crew", description="does much"), inner.leader.workflow, inner.leader.reasoner)
+    outer_split = split(part("a", expert="Crew"), part("b", expert="Crew"))
+    leader = Leader(Profile(name="Boss"), [expert], ScriptedReasoner([outer_split]))
+    message = await leader.aexecute(JOB)
+    assert sorted(part.operator_id for part in message.parts) == ["a", "b"]
+    assert sorted(call.job.id for call in inner.calls) == ["a.x", "a.y", "b.x", "b.y"]
+    assert {call.job.parent_id for call in inner.calls} == {"J"}
+    assert inner.leader.open_jobs == ()
