@@ -250,7 +250,8 @@ class Builder:
         if found is None:
             return
         spec, defined = found
-        for key in sorted(_NOT_AS_EVALUATOR & spec.model_fields_set):
+        refused = _NOT_AS_EVALUATOR if spec.class_ else _NOT_AS_EVALUATOR | {"output_schema"}
+        for key in sorted(refused & spec.model_fields_set):
             self._faults.report((*defined, key), "value", f"an evaluator takes no {key!r}")
         default = replace(around.policy, fallback=None)  # what stands in for an operator is no verdict
         policy = self._policies.of(spec, defined, default, around.model, base=Evaluator)

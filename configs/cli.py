@@ -32,7 +32,7 @@ from operad.runtime.reasoner import DualModelReasoner, MonoModelReasoner
 
 EXIT_NOT_SUCCESS = 1
 EXIT_BAD_INPUT = 2
-EXIT_INTERRUPTED = 130
+EXIT_BY_SIGNAL = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 GRACE = 0.5
 """Seconds that an interrupted run has to clean up: a thread may hang, a model be in mid-prompt."""
@@ -73,7 +73,8 @@ def run(
 
     The result goes to stdout; progress, questions, the verdict and errors go to stderr. What the run
     asks is answered by --answer, or else by a line of stdin. Exit status: 0 SUCCESS,
-    1 any other status, 2 bad input or an error, 130 interrupted.
+    1 any other status, 2 bad input or an error, 130 interrupted, 143 terminated. With --json, an
+    error that ends the run is printed as JSON, too, with what operators had said by then.
     """
     configuration = load(config)
     able = configuration.agent(expert, model_name=model, base_url=base_url)
@@ -85,7 +86,12 @@ def run(
     answers = dict(_named_value("--answer", "ID", text) for text in answer or ())
     with ExitStack() as stack:
         written = stack.enter_context(_writable(events_file)) if events_file else None
-        message = _run(_follow(able, described, answers, written))
+        try:
+            message = _run(_follow(able, described, answers, written))
+        except (BudgetError, OperatorError) as error:
+            if as_json:
+                print(_error_json(error))
+            raise
     print(_json(message) if as_json else message.scratchpad)
     raise typer.Exit(0 if message.status is WorkflowStatus.SUCCESS else EXIT_NOT_SUCCESS)
 
@@ -112,28 +118,33 @@ def main() -> None:
 
 
 def _run(work: Coroutine[Any, Any, WorkflowMessage]) -> WorkflowMessage:
-    """Ctrl-C cancels what runs; whatever does not heed it has `GRACE` seconds, then the process ends all the same."""
+    """Ctrl-C and SIGTERM cancel what runs; what does not heed it has `GRACE` seconds, then the process ends all the same."""
+    received = signal.SIGINT
 
     def leave() -> None:
         show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
-        print(f"{show_cursor}operad: interrupted", file=sys.stderr, flush=True)
-        os._exit(EXIT_INTERRUPTED)
+        what = "interrupted" if received is signal.SIGINT else "terminated"
+        print(f"{show_cursor}operad: {what}", file=sys.stderr, flush=True)
+        os._exit(EXIT_BY_SIGNAL[received])
 
     async def main() -> WorkflowMessage:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
-        def interrupt(*_: object) -> None:
+        def interrupt(number: int, _: object) -> None:
+            nonlocal received
+            received = signal.Signals(number)
             timer = threading.Timer(GRACE, leave)
             timer.daemon = True
             timer.start()
             if task:
                 loop.call_soon_threadsafe(task.cancel)  # all else ends with it, and in order
 
-        before = signal.signal(signal.SIGINT, interrupt)
+        before = {number: signal.signal(number, interrupt) for number in EXIT_BY_SIGNAL}
         try:
             return await work
         finally:
-            signal.signal(signal.SIGINT, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     try:
         return asyncio.run(main())
@@ -181,6 +192,9 @@ def _sum_up(finished: events.RunFinished, remarks: Remarks, console: Console) ->
     _say(console, f"{message.status.value}  {rounds}, {finished.seconds:.1f} s, {cost}")
     if line := remarks.line():
         _say(console, line)
+    if finished.rounds > 1 and message.status is not WorkflowStatus.SUCCESS:
+        for line in message.evaluation.splitlines():
+            _say(console, line)
     if message.lesson:
         _say(console, f"lesson: {message.lesson}")
 
@@ -202,6 +216,12 @@ def _told(error: OperadError) -> str:
 def _json(message: WorkflowMessage) -> str:
     """The message as JSON; outputs that JSON has no form for appear as text."""
     return json.dumps(message.model_dump(mode="json", fallback=str), indent=2, ensure_ascii=False)
+
+
+def _error_json(error: BudgetError | OperatorError) -> str:
+    """An error as JSON, with the messages of the operators that had finished."""
+    finished = {name: message.model_dump(mode="json", fallback=str) for name, message in error.finished.items()}
+    return json.dumps({"error": str(error), "finished": finished}, indent=2, ensure_ascii=False)
 
 
 def _named_value(option: str, what: str, text: str) -> tuple[str, str]:

@@ -24,6 +24,9 @@ from operad.runtime.message import NO_USAGE, Usage
 LONGEST_SILENCE = 5.0
 """Seconds without a line, after which progress deserves one."""
 
+LONGEST_ERROR = 500
+"""Characters of an error that a line shows; the whole of it is in the events."""
+
 State = Literal["waiting", "running", "asking", "retrying", "done", "cached", "skipped", "failed", "stopped"]
 _STYLES: dict[State, str] = {
     "waiting": "dim",
@@ -152,6 +155,8 @@ def _note(event: Event) -> str:
             return f"falls back to {event.to}"
         case events.JobSplit():
             return f"split: {parts_of(event)}"
+        case events.KnowledgeRetrieved():
+            return f"passages: {len(event.sources)}"
         case events.InsightsRecalled() if event.insights:
             return f"insights: {len(event.insights)}"
         case _:
@@ -354,7 +359,7 @@ class PlainLines:
             case events.Resumed():
                 self._write(event, f"was answered, after {event.seconds:.1f} s")
             case events.OperatorFailed():
-                self._write(event, f"failed, {event.seconds:.1f} s")
+                self._write(event, f"failed, {event.seconds:.1f} s: {event.error[:LONGEST_ERROR]}")
             case _ if not place(event.path)[1]:
                 self._show_ordinary(event)
             case _:

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, JsonValue, field_validator
 from operad.runtime.cache import cache_key
 from operad.runtime.connections import Connections, connections
 from operad.runtime.errors import InputError, InvalidError, Issue
-from operad.runtime.events import InsightsRecalled, current_scope, emit
+from operad.runtime.events import InsightsRecalled, KnowledgeRetrieved, current_scope, emit
 from operad.runtime.fingerprint import fingerprint, name_of
 from operad.runtime.graph import Executable
 from operad.runtime.insights import about, current_insights, relevant
@@ -91,6 +91,11 @@ class Operator:
         toolkit: Toolkit | None = None,
         knowledge_base: KnowledgeBase | None = None,
     ) -> None:
+        if knowledge_base is not None and not callable(getattr(knowledge_base, "retrieve", None)):
+            issue = Issue(
+                "knowledge-base", f"has no method retrieve(query): {knowledge_base!r}; see Documents", config.id
+            )
+            raise InvalidError("an operator's knowledge base cannot be used", [issue])
         self.config = config
         self._toolkit = toolkit
         self._knowledge_base = knowledge_base
@@ -213,6 +218,19 @@ class Operator:
             return Knowledge()
         return self._knowledge_base.retrieve(f"{job.goal}\n{job.context}".strip())
 
+    async def _look_up(self, job: Job) -> Knowledge:
+        """What it knows for a job, without holding up the loop; and it says so."""
+        if self._knowledge_base is None:
+            return self.get_knowledge(job)
+        found = await asyncio.to_thread(self.get_knowledge, job)  # which may read files
+        if not isinstance(found, Knowledge):  # pyright: ignore[reportUnnecessaryIsInstance] - it is somebody else's
+            raise InputError(
+                f"operator {self.get_id()!r}: its knowledge base gave {type(found).__name__}, not Knowledge"
+            )
+        passages = found.passages
+        emit(KnowledgeRetrieved(sources=tuple(p.source for p in passages), scores=tuple(p.score for p in passages)))
+        return found
+
     def get_env_insights(self) -> list[Insight] | None:
         """What earlier runs learned about the environment, the best first; None where nothing remembers.
 
@@ -268,10 +286,7 @@ class Operator:
     ) -> Task:
         config = self.config
         recommended = self._recommend()
-        if self._knowledge_base is None:
-            knowledge = self.get_knowledge(job)
-        else:  # which may read files
-            knowledge = await asyncio.to_thread(self.get_knowledge, job)
+        knowledge = await self._look_up(job)
         return Task(
             job=job,
             instruction=config.instruction,

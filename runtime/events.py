@@ -98,13 +98,18 @@ class RoundStarted(Event, frozen=True, kw_only=True):
 
 
 class RoundFinished(Event, frozen=True, kw_only=True):
-    """A round was judged."""
+    """A round was judged.
+
+    Attributes:
+        by_error: Whether it is an operator's error that ended it, and nobody's judgement.
+    """
 
     status: WorkflowStatus
     evaluation: str
     lesson: str
     blame: tuple[str, ...]
     score: float | None = None
+    by_error: bool = False
 
 
 class BlameUnknown(Event, frozen=True, kw_only=True):
@@ -209,6 +214,13 @@ class FellBack(Event, frozen=True, kw_only=True):
 
 class CacheHit(Event, frozen=True, kw_only=True):
     """An operator's message was found in its cache; it does not run."""
+
+
+class KnowledgeRetrieved(Event, frozen=True, kw_only=True):
+    """An operator looked its job up: where the passages stand that it is given, the best first, and how well they fit."""
+
+    sources: tuple[str, ...]
+    scores: tuple[float, ...]
 
 
 class InsightsRecalled(Event, frozen=True, kw_only=True):

@@ -272,8 +272,8 @@ class RunInsights:
         around = event.path
         last = self._verdicts.get(around)
         self._verdicts[around] = event
-        if event.status is not WorkflowStatus.EXECUTION_ERROR:
-            return
+        if event.status is not WorkflowStatus.EXECUTION_ERROR or event.by_error:
+            return  # an outage teaches nothing, and its text may hold what is nobody's business
         blamed = self._operators.get(around, frozenset()).intersection(event.blame)
         lesson = _shortened(event.lesson, LONGEST_LESSON)
         for (path, operator), recalled in self._recalled[around].items():

@@ -59,6 +59,10 @@ def _as_status(value: object) -> WorkflowStatus:
     return WorkflowStatus(value)
 
 
+def _as_ids(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
 class Usage(Value):
     """What model calls cost. Usages add up.
 
@@ -122,7 +126,7 @@ class WorkflowMessage(Value):
     lesson: str = ""
     outputs: dict[str, Any] = Field(default_factory=dict)
     ports: tuple[str, ...] | None = None
-    blame: tuple[str, ...] = ()
+    blame: Annotated[tuple[str, ...], BeforeValidator(_as_ids)] = ()
     score: float | None = Field(default=None, allow_inf_nan=False)
     job_id: str = ""
     operator_id: str = ""

@@ -44,11 +44,11 @@ def render(task: Task, *, show_schema: bool = True, budget: int = MATERIAL_BUDGE
         ("Files", "\n\n".join(_files(task.files, budget))),
         ("Knowledge", "\n\n".join(_passages(task.knowledge.passages, budget))),
         ("Insights from earlier runs", "\n".join(_insights(task.insights))),
-        ("Results of earlier experts", "\n\n".join(_messages(task.previous_expert_outputs, budget))),
-        ("Messages of earlier operators", "\n\n".join(_messages(task.workflow_messages, budget))),
+        ("Results of earlier experts", "\n\n".join(_messages(task.previous_expert_outputs, budget, task.lesson))),
+        ("Messages of earlier operators", "\n\n".join(_messages(task.workflow_messages, budget, task.lesson))),
         ("Who did what", "\n\n".join(_trail(task, budget))),
         ("What you may do", "\n".join(_named(action.name, action.description) for action in task.actions)),
-        ("Lesson from the last try", task.lesson),
+        ("Lesson from the last try", cut(task.lesson, budget)),
         ("Form of the answer", schema),
     ]
     said = [(title, text.strip()) for title, text in sections if text.strip()]
@@ -108,13 +108,16 @@ def _passages(passages: Iterable[Passage], budget: int) -> Iterator[str]:
         yield fence(source + cut(passage.text, budget))
 
 
-def _messages(messages: Iterable[WorkflowMessage], budget: int) -> Iterator[str]:
+def _messages(messages: Iterable[WorkflowMessage], budget: int, lesson: str) -> Iterator[str]:
+    """Each message; a text is not repeated by the verdict on it, nor a lesson that stands below."""
+    before = ""
     for message in messages:
         said = _said(message)
-        parts = [fence(cut(said, budget))] if said else []
+        parts = [fence(cut(said, budget))] if said and said != before else []
+        before = said
         if message.status is not WorkflowStatus.SUCCESS or message.evaluation or message.lesson:
-            parts += [f"Judged: {message.status.value}. {message.evaluation}".strip()]
-            parts += [f"Lesson: {message.lesson}"] if message.lesson else []
+            parts += [f"Judged: {message.status.value}. {cut(message.evaluation, budget)}".strip()]
+            parts += [f"Lesson: {cut(message.lesson, budget)}"] if message.lesson not in lesson else []
         yield _titled(f"From {message.operator_id}" if message.operator_id else "", "\n".join(parts))
 
 

@@ -29,7 +29,7 @@ from operad.runtime.message import NO_USAGE, Contribution, Usage, WorkflowMessag
 from operad.runtime.policy import NO_BUDGET, Timeout
 from operad.runtime.questions import Questions
 from operad.runtime.schedule import Progress, Skip, Taken
-from operad.runtime.verdict import bearing, better, joined, joined_tails, mendable, unknown, verdict_of
+from operad.runtime.verdict import bearing, better, fault_in, joined, joined_tails, mendable, unknown, verdict_of
 
 _logger = logging.getLogger(__name__)
 
@@ -101,6 +101,7 @@ class Run:
         self._lesson = call.lesson or None
         self._round = 0
         self._faults: dict[int, WorkflowMessage] = {}
+        self._by_error = False
         self._best: tuple[WorkflowMessage, int] | None = None
         self._results: list[WorkflowMessage | None] = [None] * len(build.plan.ids)
         self._skipped: dict[int, Skip] = {}
@@ -236,6 +237,7 @@ class Run:
             self._round += 1
             self._cancelled.clear()
             self._faults.clear()
+            self._by_error = False
             if self.log.heard:
                 ids = self._plan.ids
                 rerun = tuple(ids[node] for node in self._to_run() if node < self._judges_from)
@@ -257,6 +259,7 @@ class Run:
                     lesson=verdict.lesson,
                     blame=verdict.blame,
                     score=verdict.score,
+                    by_error=self._by_error and self._results[self._end_node] is None,
                 )
             )
             if verdict.status is not WorkflowStatus.EXECUTION_ERROR or self._round >= self._build.max_rounds:
@@ -417,10 +420,16 @@ class Run:
 
     def _set_aside(self, node: int, error: BaseException, scope: Scope) -> list[int] | None:
         """Nothing follows from a node that failed; while rounds are left, what else runs goes on."""
-        if self._round >= self._build.max_rounds or not mendable(error):
+        fault = fault_in(error)
+        for_others = fault is not None and bool(fault.blame) and set(fault.blame).isdisjoint(self._plan.ids)
+        if self._round >= self._build.max_rounds or not mendable(error) or (for_others and self.outer):
             raise OperatorError(self._build.name, scope.operator_id, scope.attempt, error, self._round) from error
         if self._matter({node}):
-            self._faults[node] = verdict_of(error, scope.operator_id, self._call.job)
+            self._faults[node] = verdict_of(error, scope.operator_id, self._call.job, self._plan.ids)
+            self._by_error = self._by_error or fault is None
+            _logger.info(
+                "%r of workflow %r failed and runs again: %s", scope.operator_id, self._build.name, describe(error)
+            )
         self.active -= 1
         self._open.discard(node)
         if not self._matter(self._open):

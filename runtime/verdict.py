@@ -47,18 +47,25 @@ def mendable(error: BaseException) -> bool:
     return isinstance(first, Exception) and not isinstance(first, _FINAL)
 
 
-def verdict_of(error: BaseException, operator_id: str, job: Job) -> WorkflowMessage:
+def fault_in(error: BaseException) -> FaultError | None:
+    """The `FaultError` that it began with, in whatever workflows and maps; None where it is another error."""
+    first = _first(error)
+    return first if isinstance(first, FaultError) else None
+
+
+def verdict_of(error: BaseException, operator_id: str, job: Job, known: Collection[str]) -> WorkflowMessage:
     """An operator's error as a verdict: it blames that operator, or whom a `FaultError` names.
 
-    Of a `FaultError` inside a workflow or a map the lesson counts, while its blame was for that one.
+    A `FaultError` inside a workflow or a map may blame those out here that are known; those inside
+    are the business of that one, which is blamed as a whole.
     """
-    said, first = describe(error), _first(error)
+    said, fault = describe(error), fault_in(error)
+    blame = () if fault is None else fault.blame if fault is error else tuple(w for w in fault.blame if w in known)
     return WorkflowMessage(
         status=WorkflowStatus.EXECUTION_ERROR,
         evaluation=f"{operator_id} failed: {said}",
-        lesson=(first.lesson if isinstance(first, FaultError) else "")
-        or f"{operator_id} failed: {said[:LONGEST_LESSON]}",
-        blame=(error.blame if isinstance(error, FaultError) else ()) or (operator_id,),
+        lesson=(fault.lesson if fault else "") or f"{operator_id} failed: {said[:LONGEST_LESSON]}",
+        blame=blame or (operator_id,),
         job_id=job.id,
         operator_id=operator_id,
     )

@@ -288,20 +288,25 @@ class Stubborn(Operator):
 """
 
 
-def test_ctrl_c_ends_the_process_even_while_a_thread_hangs(tmp_path):
+@pytest.mark.parametrize(
+    ("sent", "exit_status", "said"),
+    [(signal.SIGINT, 130, "operad: interrupted"), (signal.SIGTERM, 143, "operad: terminated")],
+)
+def test_a_signal_ends_the_process_even_while_a_thread_hangs(tmp_path, sent, exit_status, said):
     (tmp_path / "expert.yaml").write_text(EXPERT.replace("Greet.", "Greet.\n    class: stubborn.Stubborn"))
     (tmp_path / "stubborn.py").write_text(STUBBORN)
     process = subprocess.Popen(
-        [sys.executable, "-c", "from operad.configs.cli import main; main()", "run", "expert.yaml"],
+        [sys.executable, "-c", "from operad.configs.cli import main; main()", "run", "expert.yaml", "--events", "run.jsonl"],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stderr is not None
     assert "model: " in process.stderr.readline()
     assert "greet: running" in process.stderr.readline()
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=5)
-    assert (process.returncode, out) == (130, "")
-    assert err.strip().endswith("operad: interrupted")
+    process.send_signal(sent)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (exit_status, "")
+    assert err.strip().endswith(said)
+    assert "RunFailed" in (tmp_path / "run.jsonl").read_text()
 
 
 ASKING = """
@@ -334,6 +339,40 @@ experts:
   - profile: {name: Asker}
     workflow: [[*pay, *why], [*busy]]
 """
+
+
+FAILS_LATER = """
+from operad.operators import Operator
+class Fails(Operator):
+    async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
+        if lesson:
+            raise ValueError("disk on fire")
+        return "first"
+"""
+
+
+def test_the_summary_says_which_round_it_is_and_what_became_of_the_others(operad, expert, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "fails_later.py").write_text(FAILS_LATER)
+    text = JUDGED.replace("max_rounds: 1", "max_rounds: 2")
+    expert.write_text(text.replace("    instruction: Greet.", "    instruction: Greet.\n    class: fails_later.Fails"))
+    verdict = {"evaluation": "Curt.", "status": "EXECUTION_ERROR", "lesson": "Be kind.", "blame": [], "score": 3}
+    with ScriptedModel([Say(json.dumps(verdict))]) as endpoint:
+        status, out, err = operad("run", expert, "--base-url", endpoint.base_url)
+    assert (status, out) == (1, "first\n")
+    assert "round 2  greet: failed, " in err
+    assert "None of 2 rounds succeeded; this is round 1." in err
+    assert err.count("ValueError: disk on fire") == 2
+
+
+def test_an_error_is_json_too_where_that_is_asked_for_with_what_was_said_by_then(operad, expert):
+    expert.write_text(JUDGED)
+    with ScriptedModel([Say("Hello!"), Fail(400, "out of order")]) as endpoint:
+        status, out, err = operad("run", expert, "--json", "--base-url", endpoint.base_url)
+    said = json.loads(out)
+    assert (status, said["finished"]["greet"]["scratchpad"]) == (2, "Hello!")
+    assert "out of order" in said["error"]
+    assert "operator 'judge' of workflow 'Greeter' failed" in err
 
 
 @pytest.fixture

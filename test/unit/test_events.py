@@ -60,7 +60,18 @@ EXAMPLES = [
     (events.RoundStarted(operators=("a", "b")), {"operators": ["a", "b"]}),
     (
         events.RoundFinished(status=WorkflowStatus.EXECUTION_ERROR, evaluation="e", lesson="l", blame=("a",)),
-        {"status": "EXECUTION_ERROR", "evaluation": "e", "lesson": "l", "blame": ["a"], "score": None},
+        {
+            "status": "EXECUTION_ERROR",
+            "evaluation": "e",
+            "lesson": "l",
+            "blame": ["a"],
+            "score": None,
+            "by_error": False,
+        },
+    ),
+    (
+        events.KnowledgeRetrieved(sources=("a.md:1",), scores=(0.5,)),
+        {"sources": ["a.md:1"], "scores": [0.5]},
     ),
     (events.BlameUnknown(blame="'x'"), {"blame": "'x'"}),
     (

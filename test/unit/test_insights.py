@@ -23,6 +23,7 @@ from operad.runtime import (
     BuiltinWorkflow,
     Cache,
     DbgptWorkflow,
+    FaultError,
     InputError,
     Insight,
     Insights,
@@ -972,3 +973,12 @@ def test_the_threshold_disturbs_no_job_of_the_families_and_reaches_most(bench):
         reach = bench.reach(families, bench.OTHERS, bench.SIMILAR)
         assert reach.disturbed == 0
         assert reach.helped >= helped
+
+
+async def test_an_error_teaches_nothing_but_a_fault_does(store):
+    for error, lessons in ((ValueError("password=hunter2"), []), (FaultError("odd", lesson=LESSON), [LESSON])):
+        answers = [error, "said"]
+        workflow = workflow_of(store, GOOD)
+        reasoner = ScriptedReasoner(answers)
+        await workflow.aexecute(Job(goal=GOAL), reasoner)
+        assert list(told(store, OP)) == lessons

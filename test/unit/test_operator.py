@@ -13,7 +13,9 @@ from operad.runtime import (
     Documents,
     Example,
     FileDescriptor,
+    InputError,
     Insight,
+    InvalidError,
     Job,
     Knowledge,
     MonoModelReasoner,
@@ -23,6 +25,7 @@ from operad.runtime import (
     Tool,
     Toolkit,
     WorkflowMessage,
+    events,
 )
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
 from operad.runtime.tool import ToolGroup
@@ -307,3 +310,31 @@ async def test_one_operator_may_be_asked_for_many_jobs_at_once():
     messages = await asyncio.gather(*(operator.execute(reasoner, Job(goal=goal)) for goal in "abc"))
     assert [message.scratchpad for message in messages] == ["a", "b", "c"]
     assert [task.tools for task in reasoner.tasks] == [(SEARCH, READ)] * 3
+
+
+async def test_what_was_looked_up_is_an_event():
+    class Book:
+        def retrieve(self, query):
+            return Knowledge(passages=(Passage(text="t", source="book:1", score=2.0),))
+
+    heard = []
+    workflow = BuiltinWorkflow(listeners=[heard.append])
+    workflow.add_operator(Operator(OperatorConfig(instruction="i"), knowledge_base=Book()))
+    await workflow.aexecute(Job(goal="g"), ScriptedReasoner("said"))
+    [event] = [event for event in heard if isinstance(event, events.KnowledgeRetrieved)]
+    assert (event.sources, event.scores) == (("book:1",), (2.0,))
+
+
+def test_what_has_no_retrieve_is_no_knowledge_base():
+    with pytest.raises(InvalidError, match=r"\[knowledge-base\] op: has no method retrieve\(query\): 'docs'"):
+        Operator(OperatorConfig(instruction="i", id="op"), knowledge_base="docs")  # type: ignore[arg-type]
+
+
+async def test_what_a_knowledge_base_gives_is_looked_at():
+    class Odd:
+        def retrieve(self, query):
+            return "text"
+
+    operator = Operator(OperatorConfig(instruction="i", id="op"), knowledge_base=Odd())  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="operator 'op': its knowledge base gave str, not Knowledge"):
+        await operator.execute(ScriptedReasoner("said"), Job(goal="g"))

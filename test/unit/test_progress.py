@@ -272,7 +272,7 @@ def test_failures_and_stops_are_lines_too():
         STARTED,
         at("read", OperatorFailed, seconds=0.5, usage=USAGE, error=error),
         at("check", OperatorCancelled, seconds=0.25, usage=USAGE),
-    ) == ["round 1  read: failed, 0.5 s", "round 1  check: stopped"]
+    ) == [f"round 1  read: failed, 0.5 s: {error}", "round 1  check: stopped"]
 
 
 def test_what_is_out_of_the_ordinary_is_a_line_too_by_the_operators_path():
@@ -306,7 +306,7 @@ def test_of_the_items_of_a_map_only_what_is_out_of_the_ordinary_is_a_line():
         ended("check[1]/one"),
     ) == [
         "round 1  check[0]/one: attempt 1 failed, again in 2.0 s: e",
-        "round 1  check[0]/one: failed, 0.5 s",
+        "round 1  check[0]/one: failed, 0.5 s: e",
         "round 1  check: 1/2",
     ]
 

@@ -499,3 +499,26 @@ async def test_cancelling_a_hanging_model_ends_the_call():
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
+
+
+def test_a_verdict_repeats_neither_the_text_that_stands_above_nor_the_lesson_that_stands_below():
+    own = WorkflowMessage(scratchpad="TEXT", operator_id="b")
+    verdict = WorkflowMessage(
+        scratchpad="TEXT",
+        status=WorkflowStatus.EXECUTION_ERROR,
+        evaluation="EVAL",
+        lesson="LESSON",
+        operator_id="judge",
+    )
+    task = Task(job=Job(goal="g"), instruction="i", workflow_messages=(own, verdict), lesson="Earlier.\nLESSON")
+    said = render(task)[-1]["content"]
+    assert (said.count("TEXT"), said.count("LESSON"), said.count("EVAL")) == (1, 1, 1)
+    assert render(task.model_copy(update={"lesson": ""}))[-1]["content"].count("LESSON") == 1
+
+
+def test_lessons_and_evaluations_are_cut_like_all_material():
+    verdict = WorkflowMessage(status=WorkflowStatus.EXECUTION_ERROR, evaluation="e" * 500, lesson="l" * 500)
+    task = Task(job=Job(goal="g"), instruction="i", workflow_messages=(verdict,), lesson="m" * 500)
+    said = render(task, budget=100)[-1]["content"]
+    assert (said.count("e" * 100), said.count("l" * 100), said.count("m" * 100)) == (1, 1, 1)
+    assert "e" * 101 not in said

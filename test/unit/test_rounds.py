@@ -1225,3 +1225,55 @@ def test_inside_another_workflow_the_trail_is_of_the_run_inside(engine):
         {"a": ("", (), "a1")},
         {"x": ("", (), "x1"), "inner": ("A workflow of a.", ("x",), "a1")},
     ]
+
+
+# Faults that come from inside
+
+
+def around(engine, inner, *before, kind=None):
+    """`inner`, in a workflow of its own or as the body of a map, after operators `a` and `b` of the outer one."""
+    body = engine(name="inner", max_rounds=2)
+    body.add_operator(inner)
+    if kind is Map:
+        return Map("inner", body, over="things")
+    return body
+
+
+@pytest.mark.parametrize("kind", [None, Map])
+async def test_who_finds_a_fault_inside_may_blame_one_further_out(engine, kind):
+    things = WorkflowMessage(scratchpad="figs", outputs={"things": ["figs"]})
+    a, b = Do("a", lambda call: things), Do("b", lambda call: things)
+    inner = failing("check", FaultError("no dates", lesson="Give dates.", blame=["a"]))
+    heard: list[Any] = []
+    workflow = engine(max_rounds=3, listeners=[heard.append])
+    workflow.add_operator(a)
+    workflow.add_operator(b, [a])
+    workflow.add_operator(around(engine, inner, kind=kind), [b])
+    await workflow.aexecute(JOB, None)
+    assert a.lessons == [None, "Give dates."]
+    assert (len(b.calls), len(inner.calls)) == (2, 2)  # those inside were not asked again before
+    assert not [event for event in heard if isinstance(event, events.BlameUnknown)]
+
+
+async def test_whom_nobody_knows_out_there_leaves_the_workflow_inside_to_blame(engine):
+    inner = failing("check", FaultError("odd", lesson="Be even.", blame=["nobody"]))
+    outer = engine(max_rounds=2)
+    outer.add_operator(Do("a"))
+    outer.add_operator(around(engine, inner))
+    await outer.aexecute(JOB, None)
+    assert inner.lessons == [None, "Be even."]
+    assert len(outer.get_operator("a").calls) == 1
+
+
+async def test_a_round_says_whether_an_error_ended_it_or_a_judgement(engine):
+    for first, by_error in ((ValueError("gone"), True), (FaultError("odd"), False), (fault("a"), False)):
+        judges = [judge(first, PRAISE)] if isinstance(first, WorkflowMessage) else []
+        operator = Do("a") if judges else failing("a", first)
+        world = World(engine, {"a": []}, operator, judges=judges, max_rounds=2)
+        await world.workflow.aexecute(JOB, None)
+        said = [event.by_error for event in world.heard if isinstance(event, events.RoundFinished)]
+        assert said == [by_error, False]
+
+
+def test_one_who_is_blamed_may_be_named_without_a_list():
+    assert WorkflowMessage.model_validate({"blame": "facts"}).blame == ("facts",)
