@@ -161,15 +161,18 @@ class Builder:
                 before = step.does
                 if is_step and self._has_port(step, item.port, last=i + 1 == len(chain), path=(*place, "port")):
                     before = Port(step.does, item.port)
+        several = isinstance(spec.evaluator, list)
         judges = spec.evaluator if isinstance(spec.evaluator, list) else [spec.evaluator] if spec.evaluator else []
+        judging: dict[str, Path_] = {}
         for number, judge in enumerate(judges):
-            at = (*path, "evaluator", number) if isinstance(spec.evaluator, list) else (*path, "evaluator")
+            at = (*path, "evaluator", number) if several else (*path, "evaluator")
+            judging[judge if isinstance(judge, str) else judge.name] = at
             self._add_evaluator(workflow, judge, at, around)
         if complete:
-            self._check(workflow, path, steps)
+            self._check(workflow, path, steps, judging)
         return workflow
 
-    def _check(self, workflow: Workflow, path: Path_, steps: dict[str, _Step]) -> None:
+    def _check(self, workflow: Workflow, path: Path_, steps: dict[str, _Step], judging: dict[str, Path_]) -> None:
         """Look for what only the whole graph shows, and say it where it is written."""
         for issue in workflow.graph().check():
             where, inner, _ = issue.where.partition("/")
@@ -177,7 +180,8 @@ class Builder:
                 continue  # of a workflow inside, which was checked when it was made
             if issue.code == "fallback-port":
                 continue  # said already, where the fallback is written
-            self._faults.report(_written(issue, steps.get(where)) or (*path, "workflow"), issue.code, issue.message)
+            at = judging.get(where) or _written(issue, steps.get(where)) or (*path, "workflow")
+            self._faults.report(at, issue.code, issue.message)
 
     def _has_port(self, step: _Step, port: str, *, last: bool, path: Path_) -> bool:
         known = ports_of(step.does) if not isinstance(step.does, Workflow) else ()

@@ -82,7 +82,8 @@ class Leader(Agent):
         max_depth: int = 3,
         budget: Budget | None = None,
     ) -> None:
-        check_positive("Leader", max_splits=max_splits, life_cycles=life_cycles, max_depth=max_depth)
+        counts = {"max_splits": max_splits, "life_cycles": life_cycles, "max_depth": max_depth}
+        check_positive("Leader", tuple(counts), **counts)
         names = [expert.profile.name for expert in experts]
         issues = [] if experts else [Issue("no-experts", "give it at least one expert")]
         issues += [

@@ -73,7 +73,7 @@ class Map:
         concurrency: int = 8,
         on_error: OnError = "fail",
     ) -> None:
-        check_positive("Map", concurrency=concurrency)
+        check_positive("Map", ("concurrency",), concurrency=concurrency)
         if on_error not in ("fail", "skip", "keep"):
             hint = did_you_mean(on_error, ("fail", "skip", "keep"))
             issue = Issue("on-error", f"{on_error!r} is not fail, skip or keep{hint}", "Map.on_error")

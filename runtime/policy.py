@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 _PASSING = (TimeoutError, asyncio.TimeoutError, ConnectionError)  # the second is the first since Python 3.11
 
 
-def check_positive(what: str, **given: float | None) -> None:
-    """Refuse what is given and not above zero.
+def check_positive(what: str, whole: Collection[str] = (), **given: float | None) -> None:
+    """Refuse what is given and not above zero; and those named in `whole`, where they are no whole numbers.
 
     Raises:
         InvalidError: With an issue for each.
@@ -31,6 +32,8 @@ def check_positive(what: str, **given: float | None) -> None:
             continue
         if isinstance(value, bool) or not isinstance(value, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
             issues.append(Issue("no-number", f"{value!r} is no number", f"{what}.{name}"))
+        elif name in whole and not isinstance(value, int):
+            issues.append(Issue("no-count", f"{value!r} is no whole number", f"{what}.{name}"))
         elif not value > 0:
             issues.append(Issue("not-positive", f"{value:g} must be more than 0", f"{what}.{name}"))
     if issues:
@@ -62,7 +65,8 @@ class Retry:
     on: tuple[type[Exception], ...] | None = None
 
     def __post_init__(self) -> None:
-        check_positive("Retry", attempts=self.attempts, first_delay=self.first_delay, max_delay=self.max_delay)
+        delays = {"first_delay": self.first_delay, "max_delay": self.max_delay}
+        check_positive("Retry", ("attempts",), attempts=self.attempts, **delays)
         on: Any = self.on
         if on is not None:
             kinds: tuple[Any, ...] = (on,) if isinstance(on, type) else tuple(on)
@@ -136,7 +140,8 @@ class Budget:
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        check_positive("Budget", tokens=self.tokens, calls=self.calls, cost=self.cost, seconds=self.seconds)
+        counts = {"tokens": self.tokens, "calls": self.calls}
+        check_positive("Budget", tuple(counts), **counts, cost=self.cost, seconds=self.seconds)
 
     def exceeded(self, usage: Usage, *, by_next: bool = False) -> str:
         """What is used up, in words; empty where all is well.

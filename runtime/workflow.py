@@ -24,7 +24,7 @@ from operad.runtime.insights import Insights, RunInsights
 from operad.runtime.limits import Limiter, Limits
 from operad.runtime.live import LiveRun
 from operad.runtime.message import Job, WorkflowMessage, new_id
-from operad.runtime.policy import NO_BUDGET, NO_POLICY, Budget, Policy
+from operad.runtime.policy import NO_BUDGET, NO_POLICY, Budget, Policy, check_positive
 from operad.runtime.questions import Question
 from operad.runtime.reasoner import Reasoner
 from operad.runtime.run import Run
@@ -79,10 +79,7 @@ class Workflow(ABC):
         listeners: Sequence[Listener] = (),
         insights: Insights | None = None,
     ) -> None:
-        if max_rounds < 1:
-            raise InvalidError(
-                f"workflow {name!r}", [Issue("max-rounds", f"{max_rounds} is less than 1", "max_rounds")]
-            )
+        check_positive(f"workflow {name!r}", ("max_rounds",), max_rounds=max_rounds)
         for listener in listeners:
             self._check_listener(listener, name)
         if not isinstance(insights, Insights | None):  # pyright: ignore[reportUnnecessaryIsInstance]

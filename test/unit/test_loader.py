@@ -1084,8 +1084,9 @@ def test_what_is_wrong_with_one_of_several_evaluators_is_told_at_its_place(write
 
 @pytest.mark.parametrize("twice", ["*polite", "polite", "greet", "*greet"])
 def test_an_evaluator_that_is_named_twice_or_is_an_operator_too_is_refused(write, twice):
-    [(code, _, message)] = issues(write(JUDGES + f"      - *polite\n      - {twice}"))
-    assert (code, message) == ("duplicate-id", "an evaluator has the id of an operator, or of another")
+    [(code, where, message)] = issues(write(JUDGES + f"      - *polite\n      - {twice}"))
+    assert (code, where.split()[1]) == ("duplicate-id", "experts[0].evaluator[1]")
+    assert message == "an evaluator has the id of an operator, or of another"
 
 
 def test_faults_of_all_evaluators_are_told_at_once(write):

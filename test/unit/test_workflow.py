@@ -398,8 +398,10 @@ async def test_an_edit_does_not_disturb_a_run_in_flight_and_the_next_run_sees_it
 
 
 def test_no_round_at_all_is_refused(engine: type[Workflow]) -> None:
-    with pytest.raises(InvalidError, match="max-rounds"):
-        engine(max_rounds=0)
+    wrong: Any
+    for wrong, code in ((0, "not-positive"), (1.5, "no-count"), ("3", "no-number"), (True, "no-number")):
+        with pytest.raises(InvalidError, match=rf"\[{code}\] workflow 'w'.max_rounds: "):
+            engine(max_rounds=wrong, name="w")
 
 
 def _empty(workflow: Workflow) -> None:
