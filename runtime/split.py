@@ -9,7 +9,7 @@ from typing import Any
 
 from operad.runtime.agent import Profile
 from operad.runtime.connections import connections
-from operad.runtime.errors import AnswerError, Issue
+from operad.runtime.errors import AnswerError, InputError, Issue
 from operad.runtime.events import JobSplit, emit
 from operad.runtime.job_graph import JobGraph
 from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
@@ -47,7 +47,13 @@ class Splitter:
 
         Raises:
             AnswerError: None of `max_splits` can be used; all that is wrong with the last is listed.
+            InputError: The model is too small to write anything that can be used.
         """
+        if not getattr(reasoner, "writes_prose", True):
+            raise InputError(
+                f"leader {self.leader!r}: the embedded model cannot split jobs; set OPENAI_API_KEY, or name an endpoint "
+                "(--base-url, `model:`), or give the job to an expert (--expert, Job(assigned_expert_name=…))"
+            )
         names = [expert.name for expert in self.experts]
         recommended = self.toolkit.recommend(self.actions)
         issues: list[Issue] = []

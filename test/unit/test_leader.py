@@ -1249,3 +1249,14 @@ async def test_a_leader_may_be_an_expert_of_another_team():
     assert sorted(call.job.id for call in inner.calls) == ["a.x", "a.y", "b.x", "b.y"]
     assert {call.job.parent_id for call in inner.calls} == {"J"}
     assert inner.leader.open_jobs == ()
+
+
+async def test_a_model_that_is_too_small_to_lead_is_not_asked():
+    class Small(ScriptedReasoner):
+        writes_prose = False
+
+    leader = Leader(Profile(name="Boss"), Team().experts, reasoner := Small([]))
+    with pytest.raises(OperatorError, match="leader 'Boss': the embedded model cannot split jobs; set OPENAI_API_KEY"):
+        await leader.aexecute(JOB)
+    assert reasoner.tasks == []
+    assert (await leader.aexecute(Job(goal="g", assigned_expert_name="X"))).status is WorkflowStatus.SUCCESS
