@@ -123,6 +123,11 @@ class Builder:
         said = self._spec.env.insights
         if not said:
             return None
+        if said == ":memory:":
+            self._faults.report(
+                ("env", "insights"), "insights", "are kept in a file: name one, or leave `insights` out"
+            )
+            return None
         file = f"{self._faults.stem}.insights.sqlite" if said is True else Path(said).expanduser()
         try:
             return Insights(self._folder / file)

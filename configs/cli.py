@@ -20,6 +20,7 @@ import typer
 from rich.console import Console
 
 from operad.configs.ask import Asker, Lines
+from operad.configs.insights_command import insights
 from operad.configs.loader import load
 from operad.configs.progress import Remarks, display_on, printable
 from operad.configs.schema import ConfigSpec
@@ -100,6 +101,9 @@ def run(
 def schema() -> None:
     """Print the JSON Schema of configuration files, for editors."""
     print(json.dumps(ConfigSpec.model_json_schema(), indent=2))
+
+
+app.command()(insights)
 
 
 def main() -> None:

@@ -27,6 +27,9 @@ LONGEST_SILENCE = 5.0
 LONGEST_ERROR = 500
 """Characters of an error that a line shows; the whole of it is in the events."""
 
+LONGEST_TOLD = 100
+"""Characters of an insight in a line of progress."""
+
 State = Literal["waiting", "running", "asking", "retrying", "done", "cached", "skipped", "failed", "stopped"]
 _STYLES: dict[State, str] = {
     "waiting": "dim",
@@ -163,6 +166,19 @@ def _note(event: Event) -> str:
             return ""
 
 
+def _line(event: Event) -> str:
+    """What an operator decided, or was told beforehand, in one line; empty for anything else."""
+    match event:
+        case events.JobSplit():
+            return f"split into {parts_of(event)}"
+        case events.InsightsRecalled() if event.texts:
+            insights = "1 insight" if len(event.texts) == 1 else f"{len(event.texts)} insights"
+            said = "; ".join(shortened(text, LONGEST_TOLD) for text in event.texts)
+            return f"told {insights} of earlier runs: {said}"
+        case _:
+            return ""
+
+
 def _end(event: Event, row: Row) -> None:
     match event:
         case events.OperatorSkipped():
@@ -258,6 +274,12 @@ def parts_of(event: events.JobSplit) -> str:
     """The parts of a split, each with who does it and after which others."""
     after = {part.id: f" after {' and '.join(part.dependencies)}" for part in event.sub_jobs if part.dependencies}
     return shorten([f"{part.id} ({part.assigned_expert_name}{after.get(part.id, '')})" for part in event.sub_jobs])
+
+
+def shortened(text: str, most: int) -> str:
+    """The text on one line, and of a long one its beginning: at most so many characters."""
+    text = " ".join(text.split())
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def printable(text: str) -> str:
@@ -359,7 +381,7 @@ class PlainLines:
             case events.Resumed():
                 self._write(event, f"was answered, after {event.seconds:.1f} s")
             case events.OperatorFailed():
-                self._write(event, f"failed, {event.seconds:.1f} s: {event.error[:LONGEST_ERROR]}")
+                self._write(event, f"failed, {event.seconds:.1f} s: {shortened(event.error, LONGEST_ERROR)}")
             case _ if not place(event.path)[1]:
                 self._show_ordinary(event)
             case _:
@@ -387,8 +409,8 @@ class PlainLines:
                 self._print(verdict_line(event))
             case events.BlameUnknown():
                 self._print(stranger_line(event))
-            case events.JobSplit():
-                self._write(event, f"split into {parts_of(event)}")
+            case _ if line := _line(event):
+                self._write(event, line)
             case _:
                 pass
 

@@ -262,8 +262,16 @@ class Operator:
             return self._shown(job)
         shown = await asyncio.to_thread(self._shown, job)
         if self._identity is not None:
-            keys = tuple(insight.key for insight in shown if insight.key)
-            emit(InsightsRecalled(operator=self._identity, about=about(job), insights=keys, store=insights.store.id))
+            learned = [insight for insight in shown if insight.key]
+            emit(
+                InsightsRecalled(
+                    operator=self._identity,
+                    about=about(job),
+                    insights=tuple(insight.key for insight in learned),
+                    texts=tuple(insight.text for insight in learned),
+                    store=insights.store.id,
+                )
+            )
         return shown
 
     @cached_property

@@ -25,7 +25,7 @@ from operad.runtime.errors import (
 )
 from operad.runtime.file import FileDescriptor
 from operad.runtime.graph import Executable, WorkflowGraph
-from operad.runtime.insights import Insights
+from operad.runtime.insights import Insights, KeptInsight
 from operad.runtime.interrupt import interrupt
 from operad.runtime.job_graph import JobGraph
 from operad.runtime.knowledge import Insight, Knowledge, KnowledgeBase, Passage
@@ -69,6 +69,7 @@ __all__ = [
     "Job",
     "JobError",
     "JobGraph",
+    "KeptInsight",
     "Knowledge",
     "KnowledgeBase",
     "Leader",

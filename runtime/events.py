@@ -230,12 +230,14 @@ class InsightsRecalled(Event, frozen=True, kw_only=True):
         operator: The operator's fingerprint, under which its insights are kept.
         about: Its job, shortened.
         insights: The keys of those that it is shown; none where there are none for this job.
+        texts: What these say.
         store: Which `Insights` it looked in.
     """
 
     operator: str
     about: str
     insights: tuple[str, ...]
+    texts: tuple[str, ...]
     store: str
 
 

@@ -2,7 +2,7 @@
 
 A lesson that an evaluator gives is kept for the operators that it blames, with the job that taught
 it. Later runs of such an operator on similar jobs are shown it from the start. Each time it is
-shown counts, and whether it helped; what helps too rarely is dropped.
+shown counts, and whether it helped; what helps too rarely is shown no more until it has earned it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import logging
 import threading
 import time
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
 from operad.runtime.cache import cache_key
+from operad.runtime.errors import InputError, did_you_mean, shorten
 from operad.runtime.events import (
     Event,
     InsightsRecalled,
@@ -46,7 +47,7 @@ MOST_SHOWN = 3
 """How many insights with a job of their own an operator is shown at most."""
 
 ENOUGH_USES = 3
-"""How often an insight was used before it may be dropped for not helping."""
+"""How often an insight was used before it may be found useless."""
 
 MOST_PER_OPERATOR = 100
 MOST_OPERATORS = 1_000
@@ -61,13 +62,19 @@ APPLICATION_ID = 0x6F706169
 _INSIGHTS = FileKind(
     name="a store of insights",
     application_id=APPLICATION_ID,
-    version=1,
+    version=2,
     tables=(
-        "CREATE TABLE IF NOT EXISTS insights (operator TEXT NOT NULL, key TEXT NOT NULL, text TEXT NOT NULL, "
-        "about TEXT NOT NULL, used INTEGER NOT NULL, helped INTEGER NOT NULL, seen REAL NOT NULL, "
+        "CREATE TABLE IF NOT EXISTS insights (operator TEXT NOT NULL, key TEXT NOT NULL, label TEXT NOT NULL, "
+        "text TEXT NOT NULL, about TEXT NOT NULL, used INTEGER NOT NULL, helped INTEGER NOT NULL, seen REAL NOT NULL, "
         "PRIMARY KEY (operator, key)) WITHOUT ROWID",
     ),
+    private=True,  # what jobs are about is nobody else's business
 )
+_ROWS = (
+    "SELECT operator, key, CAST(label AS TEXT), CAST(text AS TEXT), CAST(about AS TEXT), CAST(used AS INTEGER), "
+    "CAST(helped AS INTEGER), CAST(seen AS REAL) FROM insights "
+)
+"""Whatever somebody wrote into the file, these are texts and numbers."""
 
 
 def about(job: Job) -> str:
@@ -90,19 +97,23 @@ def relevant(insights: Iterable[Insight], job: Job) -> tuple[Insight, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class KeptInsight:
     """An insight as it is kept.
 
     Attributes:
-        key: Its identity among those of its operator.
+        operator: The fingerprint of the operator that it is for.
+        key: Its identity among those of its operator: operators that were taught the same by the same job share it.
+        label: The operator's id when it learned this, for people.
         text: What it says.
         about: The job that taught it.
         used: How often it was shown, or given as a lesson.
         helped: In how many of these cases all went well then.
-        seen: When it was last of use, in seconds since the epoch.
+        seen: When it was last shown or given, in seconds since the epoch.
     """
 
+    operator: str
     key: str
+    label: str
     text: str
     about: str
     used: int = 0
@@ -116,10 +127,14 @@ class Entry:
 
     @property
     def useless(self) -> bool:
-        """Whether it was used often enough and helped too rarely."""
-        return self.used >= ENOUGH_USES and 2 * self.helped < self.used
+        """Whether it was used often enough and helped in fewer than two thirds: then it is not shown.
 
-    def counted(self, used: int, helped: int, now: float) -> Entry:
+        Two thirds, not half: given again as a lesson it mostly helps the next try, and would else
+        be shown to every other job, whatever comes of it.
+        """
+        return self.used >= ENOUGH_USES and 3 * self.helped < 2 * self.used
+
+    def counted(self, used: int, helped: int, now: float) -> KeptInsight:
         """The same after more uses."""
         return replace(self, used=self.used + used, helped=self.helped + helped, seen=now)
 
@@ -131,16 +146,19 @@ class Experience:
     Attributes:
         shown: By key, how often it was shown, and how often it helped.
         lessons: New ones, each with what the job was about, and whether all went well then.
+        label: The operator's id in the run.
     """
 
     shown: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     lessons: dict[tuple[str, str], bool] = field(default_factory=dict[tuple[str, str], bool])
+    label: str = ""
 
-    def after(self, kept: Iterable[Entry], now: float) -> list[Entry]:
+    def after(self, operator: str, kept: Iterable[KeptInsight], now: float) -> list[KeptInsight]:
         """What is kept of an operator's entries and of new lessons, the best first, at a time in seconds.
 
         A lesson that is there already, from a similar job, is counted up; but not where it was
-        shown in this run and so has its count. Above `MOST_PER_OPERATOR` the worst go, new ones last.
+        shown in this run and so has its count. Above `MOST_PER_OPERATOR` useless ones go first, then
+        the worst, new ones last.
         """
         entries = {entry.key: entry for entry in kept}
         for key, (used, helped) in self.shown.items():
@@ -151,13 +169,13 @@ class Experience:
         for (job, text), succeeded in [*self.lessons.items()][-MOST_PER_OPERATOR:]:
             wording = _wording(text)
             same = (e for key, e in entries.items() if said[key] == wording and similarity(e.about, job) >= SIMILAR)
-            entry = next(same, None) or Entry(cache_key(job, text)[:16], text, job)
+            entry = next(same, None) or KeptInsight(operator, cache_key(job, text)[:16], self.label, text, job)
             if entry.key not in self.shown and entry.key not in new:
                 entries[entry.key] = entry.counted(1, int(succeeded), now)
                 said[entry.key] = wording
                 new.add(entry.key)
-        left = [entry for entry in entries.values() if not entry.useless]
-        left.sort(key=lambda entry: (entry.key in new, entry.worth), reverse=True)
+        left = list(entries.values())
+        left.sort(key=lambda entry: (not entry.useless, entry.key in new, entry.worth), reverse=True)
         return _best_first(left[:MOST_PER_OPERATOR])
 
 
@@ -167,7 +185,7 @@ class Insights:
     Workflows, threads and event loops may share one; processes may share a file.
 
     Args:
-        path: An SQLite file, made if there is none; None to keep insights in memory.
+        path: An SQLite file, made if there is none, for its owner's eyes; None to keep insights in memory.
 
     Attributes:
         id: What events call it; of this process alone.
@@ -177,11 +195,13 @@ class Insights:
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
+        if str(path) == ":memory:":
+            raise InputError("insights ':memory:': write Insights() to keep them in memory, or name a file")
         self.id = new_id()
         self._kept = _Memory() if path is None else _File(path)
 
     def recall(self, operator: str) -> list[Insight]:
-        """All that is kept for the operator with this fingerprint, the best first.
+        """What is kept for the operator with this fingerprint and not useless, the best first.
 
         Raises:
             InputError: The file cannot be used.
@@ -194,7 +214,36 @@ class Insights:
                 key=entry.key,
             )
             for entry in self._kept.load(operator)
+            if not entry.useless
         ]
+
+    def entries(self) -> list[KeptInsight]:
+        """All that is kept, useless ones included: operators in the order of their ids, the best of each first.
+
+        Raises:
+            InputError: The file cannot be used.
+        """
+        return sorted(_best_first(self._kept.load()), key=lambda entry: (entry.label, entry.operator))
+
+    def forget(self, *keys: str) -> None:
+        """Remove the insights with these keys, of every operator that has them.
+
+        Raises:
+            InputError: Nothing is kept under one of them; then nothing is removed. Or the file cannot be used.
+        """
+        there = list(dict.fromkeys(entry.key for entry in self.entries()))
+        if unknown := [key for key in keys if key not in there]:
+            near = ", ".join(f"{key!r}{did_you_mean(key, there)}" for key in unknown)
+            raise InputError(f"no insight is kept under {near}; there is {shorten(there) or 'none'}")
+        self._kept.remove(keys)
+
+    def clear(self) -> None:
+        """Remove all insights.
+
+        Raises:
+            InputError: The file cannot be used.
+        """
+        self._kept.remove(None)
 
     def learn(self, experiences: Mapping[str, Experience], failed: Callable[[Exception], object]) -> None:
         """Take in what a run found out. A file is written to by a thread; what is recalled next includes it.
@@ -232,7 +281,7 @@ class RunInsights:
         self._lessons: dict[tuple[tuple[str, ...], str, str, str], None] = {}
 
     def recall(self, operator: str) -> list[Insight]:
-        """All that is kept for the operator with this fingerprint, the best first; nothing once the store failed."""
+        """What `Insights.recall` says; nothing once the store failed."""
         if self._failed:
             return []
         try:
@@ -301,6 +350,9 @@ class RunInsights:
             succeeded = ended and self._verdicts[around].status is WorkflowStatus.SUCCESS
             lessons = found[operator].lessons
             lessons[job, lesson] = lessons.get((job, lesson), True) and succeeded
+        for (_, operator), recalled in self._recalled[()].items():
+            if operator in found:
+                found[operator].label = recalled.event.operator_id
         return dict(found)
 
     def _fail(self, error: Exception) -> None:
@@ -334,16 +386,25 @@ class _Recalled:
 class _Memory:
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._entries: OrderedDict[str, list[Entry]] = OrderedDict()
+        self._entries: OrderedDict[str, list[KeptInsight]] = OrderedDict()
 
-    def load(self, operator: str) -> list[Entry]:
+    def load(self, operator: str | None = None) -> list[KeptInsight]:
         with self._lock:
+            if operator is None:
+                return [entry for entries in self._entries.values() for entry in entries]
             return self._entries.get(operator, [])
+
+    def remove(self, keys: Collection[str] | None) -> None:
+        with self._lock:
+            for operator, entries in [*self._entries.items()]:
+                self._entries[operator] = [e for e in entries if keys is not None and e.key not in keys]
+                if not self._entries[operator]:
+                    del self._entries[operator]
 
     def save(self, experiences: Mapping[str, Experience], failed: Callable[[Exception], object]) -> None:
         with self._lock:
             for operator, experience in experiences.items():
-                self._entries[operator] = experience.after(self._entries.get(operator, ()), time.time())
+                self._entries[operator] = experience.after(operator, self._entries.get(operator, ()), time.time())
                 self._entries.move_to_end(operator)
             while len(self._entries) > MOST_OPERATORS:
                 self._entries.popitem(last=False)
@@ -361,8 +422,11 @@ class _File:
             pass
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="insights")
 
-    def load(self, operator: str) -> list[Entry]:
+    def load(self, operator: str | None = None) -> list[KeptInsight]:
         return self._thread.submit(self._load, operator).result()
+
+    def remove(self, keys: Collection[str] | None) -> None:
+        self._thread.submit(self._remove, keys).result()
 
     def save(self, experiences: Mapping[str, Experience], failed: Callable[[Exception], object]) -> None:
         self._thread.submit(self._save, experiences, failed)
@@ -370,28 +434,38 @@ class _File:
     def close(self) -> None:
         self._thread.submit(self._file.close).result()
 
-    def _load(self, operator: str) -> list[Entry]:
+    def _load(self, operator: str | None) -> list[KeptInsight]:
         with self._file.connection() as connection:
-            found = connection.execute(
-                "SELECT key, text, about, used, helped, seen FROM insights WHERE operator = ? LIMIT ?",
-                (operator, MOST_PER_OPERATOR),
+            found = (
+                connection.execute(f"{_ROWS} LIMIT ?", (MOST_PER_OPERATOR * MOST_OPERATORS,))
+                if operator is None
+                else connection.execute(f"{_ROWS} WHERE operator = ? LIMIT ?", (operator, MOST_PER_OPERATOR))
             ).fetchall()
-        return _best_first(Entry(*row) for row in found)
+        return _best_first(KeptInsight(*row) for row in found)
+
+    def _remove(self, keys: Collection[str] | None) -> None:
+        with self._file.connection() as connection:
+            connection.execute("PRAGMA secure_delete = ON")  # what is forgotten is not left in the file's free pages
+        with self._file.transaction() as connection:
+            if keys is None:
+                connection.execute("DELETE FROM insights")
+            else:
+                connection.executemany("DELETE FROM insights WHERE key = ?", [(key,) for key in keys])
+        with self._file.connection() as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()  # nor in its journal
 
     def _save(self, experiences: Mapping[str, Experience], failed: Callable[[Exception], object]) -> None:
         try:
             with self._file.transaction() as connection:
                 now = time.time()
                 for operator, experience in experiences.items():
-                    found = connection.execute(
-                        "SELECT key, text, about, used, helped, seen FROM insights WHERE operator = ?", (operator,)
-                    ).fetchall()
-                    before = {Entry(*row) for row in found}
-                    after = set(experience.after(before, now))
+                    found = connection.execute(f"{_ROWS} WHERE operator = ?", (operator,)).fetchall()
+                    before = {KeptInsight(*row) for row in found}
+                    after = set(experience.after(operator, before, now))
                     gone = [(operator, entry.key) for entry in before - after]
                     connection.executemany("DELETE FROM insights WHERE operator = ? AND key = ?", gone)
-                    new = [(operator, e.key, e.text, e.about, e.used, e.helped, e.seen) for e in after - before]
-                    connection.executemany("INSERT INTO insights VALUES (?, ?, ?, ?, ?, ?, ?)", new)
+                    new = [astuple(entry) for entry in after - before]
+                    connection.executemany("INSERT INTO insights VALUES (?, ?, ?, ?, ?, ?, ?, ?)", new)
                 connection.execute(
                     "DELETE FROM insights WHERE operator IN "
                     "(SELECT operator FROM insights GROUP BY operator ORDER BY max(seen) DESC LIMIT -1 OFFSET ?)",
@@ -401,7 +475,7 @@ class _File:
             failed(error)
 
 
-def _best_first(entries: Iterable[Entry]) -> list[Entry]:
+def _best_first(entries: Iterable[KeptInsight]) -> list[KeptInsight]:
     return sorted(entries, key=lambda entry: entry.worth, reverse=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Generator, Sequence
@@ -28,16 +29,18 @@ class FileKind:
         application_id: What marks it as of this kind: the `application_id` of the SQLite format.
         version: Of its tables; a file of another is left alone.
         tables: The statements that make them.
+        private: Whether a new file is made for its owner's eyes alone.
     """
 
     name: str
     application_id: int
     version: int
     tables: Sequence[str]
+    private: bool = False
 
 
 class SqliteFile:
-    """An SQLite file of one kind.
+    """An SQLite file of one kind. Where it was deleted or replaced since it was opened, what is there now is used.
 
     Args:
         path: Where it is; made when it is first needed. None for memory, which closing empties.
@@ -50,6 +53,7 @@ class SqliteFile:
         self._lock = threading.Lock()
         self._opened: sqlite3.Connection | None = None
         self._closing: weakref.finalize[..., SqliteFile] | None = None
+        self._identities: dict[str, tuple[int, int] | None] = {}
 
     @contextmanager
     def connection(self) -> Generator[sqlite3.Connection, None, None]:
@@ -62,6 +66,8 @@ class SqliteFile:
 
         try:
             with self._lock:
+                if self._opened is not None and self._is_replaced():
+                    self._let_go()
                 if self._opened is None:
                     self._opened = self._open()
                     self._closing = weakref.finalize(self, self._opened.close)
@@ -86,13 +92,35 @@ class SqliteFile:
     def close(self) -> None:
         """Close the file. It can be used again."""
         with self._lock:
-            if self._closing:
-                self._closing()
-            self._opened = self._closing = None
+            self._close()
+
+    def _close(self) -> None:
+        if self._closing:
+            self._closing()
+        self._opened = self._closing = None
+
+    def _is_replaced(self) -> bool:
+        """Whether the file at the path is not the one that is open, or none is there."""
+        return self.path != ":memory:" and _identity(self.path) != self._identities[str(self.path)]
+
+    def _let_go(self) -> None:
+        """Close a file that is at the path no more, and remove its journal: SQLite would play it into the next file."""
+        self._close()
+        for beside in self._journal():
+            identity = self._identities.get(beside)
+            if identity and identity == _identity(beside):
+                with suppress(OSError):
+                    os.unlink(beside)
+
+    def _journal(self) -> Sequence[str]:
+        return [os.path.realpath(self.path) + suffix for suffix in ("-wal", "-shm")]
 
     def _open(self) -> sqlite3.Connection:
         import sqlite3
 
+        if self._kind.private and self.path != ":memory:":
+            with suppress(OSError):  # it is there, or SQLite says what is wrong; its journal gets the same rights
+                os.close(os.open(os.path.realpath(self.path), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             with connection:
@@ -101,6 +129,8 @@ class SqliteFile:
             with suppress(sqlite3.OperationalError):  # another process is at it, and sets the same
                 connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # from now on there is a journal
+            self._identities = {path: _identity(path) for path in (str(self.path), *self._journal())}
         except BaseException:
             connection.close()
             raise
@@ -127,3 +157,12 @@ class SqliteFile:
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {kind.application_id}")
         connection.execute(f"PRAGMA user_version = {kind.version}")
+
+
+def _identity(path: str | Path) -> tuple[int, int] | None:
+    """What tells a file from another one at the same path; None where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

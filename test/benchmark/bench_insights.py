@@ -46,7 +46,10 @@ PITFALLS: Mapping[str, tuple[str, str]] = {
 
 FAMILY = {goal: family for family, goals in FAMILIES.items() for goal in goals}
 
-MISLED = [f"Write a poem about {what} for our club's newsletter." for what in ("rain", "tea", "bees", "snow", "trains")]
+MISLED = [
+    f"Write a poem about {what} for our club's newsletter."
+    for what in ("rain", "tea", "bees", "snow", "trains", "fog", "cats", "stars", "rivers", "bread", "hills", "clocks")
+]
 """Jobs whose evaluator gives a lesson that is of use in the next round, and of none to the next job."""
 OF_NO_USE = "Do it again, with more feeling."
 

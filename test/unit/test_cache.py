@@ -183,6 +183,23 @@ async def test_an_entry_that_is_no_message_any_more_is_absent_until_it_is_replac
     cache.close()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there an open file cannot be taken away")
+async def test_a_file_that_is_deleted_or_replaced_while_it_is_open_is_noticed(tmp_path):
+    cache, other = Cache(tmp_path / "c"), Cache(tmp_path / "other")
+    await cache.put("k", FULL)
+    await other.put("theirs", FULL)
+    other.close()
+    (tmp_path / "c").unlink()
+    assert await cache.get("k") is None
+    await cache.put("later", FULL)
+    again = Cache(tmp_path / "c")
+    assert await again.get("later") == FULL
+    again.close()
+    os.replace(tmp_path / "other", tmp_path / "c")
+    assert [await cache.get(key) for key in ("later", "theirs")] == [None, FULL]
+    cache.close()
+
+
 def other_sqlite(path):
     with_connection(path, "CREATE TABLE theirs (x)")
 

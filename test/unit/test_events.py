@@ -117,8 +117,8 @@ EXAMPLES = [
     (events.FellBack(error="broke", to="a constant"), {"error": "broke", "to": "a constant"}),
     (events.CacheHit(), {}),
     (
-        events.InsightsRecalled(operator="f", about="a job", insights=("k",), store="s"),
-        {"operator": "f", "about": "a job", "insights": ["k"], "store": "s"},
+        events.InsightsRecalled(operator="f", about="a job", insights=("k",), texts=("t",), store="s"),
+        {"operator": "f", "about": "a job", "insights": ["k"], "texts": ["t"], "store": "s"},
     ),
     (
         events.WorkflowEntered(workflow="w", operators={"a": (), "b": ("a",)}),

@@ -12,6 +12,7 @@ from operad.runtime.events import (
     BlameUnknown,
     CacheHit,
     FellBack,
+    InsightsRecalled,
     Interrupted,
     JobSplit,
     ModelAnswered,
@@ -308,6 +309,22 @@ def test_of_the_items_of_a_map_only_what_is_out_of_the_ordinary_is_a_line():
         "round 1  check[0]/one: attempt 1 failed, again in 2.0 s: e",
         "round 1  check[0]/one: failed, 0.5 s: e",
         "round 1  check: 1/2",
+    ]
+
+
+def test_what_an_operator_was_told_of_earlier_runs_is_a_line_shortened_and_printable():
+    def recalled(path, *texts):
+        keys = tuple(map(str, range(len(texts))))
+        return at(path, InsightsRecalled, operator="f", about="a job", insights=keys, texts=texts, store="s")
+
+    assert shown(
+        recalled("read"),
+        recalled("read", "Be\nbrief\x1b[2J."),
+        recalled("in/read", "x" * 200, "Be [bold]."),
+        recalled("check[0]/one", "of an item"),
+    ) == [
+        "round 1  read: told 1 insight of earlier runs: Be brief\\x1b[2J.",
+        f"round 1  in/read: told 2 insights of earlier runs: {'x' * 99}…; Be [bold].",
     ]
 
 

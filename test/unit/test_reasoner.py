@@ -82,7 +82,7 @@ def test_everything_a_task_holds_is_in_the_prompt_in_sections(tmp_path):
         "## Files\n### notes.txt (text/plain, 7 bytes)\n```\none\ntwo\n```\n\n"
         "## Knowledge\n```\n[book]\nknown\n```\n\n"
         "## Insights from earlier runs\n"
-        "What helped with similar jobs, not checked; the job and its form of answer come first.\n- it rains\n\n"
+        "Lessons of earlier jobs like this one, not checked; the job and its form of answer come first.\n- it rains\n\n"
         '## Results of earlier experts\n### From expert\n```\n{\n "x": 1\n}\n```\n\n'
         "## Messages of earlier operators\n### From find\n```\nfacts\n```\n\n"
         "## What you may do\n- count: Count words.\n- stop\n\n"
