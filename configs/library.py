@@ -10,6 +10,7 @@ from operad.configs.schema import KnowledgeSpec
 from operad.runtime.documents import Documents
 from operad.runtime.errors import InputError, MissingExtraError
 from operad.runtime.folders import roots_of
+from operad.runtime.passage_index import PassageIndex
 
 _CODE = "knowledgebase"
 
@@ -36,6 +37,12 @@ def open_library(spec: KnowledgeSpec, folder: Path, faults: Faults) -> Documents
     if index and not index.parent.is_dir():
         faults.report((_CODE, "index"), _CODE, f"there is no folder {str(index.parent)!r}")
         is_there = False
+    elif index:
+        try:
+            PassageIndex(index).check()
+        except InputError as error:
+            faults.report((_CODE, "index"), _CODE, str(error))
+            is_there = False
     if not is_there:
         return None
     try:

@@ -154,7 +154,7 @@ def _paragraphs(lines: Sequence[str], first: int, end: int) -> Iterator[tuple[in
 
 def _cut(paragraph: Sequence[str], first: int, heading: str, most: int) -> Iterator[Chunk]:
     """A paragraph that is too long for one piece."""
-    is_short = len(paragraph) > 2 and len(paragraph[0]) + len(paragraph[1]) < most // 4
+    is_short = len(paragraph) > 2 and len(paragraph[0]) + len(paragraph[1]) < most // 3
     head = list(paragraph[:2]) if is_short and _RULE_OF_TABLE.fullmatch(paragraph[1]) else []
     room = most - sum(map(len, head)) - len(head)
     piece: list[str] = []

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from pydantic import JsonValue
 
 from operad.runtime.errors import InputError, shorten
-from operad.runtime.extract import extract, need_extra
+from operad.runtime.extract import extract, is_foreign, need_extra
 from operad.runtime.fingerprint import name_of
 from operad.runtime.folders import MAX_FILE_BYTES, Found, is_in, look, roots_of, too_large
 from operad.runtime.knowledge import Knowledge, Passage
@@ -49,27 +49,37 @@ class Documents:
         passages: How many passages a query gets at most, from 1 to 100.
 
     Raises:
-        InputError: A path does not exist, there is no file in them, there are too many, or
-            `passages` is out of its range.
+        InputError: A path is empty or does not exist, there is no file in them that can be read,
+            as far as names and first bytes tell, or too many; `index` is there and is something
+            else; or `passages` is out of its range.
         MissingExtraError: There are files that need the extra ``documents``, which is not installed.
     """
 
     def __init__(
         self, paths: str | Path | Iterable[str | Path], *, index: str | Path | None = None, passages: int = 5
     ) -> None:
-        if not 1 <= passages <= 100:
-            raise InputError(f"passages: must be from 1 to 100, not {passages!r}")
+        if type(passages) is not int or not 1 <= passages <= 100:
+            raise InputError(f"passages: must be a whole number from 1 to 100, not {passages!r}")
+        if index is not None and not str(index).strip():
+            raise InputError("index: is empty; None keeps the index in memory")
         self._roots = roots_of([paths] if isinstance(paths, str | Path) else paths)
         self._own = {f"{Path(index).expanduser().resolve()}{end}" for end in _BESIDE_INDEX} if index else set[str]()
         self._index = PassageIndex(index)
+        self._index.check()
         self._passages = passages
         self._lock = threading.Lock()
         self._told: set[tuple[str, str]] = set()
         found = self._look()
-        if not found.files:
+        unreadable = dict(found.skipped)
+        for path in found.files:  # until one may be read, mostly the first
+            problem = _unreadable(path)
+            if not problem:
+                break
+            unreadable[path] = problem
+        else:
             raise InputError(
                 f"{shorten([str(path) for path in self._roots])}: no file there that can be read"
-                + (f"; left out: {_listed(found.skipped)}" if found.skipped else " (hidden ones don't count)")
+                + (f"; left out: {_listed(unreadable)}" if unreadable else " (hidden ones don't count)")
             )
         self._skipped = found.skipped
 
@@ -82,12 +92,14 @@ class Documents:
         """The passages that fit `query` best, the best first, each with its file and place in it.
 
         Any text will do. Its words are looked for, each for itself, and rare ones count for more;
-        of a long one, only the rarest.
+        of a long one, only the rarest. Function words count where there is nothing else.
 
         Raises:
-            InputError: The index cannot be used, or there are too many files or passages.
+            InputError: The query is no text, the index cannot be used, or there are too many files or passages.
             MissingExtraError: There are files that need the extra ``documents``, which is not installed.
         """
+        if not isinstance(query, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"query: must be text, not {query!r:.100}")
         names = {path: name for path, (name, _) in self._refresh().items()}
         return Knowledge(
             passages=tuple(
@@ -180,6 +192,15 @@ class Documents:
         if new:
             self._told |= set(new.items())
             log.warning("left out of the knowledge base: %s", _listed(new))
+
+
+def _unreadable(path: str) -> str:
+    """Why a file cannot be read, as far as its first bytes tell; empty where it may be."""
+    try:
+        with open(path, "rb") as stream:
+            return is_foreign(stream.read(1024), path)
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
 
 
 def _source(name: str, passage: IndexedPassage) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import codecs
+import csv
 import io
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from importlib import import_module
 from importlib.util import find_spec
@@ -25,6 +26,14 @@ MAX_FILE_PASSAGES = 20_000
 """How many passages a file may have."""
 
 _WITH_HEADINGS = {".md", ".markdown", ".mdx", ".rst", ".txt", ""}
+
+_OLD = {".doc": ".docx", ".xls": ".xlsx", ".ppt": ".pptx"}
+"""Formats of old, and those that took their place."""
+
+_PACKED = {".docx", ".pptx", ".xlsx"}
+_TABLES = {".csv", ".tsv"}
+
+_DELIMITERS = ",;\t|"
 
 _SLIDE = re.compile(r"^<!-- Slide number: (\d+) -->$", re.MULTILINE)
 
@@ -57,6 +66,17 @@ def extract(data: bytes, name: str) -> list[IndexedPassage]:
     return passages
 
 
+def is_foreign(start: bytes, name: str) -> str:
+    """Why a file cannot be what its name says, by its first 1,024 bytes alone; empty where it may be."""
+    suffix = PurePath(name).suffix.lower()
+    if suffix in _PACKED:
+        return "" if start.startswith(b"PK") else f"is no {suffix} file that can be read"
+    if suffix == ".pdf":
+        return "" if b"%PDF-" in start else "is no .pdf file that can be read"
+    is_text = suffix not in _READERS or suffix in _TABLES
+    return _no_text(start, suffix) if is_text else ""
+
+
 def need_extra(suffix: str) -> None:
     """Make sure that what reads such files is installed; nothing is imported.
 
@@ -75,23 +95,60 @@ def need_extra(suffix: str) -> None:
 
 
 def _text(data: bytes, suffix: str) -> Iterator[IndexedPassage]:
-    for chunk in chunks(_decoded(data), headings=suffix in _WITH_HEADINGS):
+    for chunk in chunks(_decoded(data, suffix), headings=suffix in _WITH_HEADINGS):
         yield IndexedPassage(chunk.text, f":{chunk.line}", chunk.heading)
 
 
-def _decoded(data: bytes) -> str:
+def _csv(data: bytes, suffix: str) -> Iterator[IndexedPassage]:
+    text = _decoded(data, suffix)
+    first = text.lstrip().partition("\n")[0]
+    delimiter = "\t" if suffix == ".tsv" else max(_DELIMITERS, key=first.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    try:
+        table = _table(_lines_of(reader))
+    except csv.Error:  # broken, it is text still
+        yield from _text(data, suffix)
+    else:
+        for chunk, line in table:
+            yield IndexedPassage(chunk, f":{line}")
+
+
+def _lines_of(reader: Any) -> Iterator[tuple[int, Sequence[str]]]:
+    """The rows, each with the line that it begins at."""
+    begins = 1
+    for row in reader:
+        yield begins, row
+        begins = reader.line_num + 1
+
+
+def _decoded(data: bytes, suffix: str) -> str:
+    if what_to_do := _no_text(data, suffix):
+        raise InputError(what_to_do)
     try:
         if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             return data.decode("utf-16")
-        if b"\0" in data:
-            raise InputError(f"is not text; what is read: text in UTF-8, {', '.join(sorted(_READERS))}")
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        if suffix in _OLD:
+            raise InputError(_old(suffix)) from error
         line = data.count(b"\n", 0, error.start) + 1
         raise InputError(
             f"is not UTF-8 text (byte {data[error.start]:#04x} in line {line}); "
-            "convert it, for example with: iconv -f GB18030 -t UTF-8"
+            "convert it, for example with: iconv -f ITS-ENCODING -t UTF-8"
         ) from error
+
+
+def _no_text(data: bytes, suffix: str) -> str:
+    """Why this is no text, and what to do; empty where it may be."""
+    if b"\0" not in data or data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return ""
+    if suffix in _OLD:
+        return _old(suffix)
+    return f"is not text; what is read: text in UTF-8, {', '.join(sorted(_READERS))}"
+
+
+def _old(suffix: str) -> str:
+    return f"is of an old format that is not read; save it as {_OLD[suffix]}"
 
 
 def _docx(data: bytes, suffix: str) -> Iterator[IndexedPassage]:
@@ -137,28 +194,31 @@ def _xlsx(data: bytes, suffix: str) -> Iterator[IndexedPassage]:
     try:
         for sheet in workbook.worksheets:
             sheet.reset_dimensions()  # what it says of its size may be anything
-            yield from _table(sheet.title, sheet.iter_rows(values_only=True))
+            rows: Iterator[Sequence[object]] = sheet.iter_rows(values_only=True)
+            for chunk, row in _table(enumerate(rows, 1)):
+                yield IndexedPassage(chunk, f" row {row}", sheet.title)
     finally:
         workbook.close()
 
 
-def _table(title: str, rows: Iterator[Sequence[object]]) -> Iterator[IndexedPassage]:
-    """A sheet's rows as a Markdown table, whose first row is the head."""
+def _table(rows: Iterable[tuple[int, Sequence[object]]]) -> Iterator[tuple[str, int]]:
+    """Numbered rows as a Markdown table, whose first row is the head: its pieces, and the rows that they begin at.
+
+    All rows are looked at before it returns.
+    """
     numbers: list[int] = []
     lines: list[str] = []
-    for number, row in enumerate(rows, 1):
+    for number, row in rows:
         cells = [_cell(value) for value in row]
         while cells and not cells[-1]:
             cells.pop()
         if cells:
             numbers.append(number)
             lines.append(f"| {' | '.join(cells)} |")
-    if not lines:
-        return
-    lines[1:1] = ["| --- |"]
-    numbers[1:1] = numbers[:1]
-    for chunk in chunks("\n".join(lines), headings=False):
-        yield IndexedPassage(chunk.text, f" row {numbers[chunk.line - 1]}", title)
+            if len(lines) == 1:
+                numbers.append(number)
+                lines.append("|" + "---|" * len(cells))
+    return ((chunk.text, numbers[chunk.line - 1]) for chunk in chunks("\n".join(lines), headings=False))
 
 
 def _cell(value: object) -> str:
@@ -202,11 +262,13 @@ def _page_texts(document: Any) -> Iterator[str]:
 
 _Reader = Callable[[bytes, str], Iterator[IndexedPassage]]
 _READERS: Mapping[str, tuple[_Reader, tuple[str, ...]]] = {
+    ".csv": (_csv, ()),
     ".docx": (_docx, ("markitdown", "mammoth")),
     ".htm": (_html, ("markitdown",)),
     ".html": (_html, ("markitdown",)),
     ".pdf": (_pdf, ("pypdfium2",)),
     ".pptx": (_pptx, ("markitdown", "pptx")),
+    ".tsv": (_csv, ()),
     ".xlsx": (_xlsx, ("openpyxl",)),
 }
 """By the name's end: what reads such files, and the packages that this takes."""

@@ -54,6 +54,9 @@ def roots_of(paths: Iterable[str | Path]) -> dict[Path, str]:
     roots: list[Path] = []
     problems: list[str] = []
     for path in paths:
+        if not str(path).strip():
+            problems.append(f"paths: {path!r} names nothing; '.' is the current folder")
+            continue
         try:
             root = Path(path).expanduser().resolve(strict=True)
         except FileNotFoundError:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from operad.runtime.function_words import FUNCTION_WORDS
 from operad.runtime.sqlite_file import FileKind, SqliteFile
 from operad.runtime.words import words
 
@@ -100,6 +101,10 @@ class PassageIndex:
     def __init__(self, path: str | Path | None = None) -> None:
         self._file = SqliteFile(path, _INDEX)
 
+    def check(self) -> None:
+        """Look whether the file can be used, if it is there; none is made."""
+        self._file.check()
+
     def files(self) -> dict[str, IndexedFile]:
         """What it knows, by path."""
         with self._file.connection() as connection:
@@ -138,7 +143,8 @@ class PassageIndex:
         """The passages that fit a query best, the best first.
 
         Args:
-            query: Any text; its words are looked for, each for itself.
+            query: Any text; its words are looked for, each for itself. Function words count where
+                there is nothing else.
             among: The files that count.
             most: How many passages are wanted.
         """
@@ -175,7 +181,9 @@ def _remove(connection: sqlite3.Connection, path: str) -> None:
 
 def _telling(connection: sqlite3.Connection, query: str) -> list[str]:
     """The words of a query that tell passages apart, the rarest first."""
-    asked = list(dict.fromkeys(words(query)))
+    in_query = dict.fromkeys(words(query))
+    # Among few passages function words are rare ones, and would count for more than what is asked about.
+    asked = [word for word in in_query if word not in FUNCTION_WORDS] or list(in_query)
     for statement in _ASKED:  # a table of the query's words, to have them stemmed as the passages' are
         connection.execute(statement)
     connection.executemany("INSERT INTO temp.asked (rowid, words) VALUES (?, ?)", enumerate(asked))

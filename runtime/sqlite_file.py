@@ -55,6 +55,21 @@ class SqliteFile:
         self._closing: weakref.finalize[..., SqliteFile] | None = None
         self._identities: dict[str, tuple[int, int] | None] = {}
 
+    def check(self) -> None:
+        """Look whether the file can be used, if it is there; none is made.
+
+        Raises:
+            InputError: As `connection`, or there is something else than a file.
+        """
+        if not os.path.exists(self.path):  # memory neither
+            return
+        if not os.path.isfile(self.path):
+            problem = "is a folder; name a file in it" if os.path.isdir(self.path) else "is no file; name another one"
+            raise InputError(f"{self.path}: {problem}")
+        with self.connection():
+            pass
+        self.close()
+
     @contextmanager
     def connection(self) -> Generator[sqlite3.Connection, None, None]:
         """The connection, for one thread at a time. It commits by itself unless a transaction is begun.

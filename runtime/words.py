@@ -19,6 +19,14 @@ _UNSPACED = (
 _MARKS = "".join(mark for mark in map(chr, range(0x300, 0xE00)) if unicodedata.category(mark).startswith("M"))
 """Signs that belong to the letter before them, as the vowels of Hindi do; to `re` they are no letters."""
 
+_CASED = [chr(number) for number in range(0x41, 0x590)]
+_UPPER = "".join(filter(str.isupper, _CASED))
+_LOWER = "".join(filter(str.islower, _CASED))
+_HUMP = re.compile(
+    rf"(?<=[{_LOWER}])(?=[{_UPPER}])|(?<=\d)(?=[{_UPPER}][{_LOWER}])|(?<=[{_UPPER}])(?=[{_UPPER}][{_LOWER}]{{2}})"
+)
+"""Where a part of a name in code begins, as in `maxAge` and `HTTPServer`; not in `URLs`."""
+
 _RUN = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|[^\W_{_UNSPACED}](?:[^\W_{_UNSPACED}]|[{_MARKS}])*")
 
 
@@ -26,20 +34,24 @@ def words(text: str) -> list[str]:
     """The words of `text` in their order, those that occur more than once as often as they do.
 
     Letters are folded (NFKC, no capitals). Words are runs of letters and digits; `_` parts them, so
-    that the parts of a name in code are words. Chinese, Japanese, Korean, Thai and others that don't
-    part words by spaces are cut into pairs of neighbouring letters; a letter that stands alone is a
-    word.
+    that the parts of a name in code are words. Those of `maxAge` are words beside the whole, for it
+    may be written `maxage`, as SQLite is. Chinese, Japanese, Korean, Thai and others that don't part
+    words by spaces are cut into pairs of neighbouring letters; a letter that stands alone is a word.
 
     >>> words("Die Straße, FTS5 und max_age")
     ['die', 'strasse', 'fts5', 'und', 'max', 'age']
-    >>> words("用SQLite存知识库。")
-    ['用', 'sqlite', '存知', '知识', '识库']
+    >>> words("maxAge")
+    ['maxage', 'max', 'age']
+    >>> words("用PDF存知识库。")
+    ['用', 'pdf', '存知', '知识', '识库']
     """
     found: list[str] = []
-    for run in _RUN.finditer(unicodedata.normalize("NFKC", text).casefold()):
+    for run in _RUN.finditer(unicodedata.normalize("NFKC", text)):
         word = run.group()
         if run.lastgroup and len(word) > 1:
             found += map("".join, pairwise(word))
-        else:
-            found.append(word)
+            continue
+        found.append(word.casefold())
+        if not word.islower() and len(parts := _HUMP.split(word)) > 1:
+            found += map(str.casefold, parts)
     return found

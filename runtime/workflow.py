@@ -90,7 +90,7 @@ class Workflow(ABC):
         self.policy = policy
         self.budget = budget or NO_BUDGET
         self._listeners = tuple(listeners)
-        self._insights = insights
+        self.insights = insights
         self._places, self._calls = _limiters(limits or Limits())
         self._lock = RLock()
         self._operators: dict[str, Executable | Workflow] = {}
@@ -441,12 +441,12 @@ class Workflow(ABC):
         """What a run inside of `outer` is told by earlier ones, and who listens to it: what is told first, so as to
         learn, unless it listens further out already.
         """
-        if self._insights is None:
+        if self.insights is None:
             return None, self._listeners
         for scope in outer.outwards() if outer else ():
-            if scope.run.insights is not None and scope.run.insights.store is self._insights:
+            if scope.run.insights is not None and scope.run.insights.store is self.insights:
                 return scope.run.insights, self._listeners
-        insights = RunInsights(self._insights)
+        insights = RunInsights(self.insights)
         return insights, (insights, *self._listeners)
 
     def _as_operator(self, operator: Executable | Workflow) -> Executable:

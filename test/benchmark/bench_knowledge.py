@@ -5,7 +5,9 @@
     python test/benchmark/bench_knowledge.py --queries 200
 
 The corpus is on every machine: the docstrings of the standard library. A query is the summary of
-one, the passage to be found is the rest of it, without the name of what it is about.
+one, the passage to be found is the rest of it, without the name of what it is about. The summary
+also stands in questions and instructions, as in the jobs of operators; and there are questions on
+other subjects, for which the best answer is no passage.
 """
 
 from __future__ import annotations
@@ -27,10 +29,12 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any, Protocol
+from unittest.mock import patch
 
 from rich.console import Console
 from rich.table import Table
 
+from operad.runtime.function_words import FUNCTION_WORDS
 from operad.runtime.passage_index import IndexedFile, IndexedPassage, PassageIndex
 from operad.runtime.words import words
 
@@ -38,6 +42,37 @@ WANTED = 5
 MOST_WORDS_OF_QUERY = 30
 FEWEST_WORDS_OF_PASSAGE = 30
 NOT_LIBRARY = {"idlelib", "lib2to3", "site-packages", "test", "tests", "turtledemo"}
+
+SHAPES: Mapping[str, str] = {
+    "summary": "{summary}",
+    "question": "How do I {task}?",
+    "polite": "Hi! I would like to know how one can {task}. Could you please tell me what I should do?",
+    "instruction": "Write a short answer for a user who asks how to {task}.",
+    "draft *": "As a seasoned engineer, draft concise guidance for colleagues about this task: {summary}",
+    "stuck *": "I'm stuck. A colleague says there should be an easy method for me to {task}, yet so far I've had no "
+    "luck finding one; which approach do you recommend?",
+    "German *": "Mein Kollege fragt sich, wie man Folgendes erledigt, und bittet um einen kurzen Hinweis: {summary}",
+}
+"""What is asked: the summary, or the same as a task. Those with a star were written when the list of
+`operad.runtime.function_words` was done, which was not changed since."""
+
+OTHER_SUBJECTS = (
+    "Who is the president of France?",
+    "What is the weather in Paris tomorrow?",
+    "How do I bake a sourdough bread with rye flour?",
+    "When was the Eiffel tower built?",
+    "Please recommend a restaurant near the cathedral.",
+    "My cat has a fever and does not want to eat, what should I do?",
+    "How many players are on a football team?",
+    "Write a poem about autumn leaves and melancholy.",
+    "Which vitamins are contained in oranges?",
+    "How do I renew my passport at the embassy?",
+    "What did Napoleon do after the battle of Waterloo?",
+    "Could you tell me how to grow tomatoes on a balcony?",
+    "Hello, where can I buy a used bicycle?",
+    "Why is the sky blue and the grass green?",
+    "What is the boiling point of ethanol at low pressure?",
+)
 
 
 # The corpus
@@ -59,6 +94,11 @@ def corpus() -> tuple[list[str], list[str]]:
         queries.append(query)
         passages.append(passage)
     return queries, passages
+
+
+def asking(shape: str, summary: str) -> str:
+    """A query of that shape."""
+    return SHAPES[shape].format(summary=summary, task=summary[0].lower() + summary[1:].rstrip("."))
 
 
 def docstrings(folder: Path) -> Iterator[tuple[str, str]]:
@@ -89,10 +129,11 @@ class Engine(Protocol):
 
 
 class Operad:
-    """The index of `Documents`: FTS5 with stems, and of a long query the rarest words."""
+    """The index of `Documents`: FTS5 with stems, and of a query the rarest words, function words left out."""
 
-    def __init__(self, folder: Path) -> None:
-        self._index = PassageIndex(folder / "index.sqlite")
+    def __init__(self, folder: Path, function_words: frozenset[str] = FUNCTION_WORDS) -> None:
+        self._index = PassageIndex(folder / f"index without {len(function_words)}.sqlite")
+        self._function_words = function_words
         self._names: dict[str, int] = {}
 
     def add(self, passages: Sequence[str]) -> None:
@@ -105,7 +146,8 @@ class Operad:
         self._index.put(name, IndexedFile(len(passage), 0, ""), [IndexedPassage(passage)])
 
     def search(self, query: str) -> list[int]:
-        return [self._names[hit.path] for hit in self._index.search(query, self._names, WANTED)]
+        with patch("operad.runtime.passage_index.FUNCTION_WORDS", self._function_words):
+            return [self._names[hit.path] for hit in self._index.search(query, self._names, WANTED)]
 
 
 class Fts5:
@@ -218,6 +260,7 @@ def file_of(package: str, name: str) -> Path:
 
 ENGINES: Mapping[str, tuple[Callable[[Path], Engine], tuple[str, ...]]] = {
     "operad (FTS5)": (Operad, ()),
+    "operad, function words too": (lambda folder: Operad(folder, frozenset()), ()),
     "FTS5, stems": (lambda folder: Fts5(folder, "porter ascii"), ()),
     "FTS5, words as they are": (lambda folder: Fts5(folder, "ascii"), ()),
     "bm25s": (Bm25s, ("bm25s", "numpy")),
@@ -242,11 +285,16 @@ def installed_bytes(distributions: Sequence[str]) -> int:
     return sum(file.stat().st_size for file in files if file.is_file())
 
 
-def measure(queries: Sequence[str], passages: Sequence[str], asked: Sequence[int], folder: Path) -> Table:
-    title = f"{len(asked):,} queries on {len(passages):,} passages"
-    table = Table(
-        "engine", f"recall@{WANTED}", "ms a query", "s to build", "ms to replace one", "MB installed", title=title
+def measure(queries: Sequence[str], passages: Sequence[str], asked: Sequence[int], folder: Path) -> list[Table]:
+    costs = Table(
+        "engine",
+        "ms a query",
+        "s to build",
+        "ms to replace one",
+        "MB installed",
+        title=f"{len(asked):,} queries on {len(passages):,} passages",
     )
+    recalls = Table("engine", *SHAPES, "other subjects", title=f"recall@{WANTED}; passages for other subjects")
     engines: dict[str, Engine] = {}
     builds: dict[str, float] = {}
     sizes: dict[str, int] = {}
@@ -254,32 +302,36 @@ def measure(queries: Sequence[str], passages: Sequence[str], asked: Sequence[int
         try:
             sizes[name] = installed_bytes(needs)
         except PackageNotFoundError as error:
-            table.add_row(name, f"not installed: {error.name}", *[""] * 4)
+            costs.add_row(name, f"{error.name} is missing", *[""] * 3)
             continue
         print(f"building: {name}", file=sys.stderr, flush=True)
         engines[name] = make(folder)
         start = perf_counter()
         engines[name].add(passages)
         builds[name] = perf_counter() - start
-    found = dict.fromkeys(engines, 0)
+    found = {name: dict.fromkeys(SHAPES, 0) for name in engines}
     times: dict[str, list[float]] = {name: [] for name in engines}
-    for number in asked:  # in turns, so that a busy machine slows them alike
-        for name, engine in engines.items():
-            start = perf_counter()
-            numbers = engine.search(queries[number])
-            times[name].append(perf_counter() - start)
-            found[name] += number in numbers
+    for shape in SHAPES:
+        print(f"asking: {shape}", file=sys.stderr, flush=True)
+        for number in asked:  # in turns, so that a busy machine slows them alike
+            query = asking(shape, queries[number])
+            for name, engine in engines.items():
+                start = perf_counter()
+                numbers = engine.search(query)
+                times[name].append(perf_counter() - start)
+                found[name][shape] += number in numbers
     for name, engine in engines.items():
+        beside = sum(len(engine.search(query)) for query in OTHER_SUBJECTS) / len(OTHER_SUBJECTS)
+        recalls.add_row(name, *(f"{count / len(asked):.3f}" for count in found[name].values()), f"{beside:.1f}")
         changes = [replacing(engine, number, passages[number]) for number in asked[:10]]
-        table.add_row(
+        costs.add_row(
             name,
-            f"{found[name] / len(asked):.3f}",
             f"{1e3 * median(times[name]):.1f}",
             f"{builds[name]:.1f}",
             f"{1e3 * median(changes):.1f}",
             f"{sizes[name] / 1e6:.0f}",
         )
-    return table
+    return [recalls, costs]
 
 
 def replacing(engine: Engine, number: int, passage: str) -> float:
@@ -297,8 +349,8 @@ def main() -> None:
     if wanted:
         asked = random.Random(0).sample(asked, min(wanted, len(asked)))  # noqa: S311
     with tempfile.TemporaryDirectory() as folder:
-        table = measure(queries, passages, asked, Path(folder))
-    Console(width=max(110, Console().width)).print(table)
+        tables = measure(queries, passages, asked, Path(folder))
+    Console(width=max(120, Console().width)).print(*tables)
     print(f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {platform.system()}")
 
 

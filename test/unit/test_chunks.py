@@ -120,6 +120,13 @@ def test_the_head_of_a_table_that_takes_too_much_is_not_repeated():
     assert [chunk.text.count("n" * 150) for chunk in chunks(table, most=200)][:2] == [1, 0]
 
 
+def test_the_head_of_a_table_of_many_columns_is_repeated_with_its_rule():
+    head = ["| " + " | ".join(f"column {n}" for n in range(25)) + " |", "|" + "---|" * 25]
+    found = list(chunks("\n".join([*head, *(f"| {n} |" for n in range(1000))])))
+    assert len(found) > 2
+    assert all(chunk.text.splitlines()[:2] == head for chunk in found)
+
+
 def test_lines_are_counted_as_editors_count_them():
     assert [chunk.line for chunk in chunks("a\r\n\x0cb\rc\n# H\nd\u2028e")] == [1, 5]
 

@@ -199,6 +199,48 @@ def test_a_word_that_most_passages_hold_finds_nothing_beside_a_rarer_one(folder)
     assert sources(base, "figs or dates") == ["docs/c.txt:1"]
 
 
+SMALL = {
+    "start.md": "How do I start it? It is started with a command, and I do it like this.",
+    "cancel.md": "To cancel a run, press Ctrl-C.",
+    "abbrechen.md": "Wie starte ich es? Einen Lauf abbrechen: mit Strg-C. Das ist es.",
+    "annuler.md": "Que faut-il faire pour commencer ? Annuler une commande : avec Ctrl-C.",
+    "cancelar.md": "¿Qué tengo que hacer? Cancelar un pedido: con Ctrl-C.",
+    "取消.md": "怎么开始？请问怎么办？按 Ctrl-C 取消运行。",
+}
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("How do I cancel a run?", ["cancel.md"]),
+        ("Hello! Could you please tell me what I should do to cancel it?", ["cancel.md"]),
+        ("Wie kann ich das bitte abbrechen?", ["abbrechen.md"]),
+        ("Qu'est-ce que je dois faire pour l'annuler ?", ["annuler.md"]),
+        ("¿Qué tengo que hacer para cancelarlo? ¿Cómo cancelar?", ["cancelar.md"]),
+        ("请问怎么取消？", ["取消.md"]),
+        ("Who is the president of France?", []),
+        ("Wer ist der Präsident, und wie heißt er?", []),
+        ("谁是总统？", []),
+    ],
+)
+def test_of_a_question_the_words_count_that_say_what_it_is_about(folder, query, found):
+    assert sources(Documents(folder(SMALL)), query) == [f"docs/{name}:1" for name in found]
+
+
+def test_function_words_are_looked_for_where_there_is_nothing_else(folder):
+    base = Documents(folder({"hamlet.txt": "To be, or not to be.", "other.txt": "Words, words, words."}))
+    assert sources(base, "to be or not to be") == ["docs/hamlet.txt:1"]
+
+
+def test_names_in_code_are_found_by_their_parts_and_as_they_are(folder):
+    base = Documents(
+        folder({"a.js": "let maxRetryCount = 3", "b.java": "class HTTPServerConfig {}", "c.txt": "SQLite"})
+    )
+    assert sources(base, "max retry count") == sources(base, "maxretrycount") == ["docs/a.js:1"]
+    assert sources(base, "http server") == sources(base, "HTTPServer") == ["docs/b.java:1"]
+    assert sources(base, "sqlite") == ["docs/c.txt:1"]
+
+
 @pytest.mark.parametrize(
     "query",
     [
@@ -275,13 +317,41 @@ def test_a_spreadsheet_is_found_by_sheet_and_row_and_its_values_are_what_they_we
     [passage] = base.retrieve("figs").passages
     assert passage.source == "docs/p.xlsx row 1 Prices"
     assert passage.text == (
-        "| fruit | price \\| net | since |\n| --- |\n| figs | 2 | 2026-05-17 |\n| a\\|b |  | True |\n| two lines | 2.5 |"
+        "| fruit | price \\| net | since |\n|---|---|---|\n| figs | 2 | 2026-05-17 |\n| a\\|b |  | True |\n| two lines | 2.5 |"
     )
     [passage] = base.retrieve("thing250").passages
     lines = passage.text.splitlines()
-    assert lines[:2] == ["| name | n |", "| --- |"]
+    assert lines[:2] == ["| name | n |", "|---|---|"]
     row = int(passage.source.removeprefix("docs/p.xlsx row ").removesuffix(" Many"))
     assert lines[2 + 252 - row] == "| thing250 | 250 |"
+
+
+@pytest.mark.parametrize(
+    ("name", "delimiter"), [("p.csv", ","), ("p.csv", ";"), ("p.csv", "\t"), ("p.csv", "|"), ("p.tsv", "\t")]
+)
+def test_each_piece_of_a_table_of_text_has_its_head_and_stands_at_its_line(folder, name, delimiter):
+    rows = ["fruit,price,note", 'figs,2,"two', 'lines"', "", *(f"thing{n},{n},x" for n in range(300))]
+    base = Documents(folder({name: "\r\n".join(rows).replace(",", delimiter)}))
+    [passage] = base.retrieve("figs").passages
+    assert passage.source == f"docs/{name}:2"
+    assert passage.text.startswith(
+        "| fruit | price | note |\n|---|---|---|\n| figs | 2 | two lines |\n| thing0 | 0 | x |"
+    )
+    [passage] = base.retrieve("thing250").passages
+    head, rule, *found = passage.text.splitlines()
+    assert (head, rule) == ("| fruit | price | note |", "|---|---|---|")
+    line = int(passage.source.removeprefix(f"docs/{name}:"))
+    assert found[5 + 250 - line] == "| thing250 | 250 | x |"
+
+
+@pytest.mark.parametrize(
+    "text", ['fruit,price\nfigs,"2', 'fruit,price\n"figs"s,2', f"fruit,price\nfigs,{'2' * 200_000}"]
+)
+def test_a_broken_table_of_text_is_text(folder, text):
+    base = Documents(folder({"p.csv": text}), passages=1)
+    [passage] = base.retrieve("figs").passages
+    assert not passage.text.startswith("|")
+    assert base.skipped == {}
 
 
 def altered(packed, old, new):
@@ -296,7 +366,7 @@ def altered(packed, old, new):
 def test_a_spreadsheet_that_lies_about_its_size_and_writes_whole_numbers_as_others_do_is_read_whole(folder):
     data = altered(xlsx(S=[["figs", 7], ["nuts", 8]]), b"<v>7</v>", b"<v>7.0</v>")
     data = altered(data, b'<dimension ref="A1:B2"', b'<dimension ref="A1:A1"')
-    assert texts(Documents(folder({"p.xlsx": data})), "figs") == ["| figs | 7 |\n| --- |\n| nuts | 8 |"]
+    assert texts(Documents(folder({"p.xlsx": data})), "figs") == ["| figs | 7 |\n|---|---|\n| nuts | 8 |"]
 
 
 def test_slides_are_found_by_their_number(folder):
@@ -416,7 +486,7 @@ def test_marks_of_byte_order_are_understood(folder, content):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"figs\0", "is not text; what is read: text in UTF-8, .docx, .htm, .html, .pdf, .pptx, .xlsx"),
+        (b"figs\0", "is not text; what is read: text in UTF-8, .csv, .docx, .htm, .html, .pdf, .pptx, .tsv, .xlsx"),
         ("figs\n安装".encode("gb18030"), "is not UTF-8 text (byte 0xb0 in line 2); convert it"),
         (b"\xff\xfef", "is not UTF-8 text"),
     ],
@@ -426,6 +496,42 @@ def test_what_is_not_text_is_left_out(folder, content, reason):
     base = Documents(docs)
     assert sources(base, "figs") == ["docs/a.txt:1"]
     assert base.skipped[str(docs / "bad.txt")].startswith(reason)
+
+
+def test_the_advice_on_encodings_names_none_that_it_cannot_know(folder):
+    base = Documents(folder({"bad.txt": "Stra\xdfe".encode("latin-1"), "a.txt": "figs"}))
+    base.retrieve("figs")
+    [reason] = base.skipped.values()
+    assert reason.endswith("convert it, for example with: iconv -f ITS-ENCODING -t UTF-8")
+
+
+@pytest.mark.parametrize("content", [b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 600, b"\xd0\xcf"])
+@pytest.mark.parametrize("suffix", [".doc", ".xls", ".ppt"])
+def test_a_document_of_an_old_format_is_to_be_saved_in_the_new_one(folder, suffix, content):
+    base = Documents(folder({f"old{suffix}": content, "a.txt": "figs"}))
+    base.retrieve("figs")
+    assert list(base.skipped.values()) == [f"is of an old format that is not read; save it as {suffix}x"]
+
+
+def test_what_only_has_the_name_of_an_old_format_is_read(folder):
+    assert texts(Documents(folder({"a.doc": "figs"})), "figs") == ["figs"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("a.docx", b"hello", "is no .docx file"),
+        ("a.pdf", b"", "is no .pdf file"),
+        ("a.doc", b"\0", "save it as .docx"),
+        ("a.csv", b"\0", "is not text"),
+        ("a", b"\x7fELF\0", "is not text"),
+    ],
+)
+def test_where_nothing_can_be_read_by_its_first_bytes_that_is_said_at_once(folder, name, content, reason):
+    for package in ("markitdown", "mammoth", "pypdfium2"):
+        pytest.importorskip(package)
+    with pytest.raises(InputError, match=f"docs: no file there that can be read; left out: .*{reason}"):
+        Documents(folder({name: content}))
 
 
 def test_an_empty_file_is_no_fault(folder):
@@ -471,9 +577,9 @@ def test_too_many_files_or_passages_are_an_error_that_says_so(folder, monkeypatc
         Documents(folder({}))
 
 
-@pytest.mark.parametrize("passages", [0, -1, 101])
+@pytest.mark.parametrize("passages", [0, -1, 101, 1.5, "3", True, None])
 def test_the_number_of_passages_has_bounds(folder, passages):
-    with pytest.raises(InputError, match="passages: must be from 1 to 100"):
+    with pytest.raises(InputError, match="passages: must be a whole number from 1 to 100, not "):
         Documents(folder({"a.txt": "figs"}), passages=passages)
 
 
@@ -491,6 +597,18 @@ def test_paths_that_do_not_exist_are_all_named_with_near_ones(folder, tmp_path):
     assert "cannot be read" in said[3]
     with pytest.raises(InputError, match="name at least one"):
         Documents([])
+
+
+@pytest.mark.parametrize("paths", ["", " ", ["docs", ""]])
+def test_an_empty_path_is_not_the_current_folder(paths):
+    with pytest.raises(InputError, match=r"names nothing; '\.' is the current folder"):
+        Documents(paths)
+
+
+@pytest.mark.parametrize("query", [None, 3, b"figs"])
+def test_a_query_that_is_no_text_is_an_error_that_says_so(folder, query):
+    with pytest.raises(InputError, match="query: must be text, not "):
+        Documents(folder({"a.txt": "figs"})).retrieve(query)
 
 
 def test_folders_without_a_file_are_an_error_that_says_what_was_looked_at(tmp_path):
@@ -743,9 +861,8 @@ def test_a_file_that_is_no_index_is_an_error_and_stays_as_it_is(folder, tmp_path
     else:
         index.write_bytes(content)
     before = index.read_bytes()
-    base = Documents(folder({"a.txt": "figs"}), index=index)
     with pytest.raises(InputError, match=r"index\.sqlite: .*(an index of passages|no index of passages)"):
-        base.retrieve("figs")
+        Documents(folder({"a.txt": "figs"}), index=index)
     assert index.read_bytes() == before
 
 
@@ -780,6 +897,21 @@ def test_an_index_keeps_what_it_is_given_by_path(tmp_path):
     assert index.search("nuts", {"/b"}, 5) == []
     index.remove(["/a", "/b"])
     assert (index.files(), index.search("nuts", {"/a"}, 5)) == ({}, [])
+
+
+def test_an_index_that_is_a_folder_is_an_error(folder, tmp_path):
+    with pytest.raises(InputError, match="docs: is a folder; name a file in it"):
+        Documents(folder({"a.txt": "figs"}), index=tmp_path / "docs")
+    with pytest.raises(InputError, match="index: is empty"):
+        Documents(folder({}), index="")
+
+
+def test_an_index_is_looked_at_but_not_made_before_it_is_needed(folder, tmp_path):
+    index = tmp_path / "index.sqlite"
+    Documents(folder({"a.txt": "figs"}), index=index)
+    assert not index.exists()
+    Documents(folder({}), index=index).retrieve("figs")
+    assert sources(Documents(folder({}), index=index), "figs") == ["docs/a.txt:1"]
 
 
 # Threads and processes

@@ -649,6 +649,8 @@ async def test_without_a_knowledge_base_operators_know_nothing(write, nothing):
         ("  paths: [docs, notes.txt]\n", "", ":3 knowledgebase.paths", "name at least one folder or file"),
         ("docs, notes.txt", "empty", ":3 knowledgebase.paths", "/empty: no file there that can be read"),
         ("index: know", "index: no/such/know", ":4 knowledgebase.index", "there is no folder"),
+        ("index: knowledge.sqlite", "index: docs", ":4 knowledgebase.index", "/docs: is a folder; name a file in it"),
+        ("index: knowledge.sqlite", "index: notes.txt", ":4 knowledgebase.index", "cannot be used as an index of passages"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_knowledge_base_is_found_at_its_line(write, library, tmp_path, old, new, where, message):
@@ -837,7 +839,10 @@ def test_what_an_expert_learns_is_known_when_the_file_is_loaded_again(write):
     verdict = '{"evaluation": "", "status": "%s", "lesson": "Say please.", "blame": []}'
     file = write(text)
     script = ["x", verdict % "EXECUTION_ERROR", "x", verdict % "SUCCESS"]
-    load(file).expert().workflow.execute(job(), ScriptedReasoner(script))
+    first = load(file).expert().workflow
+    first.execute(job(), ScriptedReasoner(script))
+    assert first.insights
+    first.insights.close()  # it is written in a thread
     again = ScriptedReasoner(["x", verdict % "SUCCESS"])
     load(file).expert().workflow.execute(job(), again)
     assert [insight.text for insight in again.tasks[0].insights] == ["Say please."]

@@ -10,7 +10,7 @@ from operad.runtime.words import words
 
 
 def test_the_examples_in_the_docstring_hold():
-    assert doctest.testmod(module) == (0, 2)
+    assert doctest.testmod(module) == (0, 3)
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,11 @@ def test_the_examples_in_the_docstring_hold():
         (" \n\t.,;–—!?…\"'()[]{}*^~ ", []),
         ("One two, ONE.", ["one", "two", "one"]),
         ("don't re-run", ["don", "t", "re", "run"]),
-        ("snake_case camelCase __init__", ["snake", "case", "camelcase", "init"]),
+        ("snake_case camelCase __init__", ["snake", "case", "camelcase", "camel", "case", "init"]),
+        ("HTTPServerConfig", ["httpserverconfig", "http", "server", "config"]),
+        ("getX v2Alpha", ["getx", "get", "x", "v2alpha", "v2", "alpha"]),
+        ("URLs 3D H2O README Fig", ["urls", "3d", "h2o", "readme", "fig"]),
+        ("größteBäume ДваСлова", ["grösstebäume", "grösste", "bäume", "дваслова", "два", "слова"]),
         ("v2.10 1,000 3.14", ["v2", "10", "1", "000", "3", "14"]),
         ("Straße STRASSE", ["strasse", "strasse"]),
         ("ＦＴＳ５ ﬁle", ["fts5", "file"]),  # full width; a ligature
