@@ -33,6 +33,7 @@ from operad.runtime.reasoner import Reasoner
 from operad.runtime.split import Splitter
 from operad.runtime.sync import run_sync
 from operad.runtime.toolkit import Action, Toolkit
+from operad.runtime.verdict import fault_in
 from operad.runtime.workflow import BuiltinWorkflow, run_inside
 
 MAX_OPEN_JOBS = 1_000
@@ -397,6 +398,9 @@ class _Assignment:
                 expert.workflow, Call(expert.reasoner, part, earlier, given, "\n".join(lessons) or None)
             )
         except (InvalidError, OperatorError, SkippedError) as error:
+            fault = fault_in(error)
+            if fault and not {message.operator_id for message in given}.isdisjoint(fault.blame):
+                self._blame_input(_input_error(fault), given)
             raise JobError(
                 f"expert {expert.profile.name!r} failed at sub-job {part.id!r}: {describe(error)}", operator_id=part.id
             ) from error
@@ -468,6 +472,12 @@ def _outcome(work: _Work, why: str, verdict: WorkflowMessage | None = None) -> W
             "usage": NO_USAGE,
         }
     )
+
+
+def _input_error(fault: FaultError) -> WorkflowMessage:
+    """What an operator of an expert finds wrong with others' results, as its evaluator would say it."""
+    status = WorkflowStatus.INPUT_DATA_ERROR
+    return WorkflowMessage(status=status, evaluation=str(fault), lesson=fault.lesson, blame=fault.blame)
 
 
 def _job_error(error: BaseException) -> JobError | None:

@@ -5,7 +5,7 @@ import inspect
 import json
 import threading
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,6 +17,7 @@ from operad.runtime import (
     BudgetError,
     BuiltinWorkflow,
     Expert,
+    FaultError,
     InputError,
     InvalidError,
     Job,
@@ -1260,3 +1261,23 @@ async def test_a_model_that_is_too_small_to_lead_is_not_asked():
         await leader.aexecute(JOB)
     assert reasoner.tasks == []
     assert (await leader.aexecute(Job(goal="g", assigned_expert_name="X"))).status is WorkflowStatus.SUCCESS
+
+
+async def test_an_experts_operator_may_blame_whoever_produced_its_input():
+    def write(task):
+        if "dated" not in task.previous_expert_outputs[0].scratchpad:
+            raise FaultError("no dates", lesson="Give dates.", blame=["a"])
+        return "text"
+
+    def expert(name, answer):
+        workflow = BuiltinWorkflow(3, name=name)
+        workflow.add_operator(Operator(OperatorConfig(instruction=name, id="do")))
+        return Expert(Profile(name=name), workflow, ScriptedReasoner(answer))
+
+    team = [expert("X", lambda task: "dated" if task.lesson else "bare"), expert("Y", write)]
+    parts = split(part("a", expert="X"), part("b", "a", expert="Y"))
+    message = await Leader(Profile(name="Boss"), team, ScriptedReasoner([parts])).aexecute(JOB)
+    assert (message.status, message.scratchpad) == (WorkflowStatus.SUCCESS, "text")
+    asked = [task.lesson for task in cast("ScriptedReasoner", team[0].reasoner).tasks]
+    assert asked == ["", "Give dates."]
+    assert len(cast("ScriptedReasoner", team[1].reasoner).tasks) == 2
