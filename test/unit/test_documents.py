@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import zipfile
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,7 @@ def pdf(*pages):
 
 
 def xlsx(**sheets):
-    openpyxl = pytest.importorskip("openpyxl")
+    openpyxl = import_module("openpyxl")
     book = openpyxl.Workbook()
     book.remove(book.active)
     for title, rows in sheets.items():
@@ -89,7 +90,7 @@ def xlsx(**sheets):
 
 
 def pptx(*slides):
-    show = pytest.importorskip("pptx").Presentation()
+    show = import_module("pptx").Presentation()
     for title, text in slides:
         slide = show.slides.add_slide(show.slide_layouts[1])
         slide.shapes.title.text = title
@@ -302,7 +303,7 @@ def test_a_source_is_one_short_line(folder):
 
 
 def test_a_word_document_is_found_under_its_headings(folder):
-    pytest.importorskip("mammoth")
+    import_module("mammoth")
     data = docx(("Heading1", "Terms"), ("Normal", "Welcome."), ("Heading2", "退款"), ("Normal", "退款在七天之内到账。"))
     base = Documents(folder({"terms.docx": data}))
     assert sources(base, "退款到账") == ["docs/terms.docx Terms > 退款"]
@@ -370,21 +371,21 @@ def test_a_spreadsheet_that_lies_about_its_size_and_writes_whole_numbers_as_othe
 
 
 def test_slides_are_found_by_their_number(folder):
-    pytest.importorskip("markitdown")
+    import_module("markitdown")
     base = Documents(folder({"t.pptx": pptx(("Opening", "Hello"), ("Prices", "Figs cost two."), ("Farewell", ""))}))
     assert sources(base, "what do figs cost") == ["docs/t.pptx slide 2 Prices"]
     assert (sources(base, "farewell"), texts(base, "farewell")) == (["docs/t.pptx slide 3"], ["Farewell"])
 
 
 def test_pages_of_a_pdf_are_found_by_their_number(folder):
-    pytest.importorskip("pypdfium2")
+    import_module("pypdfium2")
     base = Documents(folder({"h.pdf": pdf("Welcome.", "Figs are ripe in autumn.")}))
     assert sources(base, "ripe figs") == ["docs/h.pdf p.2"]
     assert texts(base, "ripe figs") == ["Figs are ripe in autumn."]
 
 
 def test_a_web_page_is_its_text(folder):
-    pytest.importorskip("markitdown")
+    import_module("markitdown")
     page = "<html><head><title>T</title><script>figs()</script></head><body><h1>果园</h1><p>Ripe <b>figs</b></p></body>"
     base = Documents(folder({"w.html": page}))
     assert sources(base, "figs") == ["docs/w.html 果园"]
@@ -395,7 +396,7 @@ def test_a_web_page_is_its_text(folder):
 @pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04garbage", b"%PDF-1.7 garbage"])
 def test_a_broken_document_is_left_out_and_the_rest_is_read(folder, suffix, content, caplog):
     for package in ("markitdown", "mammoth", "openpyxl", "pptx", "pypdfium2"):
-        pytest.importorskip(package)
+        import_module(package)
     docs = folder({f"broken{suffix}": content, "a.txt": "figs"})
     base = Documents(docs)
     assert sources(base, "figs hello garbage") == ["docs/a.txt:1"]
@@ -408,7 +409,7 @@ def test_a_broken_document_is_left_out_and_the_rest_is_read(folder, suffix, cont
 
 
 def test_a_document_cut_short_is_left_out(folder):
-    pytest.importorskip("openpyxl")
+    import_module("openpyxl")
     whole = xlsx(Prices=[["figs", 2]])
     base = Documents(folder({"cut.xlsx": whole[: len(whole) // 2], "a.txt": "figs"}))
     assert sources(base, "figs") == ["docs/a.txt:1"]
@@ -416,7 +417,7 @@ def test_a_document_cut_short_is_left_out(folder):
 
 
 def test_a_document_that_unpacks_to_too_much_is_left_out(folder, monkeypatch):
-    pytest.importorskip("mammoth")
+    import_module("mammoth")
     monkeypatch.setattr(extract, "MAX_UNPACKED_BYTES", 1000)
     base = Documents(folder({"bomb.docx": docx(("Normal", "figs " * 1000)), "a.txt": "figs"}))
     assert sources(base, "figs") == ["docs/a.txt:1"]
@@ -424,14 +425,14 @@ def test_a_document_that_unpacks_to_too_much_is_left_out(folder, monkeypatch):
 
 
 def test_a_pdf_without_text_says_so(folder):
-    pytest.importorskip("pypdfium2")
+    import_module("pypdfium2")
     base = Documents(folder({"scan.pdf": pdf("", ""), "a.txt": "figs"}))
     sources(base, "figs")
     assert "OCR" in next(iter(base.skipped.values()))
 
 
 def test_pdfs_are_read_in_many_threads(folder):
-    pytest.importorskip("pypdfium2")
+    import_module("pypdfium2")
     bases = [Documents(folder({"h.pdf": pdf(*["Figs are ripe."] * 30)})) for _ in range(6)]
     found = in_threads([lambda base=base: texts(base, "ripe") for base in bases])
     assert found == [["Figs are ripe."] * 5] * 6
@@ -529,7 +530,7 @@ def test_what_only_has_the_name_of_an_old_format_is_read(folder):
 )
 def test_where_nothing_can_be_read_by_its_first_bytes_that_is_said_at_once(folder, name, content, reason):
     for package in ("markitdown", "mammoth", "pypdfium2"):
-        pytest.importorskip(package)
+        import_module(package)
     with pytest.raises(InputError, match=f"docs: no file there that can be read; left out: .*{reason}"):
         Documents(folder({name: content}))
 
