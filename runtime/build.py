@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from operad.runtime.engine import Step
-from operad.runtime.graph import Executable, WorkflowGraph
+from operad.runtime.graph import Executable, WorkflowGraph, reads_of
 from operad.runtime.limits import Limiter
 from operad.runtime.policy import NO_BUDGET, NO_POLICY, Budget, Policy
 from operad.runtime.schedule import Plan
@@ -49,6 +49,20 @@ class Build:
     def policies(self) -> Sequence[Policy]:
         """The policy of each node."""
         return [self.graph.policies.get(node_id, NO_POLICY) for node_id in self.plan.ids]
+
+    @cached_property
+    def reads(self) -> Mapping[int, Sequence[str]]:
+        """The operators whose messages a node asks for that are not right before it, where there are any."""
+        reads: dict[int, Sequence[str]] = {}
+        for node, operator in enumerate(self.graph.operators.values()):
+            if further := [read for read in reads_of(operator) if read not in self.graph.before[operator.get_id()]]:
+                reads[node] = further
+        return reads
+
+    @cached_property
+    def numbers(self) -> Mapping[str, int]:
+        """The node of each operator."""
+        return {node_id: node for node, node_id in enumerate(self.plan.ids)}
 
     @cached_property
     def plain(self) -> bool:

@@ -28,7 +28,10 @@ class Executable(Protocol):
       where these operators come before it;
     - ``fingerprint()``, plain values that are the same for operators that answer alike, so that its
       messages can be cached;
-    - ``instruction: str``, what it is there for, so that who judges the run can tell who is at fault.
+    - ``instruction: str``, what it is there for, so that who judges the run can tell who is at fault;
+    - ``reads: Sequence[str]``, the ids of operators further back, whose messages it is given as well,
+      after those of the operators right before it, as far as they ran. One that is not in its workflow
+      is looked for among the messages that the workflow was given.
     """
 
     def get_id(self) -> str:
@@ -51,6 +54,17 @@ def ports_of(executable: Executable) -> Sequence[str]:
     """The ports that an operator declares; none where it declares nothing."""
     ports = getattr(executable, "ports", None) or ()
     return (ports,) if isinstance(ports, str) else tuple(ports)
+
+
+def reads_of(executable: Executable) -> Sequence[str]:
+    """The operators further back whose messages an operator asks for."""
+    return tuple(getattr(executable, "reads", None) or ())
+
+
+def read_outside(operators: Sequence[Executable]) -> Sequence[str]:
+    """The ids of operators whose messages these ask for and that are not among them."""
+    inside = {operator.get_id() for operator in operators}
+    return tuple(dict.fromkeys(read for each in operators for read in reads_of(each) if read not in inside))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +147,21 @@ class WorkflowGraph:
         else:
             if not issues and self._ports():
                 issues += self._unknown_ports() or self._impossible(order)
+            issues += self._found_by_operators()
+            return issues or self._read_too_early(order)
         return issues + self._found_by_operators()
+
+    def _read_too_early(self, plan: Plan) -> list[Issue]:
+        number = {node_id: node for node, node_id in enumerate(plan.ids)}
+        everything = range(len(plan.ids))
+        return [
+            Issue("read-too-early", f"reads what {read!r} said, which does not come before it", node_id)
+            for node_id, operator in self.operators.items()
+            if (reads := [read for read in reads_of(operator) if read in number])
+            for before in [plan.ancestors([number[node_id]], among=everything) - {number[node_id]}]
+            for read in reads
+            if number[read] not in before
+        ]
 
     def _ports(self) -> dict[tuple[str, str], Ports]:
         return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal, cast
 
@@ -82,7 +82,7 @@ class Map:
         self.body = body if isinstance(body, Workflow) else _alone(body)
         self._over = over
         self._concurrency = concurrency
-        self._on_error = on_error
+        self._on_error: OnError = on_error
 
     def get_id(self) -> str:
         """Its identity."""
@@ -127,25 +127,11 @@ class Map:
                 of the other items have been cancelled and have ended.
         """
         items = self._items(job, workflow_messages or [])
-        said: list[WorkflowMessage | ItemError | None] = [None] * len(items)
-        turns = iter(range(len(items)))
-        done = 0
-
-        async def work(turns: Iterator[int]) -> None:
-            nonlocal done
-            for index in turns:
-                call = Call(
-                    reasoner,
-                    job,
-                    [self._message(job, items[index], index)],
-                    previous_expert_outputs or [],
-                    lesson,
-                )
-                said[index] = await self._of_item(call, index)
-                done += 1
-                emit(Progress(done=done, total=len(items)))
-
-        await concurrently(work(turns) for _ in range(min(self._concurrency, len(items))))
+        calls = [
+            Call(reasoner, job, [self._message(job, item, index)], previous_expert_outputs or [], lesson)
+            for index, item in enumerate(items)
+        ]
+        said = await for_each(self.body, calls, self._id, concurrency=self._concurrency, on_error=self._on_error)
         kept = [outcome for outcome in said if outcome is not None]
         messages = [outcome for outcome in kept if isinstance(outcome, WorkflowMessage)]
         worst = min(messages, key=lambda message: message.status.priority, default=WorkflowMessage())
@@ -159,19 +145,6 @@ class Map:
             job_id=job.id,
             operator_id=self._id,
         )
-
-    async def _of_item(self, call: Call, index: int) -> WorkflowMessage | ItemError | None:
-        try:
-            return await run_inside(self.body, call, f"{self._id}[{index}]")
-        except BudgetError:
-            raise
-        except Exception as error:
-            if self._on_error == "fail":
-                raise OperadError(f"item {index} of map {self._id!r}: {describe(error)}") from error
-            if self._on_error == "skip":
-                return None
-            first = next(link for link in causes(error) if not isinstance(link, OperatorError))
-            return ItemError(index=index, error=describe(error), kind=type(first).__name__)
 
     def _message(self, job: Job, item: Any, index: int) -> WorkflowMessage:
         text = item if isinstance(item, str) else json.dumps(item, ensure_ascii=False, default=str)
@@ -203,6 +176,48 @@ class Map:
                 f"map {self._id!r}: {self._over!r} is no list but {type(found).__name__}, and a map needs a list"
             )
         return list(cast("list[Any]", found))
+
+
+async def for_each(
+    body: Workflow, calls: Sequence[Call], name: str, *, concurrency: int, on_error: OnError
+) -> list[WorkflowMessage | ItemError | None]:
+    """Run a workflow once per call, inside the operator that the current code is.
+
+    Args:
+        body: The workflow.
+        calls: What each run of it is given.
+        name: What the operator is called in errors and paths.
+        concurrency: How many runs at once.
+        on_error: What a failing run does, as for a `Map`.
+
+    Returns:
+        What came of each call: a message, or for one that failed an `ItemError` or None, as `on_error` says.
+
+    Raises:
+        OperadError: A run failed, and `on_error` is ``fail``; by then the others have been cancelled and have ended.
+    """
+    said: list[WorkflowMessage | ItemError | None] = [None] * len(calls)
+    turns = iter(range(len(calls)))
+    done = 0
+
+    async def work() -> None:
+        nonlocal done
+        for index in turns:
+            try:
+                said[index] = await run_inside(body, calls[index], f"{name}[{index}]")
+            except BudgetError:
+                raise
+            except Exception as error:
+                if on_error == "fail":
+                    raise OperadError(f"item {index} of map {name!r}: {describe(error)}") from error
+                if on_error == "keep":
+                    first = next(link for link in causes(error) if not isinstance(link, OperatorError))
+                    said[index] = ItemError(index=index, error=describe(error), kind=type(first).__name__)
+            done += 1
+            emit(Progress(done=done, total=len(calls)))
+
+    await concurrently(work() for _ in range(min(concurrency, len(calls))))
+    return said
 
 
 def _earlier(messages: list[WorkflowMessage]) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import cached_property
 from threading import Lock
 from typing import cast
 
@@ -95,6 +96,7 @@ class Run:
         self._executables = build.executables
         self._policies = build.policies
         self._plain = build.plain
+        self._reads = build.reads
         self._call = call
         self._prefix = prefix
         self._lessons = [call.lesson] if call.lesson else []
@@ -383,9 +385,23 @@ class Run:
     def _messages(self, node: int) -> list[WorkflowMessage]:
         """What a node is given."""
         messages = self._inputs(node) if self._plan.parents[node] else self._call.messages.copy()
+        if self._reads and node in self._reads:
+            messages += self._further_back(node)
         if self._feedback:
             messages += self._feedback.get(node, ())
         return messages
+
+    def _further_back(self, node: int) -> list[WorkflowMessage]:
+        """What the operators said that a node reads and that are not right before it, as far as they ran."""
+        given: Mapping[str, WorkflowMessage] = self._given if self._plan.parents[node] else {}
+        numbers, results = self._build.numbers, self._results
+        found = (results[numbers[i]] if i in numbers else given.get(i) for i in self._reads[node])
+        return [message for message in found if message is not None]
+
+    @cached_property
+    def _given(self) -> Mapping[str, WorkflowMessage]:
+        """The messages that the workflow was given, by who said them."""
+        return {message.operator_id: message for message in self._call.messages}
 
     def _completed(
         self, node: int, executable: Executable, said: WorkflowMessage | str, scope: Scope

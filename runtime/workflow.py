@@ -18,7 +18,7 @@ from operad.runtime.build import Build, Engine
 from operad.runtime.engine import drive
 from operad.runtime.errors import InputError, InvalidError, Issue, did_you_mean, shorten
 from operad.runtime.events import Event, Listener, RunLog, Scope
-from operad.runtime.graph import Executable, WorkflowGraph
+from operad.runtime.graph import Executable, WorkflowGraph, read_outside, reads_of
 from operad.runtime.guard import Call
 from operad.runtime.insights import Insights, RunInsights
 from operad.runtime.limits import Limiter, Limits
@@ -420,6 +420,8 @@ class Workflow(ABC):
             raise InputError(f"workflow {self.name!r}: a run with the id {run_id!r} is going on; give each its own")
         build = self._build_once()
         outer = events.current_scope()
+        if outer is None:
+            self._refuse_unknown_reads(build)
         path = outer.path if outer else ()
         insights, listeners = self._insights_in(outer)
         log = RunLog(run_id, listeners, buffer, outer=outer.run.log if outer else None, depth=len(path))
@@ -436,6 +438,17 @@ class Workflow(ABC):
         if listeners:
             log = RunLog(new_id(), listeners, outer=log, depth=len(prefix))
         return await Run(self._build_once(), call, log, outer=outer, prefix=prefix, insights=insights).execute()
+
+    def _refuse_unknown_reads(self, build: Build) -> None:
+        known = build.graph.operators
+        issues = [
+            Issue("unknown-operator", f"reads what {read!r} said, and nobody is called so{did_you_mean(read, known)}", key)
+            for key, operator in known.items()
+            for read in reads_of(operator)
+            if read not in known
+        ]
+        if issues:
+            raise InvalidError(f"workflow {self.name!r} cannot be built", issues)
 
     def _insights_in(self, outer: Scope | None) -> tuple[RunInsights | None, tuple[Listener, ...]]:
         """What a run inside of `outer` is told by earlier ones, and who listens to it: what is told first, so as to
@@ -535,6 +548,10 @@ class _Within:
     @property
     def instruction(self) -> str:
         return f"A workflow of {shorten([operator.get_id() for operator in self.body.get_operators()])}."
+
+    @property
+    def reads(self) -> Sequence[str]:
+        return read_outside([*self.body.graph().operators.values()])
 
     def check(self, before: Mapping[str, Executable]) -> list[Issue]:
         name = self.get_id()
