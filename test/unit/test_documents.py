@@ -12,7 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from operad.runtime import Documents, FileDescriptor, InputError, MissingExtraError, documents, extract, folders
+from operad.runtime import (
+    Documents,
+    FileDescriptor,
+    InputError,
+    MissingExtraError,
+    documents,
+    extract,
+    folders,
+    readers,
+)
 from operad.runtime.passage_index import IndexedFile, IndexedPassage, PassageIndex
 
 ENGLISH = "# Guide\n\nWelcome to the orchard.\n\n## Picking figs\n\nFigs are ripe when they droop.\n"
@@ -418,7 +427,7 @@ def test_a_document_cut_short_is_left_out(folder):
 
 def test_a_document_that_unpacks_to_too_much_is_left_out(folder, monkeypatch):
     import_module("mammoth")
-    monkeypatch.setattr(extract, "MAX_UNPACKED_BYTES", 1000)
+    monkeypatch.setattr(readers, "MAX_UNPACKED_BYTES", 1000)
     base = Documents(folder({"bomb.docx": docx(("Normal", "figs " * 1000)), "a.txt": "figs"}))
     assert sources(base, "figs") == ["docs/a.txt:1"]
     assert "unpacks to" in next(iter(base.skipped.values()))

@@ -1,0 +1,51 @@
+"""A program run as a child process: bytes in, bytes out, within a time, and never left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from operad.operators.media.errors import MediaError
+
+_SCRIPT = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"
+"""Runs a file without its folder among those that imports are looked for in, as `python FILE` would have it."""
+
+
+async def run(what: str, command: Sequence[str | Path], given: bytes, *, seconds: float) -> bytes:
+    """Run a program in an empty folder, which is removed then.
+
+    Args:
+        what: What it does, for errors.
+        command: The program and its arguments.
+        given: What it reads from stdin.
+        seconds: How long it may take. Then, or when the call is cancelled, it is killed.
+
+    Returns:
+        What it wrote to stdout.
+
+    Raises:
+        MediaError: It failed, or took too long. The message ends with what it wrote to stderr.
+    """
+    with TemporaryDirectory(prefix="operad-", ignore_cleanup_errors=True) as folder:
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=folder)
+        try:
+            made, said = await asyncio.wait_for(process.communicate(given), seconds)
+        except asyncio.TimeoutError as error:
+            raise MediaError(f"{what}: took more than {seconds:g} s and was stopped; is the text too long?") from error
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+    if process.returncode:
+        reason = " ".join(said.decode(errors="replace").split())[-500:]
+        raise MediaError(f"{what}: {reason or f'its program ended with code {process.returncode}'}")
+    return made
+
+
+def python(script: str) -> list[str]:
+    """The command that runs a Python file beside this one."""
+    return [sys.executable, "-c", _SCRIPT, str(Path(__file__).with_name(script))]

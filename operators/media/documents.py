@@ -1,0 +1,261 @@
+"""A document → its whole text, as a workflow's document-extractor gives it."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import email
+import email.policy
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import PurePath
+from typing import Any
+
+from operad.runtime.errors import InputError, MissingExtraError, describe
+from operad.runtime.extract import need_extra
+from operad.runtime.file import FileDescriptor
+from operad.runtime.folders import MAX_FILE_BYTES, too_large
+from operad.runtime.readers import (
+    OLD_FORMATS,
+    check_packed,
+    csv_rows,
+    decoded,
+    markdown,
+    pages,
+    sheets,
+    slides,
+    table_lines,
+)
+
+MAX_DOCUMENT_CHARS = 10_000_000
+"""How many characters a document may have, unless said otherwise."""
+
+_WRITTEN = {b"%PDF-": "a PDF document", b"{\\rtf": "an RTF document"}
+"""What files are that may be text, and yet none to be read, by how they begin."""
+
+_BINARY = {
+    b"PK\x03\x04": "a ZIP archive or an Office document",
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "an Office document of an old format or an encrypted one",
+    b"\x89PNG\r\n\x1a\n": "a PNG picture",
+    b"\xff\xd8\xff": "a JPEG picture",
+    b"GIF87a": "a GIF picture",
+    b"GIF89a": "a GIF picture",
+    b"\x1f\x8b": "a gzip archive",
+    b"BZh": "a bzip2 archive",
+    b"\xfd7zXZ": "an xz archive",
+    b"7z\xbc\xaf\x27\x1c": "a 7-Zip archive",
+    b"Rar!\x1a": "a RAR archive",
+    b"ID3": "an MP3 recording",
+    b"\xff\xfb": "an MP3 recording",
+    b"OggS": "an Ogg recording",
+    b"fLaC": "a FLAC recording",
+    b"\x1aE\xdf\xa3": "a Matroska or WebM video",
+    b"SQLite format 3\0": "an SQLite database",
+    b"\x7fELF": "a program",
+}
+"""What files are, by how they begin."""
+
+_RIFF = {b"WEBP": "a WebP picture", b"WAVE": "a WAV recording", b"AVI ": "an AVI video"}
+
+_CONTROL = re.compile("[\0-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+
+_GUESSED_BYTES = 2**18
+"""How much of a text its encoding is guessed from."""
+
+_WIDER = {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc-kr": "cp949", "iso-8859-1": "cp1252"}
+"""Encodings that have more letters than those that are guessed, and are mostly meant."""
+
+_NOT_GUESSED = ("mac", "cp4", "cp7", "cp8")
+"""Encodings of computers long gone, which short texts in Western languages are taken for."""
+
+
+def read_document(file: FileDescriptor, max_chars: int = MAX_DOCUMENT_CHARS) -> str:
+    """The text of a document: tables, documents and slides as Markdown, everything else as it is.
+
+    Text may be in any encoding; one other than UTF-8 is guessed.
+
+    Args:
+        file: A file of text (.txt, .md, .json, code, anything without zero bytes), or with one of the ends .csv,
+            .docx, .eml, .epub, .htm, .html, .pdf, .pptx, .tsv, .xlsx.
+        max_chars: How many characters the text may have.
+
+    Returns:
+        The text. That of a table has a line for each row, which begins with ``|``; where a workbook has several sheets
+        with something in them, each stands under a heading with its title.
+
+    Raises:
+        InputError: It cannot be read: it is too large, binary, broken, encrypted, or a scan. The message begins with
+            the file's path.
+        MissingExtraError: It needs the extra ``documents``, which is not installed.
+    """
+    suffix = PurePath(file.name).suffix.lower()
+    try:
+        data = _content(file)
+        need_extra(suffix)
+        return _bounded(_READERS.get(suffix, _text)(data, suffix), max_chars)
+    except InputError as error:
+        raise InputError(f"{file.path}: {error}") from error
+    except MissingExtraError:
+        raise
+    except Exception as error:  # a broken document makes its reader raise anything
+        reason = describe(error)[:300]
+        raise InputError(f"{file.path}: is no {suffix or 'text'} file that can be read: {reason}") from error
+
+
+def _content(file: FileDescriptor) -> bytes:
+    if file.size > MAX_FILE_BYTES:
+        raise InputError(too_large(file.size))
+    try:
+        with file.path.open("rb") as stream:
+            data = stream.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}") from error
+    if len(data) > MAX_FILE_BYTES:
+        raise InputError(too_large(len(data)))
+    return data
+
+
+def _bounded(parts: Iterable[str], most: int) -> str:
+    """The parts as one text, of which no more is made than may be."""
+    read: list[str] = []
+    chars = 0
+    for part in parts:
+        read.append(part)
+        chars += len(part)
+        if chars > most:
+            raise InputError(f"has more than the {most:,} characters that are read; split it")
+    return "".join(read).replace("\r\n", "\n").replace("\r", "\n").strip("\n")
+
+
+# Text
+
+
+def _text(data: bytes, suffix: str) -> Iterator[str]:
+    yield _decoded(data, suffix)
+
+
+def _decoded(data: bytes, suffix: str) -> str:
+    """Text in whatever encoding."""
+    if what := next((what for start, what in _WRITTEN.items() if data.startswith(start)), ""):
+        raise InputError(f"is {what}, not text; is its name right?")
+    if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return data.decode("utf-32")
+    try:
+        return decoded(data, suffix, sorted(_READERS))
+    except InputError as error:
+        if suffix in OLD_FORMATS:
+            raise
+        if what := _binary(data):
+            raise InputError(f"is {what}, not text; is its name right?") from error
+        text = "" if b"\0" in data else _guessed(data)
+        if not text or _CONTROL.search(text):
+            raise InputError(f"is binary; what is read: text, {', '.join(sorted(_READERS))}") from error
+        return text
+
+
+def _binary(data: bytes) -> str:
+    """What a file is that is no text, as far as its first bytes tell."""
+    if data.startswith(b"RIFF"):
+        return _RIFF.get(data[8:12], "")
+    if data[4:8] == b"ftyp":
+        return "an MP4 video or recording, or a HEIC picture"
+    return next((what for start, what in _BINARY.items() if data.startswith(start)), "")
+
+
+def _guessed(data: bytes) -> str:
+    """Text in an encoding that fits it; empty where none does."""
+    chardet: Any = import_module("chardet")
+    guess = str(chardet.detect(data[:_GUESSED_BYTES])["encoding"] or "").lower()
+    likely = "" if guess.startswith(_NOT_GUESSED) else _WIDER.get(guess, guess)
+    for encoding in (likely, "cp1252"):
+        try:
+            return data.decode(encoding)
+        except (UnicodeDecodeError, LookupError):
+            continue
+    return ""
+
+
+# Tables
+
+
+def _csv(data: bytes, suffix: str) -> Iterator[str]:
+    text = _decoded(data, suffix)
+    try:
+        lines = list(_table(csv_rows(text, suffix)))
+    except csv.Error:  # broken, it is text still
+        yield text
+    else:
+        yield from lines
+
+
+def _xlsx(data: bytes, suffix: str) -> Iterator[str]:
+    tables = [(title, table) for title, rows in sheets(data) if (table := "".join(_table(rows)))]
+    for title, table in tables:
+        yield f"## {title}\n\n{table}\n" if tables[1:] else table
+
+
+def _table(rows: Iterable[tuple[int, Sequence[object]]]) -> Iterator[str]:
+    for _, line in table_lines(rows):
+        yield f"{line}\n"
+
+
+# Documents
+
+
+def _docx(data: bytes, suffix: str) -> Iterator[str]:
+    check_packed(data)
+    yield markdown("DocxConverter", data)
+
+
+def _epub(data: bytes, suffix: str) -> Iterator[str]:
+    need_extra(".html")  # which it is made of
+    check_packed(data)
+    yield markdown("EpubConverter", data)
+
+
+def _pptx(data: bytes, suffix: str) -> Iterator[str]:
+    for _, slide in slides(data):
+        yield f"{slide.strip()}\n\n"
+
+
+def _pdf(data: bytes, suffix: str) -> Iterator[str]:
+    for page in pages(data):
+        yield f"{page.rstrip()}\n\n"
+
+
+def _html(data: bytes, suffix: str) -> Iterator[str]:
+    yield markdown("HtmlConverter", _decoded(data, suffix).encode())
+
+
+def _eml(data: bytes, suffix: str) -> Iterator[str]:
+    message = email.message_from_bytes(data, policy=email.policy.default)
+    for name in ("From", "To", "Cc", "Date", "Subject"):
+        if message[name]:
+            yield f"{name}: {message[name]}\n"
+    attached = [part.get_filename() or "without a name" for part in message.iter_attachments()]
+    if attached:
+        yield f"Attached: {', '.join(attached)}\n"
+    body = message.get_body(("plain", "html"))
+    if body:
+        text = str(body.get_content())
+        yield "\n"
+        if body.get_content_subtype() == "html":
+            need_extra(".html")
+            text = markdown("HtmlConverter", text.encode("utf-8", errors="replace"))
+        yield text
+
+
+_READERS: Mapping[str, Callable[[bytes, str], Iterable[str]]] = {
+    ".csv": _csv,
+    ".docx": _docx,
+    ".eml": _eml,
+    ".epub": _epub,
+    ".htm": _html,
+    ".html": _html,
+    ".pdf": _pdf,
+    ".pptx": _pptx,
+    ".tsv": _csv,
+    ".xlsx": _xlsx,
+}
+"""By the name's end: what reads such files."""

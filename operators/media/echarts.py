@@ -1,0 +1,86 @@
+"""Numbers and names → a chart, as the ECharts option in Markdown that Dify's tools give."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from math import isfinite
+from typing import Any, Literal, get_args
+
+from operad.operators.media.errors import MediaError
+from operad.runtime.errors import did_you_mean
+
+ChartType = Literal["line", "pie", "bar"]
+
+
+def echarts_option(chart_type: ChartType, title: str, data: str, categories: str) -> str:
+    """A chart as a Markdown block that chat pages draw.
+
+    Args:
+        chart_type: What to draw.
+        title: What stands above it; may be empty.
+        data: Numbers, with ``;`` between them.
+        categories: A name for each, with ``;`` between them.
+
+    Returns:
+        A fence with the language ``echarts``, and the option as JSON in it.
+
+    Raises:
+        MediaError: A number is none, there are not as many names as numbers, or there is no such chart.
+    """
+    known = get_args(ChartType)
+    if chart_type not in known:
+        raise MediaError(
+            f"echarts: there is no chart {chart_type!r:.100}{did_you_mean(str(chart_type), known)}; "
+            f"there are {', '.join(known)}"
+        )
+    numbers, names = _numbers(_items("data", data)), _items("categories", categories)
+    if len(numbers) != len(names):
+        raise MediaError(
+            f"echarts: {len(numbers):,} numbers in the data and {len(names):,} categories; "
+            "each number needs its own, with ';' between them"
+        )
+    option = _pie(numbers, names) if chart_type == "pie" else _axes(chart_type, numbers, names)
+    shown = json.dumps({"title": {"left": "center", "text": title}, **option}, indent=2, ensure_ascii=False)
+    return f"```echarts\n{shown}\n```"
+
+
+def _items(what: str, text: str) -> list[str]:
+    items = [item.strip() for item in text.strip().removesuffix(";").split(";")]
+    if items == [""]:
+        raise MediaError(f"echarts: the {what} are empty; give them with ';' between them")
+    return items
+
+
+def _numbers(items: Sequence[str]) -> Sequence[float]:
+    numbers: list[float] = []
+    for place, item in enumerate(items, 1):
+        try:
+            number = float(item)
+        except ValueError:
+            number = float("nan")
+        if not isfinite(number):
+            raise MediaError(
+                f"echarts: {item!r:.100}, number {place} of {len(items):,} in the data, is no number; "
+                "write it with digits and a point alone, and ';' between numbers"
+            )
+        numbers.append(number)
+    return [int(number) for number in numbers] if all(number.is_integer() for number in numbers) else numbers
+
+
+def _pie(numbers: Sequence[float], names: Sequence[str]) -> dict[str, Any]:
+    parts = [{"value": number, "name": name} for number, name in zip(numbers, names, strict=True)]
+    return {
+        "tooltip": {"trigger": "item"},
+        "legend": {"orient": "vertical", "left": "left"},
+        "series": [{"type": "pie", "data": parts}],
+    }
+
+
+def _axes(chart_type: str, numbers: Sequence[float], names: Sequence[str]) -> dict[str, Any]:
+    return {
+        "tooltip": {"trigger": "axis", "axisPointer": {"type": "cross"}},
+        "xAxis": {"type": "category", "data": names},
+        "yAxis": {"type": "value"},
+        "series": [{"data": numbers, "type": chart_type, "smooth": True}],
+    }

@@ -1,0 +1,39 @@
+"""What goes wrong where files are made from text."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from operad.runtime.errors import MissingExtraError, OperadError
+
+
+class MediaError(OperadError):
+    """What was given cannot be made into the file that was asked for, or not within its bounds."""
+
+
+def need(what: str, *packages: str) -> None:
+    """Make sure that packages are installed; nothing is imported.
+
+    Args:
+        what: What they are needed for.
+        packages: Their names as modules.
+
+    Raises:
+        MissingExtraError: One is not.
+    """
+    if missing := [package for package in packages if find_spec(package) is None]:
+        raise MissingExtraError(
+            f"{what} needs the package{'s' if missing[1:] else ''} {' and '.join(missing)}: pip install 'operad[media]'"
+        )
+
+
+def check_text(what: str, text: str, most: int) -> None:
+    """Make sure that there is text, and not too much.
+
+    Raises:
+        MediaError: There is none, or more than `most` characters.
+    """
+    if not text.strip():
+        raise MediaError(f"{what}: the text is empty; is the reference right that it comes from?")
+    if len(text) > most:
+        raise MediaError(f"{what}: the text has {len(text):,} characters, and {most:,} are the most; cut it into parts")

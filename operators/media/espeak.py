@@ -1,0 +1,100 @@
+"""A program of its own: text on stdin → speech as a WAV file on stdout. `speech` runs it as a child.
+
+espeak-ng is under the GPL-3, and is loaded in this process alone. It imports nothing of this package.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import json
+import sys
+import wave
+from collections.abc import Iterator
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
+
+_SYNCHRONOUS = 2
+_CHARACTERS = 1
+_UTF8 = 1
+
+_Heard = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
+
+
+class _Voice(ctypes.Structure):
+    _fields_ = (("name", ctypes.c_char_p), ("languages", ctypes.c_void_p), ("identifier", ctypes.c_char_p))
+
+
+def main() -> None:
+    """Read ``{"text", "voice"}`` as JSON, and write the file; on an error, say why and exit."""
+    given = json.load(sys.stdin.buffer)
+    loader: Any = import_module("espeakng_loader")
+    library = ctypes.CDLL(loader.get_library_path())
+    rate: int = library.espeak_Initialize(_SYNCHRONOUS, 0, loader.get_data_path().encode(), 0)
+    if rate <= 0:
+        sys.exit(f"espeak-ng cannot start (code {rate}); reinstall espeakng-loader")
+    _choose(library, given["voice"])
+    samples = bytearray()
+
+    @_Heard
+    def heard(piece: int | None, count: int, events: int | None) -> int:
+        if piece and count > 0:
+            samples.extend(ctypes.string_at(piece, 2 * count))
+        return 0
+
+    library.espeak_SetSynthCallback(heard)
+    text = given["text"].encode()
+    failed = library.espeak_Synth(text, ctypes.c_size_t(len(text) + 1), 0, _CHARACTERS, 0, _UTF8, None, None)
+    if failed or library.espeak_Synchronize() or not any(samples):
+        sys.exit("nothing is heard of it; is it in a language that the voice speaks?")
+    sys.stdout.buffer.write(_wav(bytes(samples), rate))
+
+
+def _choose(library: ctypes.CDLL, voice: str) -> None:
+    """Take a voice that is listed, for espeak-ng takes a path, too."""
+    known = _voices(library)
+    name, plus, variant = voice.partition("+")
+    is_known = name in known and (variant.isalnum() or not plus)
+    if not is_known or all(
+        library.espeak_SetVoiceByName(f"{file}{plus}{variant}".encode()) for file in (name, known[name])
+    ):
+        near = get_close_matches(name, known, n=1)
+        sys.exit(
+            f"there is no voice {voice[:100]!r}{f' (did you mean {near[0]!r}?)' if near else ''}; "
+            f"there are {len(known)}, among them en-us, en-gb, cmn, yue, ja, ko, de, fr, es, it, pt, ru, ar and hi"
+        )
+
+
+def _voices(library: ctypes.CDLL) -> dict[str, str]:
+    """The languages that voices speak, each with the name of its first voice's file."""
+    library.espeak_ListVoices.restype = ctypes.POINTER(ctypes.POINTER(_Voice))
+    known: dict[str, str] = {}
+    for voice in library.espeak_ListVoices(None):
+        if not voice:
+            break
+        file = voice.contents.identifier.decode().rpartition("/")[2]
+        for language in _languages(voice.contents.languages):
+            known.setdefault(language, file)
+    return known
+
+
+def _languages(at: int) -> Iterator[str]:
+    while ctypes.string_at(at, 1) != b"\0":  # for each, a byte for its rank, and its name, which a zero ends
+        language = ctypes.string_at(at + 1)
+        yield language.decode()
+        at += len(language) + 2
+
+
+def _wav(samples: bytes, rate: int) -> bytes:
+    written = io.BytesIO()
+    with wave.open(written, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(samples)
+    return written.getvalue()
+
+
+if __name__ == "__main__":
+    main()

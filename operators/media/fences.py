@@ -1,0 +1,41 @@
+"""Fences that models put around a whole text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^`\s]*)[^`]*")
+
+
+def unfenced(text: str, languages: Collection[str]) -> str:
+    """What is in the fence that is around the whole text; without one, the text as it is.
+
+    Fences inside may be as long as the one around them, as models write them.
+
+    Args:
+        text: Markdown.
+        languages: What may stand after the opening fence, in lower case; ``""`` for nothing.
+    """
+    first, *inner = text.strip().splitlines() or [""]
+    opening = _FENCE.fullmatch(first)
+    if not opening or opening[2].lower() not in languages or not inner or inner.pop().strip() != opening[1]:
+        return text
+    is_open = False
+    for line in inner:
+        if (found := _FENCE.fullmatch(line)) and found[1][0] == opening[1][0]:
+            if is_open and found[2]:
+                return text  # the outer fence was closed before, and these are several blocks
+            is_open = not is_open
+    return text if is_open else "\n".join(inner)
+
+
+def first_fenced(text: str, language: str) -> str:
+    """What is in the first fence with this language, or in the one around the whole text; else the text as it is."""
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        if (opening := _FENCE.fullmatch(line)) and opening[2].lower() == language:
+            body = lines[number + 1 :]
+            ends = (at for at, after in enumerate(body) if after.strip().startswith(opening[1]))
+            return "\n".join(body[: next(ends, len(body))])
+    return unfenced(text, {""})

@@ -1,0 +1,113 @@
+"""Fonts for Chinese, Japanese and Korean: those that a text takes, among the installed ones.
+
+Neither Typst nor mermaid-render brings one. The package noto-cjk-sans-otc does; others are found where the system
+has its fonts.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from operad.operators.media.errors import MediaError
+
+_PACKAGE = "noto_cjk_sans_otc"
+
+_LETTER = re.compile("[\u3001-\u3020\u3041-\u30ff\u3105-\u3129\u4e00-\u9fa5\uac00-\ud7a3\uff01-\uff5e]")
+"""Those that are common. A rarer one that no font has becomes a box, and is no error."""
+
+_KANA = re.compile("[\u3041-\u30ff]")
+_HANGUL = re.compile("[\uac00-\ud7a3]")
+
+_FAMILY = re.compile(
+    r"CJK|Source Han|Noto (Sans|Serif) (SC|TC|HK|JP|KR)\b|WenQuanYi|LXGW|Sarasa|Unifont|Droid Sans Fallback|AR PL|HarmonyOS"
+    r"|PingFang|Heiti|Songti|Kaiti|Hiragino|Apple SD Gothic|AppleGothic|AppleMyungjo"
+    r"|YaHei|JhengHei|SimSun|SimHei|KaiTi|FangSong|DengXian|MingLiU|Yu Gothic|Yu Mincho|Meiryo|MS P?(Gothic|Mincho)|Malgun"
+    r"|Batang|Gulim|Dotum|Nanum|IPA(ex)? ?P?(Gothic|Mincho)|Takao|VL P?Gothic|BabelStone Han",
+    re.IGNORECASE,
+)
+"""Families that have such letters, by the names that Linux, macOS and Windows give them."""
+
+
+@dataclass(frozen=True, slots=True)
+class CjkFont:
+    """A font with Chinese, Japanese or Korean letters.
+
+    Attributes:
+        family: Its name.
+        path: Its file.
+    """
+
+    family: str
+    path: Path
+
+
+def cjk_fonts(what: str, text: str) -> list[CjkFont]:
+    """The fonts that a text's Chinese, Japanese and Korean letters take, the main one first; none without such letters.
+
+    Args:
+        what: What they are for, for errors.
+        text: What is to be shown.
+
+    Raises:
+        MediaError: Letters are in no font that is installed; the message says what to install.
+    """
+    missing = {ord(letter) for letter in _LETTER.findall(text)}
+    if not missing:
+        return []
+    found: list[CjkFont] = []
+    for font in _installed(text):
+        covered = _letters(font.path, font.index) & missing
+        if covered:
+            found.append(CjkFont(font.family, Path(font.path)))
+            missing -= covered
+        if not missing:
+            return found
+    letters = "".join(map(chr, sorted(missing)[:10])) + ("…" if len(missing) > 10 else "")
+    raise MediaError(
+        f"{what}: no installed font has the letters {letters}; install one, for example "
+        "with: pip install noto-cjk-sans-otc, or: apt install fonts-noto-cjk (or fonts-wqy-microhei, which is smaller)"
+    )
+
+
+def _installed(text: str) -> list[Any]:
+    """Upright fonts of such families, those that fit the text's language first, then of medium weight."""
+    typst: Any = import_module("typst")
+    own = font_folder()
+    language = "JP" if _KANA.search(text) else "KR" if _HANGUL.search(text) else "SC"
+    fonts = [
+        font
+        for font in typst.Fonts(font_paths=[own] if own else []).fonts()
+        if font.path and font.style == "normal" and (_FAMILY.search(font.family) or Path(font.path).parent == own)
+    ]
+    return sorted(
+        fonts,
+        key=lambda font: (
+            Path(font.path).parent != own,
+            not font.family.endswith(language),
+            abs(font.weight - 400),
+            font.family,
+        ),
+    )
+
+
+def font_folder() -> Path | None:
+    """Where the package noto-cjk-sans-otc has its font, if it is installed."""
+    package = find_spec(_PACKAGE)
+    return Path(package.origin).parent if package and package.origin else None
+
+
+@lru_cache(maxsize=32)
+def _letters(path: str, index: int) -> frozenset[int]:
+    """The letters that a font has."""
+    fonts: Any = import_module("fontTools.ttLib")
+    try:
+        with fonts.TTFont(path, fontNumber=index, lazy=True) as font:
+            return frozenset(font.getBestCmap() or ())
+    except (OSError, fonts.TTLibError):  # broken, it has none
+        return frozenset()

@@ -1,0 +1,145 @@
+"""Markdown → a document, by pandoc; for PDF and PNG by Typst, too.
+
+The Markdown is foreign: what it names is neither read nor fetched, a picture becomes a link or its description, and
+markup of the target (HTML, LaTeX, Typst) does not pass through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal, get_args
+
+from operad.operators.media.child import python, run
+from operad.operators.media.errors import MediaError, check_text, need
+from operad.operators.media.fences import unfenced
+from operad.operators.media.fonts import CjkFont, cjk_fonts
+from operad.runtime.errors import MissingExtraError, did_you_mean
+
+MarkdownTarget = Literal["docx", "pptx", "pdf", "png", "html", "md"]
+
+MAX_MARKDOWN_CHARS = 1_000_000
+"""How many characters a text may have that is exported."""
+
+MAX_PICTURE_HEIGHT = 30_000
+"""How high a PNG may be, in pixels; it is 1,191 wide."""
+
+_SECONDS = 60.0
+"""How long each of the two programs may take."""
+
+_MEMORY = 2 * 2**30
+"""How much memory each may take, in bytes."""
+
+_WRITERS = {
+    "docx": ["--to=docx"],
+    "pptx": ["--to=pptx", "--slide-level=2"],
+    "html": ["--to=html5", "--standalone", "--mathml"],
+    "pdf": ["--to=typst"],
+    "png": ["--to=typst"],
+}
+
+_POINTS_PER_PIXEL = 0.5  # of Typst's 144 pixels an inch
+
+_PREAMBLE = """\
+#set document(date: none)
+#set page(paper: "a4", margin: 2cm{height})
+#set text(size: 11pt, font: ({fonts}))
+#show raw: set text(font: ({mono}))
+#show raw.where(block: true): block.with(fill: luma(245), inset: 8pt, radius: 3pt, width: 100%)
+#show link: set text(fill: rgb("#0b57d0"))
+#show figure: set block(breakable: true)
+#set table(inset: 6pt, stroke: 0.5pt + luma(160))
+#let horizontalrule = line(length: 100%, stroke: 0.5pt + luma(160))
+
+"""
+
+_TOO_HIGH = """
+
+#context assert(here().position().y < {most}pt, message: "the picture would be too high; export it as pdf")
+"""
+
+
+async def export_markdown(text: str, target: MarkdownTarget) -> bytes:
+    """A Markdown text as a file.
+
+    Args:
+        text: GitHub's Markdown, with formulas between dollar signs. A fence around the whole of it, as models put
+            there, is taken off.
+        target: What to make. In a ``pptx``, each heading of the second level begins a slide. A ``png`` is one
+            picture, as high as the text needs. ``md`` is the text itself.
+
+    Returns:
+        The content of the file.
+
+    Raises:
+        MediaError: The text is empty or too long, no font has its letters, or it cannot be typeset.
+        MissingExtraError: The extra ``media`` is not installed.
+    """
+    targets = get_args(MarkdownTarget)
+    if target not in targets:
+        raise MediaError(
+            f"markdown: there is no target {target!r:.100}{did_you_mean(str(target), targets)}; "
+            f"there are {', '.join(targets)}"
+        )
+    what = f"markdown to {target}"
+    check_text(what, text, MAX_MARKDOWN_CHARS)
+    text = unfenced(text, {"markdown", "md", "gfm"})
+    check_text(what, text, MAX_MARKDOWN_CHARS)
+    if target == "md":
+        return _bytes(text)
+    pandoc = _pandoc(what)
+    if target in ("docx", "pptx", "html"):
+        return await _convert(what, pandoc, target, text)
+    need(what, "typst", "fontTools")
+    fonts = await asyncio.to_thread(cjk_fonts, what, text)
+    markup = await _convert(what, pandoc, target, text)
+    given = {
+        "source": _preamble(target, fonts) + markup.decode() + _end(target),
+        "format": target,
+        "fonts": [str(font.path.parent) for font in fonts],
+        "memory": _MEMORY,
+    }
+    return await run(what, python("typeset.py"), json.dumps(given).encode(), seconds=_SECONDS)
+
+
+async def _convert(what: str, pandoc: Path, target: str, text: str) -> bytes:
+    command = [
+        pandoc, "--sandbox", "--data-dir=.", "--from=gfm-yaml_metadata_block+tex_math_dollars+east_asian_line_breaks",
+        f"--lua-filter={Path(__file__).with_name('markdown.lua')}", *_WRITERS[target], "--output=-",
+        "+RTS", f"-M{_MEMORY}", "-RTS",
+    ]  # fmt: skip
+    return await run(what, command, _bytes(text), seconds=_SECONDS)
+
+
+def _pandoc(what: str) -> Path:
+    """Where the package pypandoc-binary has its pandoc; one that is installed elsewhere may be of any age."""
+    need(what, "pypandoc")
+    package = find_spec("pypandoc")
+    files = Path(package.origin if package and package.origin else "").with_name("files")
+    for name in ("pandoc", "pandoc.exe"):
+        if (files / name).is_file():
+            return files / name
+    raise MissingExtraError(f"{what} needs the package pypandoc-binary: pip install 'operad[media]'")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", errors="replace")  # half of a surrogate pair is no letter
+
+
+def _preamble(target: str, fonts: list[CjkFont]) -> str:
+    families = [font.family for font in fonts]
+    return _PREAMBLE.format(
+        height=", height: auto" if target == "png" else "",
+        fonts=_quoted("Libertinus Serif", *families),
+        mono=_quoted("DejaVu Sans Mono", *families),
+    )
+
+
+def _quoted(*families: str) -> str:
+    return "".join(f"{json.dumps(family, ensure_ascii=False)}, " for family in families)
+
+
+def _end(target: str) -> str:
+    return _TOO_HIGH.format(most=MAX_PICTURE_HEIGHT * _POINTS_PER_PIXEL) if target == "png" else ""

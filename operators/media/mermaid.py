@@ -1,0 +1,91 @@
+"""Mermaid's code → a picture, by mermaid-render."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, get_args
+from xml.etree import ElementTree
+
+from operad.operators.media.errors import MediaError, check_text, need
+from operad.operators.media.fences import first_fenced
+from operad.operators.media.fonts import cjk_fonts
+from operad.runtime.errors import describe, did_you_mean
+
+MermaidTarget = Literal["svg", "png"]
+
+MAX_MERMAID_CHARS = 50_000
+"""How many characters a diagram's code may have, which is what Mermaid itself takes."""
+
+MAX_MERMAID_PIXELS = 50_000_000
+"""How many pixels a PNG may have."""
+
+_PLACE = re.compile(r"(?P<kind>[\w-]+) at (?P<line>\d+):(?P<column>\d+): (?P<reason>.*)", re.DOTALL)
+
+
+def render_mermaid(code: str, target: MermaidTarget) -> bytes:
+    """A diagram as a picture. Runs for up to 10 s and lets other threads run meanwhile.
+
+    Args:
+        code: Mermaid's code; or Markdown, whose first block of it is taken.
+        target: What to make. A ``png`` has two pixels for each of the diagram's units, or one where it is large.
+
+    Returns:
+        The content of the file.
+
+    Raises:
+        MediaError: The code is empty, too long or wrong, or, for ``png``, no font has its letters or it is too large.
+        MissingExtraError: The extra ``media`` is not installed.
+    """
+    targets = get_args(MermaidTarget)
+    if target not in targets:
+        raise MediaError(
+            f"mermaid: there is no target {target!r:.100}{did_you_mean(str(target), targets)}; "
+            f"there are {', '.join(targets)}"
+        )
+    what = f"mermaid to {target}"
+    check_text(what, code, MAX_MERMAID_CHARS)
+    code = first_fenced(code, "mermaid").encode("utf-8", errors="replace").decode()
+    check_text(what, code, MAX_MERMAID_CHARS)
+    need(what, "mermaid_render", *(("typst",) if target == "png" else ()))
+    svg = _svg(what, code)
+    return svg if target == "svg" else _png(what, svg)
+
+
+def _svg(what: str, code: str) -> bytes:
+    renderer: Any = import_module("mermaid_render")
+    try:
+        return renderer.mermaid_to_svg(code)
+    except Exception as error:  # a hostile diagram makes it raise anything
+        if found := _PLACE.fullmatch(str(error)):
+            place = f"line {found['line']}, column {found['column']}: " if int(found["line"]) else ""
+            reason = " ".join(found["reason"].split())[:300]
+            raise MediaError(f"{what}: {place}{reason} ({found['kind']})") from error
+        raise MediaError(f"{what}: it cannot be drawn: {describe(error)[:300]}") from error
+
+
+def _png(what: str, svg: bytes) -> bytes:
+    root = ElementTree.fromstring(svg)  # noqa: S314 - the renderer wrote it
+    pixels = float(root.get("width", 0)) * float(root.get("height", 0))
+    zoom = next((zoom for zoom in (2, 1) if pixels * zoom**2 <= MAX_MERMAID_PIXELS), None)
+    if not zoom:
+        raise MediaError(
+            f"{what}: {root.get('width')} x {root.get('height')} pixels are more than the {MAX_MERMAID_PIXELS:,} "
+            "that a picture may have; make an svg, which has no bound, or a smaller diagram"
+        )
+    fonts = cjk_fonts(what, "".join(root.itertext()))
+    own = Path(str(import_module("mermaid_render").__file__)).with_name("fonts").glob("*.ttf")
+    resvg: Any = import_module("resvg_py")
+    try:
+        return bytes(
+            resvg.svg_to_bytes(
+                svg_string=svg.decode(),
+                zoom=zoom,
+                background="white",
+                font_family="Noto Sans",
+                font_files=[*map(str, own), *(str(font.path) for font in fonts)],
+            )
+        )
+    except ValueError as error:
+        raise MediaError(f"{what}: it cannot be drawn: {error}") from error

@@ -1,0 +1,76 @@
+"""Text → speech, by espeak-ng."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections import Counter
+
+from operad.operators.media.child import python, run
+from operad.operators.media.errors import MediaError, check_text, need
+
+MAX_SPOKEN_CHARS = 10_000
+"""How many characters are spoken at once: some ten minutes of English, or an hour of Chinese in 140 MB."""
+
+_SECONDS = 60.0
+
+_VOICES = {
+    "ARABIC": "ar",
+    "ARMENIAN": "hy",
+    "BENGALI": "bn",
+    "CJK": "cmn",
+    "CYRILLIC": "ru",
+    "DEVANAGARI": "hi",
+    "GEORGIAN": "ka",
+    "GREEK": "el",
+    "HANGUL": "ko",
+    "HEBREW": "he",
+    "HIRAGANA": "ja",
+    "KATAKANA": "ja",
+    "LATIN": "en-us",
+    "TAMIL": "ta",
+    "TELUGU": "te",
+    "THAI": "th",
+}
+"""Voices by the first word of the names that Unicode gives to a script's letters."""
+
+_LETTERS_PER_WORD = {"cmn": 1.5, "ja": 2, "ko": 2}
+"""How long a word is where it is shorter than elsewhere, in letters."""
+
+
+async def speak(text: str, voice: str | None = None) -> bytes:
+    """A text as speech.
+
+    Args:
+        text: What to say, in plain words.
+        voice: A voice of espeak-ng's, such as ``en-gb``, ``cmn`` or ``de``, and after a plus sign how it sounds, such
+            as ``f3``. By default one for the script that has the most words; for Latin letters that is English.
+
+    Returns:
+        A WAV file: one channel, 16 bits, 22,050 samples a second.
+
+    Raises:
+        MediaError: There is nothing to say or too much, no such voice, or nothing to hear.
+        MissingExtraError: The extra ``media`` is not installed.
+    """
+    what = "text to speech"
+    check_text(what, text, MAX_SPOKEN_CHARS)
+    if not any(letter.isalnum() for letter in text):
+        raise MediaError(
+            f"{what}: the text {text.strip()[:40]!r} has no letter and no digit, so there is nothing to say"
+        )
+    need(what, "espeakng_loader")
+    plain = text.replace("\0", " ").encode("utf-8", errors="replace").decode()
+    given = {"text": plain, "voice": voice_for(text) if voice is None else voice}
+    return await run(what, python("espeak.py"), json.dumps(given).encode(), seconds=_SECONDS)
+
+
+def voice_for(text: str) -> str:
+    """The voice for the script that most words of a text are in."""
+    letters = Counter(
+        voice for letter in text if (voice := _VOICES.get(unicodedata.name(letter, "").partition(" ")[0]))
+    )
+    if letters["ja"]:
+        letters["ja"] += letters.pop("cmn", 0)  # Japanese has Chinese letters, too
+    words = {voice: count / _LETTERS_PER_WORD.get(voice, 5) for voice, count in letters.items()}
+    return max(words, key=lambda voice: words[voice], default="en-us")

@@ -1,0 +1,42 @@
+"""A program of its own: Typst's markup on stdin → a PDF or a picture on stdout. `markdown` runs it as a child.
+
+It imports nothing of this package, so that it starts at once.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+
+def main() -> None:
+    """Read ``{"source", "format", "fonts", "memory"}`` as JSON, and write the file; on an error, say why and exit."""
+    import typst
+
+    given = json.load(sys.stdin.buffer)
+    bound(given["memory"])
+    try:
+        made = typst.compile(
+            given["source"].encode(),
+            root=".",  # an empty folder
+            package_path=".",
+            package_cache_path=".",
+            font_paths=given["fonts"],
+            format=given["format"],
+        )
+    except typst.TypstError as error:
+        sys.exit("; ".join([error.message.removeprefix("assertion failed: "), *error.hints]))
+    sys.stdout.buffer.write(made)
+
+
+def bound(memory: int) -> None:
+    """Take no more memory than that, in bytes, where the system can see to it."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""A file's content → its text, as its format has it: rows, slides, sheets, pages. Shared by all that read files.
+
+What a format needs beyond Python is the extra ``documents``; it is imported where it is used. A broken document makes
+its reader raise anything.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date, datetime, time
+from importlib import import_module
+from itertools import islice
+from typing import Any
+
+from operad.runtime.errors import InputError
+
+MAX_UNPACKED_BYTES = 512 * 2**20
+"""The largest that a packed document may become, in bytes."""
+
+MAX_PAGES = 20_000
+"""How many pages of a PDF are read."""
+
+OLD_FORMATS = {".doc": ".docx", ".xls": ".xlsx", ".ppt": ".pptx"}
+"""Formats of old, and those that took their place."""
+
+_DELIMITERS = ",;\t|"
+
+_SLIDE = re.compile(r"^<!-- Slide number: (\d+) -->$", re.MULTILINE)
+
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+"""How old formats begin, and new ones that are encrypted."""
+
+_pdfium = threading.Lock()
+"""PDFium serves one thread at a time, whoever asks."""
+
+
+# Text
+
+
+def decoded(data: bytes, suffix: str, known: Iterable[str] = ()) -> str:
+    """Text in UTF-8, or in UTF-16 with its mark.
+
+    Args:
+        data: The content.
+        suffix: The end of the file's name.
+        known: What else is read, for the message.
+
+    Raises:
+        InputError: It is something else; the message says what to do.
+    """
+    if what_to_do := not_text(data, suffix, known):
+        raise InputError(what_to_do)
+    try:
+        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return data.decode("utf-16")
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if suffix in OLD_FORMATS:
+            raise InputError(_old(suffix)) from error
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InputError(
+            f"is not UTF-8 text (byte {data[error.start]:#04x} in line {line}); "
+            "convert it, for example with: iconv -f ITS-ENCODING -t UTF-8"
+        ) from error
+
+
+def not_text(data: bytes, suffix: str, known: Iterable[str] = ()) -> str:
+    """Why this is no text, and what to do; empty where it may be."""
+    if b"\0" not in data or data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return ""
+    if suffix in OLD_FORMATS:
+        return _old(suffix)
+    return f"is not text; what is read: {', '.join(['text in UTF-8', *known])}"
+
+
+def _old(suffix: str) -> str:
+    return f"is of an old format that is not read; save it as {OLD_FORMATS[suffix]}"
+
+
+# Tables
+
+
+def csv_rows(text: str, suffix: str) -> Iterator[tuple[int, Sequence[str]]]:
+    """The rows of a .csv or .tsv file, each with the line that it begins at.
+
+    Raises:
+        csv.Error: It is broken.
+    """
+    first = text.lstrip().partition("\n")[0]
+    delimiter = "\t" if suffix == ".tsv" else max(_DELIMITERS, key=first.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    begins = 1
+    for row in reader:
+        yield begins, row
+        begins = reader.line_num + 1
+
+
+def sheets(data: bytes) -> Iterator[tuple[str, Iterator[tuple[int, Sequence[object]]]]]:
+    """The sheets of an .xlsx file: title, and numbered rows, which are to be read before the next sheet."""
+    check_packed(data)
+    openpyxl: Any = import_module("openpyxl")  # markitdown's own tables have 2.0 for 2, and NaN
+    workbook = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
+    try:
+        for sheet in workbook.worksheets:
+            sheet.reset_dimensions()  # what it says of its size may be anything
+            rows: Iterator[Sequence[object]] = sheet.iter_rows(values_only=True)
+            yield sheet.title, enumerate(rows, 1)
+    finally:
+        workbook.close()
+
+
+def table_lines(rows: Iterable[tuple[int, Sequence[object]]]) -> Iterator[tuple[int, str]]:
+    """Numbered rows as a Markdown table, whose first row is the head: its lines, each with the row that it is from."""
+    is_head = True
+    for number, row in rows:
+        cells = [_cell(value) for value in row]
+        while cells and not cells[-1]:
+            cells.pop()
+        if cells:
+            yield number, f"| {' | '.join(cells)} |"
+            if is_head:
+                is_head = False
+                yield number, "|" + "---|" * len(cells)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, datetime) and value.time() == time():
+        value = value.date()
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    return " ".join(str(value).split()).replace("|", "\\|")
+
+
+# Documents
+
+
+def markdown(converter: str, data: bytes) -> str:
+    """A document as Markdown, by one of markitdown's converters, such as ``HtmlConverter``."""
+    # The converter of this format, and no other: asked as a whole, markitdown takes a broken document for text.
+    converters: Any = import_module("markitdown.converters")
+    info = import_module("markitdown").StreamInfo()
+    return str(getattr(converters, converter)().convert(io.BytesIO(data), info).markdown)
+
+
+def slides(data: bytes) -> Iterator[tuple[str, str]]:
+    """The slides of a .pptx file: number, and Markdown."""
+    check_packed(data)
+    _, *parts = _SLIDE.split(markdown("PptxConverter", data))
+    return zip(parts[::2], parts[1::2], strict=True)
+
+
+def pages(data: bytes) -> list[str]:
+    """The text of a PDF's pages.
+
+    Raises:
+        InputError: It needs a password, or none of its pages has text.
+    """
+    pdfium: Any = import_module("pypdfium2")
+    with _pdfium:
+        try:
+            document = pdfium.PdfDocument(data)
+        except pdfium.PdfiumError as error:
+            if "password" in str(error).lower():
+                raise InputError("is encrypted with a password; save it without one") from error
+            raise
+        try:
+            texts = list(islice(_page_texts(document), MAX_PAGES))
+        finally:
+            document.close()
+    if not any(text.strip() for text in texts):
+        raise InputError(
+            f"holds no text, for its {len(texts):,} page{'s' if texts[1:] else ''} "
+            f"{'are pictures' if texts[1:] else 'is a picture'} or empty, as in a scan; "
+            "let a program for text recognition (OCR) at it first, for example: ocrmypdf IN.pdf OUT.pdf"
+        )
+    return texts
+
+
+def _page_texts(document: Any) -> Iterator[str]:
+    for number in range(len(document)):
+        page = document[number]
+        text = page.get_textpage()
+        yield str(text.get_text_bounded())
+        text.close()
+        page.close()
+
+
+def check_packed(data: bytes) -> None:
+    """Look how large a packed document becomes; what is unpacked later is no larger than its directory says.
+
+    Raises:
+        InputError: Too large, or encrypted.
+    """
+    import zipfile  # where it is needed: it takes as long to import as the rest of this
+
+    if data.startswith(_OLE) and "EncryptedPackage".encode("utf-16-le") in data:
+        raise InputError("is encrypted with a password; save it without one")
+    with zipfile.ZipFile(io.BytesIO(data)) as packed:
+        unpacked = sum(entry.file_size for entry in packed.infolist())
+    if unpacked > MAX_UNPACKED_BYTES:
+        raise InputError(f"unpacks to {unpacked:,} bytes, more than the {MAX_UNPACKED_BYTES:,} that are read")
