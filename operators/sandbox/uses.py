@@ -1,0 +1,48 @@
+"""How code and templates use the variables they are given, as far as that can be seen without running them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+_WALKERS = {"zip", "enumerate", "sorted", "reversed", "list", "tuple", "set", "len", "sum", "any", "all"}
+"""Functions that need something to walk through as each of their arguments."""
+
+
+def walked_through(code: str) -> frozenset[str]:
+    """The arguments of `main` that it walks through, whatever their value: a number there is an error.
+
+    Those that it also sets anew, or asks the type of, are left out. Empty for broken code.
+    """
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return frozenset()
+    main = next((node for node in tree.body if _is_main(node)), None)
+    if main is None:
+        return frozenset()
+    unsure = {node.id for node in ast.walk(main) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    unsure |= {
+        name for node in ast.walk(main) if _is_call(node, {"isinstance", "type", "hasattr"}) for name in _names(node)
+    }
+    return frozenset(name for node in ast.walk(main) for name in _walks(node)) - unsure
+
+
+def _is_main(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == "main"
+
+
+def _walks(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.For | ast.comprehension) and isinstance(node.iter, ast.Name):
+        yield node.iter.id
+    elif _is_call(node, _WALKERS):
+        yield from _names(node)
+
+
+def _is_call(node: ast.AST, names: set[str]) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Call):
+        yield from (argument.id for argument in node.args if isinstance(argument, ast.Name))
