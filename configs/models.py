@@ -26,6 +26,7 @@ def make_model(spec: ModelSpec) -> Model:
         "temperature": spec.temperature,
         "max_tokens": spec.max_tokens,
         "tools": spec.tools,
+        "vision": spec.vision,
         "timeout": spec.timeout,
         "max_retries": spec.max_retries,
         "limits": make_limits(spec.limits),

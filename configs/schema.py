@@ -167,6 +167,7 @@ class ModelSpec(Spec):
     tools: Literal["native", "constrained"] | None = Field(
         default=None, description="constrained: for endpoints without tool calls; tools are chosen by JSON Schema."
     )
+    vision: bool | None = Field(default=None, description="Whether it can be shown images.")
     timeout: Seconds | None = Field(default=None, description="Seconds that the endpoint may be silent.")
     max_retries: int | None = Field(default=None, ge=0, description="How often a refused call is tried again.")
     limits: LimitsSpec | None = Field(default=None, description="What the endpoint lets one do.")

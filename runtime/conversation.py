@@ -87,10 +87,13 @@ class Conversation:
 
     def say(self, text: str) -> None:
         """Add something for the model to read; to what it is about to read anyway, if there is such."""
-        if self._messages[-1]["role"] == "user":
-            self._messages[-1]["content"] += f"\n\n{text}"
-        else:
+        last = self._messages[-1]
+        if last["role"] != "user":
             self._messages.append({"role": "user", "content": text})
+        elif isinstance(last["content"], str):
+            last["content"] += f"\n\n{text}"
+        else:  # parts, images among them, which an aside shares
+            last["content"] = [*last["content"], {"type": "text", "text": text}]
 
     async def work(self, max_rounds: int) -> Completion | None:
         """Let the model call tools until it has something to say.

@@ -12,6 +12,7 @@ OperadError                 operator_id, attempt; the cause is chained
 ├── BudgetError             a run used more than its budget
 ├── PausedError             a run waits for a person's answers
 ├── ModelError              a model's endpoint failed: unreachable, refused, broken
+├── FetchError              an address of the web could not be fetched, or may not be
 ├── AnswerError             a model answered, but never as its schema asks
 ├── ToolError               a tool could not be made or called as asked
 ├── MissingExtraError       an optional dependency is not installed
@@ -190,6 +191,18 @@ class ModelError(OperadError):
         super().__init__(message)
         self.transient = transient
         self.retry_after = retry_after
+
+
+class FetchError(OperadError):
+    """An address of the web could not be fetched, or may not be.
+
+    Attributes:
+        transient: Whether the same request may well succeed a little later.
+    """
+
+    def __init__(self, message: str, *, transient: bool = False) -> None:
+        super().__init__(message)
+        self.transient = transient
 
 
 class AnswerError(OperadError):

@@ -13,6 +13,9 @@ from operad.runtime.errors import InputError, did_you_mean
 MAX_TEXT_BYTES = 16 * 2**20
 """The largest text that is read whole into memory, in bytes."""
 
+_MIME_TYPES = {".webp": "image/webp"}
+"""Types that Python's own table lacks before 3.13."""
+
 
 class FileDescriptor(BaseModel):
     """A file by reference.
@@ -52,7 +55,9 @@ class FileDescriptor(BaseModel):
                 raise InputError(f"{path}: is not a regular file; write what it gives into one")
             beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
             raise InputError(f"{path}: no such file{did_you_mean(path.name, beside)}")
-        mime_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+        mime_type = mimetypes.guess_type(path.name)[0] or _MIME_TYPES.get(
+            path.suffix.lower(), "application/octet-stream"
+        )
         return cls(path=path.resolve(), name=path.name, size=path.stat().st_size, mime_type=mime_type)
 
     def fingerprint(self) -> dict[str, JsonValue]:

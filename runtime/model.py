@@ -4,46 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import math
 import os
-import re
-import time
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from pydantic import Field, JsonValue, PrivateAttr, SecretStr
+from pydantic import Field, PrivateAttr, SecretStr
 
 from operad.runtime.deadline import standing_still
-from operad.runtime.errors import InputError, ModelError, describe
+from operad.runtime.endpoint import OPENAI_URL, Endpoint
+from operad.runtime.errors import InputError, ModelError
 from operad.runtime.events import ModelAnswered, TokenStreamed, current_scope, emit
 from operad.runtime.limits import Limiter, Limits
 from operad.runtime.message import NO_USAGE, Usage, Value
 from operad.runtime.tool import Tool
 
 if TYPE_CHECKING:
-    from openai import APIError, AsyncOpenAI
+    from openai import AsyncOpenAI
     from typing_extensions import Self
 
 DEFAULT_MODEL = "gpt-4.1-mini"
 """The model that is asked where a key or an endpoint is named, but no model."""
 
-OPENAI_URL = "https://api.openai.com/v1"
-
-MAX_SHOWN_MESSAGE = 500
-"""Characters of an endpoint's own error message that an error of ours repeats."""
-
-MIN_KEY = 6
-"""Characters from which on a key is removed from messages; a shorter one may be any word."""
-
 ChatMessage = Mapping[str, Any]
 """A message of the protocol: ``role``, ``content`` and, where tools are called, more."""
-
-_LOOPBACK = {"127.0.0.1", "localhost", "::1"}
-_KEY_LIKE = re.compile(r"\bsk-[\w*.-]{6,}")
 
 
 class ToolCall(Value):
@@ -102,7 +89,7 @@ class Completion(Value):
         return message
 
 
-class Model(Value):
+class Model(Endpoint):
     """A client of a chat endpoint.
 
     A value: it may be copied, compared and shared by any number of runs, threads and event loops.
@@ -122,25 +109,24 @@ class Model(Value):
             endpoint knows no tool calls but keeps to a JSON Schema.
         structured: Whether the endpoint keeps to a JSON Schema given as ``response_format``.
         prose: Whether what it writes freely can be used; a very small model invents half of it.
+        vision: Whether it can be shown images; if so, it sees those among a task's files.
         limits: What the endpoint lets one do; kept by all models of this name and key at this endpoint
             that have the same limits, in all runs and threads of the process together.
         price: What its tokens cost, for `Usage.cost` and budgets of money; None where that is unknown.
     """
 
     name: str = DEFAULT_MODEL
-    base_url: str = OPENAI_URL
-    api_key: SecretStr | None = None
     temperature: float | None = Field(default=None, ge=0)
     max_tokens: int | None = Field(default=None, ge=1)
-    timeout: float = Field(default=120.0, gt=0)
-    max_retries: int = Field(default=2, ge=0)
     tools: Literal["native", "constrained"] = "native"
     structured: bool = True
     prose: bool = True
+    vision: bool = False
     limits: Limits | None = None
     price: Price | None = None
 
-    _indifferent: ClassVar[frozenset[str]] = frozenset({"api_key", "timeout", "max_retries", "limits", "price"})
+    _indifferent: ClassVar[frozenset[str]] = Endpoint._indifferent | {"limits", "price"}
+    _protocol: ClassVar[str] = "chat-completions"
     _connections: _Connections = PrivateAttr(default_factory=lambda: _Connections())
 
     def __copy__(self) -> Self:
@@ -150,14 +136,6 @@ class Model(Value):
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         return self.__copy__()
-
-    def describe(self) -> str:
-        """Which model this is and where, in one line without secrets."""
-        return f"{self.name} at {_without_login(self.base_url)}"
-
-    def fingerprint(self) -> dict[str, JsonValue]:
-        """What makes two models answer alike, without key and login."""
-        return super().fingerprint() | {"base_url": _without_login(self.base_url)}
 
     async def complete(
         self,
@@ -254,7 +232,7 @@ class Model(Value):
         loop = asyncio.get_running_loop()
         connection = self._connections.get(loop)
         if connection is None:
-            client = _client(base_url, key, self.timeout, self.max_retries)
+            client = self._client(base_url, key)
             whose = hashlib.sha256(key.encode()).hexdigest()
             limiter = Limiter.of(f"{self.name} {base_url} {whose}", self.limits) if self.limits else None
             connection = self._connections[loop] = _Connection(client, limiter, self._hold(client))
@@ -289,11 +267,7 @@ class Model(Value):
         except ValueError as error:
             raise self._no_protocol("it sent something that is not JSON") from error
         except Exception as error:
-            # Depending on its version, openai lets errors of its HTTP library through here.
-            if isinstance(error, APIError):
-                _scrub(error, client.api_key)
-            why = describe(error.__cause__ or error)
-            raise ModelError(f"{self.describe()} broke off its answer: {why}; try again", transient=True) from error
+            raise self._broke_off(error, client.api_key) from error
 
     def _completed(self, turn: _Turn, seconds: float) -> Completion:
         if not turn.began:
@@ -315,58 +289,6 @@ class Model(Value):
             for index, call in sorted(turn.calls.items())
         )
         return Completion(text=turn.text, tool_calls=calls, usage=usage, finish_reason=turn.finish_reason)
-
-    @contextmanager
-    def _reading(self) -> Generator[None, None, None]:
-        """Whatever in an answer is not what the protocol says is a `ModelError`: openai checks nothing."""
-        try:
-            yield
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
-            raise self._no_protocol(f"its answer cannot be read ({type(error).__name__})") from error
-
-    def _no_protocol(self, what: str) -> ModelError:
-        return ModelError(
-            f"{self.describe()} does not speak the OpenAI chat-completions protocol: {what}; "
-            "check the base URL, which usually ends in /v1"
-        )
-
-    def _failure(self, error: APIError, key: str) -> ModelError:
-        """An error that says what to do; the key that was used stays out of it and of its cause."""
-        from openai import APIConnectionError, APITimeoutError
-
-        _scrub(error, key)
-        who, said = self.describe(), _said(error)
-        if isinstance(error, APITimeoutError):
-            return ModelError(
-                f"{who} was silent for {self.timeout:g} s; raise the timeout, or ask for less", transient=True
-            )
-        if isinstance(error, APIConnectionError):
-            why = error.__cause__ or error
-            return ModelError(
-                f"{who}: cannot connect ({why}); check that the address is right and the endpoint is running",
-                transient=True,
-            )
-        status = cast("int | None", getattr(error, "status_code", None))
-        body = _body(error)
-        if body.get("type") == "exceed_context_size_error" or body.get("code") == "context_length_exceeded":
-            return ModelError(f"{who}: the prompt has too many tokens: {said}; give it less, or use a larger model")
-        if status == 401:
-            fault = "refuses the API key" if self.api_key else "wants an API key, and none is given"
-            return ModelError(f"{who} {fault} (401); set OPENAI_API_KEY, or the key of this endpoint")
-        meanings = {
-            403: "does not allow this with this API key",
-            404: "has no such model or address; check the model's name, and the base URL, which usually ends in /v1",
-            429: "has no room: too many calls at once, or no quota left; wait, or set limits",
-        }
-        if status is None:
-            return ModelError(f"{who} failed: {said}")
-        fault = meanings.get(status, "rejects the request" if status < 500 else "failed")
-        no_quota = body.get("code") == "insufficient_quota"
-        return ModelError(
-            f"{who} {fault} ({status}): {said}",
-            transient=(status in (408, 409, 429) and not no_quota) or status >= 500,
-            retry_after=_retry_after(error),
-        )
 
 
 def resolve_model(
@@ -466,65 +388,9 @@ class _Turn:
         return text
 
 
-def _client(base_url: str, key: str, timeout: float, max_retries: int) -> AsyncOpenAI:
-    from openai import AsyncOpenAI, DefaultAsyncHttpxClient
-
-    # A proxy that the environment names is not for this machine's own ports.
-    direct = DefaultAsyncHttpxClient(trust_env=False) if urlsplit(base_url).hostname in _LOOPBACK else None
-    return AsyncOpenAI(
-        base_url=base_url, api_key=key or "none", timeout=timeout, max_retries=max_retries, http_client=direct
-    )
-
-
 def _as_function(tool: Tool) -> dict[str, Any]:
     parameters = tool.parameters or {"type": "object", "properties": {}}
     return {
         "type": "function",
         "function": {"name": tool.name, "description": tool.description, "parameters": parameters},
     }
-
-
-def _without_login(url: str) -> str:
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-
-
-def _retry_after(error: APIError) -> float | None:
-    """Seconds that an endpoint asks to wait, from its headers (RFC 9110, section 10.2.3)."""
-    headers: Any = getattr(getattr(error, "response", None), "headers", {})
-    given = str(headers.get("retry-after", ""))
-    try:
-        seconds = float(given)
-    except ValueError:
-        from email.utils import parsedate_to_datetime
-
-        try:
-            seconds = parsedate_to_datetime(given).timestamp() - time.time()
-        except (ValueError, OverflowError):
-            return None
-    return seconds if 0 < seconds < math.inf else None
-
-
-def _body(error: APIError) -> Mapping[str, Any]:
-    body: Any = error.body
-    return cast("Mapping[str, Any]", body) if isinstance(body, Mapping) else {}
-
-
-def _said(error: APIError) -> str:
-    text = " ".join(str(_body(error).get("message") or error.message).split())
-    return text if len(text) <= MAX_SHOWN_MESSAGE else text[:MAX_SHOWN_MESSAGE] + "…"
-
-
-def _scrub(error: APIError, key: str) -> None:
-    """Remove the key from an error whose endpoint repeats it, for tracebacks show causes too."""
-
-    def clean(value: Any) -> Any:
-        if isinstance(value, str):
-            return _KEY_LIKE.sub("[key]", value.replace(key, "[key]") if len(key) >= MIN_KEY else value)
-        if isinstance(value, Mapping):
-            return {name: clean(item) for name, item in cast("Mapping[str, Any]", value).items()}
-        return value
-
-    error.message = clean(error.message)
-    error.body = clean(error.body)
-    error.args = tuple(map(clean, error.args))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from operad.runtime.cache import Cache
-from operad.runtime.errors import InvalidError, Issue, ModelError
+from operad.runtime.errors import FetchError, InvalidError, Issue, ModelError
 from operad.runtime.message import Usage, WorkflowMessage
 
 if TYPE_CHECKING:
@@ -82,7 +82,10 @@ class Retry:
         chain = list(causes(error))
         if self.on is not None:
             return any(isinstance(link, self.on) for link in chain)
-        return any(link.transient if isinstance(link, ModelError) else isinstance(link, _PASSING) for link in chain)
+        return any(
+            link.transient if isinstance(link, ModelError | FetchError) else isinstance(link, _PASSING)
+            for link in chain
+        )
 
     def delay(self, attempt: int, error: BaseException) -> float:
         """Seconds to wait after that attempt failed with that error."""

@@ -227,13 +227,13 @@ def _form(task: Task) -> Form | None:
     return None if schema is None else Form.of(schema)
 
 
-async def _opening(task: Task, model: Model) -> list[dict[str, str]]:
+async def _opening(task: Task, model: Model) -> list[dict[str, Any]]:
     """The rendered task. A JSON Schema is left out where the model is held to it from its first word."""
     free_to_begin = bool(task.tools) and model.tools == "native"
     held = model.structured and not free_to_begin and is_json_schema(task.output_schema)
-    return await asyncio.to_thread(render, task, show_schema=not held)  # files are read
+    return await asyncio.to_thread(render, task, show_schema=not held, vision=model.vision)  # files are read
 
 
-def _led(opening: list[dict[str, str]]) -> list[dict[str, str]]:
+def _led(opening: list[dict[str, Any]]) -> list[dict[str, Any]]:
     system, *rest = opening
     return [{**system, "content": f"{THINKER}\n\nThe task:\n{system['content']}"}, *rest]

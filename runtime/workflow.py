@@ -442,7 +442,9 @@ class Workflow(ABC):
     def _refuse_unknown_reads(self, build: Build) -> None:
         known = build.graph.operators
         issues = [
-            Issue("unknown-operator", f"reads what {read!r} said, and nobody is called so{did_you_mean(read, known)}", key)
+            Issue(
+                "unknown-operator", f"reads what {read!r} said, and nobody is called so{did_you_mean(read, known)}", key
+            )
             for key, operator in known.items()
             for read in reads_of(operator)
             if read not in known

@@ -1,5 +1,9 @@
+import asyncio
 import os
+from contextlib import aclosing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -55,3 +59,72 @@ def in_a_run():
         return code.result, [event for event in heard if event.operator_id and not isinstance(event, own)]
 
     return in_a_run
+
+
+class _Web:
+    """Hosts on this machine that answer as a test says.
+
+    Attributes:
+        requests: What they were asked: ``method``, ``path``, ``headers`` by lower case, ``body``.
+    """
+
+    def __init__(self):
+        self.requests = []
+        self._servers, self._tasks = [], set()
+
+    async def serve(self, answer: Any):
+        """The address of a new host.
+
+        `answer` is what it answers, as the bytes that go over the wire; or makes that of a request; or yields it.
+        """
+
+        async def exchange(reader, writer):
+            self._tasks.add(asyncio.current_task())
+            try:
+                method, path, _ = (await reader.readline()).decode().split()
+                lines = [
+                    line.decode().partition(":") for line in iter((await reader.readuntil(b"\r\n\r\n")).splitlines())
+                ]
+                headers = {name.lower(): value.strip() for name, _, value in lines if name}
+                body = await reader.readexactly(int(headers.get("content-length", 0)))
+                request = SimpleNamespace(method=method, path=path, headers=headers, body=body)
+                self.requests.append(request)
+                said = answer if isinstance(answer, bytes) else answer(request)
+                if isinstance(said, bytes):
+                    writer.write(said)
+                else:
+                    async with aclosing(said):
+                        async for part in said:
+                            writer.write(part)
+                            await writer.drain()
+                await writer.drain()
+            except (ConnectionError, asyncio.CancelledError):
+                pass
+            finally:
+                writer.close()
+
+        server = await asyncio.start_server(exchange, "127.0.0.1", 0)
+        self._servers.append(server)
+        return f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+    @staticmethod
+    def reply(body=b"", status=200, **headers):
+        """An answer; names of headers have underscores for dashes."""
+        said = {"content_length": len(body), "connection": "close", **headers}
+        head = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in said.items() if value is not None)
+        return f"HTTP/1.1 {status} So\r\n{head}\r\n".encode() + body
+
+    async def aclose(self):
+        for server in self._servers:
+            server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+@pytest.fixture
+async def web():
+    """Hosts on this machine that answer as a test says."""
+    web = _Web()
+    yield web
+    await web.aclose()

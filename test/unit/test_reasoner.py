@@ -121,7 +121,7 @@ def test_binary_files_are_named_but_not_shown(tmp_path):
     (tmp_path / "a.png").write_bytes(b"\x89PNG")
     (tmp_path / "blob").write_bytes(b"\0\1")
     [_, user] = render(task(files=tuple(FileDescriptor.of(tmp_path / name) for name in ("a.png", "blob"))))
-    assert "### a.png (image/png, 4 bytes)\n(not text, not shown)" in user["content"]
+    assert "### a.png (image/png, 4 bytes)\n(an image; this model cannot be shown images)" in user["content"]
     assert "(not shown: " in user["content"]
     assert "is binary" in user["content"]
 

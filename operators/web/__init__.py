@@ -1,0 +1,1 @@
+"""The web: fetching, searching, and endpoints that draw and speak."""

@@ -1,0 +1,155 @@
+"""Endpoints that draw and that speak, by OpenAI's protocols for images and for speech."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from urllib.parse import urljoin, urlsplit
+
+from pydantic import Field
+
+from operad.operators.web.fetch import Guard, fetch
+from operad.runtime.endpoint import Endpoint
+from operad.runtime.errors import FetchError, ModelError
+from operad.runtime.image import image_type
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+MAX_ANSWER_BYTES = 64 * 2**20
+"""The largest answer of such an endpoint, in bytes."""
+
+_AUDIO_TYPES = {"mp3": "audio/mpeg", "opus": "audio/ogg", "pcm": "audio/pcm"}
+"""Those that are not called as the format is."""
+
+
+class _Maker(Endpoint):
+    """An endpoint that is asked once, over a connection of its own, and answers with bytes."""
+
+    timeout: float = Field(default=300.0, gt=0)
+
+    async def _ask(self, asked: Callable[[AsyncOpenAI], AbstractAsyncContextManager[Any]]) -> tuple[bytes, str]:
+        """The body of an answer and its media type."""
+        from openai import APIError
+
+        key = self.api_key.get_secret_value() if self.api_key else ""
+        body = bytearray()
+        async with self._client(self.base_url, key) as client, AsyncExitStack() as stack:
+            try:
+                response = await stack.enter_async_context(asked(client))
+            except APIError as error:
+                raise self._failure(error, client.api_key) from error
+            try:
+                async for data in response.iter_bytes():
+                    body += data
+                    if len(body) > MAX_ANSWER_BYTES:
+                        break
+            except Exception as error:  # openai lets errors of its HTTP library through
+                raise self._broke_off(error, client.api_key) from error
+        if len(body) > MAX_ANSWER_BYTES:
+            raise ModelError(f"{self.describe()} says more than the {MAX_ANSWER_BYTES:,} bytes that are taken")
+        return bytes(body), str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
+
+
+class ImageModel(_Maker):
+    """A model that draws.
+
+    Attributes:
+        name: The model's name at the endpoint.
+        base_url: Where the endpoint is; ``/images/generations`` follows.
+        api_key: The key, or None for endpoints that want none. Never shown.
+        timeout: Seconds that the endpoint may be silent.
+        max_retries: How often a call that was refused for the time being (429, 5xx, no connection)
+            is tried again.
+        size: Width and height in pixels, as ``1024x1024``; None leaves it to the endpoint.
+    """
+
+    size: str | None = None
+
+    _protocol: ClassVar[str] = "images"
+
+    async def generate(self, prompt: str, *, count: int = 1) -> list[tuple[bytes, str]]:
+        """Images, each with its media type.
+
+        An image that the endpoint gives by its address is fetched from there; it may lie at the
+        endpoint's own host, or at a public address.
+
+        Args:
+            prompt: What to draw.
+            count: How many images at most.
+
+        Raises:
+            ModelError: The endpoint cannot be reached, refuses the call, or breaks off.
+        """
+        request: dict[str, Any] = {"model": self.name, "prompt": prompt, "n": count}
+        if self.size:
+            request["size"] = self.size
+        body, _ = await self._ask(lambda client: cast("Any", client.images.with_streaming_response).generate(**request))
+        with self._reading():
+            answers = list(json.loads(body)["data"])[:count]
+        if not answers:
+            raise self._no_protocol("its answer holds no image")
+        return [await self._image(answer) for answer in answers]
+
+    async def _image(self, answer: Any) -> tuple[bytes, str]:
+        with self._reading():
+            encoded, url = answer.get("b64_json"), answer.get("url")
+            data = base64.b64decode(encoded or "", validate=True)
+        if data:
+            return data, image_type(data) or "application/octet-stream"
+        if not isinstance(url, str):
+            raise self._no_protocol("its answer holds no image")
+        guard = Guard((urlsplit(self.base_url).netloc.rpartition("@")[2],), self.timeout, MAX_ANSWER_BYTES)
+        try:
+            found = await fetch(urljoin(self.base_url, url), guard=guard)
+        except FetchError as error:
+            raise ModelError(
+                f"{self.describe()} drew an image that cannot be fetched: {error}", transient=error.transient
+            ) from error
+        mime_type = image_type(found.body) or found.content_type
+        if found.status >= 400 or not mime_type.startswith("image/"):
+            raise ModelError(
+                f"{self.describe()} drew an image that is not where it should be "
+                f"(status {found.status}, {mime_type or 'of no type'})",
+                transient=found.status >= 500,
+            )
+        return found.body, mime_type
+
+
+class SpeechModel(_Maker):
+    """A model that reads aloud.
+
+    Attributes:
+        name: The model's name at the endpoint.
+        base_url: Where the endpoint is; ``/audio/speech`` follows.
+        api_key: The key, or None for endpoints that want none. Never shown.
+        timeout: Seconds that the endpoint may be silent.
+        max_retries: How often a call that was refused for the time being (429, 5xx, no connection)
+            is tried again.
+        voice: Who speaks, as the endpoint names them.
+        format: Of the sound.
+    """
+
+    voice: str = "alloy"
+    format: Literal["mp3", "opus", "aac", "flac", "wav", "pcm"] = "mp3"
+
+    _protocol: ClassVar[str] = "speech"
+
+    async def speak(self, text: str) -> tuple[bytes, str]:
+        """The text as sound, and its media type.
+
+        Raises:
+            ModelError: The endpoint cannot be reached, refuses the call, or breaks off.
+        """
+        request = {"model": self.name, "input": text, "voice": self.voice, "response_format": self.format}
+        sound, mime_type = await self._ask(
+            lambda client: cast("Any", client.audio.speech.with_streaming_response).create(**request)
+        )
+        if not sound or mime_type.startswith("text/") or mime_type == "application/json":
+            raise self._no_protocol(f"its answer is no sound ({len(sound)} bytes, {mime_type or 'of no type'})")
+        if not mime_type.startswith("audio/"):
+            mime_type = _AUDIO_TYPES.get(self.format, f"audio/{self.format}")
+        return sound, mime_type

@@ -1,0 +1,139 @@
+"""Searching the web: what a provider of searches is, and one that asks SerpApi."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, cast
+from urllib.parse import urlsplit
+
+from pydantic import Field, SecretStr
+
+from operad.operators.web.fetch import Fetched, Guard, fetch
+from operad.runtime.endpoint import shown, without_key
+from operad.runtime.errors import FetchError
+from operad.runtime.message import Value
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """A page that was found.
+
+    Attributes:
+        title: Its title.
+        url: Where it is.
+        content: What it says, mostly in a sentence or two.
+        site_name: Whose it is.
+        date: When it was written, in the provider's words.
+    """
+
+    title: str
+    url: str
+    content: str
+    site_name: str = ""
+    date: str = ""
+
+
+class SearchProvider(Protocol):
+    """Whoever searches."""
+
+    async def search(self, query: str, *, limit: int = 10) -> list[SearchResult]:
+        """What is found, the best first.
+
+        Args:
+            query: What to look for.
+            limit: How many results at most.
+
+        Raises:
+            FetchError: The provider cannot be reached, or refuses.
+        """
+        ...
+
+
+class SerpApi(Value):
+    """Google, by way of SerpApi or what speaks as it does.
+
+    Attributes:
+        api_key: The key. Never shown.
+        base_url: Where it is asked; may be this machine.
+        timeout: Seconds that a search may take.
+    """
+
+    api_key: SecretStr
+    base_url: str = "https://serpapi.com/search.json"
+    timeout: float = Field(default=30.0, gt=0)
+
+    _indifferent: ClassVar[frozenset[str]] = frozenset({"api_key", "timeout"})
+
+    async def search(self, query: str, *, limit: int = 10) -> list[SearchResult]:
+        """What Google finds; an empty list where that is nothing.
+
+        Raises:
+            FetchError: It cannot be reached, refuses (key, quota: the message says so), or does not
+                speak SerpApi's protocol.
+        """
+        key = self.api_key.get_secret_value()
+        answer = await fetch(
+            self.base_url,
+            params={"engine": "google", "q": query, "num": str(limit), "api_key": key},
+            guard=Guard(allowed_hosts=(urlsplit(self.base_url).netloc,), timeout=self.timeout),
+        )
+        said = self._read(answer)
+        if (error := said.get("error")) and not _found_nothing(said):
+            raise self._refused(answer.status, shown(without_key(str(error), key)))
+        if answer.status >= 400:
+            raise self._refused(answer.status, "no reason is given")
+        found = said.get("organic_results")
+        results = [_result(cast("dict[str, Any]", one)) for one in _list(found) if isinstance(one, dict)]
+        return [result for result in results if result.url][:limit]
+
+    def _read(self, answer: Fetched) -> dict[str, Any]:
+        try:
+            said = json.loads(answer.body)
+        except (ValueError, RecursionError):
+            said = None
+        if isinstance(said, dict):
+            return cast("dict[str, Any]", said)
+        if answer.status >= 400:
+            return {}
+        raise FetchError(f"{self.base_url} does not speak SerpApi's protocol: its answer is no JSON object")
+
+    def _refused(self, status: int, why: str) -> FetchError:
+        what_to_do = {401: "; check the key", 429: "; wait, or see what is left of the quota"}.get(status, "")
+        # Both too many searches at once and a used up quota are a 429.
+        transient = status >= 500 or (status == 429 and "run out" not in why)
+        return FetchError(f"{self.base_url} refuses the search ({status}): {why}{what_to_do}", transient=transient)
+
+
+def as_outputs(results: list[SearchResult]) -> dict[str, list[dict[str, str]]]:
+    """What a search node says as ``json``: the same results under Google's names and under common ones."""
+    return {
+        "organic_results": [{"title": one.title, "link": one.url, "snippet": one.content} for one in results],
+        "search_results": [
+            {
+                "title": one.title,
+                "url": one.url,
+                "content": one.content,
+                "site_name": one.site_name,
+                "date": one.date,
+            }
+            for one in results
+        ],
+    }
+
+
+def _found_nothing(said: dict[str, Any]) -> bool:
+    """Whether the error says only that there are no results; SerpApi does so with status 200."""
+    return "hasn't returned any results" in str(said["error"])
+
+
+def _list(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _result(found: dict[str, Any]) -> SearchResult:
+    def text(name: str) -> str:
+        value = found.get(name)
+        return value.strip() if isinstance(value, str) else ""
+
+    return SearchResult(text("title"), text("link"), text("snippet"), text("source"), text("date"))

@@ -1,0 +1,191 @@
+"""An endpoint that speaks OpenAI's protocol: where it is, how it is reached, and what its failures mean."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import Field, JsonValue, SecretStr
+
+from operad.runtime.errors import ModelError, describe
+from operad.runtime.message import Value
+
+if TYPE_CHECKING:
+    from openai import APIError, AsyncOpenAI
+
+OPENAI_URL = "https://api.openai.com/v1"
+
+MAX_SHOWN_MESSAGE = 500
+"""Characters of an endpoint's own error message that an error of ours repeats."""
+
+MIN_KEY = 6
+"""Characters from which on a key is removed from messages; a shorter one may be any word."""
+
+_LOOPBACK = {"127.0.0.1", "localhost", "::1"}
+_KEY_LIKE = re.compile(r"\bsk-[\w*.-]{6,}")
+
+
+class Endpoint(Value):
+    """A model at an endpoint.
+
+    Attributes:
+        name: The model's name at the endpoint.
+        base_url: Where the endpoint is; the protocol's own path follows.
+        api_key: The key, or None for endpoints that want none. Never shown.
+        timeout: Seconds that the endpoint may be silent.
+        max_retries: How often a call that was refused for the time being (429, 5xx, no connection)
+            is tried again.
+    """
+
+    name: str
+    base_url: str = OPENAI_URL
+    api_key: SecretStr | None = None
+    timeout: float = Field(default=120.0, gt=0)
+    max_retries: int = Field(default=2, ge=0)
+
+    _indifferent: ClassVar[frozenset[str]] = frozenset({"api_key", "timeout", "max_retries"})
+    _protocol: ClassVar[str] = ""
+
+    def describe(self) -> str:
+        """Which model this is and where, in one line without secrets."""
+        return f"{self.name} at {without_login(self.base_url)}"
+
+    def fingerprint(self) -> dict[str, JsonValue]:
+        """What makes two models answer alike, without key and login."""
+        return super().fingerprint() | {"base_url": without_login(self.base_url)}
+
+    def _client(self, base_url: str, key: str) -> AsyncOpenAI:
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+
+        # A proxy that the environment names is not for this machine's own ports.
+        direct = DefaultAsyncHttpxClient(trust_env=False) if urlsplit(base_url).hostname in _LOOPBACK else None
+        return AsyncOpenAI(
+            base_url=base_url,
+            api_key=key or "none",
+            timeout=self.timeout,
+            max_retries=self.max_retries,
+            http_client=direct,
+        )
+
+    @contextmanager
+    def _reading(self) -> Generator[None, None, None]:
+        """Whatever in an answer is not what the protocol says is a `ModelError`: openai checks nothing."""
+        try:
+            yield
+        except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            raise self._no_protocol(f"its answer cannot be read ({type(error).__name__})") from error
+
+    def _no_protocol(self, what: str) -> ModelError:
+        return ModelError(
+            f"{self.describe()} does not speak the OpenAI {self._protocol} protocol: {what}; "
+            "check the base URL, which usually ends in /v1"
+        )
+
+    def _broke_off(self, error: Exception, key: str) -> ModelError:
+        from openai import APIError
+
+        # Depending on its version, openai lets errors of its HTTP library through.
+        if isinstance(error, APIError):
+            _scrub(error, key)
+        why = describe(error.__cause__ or error)
+        return ModelError(f"{self.describe()} broke off its answer: {why}; try again", transient=True)
+
+    def _failure(self, error: APIError, key: str) -> ModelError:
+        """An error that says what to do; the key that was used stays out of it and of its cause."""
+        from openai import APIConnectionError, APITimeoutError
+
+        _scrub(error, key)
+        who, said = self.describe(), _said(error)
+        if isinstance(error, APITimeoutError):
+            return ModelError(
+                f"{who} was silent for {self.timeout:g} s; raise the timeout, or ask for less", transient=True
+            )
+        if isinstance(error, APIConnectionError):
+            why = error.__cause__ or error
+            return ModelError(
+                f"{who}: cannot connect ({why}); check that the address is right and the endpoint is running",
+                transient=True,
+            )
+        status = cast("int | None", getattr(error, "status_code", None))
+        body = _body(error)
+        if body.get("type") == "exceed_context_size_error" or body.get("code") == "context_length_exceeded":
+            return ModelError(f"{who}: the prompt has too many tokens: {said}; give it less, or use a larger model")
+        if status == 401:
+            fault = "refuses the API key" if self.api_key else "wants an API key, and none is given"
+            return ModelError(f"{who} {fault} (401); set OPENAI_API_KEY, or the key of this endpoint")
+        meanings = {
+            403: "does not allow this with this API key",
+            404: "has no such model or address; check the model's name, and the base URL, which usually ends in /v1",
+            429: "has no room: too many calls at once, or no quota left; wait, or set limits",
+        }
+        if status is None:
+            return ModelError(f"{who} failed: {said}")
+        fault = meanings.get(status, "rejects the request" if status < 500 else "failed")
+        no_quota = body.get("code") == "insufficient_quota"
+        return ModelError(
+            f"{who} {fault} ({status}): {said}",
+            transient=(status in (408, 409, 429) and not no_quota) or status >= 500,
+            retry_after=_retry_after(error),
+        )
+
+
+def without_login(url: str) -> str:
+    """The address without name and password."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def without_key(text: str, key: str) -> str:
+    """The text without the key, and without what looks like one."""
+    return _KEY_LIKE.sub("[key]", text.replace(key, "[key]") if len(key) >= MIN_KEY else text)
+
+
+def shown(message: str) -> str:
+    """An endpoint's own message as an error of ours repeats it: on one line, and not too long."""
+    text = " ".join(message.split())
+    return text if len(text) <= MAX_SHOWN_MESSAGE else text[:MAX_SHOWN_MESSAGE] + "…"
+
+
+def _retry_after(error: APIError) -> float | None:
+    """Seconds that an endpoint asks to wait, from its headers (RFC 9110, section 10.2.3)."""
+    headers: Any = getattr(getattr(error, "response", None), "headers", {})
+    given = str(headers.get("retry-after", ""))
+    try:
+        seconds = float(given)
+    except ValueError:
+        from email.utils import parsedate_to_datetime
+
+        try:
+            seconds = parsedate_to_datetime(given).timestamp() - time.time()
+        except (ValueError, OverflowError):
+            return None
+    return seconds if 0 < seconds < math.inf else None
+
+
+def _body(error: APIError) -> Mapping[str, Any]:
+    body: Any = error.body
+    return cast("Mapping[str, Any]", body) if isinstance(body, Mapping) else {}
+
+
+def _said(error: APIError) -> str:
+    return shown(str(_body(error).get("message") or error.message))
+
+
+def _scrub(error: APIError, key: str) -> None:
+    """Remove the key from an error whose endpoint repeats it, for tracebacks show causes too."""
+
+    def clean(value: Any) -> Any:
+        if isinstance(value, str):
+            return without_key(value, key)
+        if isinstance(value, Mapping):
+            return {name: clean(item) for name, item in cast("Mapping[str, Any]", value).items()}
+        return value
+
+    error.message = clean(error.message)
+    error.body = clean(error.body)
+    error.args = tuple(map(clean, error.args))

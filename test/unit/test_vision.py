@@ -1,0 +1,146 @@
+import copy
+from base64 import b64encode
+
+import pytest
+
+from operad.configs.models import make_model
+from operad.configs.schema import ModelSpec
+from operad.runtime import image
+from operad.runtime.embedded import EmbeddedModel
+from operad.runtime.file import FileDescriptor
+from operad.runtime.message import Job
+from operad.runtime.prompt import DATA_RULE, IMAGES_RULE, MAX_IMAGES, render
+from operad.runtime.reasoner import DualModelReasoner, MonoModelReasoner
+from operad.runtime.task import Task
+from operad.runtime.testing import CallTools, Say, ScriptedModel
+from operad.runtime.tool import Tool
+
+IMAGES = {
+    "a.png": (b"\x89PNG\r\n\x1a\n-", "image/png"),
+    "b.jpg": (b"\xff\xd8\xff-", "image/jpeg"),
+    "c.gif": (b"GIF89a-", "image/gif"),
+    "d.webp": (b"RIFF\0\0\0\0WEBP-", "image/webp"),
+}
+
+
+@pytest.fixture
+def about(tmp_path):
+    """A task about files: ``about(a_png=…)`` takes contents by name, with an underscore for the dot."""
+
+    def about(tools=(), **contents):
+        files = []
+        for name, content in contents.items():
+            path = tmp_path / name.replace("_", ".")
+            path.write_bytes(content)
+            files.append(FileDescriptor.of(path))
+        return Task(job=Job(goal="What is this?"), instruction="Look.", files=tuple(files), tools=tools)
+
+    return about
+
+
+def url_of(name):
+    data, mime_type = IMAGES[name]
+    return f"data:{mime_type};base64,{b64encode(data).decode()}"
+
+
+def urls_in(message):
+    return [part["image_url"]["url"] for part in message["content"] if part["type"] == "image_url"]
+
+
+def test_a_model_that_sees_is_shown_images_after_the_text(about):
+    task = about(notes_txt=b"words", **{name.replace(".", "_"): data for name, (data, _) in IMAGES.items()})
+    system, user = render(task, vision=True)
+    text, *_ = user["content"]
+    assert text["type"] == "text"
+    assert "### a.png (image/png, 9 bytes)\n(image 1 of those below)" in text["text"]
+    assert "### d.webp (image/webp, 13 bytes)\n(image 4 of those below)" in text["text"]
+    assert "```\nwords\n```" in text["text"]
+    assert urls_in(user) == [url_of(name) for name in IMAGES]
+    assert system["content"] == f"Look.\n\n{DATA_RULE}\n\n{IMAGES_RULE}"
+
+
+def test_a_model_that_does_not_see_is_told_of_images(about):
+    system, user = render(about(a_png=IMAGES["a.png"][0]))
+    assert "(an image; this model cannot be shown images)" in user["content"]
+    assert system["content"] == "Look."
+
+
+def test_a_task_without_images_reads_the_same_to_a_model_that_sees(about):
+    task = about(notes_txt=b"words")
+    assert render(task, vision=True) == render(task)
+
+
+def test_an_image_is_what_its_bytes_say(about):
+    [_, user] = render(about(a_png=IMAGES["b.jpg"][0]), vision=True)
+    assert urls_in(user) == [url_of("b.jpg")]
+
+
+def test_what_cannot_be_shown_says_why(about, monkeypatch):
+    monkeypatch.setattr(image, "MAX_IMAGE_BYTES", 20)
+    task = about(a_png=b"no image", b_png=IMAGES["a.png"][0] + bytes(20), c_png=IMAGES["a.png"][0], d_svg=b"<svg/>")
+    gone = about(e_png=b"x")
+    gone.files[0].path.unlink()
+    [_, user] = render(task.model_copy(update={"files": task.files + gone.files}), vision=True)
+    text = user["content"][0]["text"]
+    assert "is no image that models are shown; convert it to PNG or JPEG" in text
+    assert "is larger than the 20 bytes that a model is shown" in text
+    assert "### c.png (image/png, 9 bytes)\n(image 1 of those below)" in text
+    assert "### d.svg (image/svg+xml, 6 bytes)\n(not text, not shown)" in text
+    assert "cannot be read: No such file" in text
+    assert len(urls_in(user)) == 1
+
+
+def test_only_so_many_images_are_shown(about):
+    [_, user] = render(about(**{f"a{n}_png": IMAGES["a.png"][0] for n in range(MAX_IMAGES + 1)}), vision=True)
+    assert len(urls_in(user)) == MAX_IMAGES
+    assert f"(an image, not shown: {MAX_IMAGES} others are)" in user["content"][0]["text"]
+
+
+async def test_the_endpoint_is_sent_the_images_and_what_is_said_later(about):
+    def look_up(word: str) -> str:
+        """Look up a word."""
+        return f"{word} is a fruit"
+
+    task = about(tools=(Tool.of(look_up),), a_png=IMAGES["a.png"][0])
+    task = task.model_copy(update={"output_schema": '{"type": "object", "properties": {"kind": {"type": "string"}}}'})
+    script = [CallTools([("look_up", {"word": "fig"})]), Say("a fig"), Say('{"kind": "fruit"}')]
+    async with ScriptedModel(script) as scripted:
+        await MonoModelReasoner(scripted.model.model_copy(update={"vision": True})).infer(task)
+    for request in scripted.requests:
+        assert urls_in(request["messages"][1]) == [url_of("a.png")]
+
+
+async def test_a_model_without_native_tools_sees_too_and_its_asides_leave_no_trace(about):
+    def look_up(word: str) -> str:
+        """Look up a word."""
+        return f"{word} is a fruit"
+
+    task = about(tools=(Tool.of(look_up),), a_png=IMAGES["a.png"][0])
+    script = [Say('{"tool": "answer"}'), Say("a fig")]
+    async with ScriptedModel(script) as scripted:
+        model = scripted.model.model_copy(update={"vision": True, "tools": "constrained"})
+        assert await MonoModelReasoner(model).infer(task) == "a fig"
+    aside, last = (request["messages"][-1] for request in scripted.requests)
+    assert urls_in(aside) == urls_in(last) == [url_of("a.png")]
+    assert "Choose the tool" in aside["content"][-1]["text"]
+    assert aside["content"][:-1] == last["content"]
+
+
+async def test_of_two_models_each_is_shown_what_it_can_see(about):
+    steps = [Say('{"instruction": "look", "finished": true}'), Say("a fig")]
+    async with ScriptedModel(steps) as scripted:
+        thinker, actor = scripted.model, scripted.model.model_copy(update={"vision": True})
+        await DualModelReasoner(actor, thinker).infer(about(a_png=IMAGES["a.png"][0]))
+    thought, acted = (request["messages"][1]["content"] for request in scripted.requests)
+    assert "cannot be shown images" in thought
+    assert [part["type"] for part in acted] == ["text", "image_url", "text"]
+
+
+def test_whether_a_model_sees_is_said_in_the_file(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
+    assert make_model(ModelSpec(vision=True)).vision
+    assert not make_model(ModelSpec()).vision
+    assert not EmbeddedModel().vision
+    model = make_model(ModelSpec())
+    assert copy.copy(model).fingerprint() == model.fingerprint()
+    assert model.model_copy(update={"vision": True}).fingerprint() != model.fingerprint()
