@@ -1,0 +1,325 @@
+"""The full static check of a workflow of typed nodes: all issues at once, and nothing is run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+from operad.operators.node import NodeOperator, Reference
+from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
+from operad.operators.variables import Selector, VariableType, part_type
+from operad.runtime.errors import InvalidError, Issue, did_you_mean, shorten
+
+T = VariableType
+NodeType = type[NodeOperator[Any]]
+FindType = Callable[[str], "NodeType | None"]
+"""The node type of that name; None where there is none."""
+
+CONVERSATION = "conversation"
+"""The id and the type of the node that holds the variables of a conversation; it has no edges."""
+
+
+def check(graph: NodeGraph, types: Mapping[str, NodeType]) -> list[Issue]:
+    """All that is wrong with a workflow of typed nodes.
+
+    Args:
+        graph: The workflow as it is written.
+        types: The node types by name.
+
+    Returns:
+        The issues, each with the id of its node.
+    """
+    return Checker(graph, types).issues
+
+
+class Checker:
+    """One check of a graph.
+
+    Args:
+        graph: The workflow as it is written.
+        types: The node types by name.
+
+    Attributes:
+        issues: What is wrong.
+        nodes: The nodes whose parameters could be read, by id.
+        outputs: The types of their variables, by id; those that they have for nodes inside them in `inner`.
+        before: Per node, those of its level that come before it, however far back.
+    """
+
+    def __init__(self, graph: NodeGraph, types: Mapping[str, NodeType]) -> None:
+        self.graph = graph
+        self.types = types
+        self.issues: list[Issue] = []
+        self.nodes: dict[str, NodeOperator[Any]] = {}
+        self.outputs: dict[str, Mapping[str, VariableType]] = {}
+        self.inner: dict[str, Mapping[str, VariableType]] = {}
+        self.before: dict[str, set[str]] = {}
+        self._by_id = graph.by_id
+        self._edges = [edge for edge in graph.edges if self._check_edge(edge)]
+        self._read_nodes()
+        self._check_ports()
+        if not graph.nodes:
+            self._report("no-nodes", "the workflow has no nodes")
+        else:
+            self._check_level("")
+        for spec in graph.nodes:
+            if spec.parent and spec.parent not in self._by_id:
+                hint = did_you_mean(spec.parent, self._by_id)
+                self._report("undefined-node", f"belongs inside {spec.parent!r}, which is not there{hint}", spec.id)
+
+    def _report(self, code: str, message: str, where: str = "") -> None:
+        self.issues.append(Issue(code, message, where))
+
+    # Nodes by themselves
+
+    def _read_nodes(self) -> None:
+        for node_id, count in Counter(spec.id for spec in self.graph.nodes).items():
+            if count > 1:
+                self._report("duplicate-id", f"{count} nodes have this id; give each its own", node_id)
+        for spec in self.graph.nodes:
+            node_type = self.types.get(spec.type)
+            if node_type is None:
+                hint = did_you_mean(spec.type, self.types)
+                known = "" if hint else f"; there are: {', '.join(self.types)}"
+                self._report("unknown-type", f"{spec.type!r} is no node type{hint}{known}", spec.id)
+                continue
+            try:
+                node = node_type(spec.id, spec.params)
+            except InvalidError as error:
+                self.issues += error.issues
+                continue
+            self.nodes.setdefault(spec.id, node)
+            for misshapen in (each for text in node.texts for each in text.misshapen):
+                self._report(
+                    "misshapen-reference", f"{misshapen} names no variable; write {{{{#id.variable#}}}}", spec.id
+                )
+
+    # Edges
+
+    def _check_edge(self, edge: Edge) -> bool:
+        where = f"{edge.source} → {edge.target}"
+        missing = [end for end in (edge.source, edge.target) if end not in self._by_id]
+        for end in missing:
+            self._report("dangling-edge", f"there is no node {end!r}{did_you_mean(end, self._by_id)}", where)
+        if missing:
+            return False
+        source, target = self._by_id[edge.source], self._by_id[edge.target]
+        if target.parent == source.id:
+            self._report(
+                "edge-to-own-start",
+                f"what runs inside {source.id!r} begins by itself; leave this edge out",
+                where,
+            )
+        elif source.parent != target.parent:
+            inner = source if source.parent else target
+            self._report(
+                "crosses-border",
+                f"{inner.id!r} runs inside {inner.parent!r}; edges from outside end, and edges to outside begin, "
+                f"at {inner.parent!r} itself",
+                where,
+            )
+        else:
+            return True
+        return False
+
+    def _check_ports(self) -> None:
+        for edge in self._edges:
+            node = self.nodes.get(edge.source)
+            if node is None:
+                continue
+            count = len(node.ports) or 1
+            if not 0 <= edge.port < count:
+                ports = f"0 to {count - 1}: {shorten(list(node.ports))}" if node.ports else "only port 0"
+                self._report(
+                    "port-out-of-range",
+                    f"{edge.source!r} ({node.type}) has no port {edge.port}; it has {ports}",
+                    f"{edge.source} → {edge.target}",
+                )
+
+    # Levels: the workflow, and what runs inside a node
+
+    def _check_level(self, parent: str) -> None:
+        specs = [spec for spec in self.graph.nodes if spec.parent == parent]
+        edges = [edge for edge in self._edges if self._by_id[edge.source].parent == parent]
+        starts = self._starts(parent, specs)
+        followers: dict[str, list[str]] = {spec.id: [] for spec in specs}
+        parents: dict[str, list[str]] = {spec.id: [] for spec in specs}
+        for edge in edges:
+            followers[edge.source].append(edge.target)
+            parents[edge.target].append(edge.source)
+        self._check_reachable(specs, starts, followers, parents)
+        try:
+            order = list(TopologicalSorter(parents).static_order())
+        except CycleError as error:
+            cycle = " → ".join(reversed(error.args[1]))
+            self._report("cycle", f"each of these leads to the next: {cycle}", error.args[1][0])
+            order = [spec.id for spec in specs]
+        for node_id in order:
+            self.before[node_id] = {CONVERSATION} if not parent and CONVERSATION in self._by_id else set()
+            for earlier in parents[node_id]:
+                self.before[node_id] |= {earlier, *self.before.get(earlier, ())}
+        for node_id in order:
+            self._check_node(node_id)
+
+    def _starts(self, parent: str, specs: Sequence[NodeSpec]) -> list[str]:
+        holder = self.nodes.get(parent)
+        wanted = holder.body_starts_with if holder else "start"
+        starts = [spec.id for spec in specs if spec.type == wanted]
+        if not starts:
+            what = (
+                f"what runs inside it begins with one of type {wanted!r}, and there is none"
+                if parent
+                else ("there is no node of type 'start'")
+            )
+            self._report("no-start", what, parent)
+        elif len(starts) > 1:
+            self._report("several-starts", f"there can be one of type {wanted!r}, not {shorten(starts)}", parent)
+        if not parent and not any(self.nodes[spec.id].ends for spec in specs if spec.id in self.nodes):
+            unread = any(spec.type in self.types and self.types[spec.type].ends for spec in specs)
+            if not unread:
+                self._report("no-end", "there is no node of type 'end', and so no result")
+        return starts
+
+    def _check_reachable(
+        self,
+        specs: Sequence[NodeSpec],
+        starts: Sequence[str],
+        followers: Mapping[str, Sequence[str]],
+        parents: Mapping[str, Sequence[str]],
+    ) -> None:
+        reached, open_ = set(starts), list(starts)
+        while open_:
+            for following in followers[open_.pop()]:
+                if following not in reached:
+                    reached.add(following)
+                    open_.append(following)
+        for spec in specs:
+            if not starts or spec.id in reached or spec.type == CONVERSATION:
+                continue
+            if not (followers[spec.id] or parents[spec.id]):
+                self._report("isolated", "no edge leads to it or from it", spec.id)
+            else:
+                self._report("unreachable", f"no way leads to it from {starts[0]!r}", spec.id)
+
+    def _check_node(self, node_id: str) -> None:
+        node = self.nodes.get(node_id)
+        inside = [spec for spec in self.graph.nodes if spec.parent == node_id]
+        if node is None:
+            if inside:
+                self._check_level(node_id)
+            return
+        for reference in node.references:
+            self._check_reference(node_id, reference)
+        type_of = self._type_of
+        self.issues += node.issues(type_of)
+        if node.body_starts_with:
+            self.inner[node_id] = node.inside(type_of)
+            self._check_level(node_id)
+            for where, selector in node.results:
+                self._check_result(node_id, where, selector)
+        elif inside:
+            names = shorten([spec.id for spec in inside])
+            self._report("crosses-border", f"nothing can run inside a node of type {node.type!r}: {names}", node_id)
+        self.outputs[node_id] = node.outputs(type_of)
+
+    # References
+
+    def _check_reference(self, node_id: str, reference: Reference) -> None:
+        selector = reference.selector
+        if selector.node not in self._by_id:
+            hint = did_you_mean(selector.node, self._by_id)
+            self._report(
+                "undefined-node",
+                f"{reference.where}: {_named(selector)}: there is no node {selector.node!r}{hint}",
+                node_id,
+            )
+            return
+        around = list(self._around(node_id))
+        if selector.node in around[1:]:
+            outputs: Mapping[str, VariableType] | None = self.inner.get(selector.node)
+        else:
+            level = self._by_id[selector.node].parent
+            here = next((inner for inner in around if self._by_id[inner].parent == level), None)
+            if here is None:
+                self._report(
+                    "crosses-border",
+                    f"{reference.where}: {_named(selector)}: {selector.node!r} runs inside {level!r}, and only what "
+                    f"{level!r} gives can be read outside",
+                    node_id,
+                )
+                return
+            if selector.node not in self.before.get(here, ()):
+                what = "itself" if selector.node == node_id else f"{selector.node!r}, which does not come before it"
+                self._report("not-before", f"{reference.where}: {_named(selector)}: reads {what}", node_id)
+                return
+            outputs = self.outputs.get(selector.node)
+        if outputs is not None:
+            self._check_variable(node_id, reference, outputs)
+
+    def _check_variable(self, node_id: str, reference: Reference, outputs: Mapping[str, VariableType]) -> None:
+        kind = _lookup(outputs, reference.selector.variable)
+        if kind is None:
+            name = reference.selector.variable
+            known = list(outputs)
+            has = f"it has: {', '.join(known)}" if known else "it has none"
+            self._report(
+                "undefined-variable",
+                f"{reference.where}: {_named(reference.selector)}: node {reference.selector.node!r} "
+                f"({self._by_id[reference.selector.node].type}) has no variable {name!r}{did_you_mean(name, known)}; {has}",
+                node_id,
+            )
+        elif not any(kind.may_be(wanted) for wanted in reference.accepts):
+            wanted = ", ".join(each.value for each in reference.accepts)
+            self._report(
+                "wrong-type",
+                f"{reference.where}: {_named(reference.selector)} is {kind.value}, and what is needed is {wanted}",
+                node_id,
+            )
+
+    def _check_result(self, node_id: str, where: str, selector: Selector) -> None:
+        spec = self._by_id.get(selector.node)
+        if spec is None:
+            hint = did_you_mean(selector.node, self._by_id)
+            self._report("undefined-node", f"{where}: there is no node {selector.node!r}{hint}", node_id)
+        elif spec.parent != node_id:
+            self._report("outside-body", f"{where}: {selector.node!r} does not run inside {node_id!r}", node_id)
+        elif (outputs := self.outputs.get(selector.node)) is not None:
+            self._check_variable(node_id, Reference(where, selector, tuple(VariableType)), outputs)
+
+    def _around(self, node_id: str) -> Iterator[str]:
+        """A node, and those that it runs inside of, outwards."""
+        seen: set[str] = set()
+        while node_id in self._by_id and node_id not in seen:
+            seen.add(node_id)
+            yield node_id
+            node_id = self._by_id[node_id].parent
+
+    def _type_of(self, selector: Selector) -> VariableType:
+        for known in (self.outputs, self.inner):
+            kind = _lookup(known.get(selector.node, {}), selector.variable)
+            if kind is not None:
+                return kind
+        return T.ANY
+
+
+def _lookup(outputs: Mapping[str, VariableType], variable: str) -> VariableType | None:
+    if variable in outputs:
+        return outputs[variable]
+    name, _, path = variable.partition(".")
+    return part_type(outputs[name], path) if name in outputs and path else None
+
+
+def _named(selector: Selector) -> str:
+    return f"{selector.variable!r} of {selector.node!r}"
+
+
+def refuse(subject: str, issues: Iterable[Issue]) -> None:
+    """Raise what was found, if anything was.
+
+    Raises:
+        InvalidError: There are issues.
+    """
+    if found := list(issues):
+        raise InvalidError(subject, found)

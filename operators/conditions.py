@@ -1,0 +1,254 @@
+"""Conditions on variables: what if-else, list-operator and loop compare, by the type of the variable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, cast
+
+from pydantic import BeforeValidator, Field
+
+from operad.operators.variables import (
+    ARRAYS,
+    Selector,
+    Text,
+    Variables,
+    VariableType,
+    as_text,
+    file_type,
+    shown,
+    type_of,
+)
+from operad.runtime.errors import OperadError, did_you_mean
+from operad.runtime.file import FileDescriptor
+
+T = VariableType
+
+
+class ConditionError(OperadError):
+    """A condition that a value cannot be compared by."""
+
+
+def _written(value: object) -> object:
+    return as_text(value) if isinstance(value, bool | int | float) else value
+
+
+class Condition(NamedTuple):
+    """A comparison of a variable with a value."""
+
+    variable: Annotated[Selector, Field(description="The variable: [name, node id].")]
+    operator: Annotated[str, Field(description="How to compare; which there are depends on the variable's type.")]
+    value: Annotated[
+        Text | list[str] | None,
+        BeforeValidator(_written),
+        Field(description="What to compare with, as a string; none for empty, exists and such."),
+    ] = None
+
+
+class Case(NamedTuple):
+    """Conditions that hold together."""
+
+    logic: Annotated[
+        Literal["and", "or"] | None, Field(description="Whether all must hold (and, null) or one of them (or).")
+    ]
+    conditions: Annotated[
+        list[Condition], Field(description="[[variable, node id], operator, value?], …; none hold always.")
+    ]
+
+    def holds(self, variables: Variables) -> bool:
+        """Whether it holds for these variables.
+
+        Raises:
+            ConditionError: A value cannot be compared so.
+        """
+        some = any if self.logic == "or" and self.conditions else all
+        return some(holds(condition, variables) for condition in self.conditions)
+
+
+_WITHOUT_VALUE = {"empty", "not empty", "exists", "not exists"}
+
+_STRING = ("contains", "not contains", "start with", "end with", "is", "is not", "in", "not in", "empty", "not empty")
+_NUMBER = ("=", "≠", ">", "<", "≥", "≤", "empty", "not empty")
+
+OPERATORS: Mapping[VariableType, Sequence[str]] = {
+    T.STRING: _STRING,
+    T.NUMBER: _NUMBER,
+    T.BOOLEAN: ("is", "is not", "empty", "not empty"),
+    T.OBJECT: ("is", "is not", "empty", "not empty"),
+    T.FILE: ("exists", "not exists"),
+    **dict.fromkeys(ARRAYS, ("contains", "not contains", "empty", "not empty")),
+    T.ARRAY_FILE: ("contains", "not contains", "all of", "empty", "not empty"),
+}
+"""The comparisons of each type, as Chat2Workflow lists them; a file's ``type`` is a string with ``in`` and ``not in``."""
+
+_SPELLINGS = {
+    "‹": "<",
+    "›": ">",
+    "<=": "≤",
+    ">=": "≥",
+    "!=": "≠",
+    "<>": "≠",
+    "==": "=",
+    "starts with": "start with",
+    "ends with": "end with",
+}
+"""Other ways to write a comparison."""
+
+
+def normal(operator: str) -> str:
+    """A comparison as it is spelt here."""
+    return _SPELLINGS.get(operator, operator)
+
+
+def fault_of(operator: str, value: Any, kind: VariableType) -> str:
+    """Why variables of a type cannot be compared so; empty where they can."""
+    operator = normal(operator)
+    known = OPERATORS.get(kind) or sorted({each for operators in OPERATORS.values() for each in operators})
+    if operator not in known:
+        what = "" if kind is T.ANY else f" of a {kind.value}"
+        return f"{operator!r} is no comparison{what}{did_you_mean(operator, known)}; there are: {', '.join(known)}"
+    if operator in _WITHOUT_VALUE:
+        return ""
+    if value is None:
+        return f"{operator!r} needs a value to compare with"
+    if kind is T.NUMBER and "{{#" not in str(value) and as_number(value) is None:
+        return f"{shown(value)} is no number, which {operator!r} needs here"
+    return ""
+
+
+def holds(condition: Condition, variables: Variables) -> bool:
+    """Whether a condition holds.
+
+    Raises:
+        ConditionError: The variable's value cannot be compared so.
+    """
+    expected = condition.value
+    if isinstance(expected, Text):
+        expected = variables.text(expected)
+    try:
+        return compare(variables.get(condition.variable), condition.operator, expected)
+    except ConditionError as error:
+        raise ConditionError(f"variable {str(condition.variable)!r}: {error}") from error
+
+
+def compare(value: Any, operator: str, expected: str | list[str] | None) -> bool:
+    """Compare a value.
+
+    A value that is not there is empty and does not exist; no other comparison holds for it, except
+    those that deny.
+
+    Args:
+        value: The value.
+        operator: How; see `OPERATORS`.
+        expected: With what; a number or a boolean is written as text.
+
+    Raises:
+        ConditionError: There is no such comparison of such values.
+    """
+    operator = normal(operator)
+    match operator:
+        case "empty":
+            return value is None or value in ("", [], (), {})
+        case "not empty":
+            return not compare(value, "empty", None)
+        case "exists":
+            return value is not None
+        case "not exists":
+            return value is None
+        case _ if value is None:
+            return operator.startswith("not ") or operator in ("is not", "≠")
+        case _:
+            return _compared(value, operator, expected)
+
+
+def _compared(value: Any, operator: str, expected: str | list[str] | None) -> bool:
+    if isinstance(value, bool):
+        return _boolean(value, operator, expected)
+    if operator in _ORDER or isinstance(value, int | float):
+        return _number(value, operator, expected)
+    if isinstance(value, FileDescriptor):
+        value = file_type(value)
+    if isinstance(value, str):
+        return _text(value, operator, expected)
+    if isinstance(value, list | tuple):
+        return _array(cast("Sequence[Any]", value), operator, expected)
+    if operator in ("is", "is not"):
+        return (as_text(value) == expected) is (operator == "is")
+    raise _no_such(value, operator, expected)
+
+
+def _boolean(value: bool, operator: str, expected: str | list[str] | None) -> bool:
+    wanted = {"true": True, "1": True, "false": False, "0": False}.get(str(expected).strip().lower())
+    if wanted is None or operator not in ("is", "is not", "=", "≠"):
+        raise _no_such(value, operator, expected)
+    return (value is wanted) is (operator in ("is", "="))
+
+
+def _number(value: Any, operator: str, expected: str | list[str] | None) -> bool:
+    left, right = as_number(value), as_number(expected)
+    by = _ORDER.get({"is": "=", "is not": "≠"}.get(operator, operator))
+    if left is None or right is None or by is None:
+        raise _no_such(value, operator, expected)
+    return by(left, right)
+
+
+def _text(value: str, operator: str, expected: str | list[str] | None) -> bool:
+    if expected is None:
+        raise _no_such(value, operator, expected)
+    if operator in ("in", "not in"):
+        return (value in expected) is (operator == "in")
+    text = expected if isinstance(expected, str) else ""
+    match operator:
+        case "contains":
+            return text in value
+        case "not contains":
+            return text not in value
+        case "start with":
+            return value.startswith(text)
+        case "end with":
+            return value.endswith(text)
+        case "is":
+            return value == text
+        case "is not":
+            return value != text
+        case _:
+            raise _no_such(value, operator, expected)
+
+
+def _array(values: Sequence[Any], operator: str, expected: str | list[str] | None) -> bool:
+    if expected is None:
+        raise _no_such(values, operator, expected)
+    wanted = [expected] if isinstance(expected, str) else expected
+    texts = [file_type(value) if isinstance(value, FileDescriptor) else as_text(value) for value in values]
+    match operator:
+        case "contains":
+            return any(text in texts for text in wanted)
+        case "not contains":
+            return not any(text in texts for text in wanted)
+        case "all of":
+            return bool(texts) and all(text in wanted for text in texts)
+        case _:
+            raise _no_such(values, operator, expected)
+
+
+_ORDER: Mapping[str, Callable[[float, float], bool]] = {
+    "=": lambda left, right: left == right,
+    "≠": lambda left, right: left != right,
+    ">": lambda left, right: left > right,
+    "<": lambda left, right: left < right,
+    "≥": lambda left, right: left >= right,
+    "≤": lambda left, right: left <= right,
+}
+
+
+def as_number(value: Any) -> float | None:
+    """A number that may be written as text; None where it is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _no_such(value: Any, operator: str, expected: Any) -> ConditionError:
+    return ConditionError(
+        f"{shown(value)} ({type_of(value)}) cannot be compared by {operator!r} with {shown(expected)}"
+    )

@@ -1,0 +1,25 @@
+"""Conversations: variables that last from one run of a session to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from threading import Lock
+from typing import Any
+
+
+class Conversations:
+    """The variables of conversations, in memory, by session and name."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, dict[str, Any]] = {}
+        self._lock = Lock()
+
+    def get(self, session_id: str) -> Mapping[str, Any]:
+        """What was kept for a session."""
+        with self._lock:
+            return dict(self._values.get(session_id, {}))
+
+    def keep(self, session_id: str, values: Mapping[str, Any]) -> None:
+        """Keep values for the next run of the session, beside those that it has."""
+        with self._lock:
+            self._values.setdefault(session_id, {}).update(values)

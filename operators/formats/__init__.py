@@ -1,0 +1,1 @@
+"""How workflows of typed nodes are written, by the platforms that they come from and go to."""

@@ -1,0 +1,69 @@
+"""A workflow of typed nodes as it is written: ids, types, parameters, edges. Nothing in it need be right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """A node as it is written.
+
+    Attributes:
+        id: Its identity.
+        type: The name of its type.
+        params: Its parameters, unread.
+        parent: The node that it runs inside of; empty for none.
+    """
+
+    id: str
+    type: str
+    params: Any = field(default_factory=dict[str, Any])
+    parent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """An edge as it is written.
+
+    Attributes:
+        source: The node that it leaves.
+        target: The node that it leads to.
+        port: The number of the port that it leaves from, counted from 0.
+    """
+
+    source: str
+    target: str
+    port: int = 0
+
+
+@dataclass(frozen=True)
+class NodeGraph:
+    """Typed nodes and edges, in the order of the file.
+
+    Attributes:
+        nodes: The nodes; those inside another name it as their parent.
+        edges: The edges.
+        name: What to call the workflow.
+    """
+
+    nodes: Sequence[NodeSpec] = ()
+    edges: Sequence[Edge] = ()
+    name: str = "workflow"
+
+    @cached_property
+    def by_id(self) -> Mapping[str, NodeSpec]:
+        """The nodes by id; of several with one id, the first."""
+        return {node.id: node for node in reversed(self.nodes)}
+
+    def inside(self, parent: str) -> NodeGraph:
+        """What runs inside a node, and what does not run inside of any, for an empty id."""
+        ids = {node.id for node in self.nodes if node.parent == parent}
+        return NodeGraph(
+            nodes=[node for node in self.nodes if node.parent == parent],
+            edges=[edge for edge in self.edges if edge.source in ids and edge.target in ids],
+            name=parent or self.name,
+        )

@@ -1,0 +1,314 @@
+"""Nodes that run others inside: iteration, loop, and workflows by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Annotated, Any, Literal, NamedTuple, cast
+
+from pydantic import Field, JsonValue
+
+from operad.operators.conditions import Condition, fault_of, holds
+from operad.operators.node import Fault, NodeCall, NodeError, NodeOperator, NodeParams, NodeResult, Reference, TypeOf
+from operad.operators.nodes.flow import doubles
+from operad.operators.nodes.values import Argument, Declared
+from operad.operators.variables import (
+    ARRAYS,
+    Accepts,
+    Selector,
+    Values,
+    Variables,
+    VariableType,
+    fits,
+    plain,
+    shown,
+    type_of,
+)
+from operad.runtime.errors import InputError, did_you_mean
+from operad.runtime.file import FileDescriptor
+from operad.runtime.guard import Call
+from operad.runtime.map import ItemError, for_each
+from operad.runtime.message import Job, WorkflowMessage
+from operad.runtime.workflow import Workflow, run_inside
+
+T = VariableType
+
+
+class NoParams(NodeParams):
+    """Nothing to say."""
+
+
+class IterationStart(NodeOperator[NoParams]):
+    """Begins what an iteration runs for each item; it is the first node inside."""
+
+    type = "iteration-start"
+    params_type = NoParams
+
+    async def run(self, call: NodeCall) -> Values:
+        """Nothing to do."""
+        return {}
+
+
+class IterationParams(NodeParams):
+    """A list, and what to keep of each item."""
+
+    iterator_selector: Annotated[Selector, Accepts((*ARRAYS, T.ANY))] = Field(
+        description="The list: [variable, node id]."
+    )
+    output_selector: Selector = Field(description="What each item comes to: [variable, id of a node inside].")
+    concurrency: int = Field(default=10, ge=1, le=1000, description="How many items at once.")
+    on_error: Literal["fail", "skip", "keep"] = Field(
+        default="fail",
+        description="What an item that fails does: ends the run, is left out, or leaves a null in its place.",
+    )
+
+
+class Iteration(NodeOperator[IterationParams]):
+    """Runs the nodes inside of it, whose ids begin with its own and a hyphen, once for each item of a list.
+
+    Inside, the item is [item, id of the iteration] and its place, from 0, [index, id of the iteration].
+    Results keep the order of the list; where each is a list itself, they are joined to one.
+    """
+
+    type = "iteration"
+    params_type = IterationParams
+    gives = "output (a list of what each item came to); inside only: item, index (number)"
+    example = {"iterator_selector": ["chapters", "2"], "output_selector": ["text", "3-2"]}
+    body_starts_with = IterationStart.type
+
+    def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
+        """What the items came to."""
+        return {"output": type_of(self.params.output_selector).array}
+
+    def inside(self, type_of: TypeOf) -> Mapping[str, VariableType]:
+        """The item and its place."""
+        return {"item": type_of(self.params.iterator_selector).item or T.ANY, "index": T.NUMBER}
+
+    @property
+    def results(self) -> Sequence[tuple[str, Selector]]:
+        """What is kept of each item."""
+        return [("output_selector", self.params.output_selector)]
+
+    async def run(self, call: NodeCall) -> NodeResult:
+        """Run the body for each item."""
+        items = call.get(self.params.iterator_selector)
+        if items is None:
+            items = []
+        if not isinstance(items, list | tuple):
+            raise NodeError(
+                f"node {self.get_id()!r} (iteration): variable {str(self.params.iterator_selector)!r} is "
+                f"{type_of(items)}, and a list is needed: {shown(items)}"
+            )
+        calls = [
+            _inside(call, self.get_id(), {"item": item, "index": index})
+            for index, item in enumerate(cast("Sequence[Any]", items))
+        ]
+        said = await for_each(
+            _body(self),
+            calls,
+            self.get_id(),
+            concurrency=self.params.concurrency,
+            on_error=self.params.on_error,
+        )
+        made: list[Any] = []
+        for outcome in said:
+            if isinstance(outcome, WorkflowMessage):
+                made.append(outcome.outputs["results"][0])
+            elif isinstance(outcome, ItemError):
+                made.append(None)
+        if made and all(isinstance(value, list) for value in made):
+            made = [each for value in cast("list[list[Any]]", made) for each in value]
+        return NodeResult({"output": made})
+
+
+def _body(node: NodeOperator[Any]) -> Workflow:
+    if node.body is None:
+        raise InputError(f"node {node.get_id()!r} ({node.type}) has nothing to run inside; give it a body")
+    return node.body
+
+
+def _inside(call: NodeCall, node_id: str, variables: Values) -> Call:
+    """What the nodes inside are given: the variables that the node has for them, and those from outside that they read."""
+    own = WorkflowMessage(outputs=dict(variables), operator_id=node_id, job_id=call.job.id)
+    outside = [message for message in call.messages if message.operator_id != node_id]
+    return Call(call.reasoner, call.job, [own, *outside], list(call.previous), call.lesson or None)
+
+
+class LoopStart(NodeOperator[NoParams]):
+    """Begins each pass of a loop; it is the first node inside."""
+
+    type = "loop-start"
+    params_type = NoParams
+
+    async def run(self, call: NodeCall) -> Values:
+        """Nothing to do."""
+        return {}
+
+
+class LoopEnd(NodeOperator[NoParams]):
+    """Ends the loop around it, once the pass is over."""
+
+    type = "loop-end"
+    params_type = NoParams
+
+    async def run(self, call: NodeCall) -> Values:
+        """Nothing to do but to have run."""
+        return {}
+
+
+class LoopVariable(NamedTuple):
+    """A variable that passes change."""
+
+    name: Annotated[str, Field(min_length=1, description="Its name.")]
+    type: Annotated[VariableType, Field(description="Its type.")]
+    value: Annotated[
+        Selector | JsonValue,
+        Field(description="Its value before the first pass: [variable, node id], or a value itself."),
+    ] = None
+
+
+class LoopParams(NodeParams):
+    """How often, and with what."""
+
+    loop_count: int = Field(ge=1, le=1000, description="How many passes at most.")
+    variables: list[LoopVariable] = Field(
+        default_factory=list[LoopVariable],
+        description="Variables that assigner nodes inside change from pass to pass, [[name, type, first value], …].",
+    )
+    logic: Literal["and", "or"] = Field(
+        default="and", description="Whether all conditions must hold to end it, or one."
+    )
+    break_conditions: list[Condition] = Field(
+        default_factory=list[Condition],
+        description="When it ends, looked at after each pass: [[variable, id of the loop], operator, value].",
+    )
+
+
+class Loop(NodeOperator[LoopParams]):
+    """Runs the nodes inside of it pass after pass, until its conditions hold, a loop-end inside ran, or it has run often enough.
+
+    Its variables are [name, id of the loop], inside as well; [index, id of the loop] counts passes from 0, inside.
+    """
+
+    type = "loop"
+    params_type = LoopParams
+    gives = "its variables as the last pass left them, and rounds (number); inside also: index (number)"
+    example = {
+        "loop_count": 10,
+        "variables": [["draft", "string", ["text", "2"]], ["good", "boolean", False]],
+        "break_conditions": [[["good", "7"], "is", "true"]],
+    }
+    body_starts_with = LoopStart.type
+
+    def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
+        """Its variables."""
+        return {variable.name: variable.type for variable in self.params.variables} | {"rounds": T.NUMBER}
+
+    def inside(self, type_of: TypeOf) -> Mapping[str, VariableType]:
+        """Its variables and the number of the pass."""
+        return {variable.name: variable.type for variable in self.params.variables} | {"index": T.NUMBER}
+
+    @cached_property
+    def references(self) -> Sequence[Reference]:
+        """Those of its first values; its conditions are on its own variables."""
+        return [each for each in super().references if not each.where.startswith("break_conditions")]
+
+    def faults(self, type_of: TypeOf) -> Iterator[Fault]:
+        """Names that are given twice, first values of the wrong type, conditions on what is not its own."""
+        names = [variable.name for variable in self.params.variables]
+        yield from doubles("variables", names)
+        for number, variable in enumerate(self.params.variables):
+            given = variable.value
+            if not isinstance(given, Selector) and not fits(given, variable.type):
+                yield Fault(f"variables[{number}]", f"{shown(given)} is no {variable.type.value}")
+        kinds = {variable.name: variable.type for variable in self.params.variables} | {"index": T.NUMBER}
+        for number, condition in enumerate(self.params.break_conditions):
+            where = f"break_conditions[{number}]"
+            name = condition.variable.variable
+            if condition.variable.node != self.get_id() or name not in kinds:
+                known = ", ".join(kinds)
+                yield Fault(
+                    where,
+                    f"{str(condition.variable)!r} is no variable of this loop{did_you_mean(name, kinds)}; it has: {known}",
+                )
+            elif fault := fault_of(condition.operator, condition.value, kinds[name]):
+                yield Fault(where, fault)
+
+    async def run(self, call: NodeCall) -> NodeResult:
+        """Run the body until it is enough."""
+        values = {
+            variable.name: call.get(variable.value) if isinstance(variable.value, Selector) else variable.value
+            for variable in self.params.variables
+        }
+        some = any if self.params.logic == "or" else all
+        passes = 0
+        while passes < self.params.loop_count:
+            inside = _inside(call, self.get_id(), {**values, "index": passes})
+            said = await run_inside(_body(self), inside, f"{self.get_id()}[{passes}]")
+            values |= said.outputs["assigned"]
+            now = Variables([WorkflowMessage(outputs={**values, "index": passes}, operator_id=self.get_id())])
+            passes += 1
+            conditions = self.params.break_conditions
+            if said.outputs["ended"] or (conditions and some(holds(condition, now) for condition in conditions)):
+                break
+        return NodeResult({**values, "rounds": passes})
+
+
+class SubWorkflowParams(NodeParams):
+    """A workflow by its name."""
+
+    workflow: str = Field(description="The name of the workflow.")
+    inputs: list[Argument] = Field(
+        default_factory=list[Argument], description="Its inputs, [[name, [variable, node id]], …]."
+    )
+    outputs: list[Declared] = Field(default_factory=list[Declared], description="Its results, [[name, type], …].")
+
+
+class SubWorkflow(NodeOperator[SubWorkflowParams]):
+    """Runs another workflow, with its own start and end."""
+
+    type = "sub-workflow"
+    params_type = SubWorkflowParams
+    gives = "the declared results of that workflow"
+    example = {"workflow": "translate", "inputs": [["text", ["text", "2"]]], "outputs": [["translation", "string"]]}
+
+    def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
+        """The declared results."""
+        return {output.name: output.type for output in self.params.outputs}
+
+    async def run(self, call: NodeCall) -> NodeResult:
+        """Run it."""
+        name, known = self.params.workflow, self.services.workflows
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise InputError(
+                f"node {self.get_id()!r} (sub-workflow): no workflow is called {name!r}{hint}; "
+                f"there are: {', '.join(known) or 'none; name them in Services(workflows=…)'}"
+            )
+        values = {argument.name: call.get(argument.value) for argument in self.params.inputs}
+        job = Job(
+            goal=call.job.goal,
+            context=call.job.context,
+            session_id=call.job.session_id,
+            inputs={key: _as_input(value) for key, value in values.items()},
+        )
+        said = await run_inside(
+            known[name], Call(call.reasoner, job, [], list(call.previous), call.lesson or None), self.get_id()
+        )
+        missing = [output.name for output in self.params.outputs if output.name not in said.outputs]
+        if missing:
+            raise NodeError(
+                f"node {self.get_id()!r} (sub-workflow): {name!r} gave no {missing[0]!r}; "
+                f"it gave: {', '.join(said.outputs) or 'nothing'}"
+            )
+        return NodeResult(dict(said.outputs), text=said.scratchpad, status=said.status, parts=(said,))
+
+
+def _as_input(value: Any) -> JsonValue:
+    """A value as a job's input: files by their paths."""
+    if isinstance(value, FileDescriptor):
+        return str(value.path)
+    if isinstance(value, list | tuple):
+        return [_as_input(each) for each in cast("Sequence[Any]", value)]
+    return json.loads(json.dumps(plain(value), default=str))

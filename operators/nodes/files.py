@@ -1,0 +1,209 @@
+"""Nodes that read and make files: document-extractor, markdown-exporter, mermaid-converter, tts, text2image, echarts."""
+
+from __future__ import annotations
+
+import asyncio
+import mimetypes
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import Field
+
+from operad.operators.media.documents import read_document
+from operad.operators.media.echarts import echarts_option
+from operad.operators.media.markdown import export_markdown
+from operad.operators.media.mermaid import render_mermaid
+from operad.operators.media.speech import speak
+from operad.operators.node import NodeCall, NodeError, NodeOperator, NodeParams, NodeResult, TypeOf
+from operad.operators.variables import FILES, Accepts, Selector, Text, Values, VariableType, shown, type_of
+from operad.runtime.errors import InputError
+from operad.runtime.file import FileDescriptor
+
+T = VariableType
+
+
+class ExtractorParams(NodeParams):
+    """Which files."""
+
+    variable_selector: Annotated[Selector, Accepts((*FILES, T.ANY))] = Field(
+        description="The file or the files: [variable, node id]."
+    )
+
+
+class DocumentExtractor(NodeOperator[ExtractorParams]):
+    """Reads the text of a document, or of several: text in any encoding, Word, Excel, PowerPoint, PDF, HTML, CSV and such."""
+
+    type = "document-extractor"
+    params_type = ExtractorParams
+    gives = "text (string; of array[file]: array[string])"
+    example = {"variable_selector": ["paper", "1"]}
+
+    def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
+        """The text, or a list of texts."""
+        kind = type_of(self.params.variable_selector)
+        return {"text": T.ANY if kind is T.ANY else T.ARRAY_STRING if kind.item else T.STRING}
+
+    async def run(self, call: NodeCall) -> Values:
+        """Read them."""
+        given = call.get(self.params.variable_selector)
+        if given is None:
+            return {"text": None}
+        if isinstance(given, list | tuple):
+            return {"text": [await self._read(each) for each in cast("Sequence[Any]", given)]}
+        return {"text": await self._read(given)}
+
+    async def _read(self, file: Any) -> str:
+        if not isinstance(file, FileDescriptor):
+            name = str(self.params.variable_selector)
+            raise NodeError(
+                f"node {self.get_id()!r} (document-extractor): variable {name!r} is {type_of(file)}, "
+                f"and a file is needed: {shown(file)}"
+            )
+        return await asyncio.to_thread(read_document, file)
+
+
+class MakesFiles(NodeOperator[Any]):
+    """Makes files."""
+
+    gives = "files (array[file])"
+
+    def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
+        """The files."""
+        return {"files": T.ARRAY_FILE}
+
+    def keep(self, *made: tuple[bytes, str]) -> NodeResult:
+        """Write what was made, each with the suffix of its name."""
+        files = [self.services.write(f"{self.type}-{self.get_id()}", suffix, data) for data, suffix in made]
+        return NodeResult({"files": files}, text=", ".join(file.name for file in files))
+
+
+class MarkdownParams(NodeParams):
+    """Markdown and what to make of it."""
+
+    target_type: Literal["docx", "pptx", "pdf", "png", "html", "md"] = Field(description="What to make.")
+    md_text: Text = Field(description="The Markdown; variables as {{#id.variable#}}.")
+
+
+class MarkdownExporter(MakesFiles):
+    """Makes a file of a Markdown text: Word, PowerPoint, PDF, an image, a web page or Markdown."""
+
+    type = "markdown-exporter"
+    params_type = MarkdownParams
+    example = {"target_type": "docx", "md_text": "{{#3.text#}}"}
+
+    params: MarkdownParams
+
+    async def run(self, call: NodeCall) -> NodeResult:
+        """Make it."""
+        target = self.params.target_type
+        data = await export_markdown(call.text(self.params.md_text), target)
+        return self.keep((data, f".{target}"))
+
+
+class MermaidParams(NodeParams):
+    """A diagram."""
+
+    mermaid_code: Text = Field(description="The diagram in Mermaid; variables as {{#id.variable#}}.")
+
+
+class MermaidConverter(MakesFiles):
+    """Draws a Mermaid diagram: a PNG file."""
+
+    type = "mermaid-converter"
+    params_type = MermaidParams
+    example = {"mermaid_code": "{{#2.text#}}"}
+
+    params: MermaidParams
+
+    async def run(self, call: NodeCall) -> NodeResult:
+        """Draw it."""
+        data = await asyncio.to_thread(render_mermaid, call.text(self.params.mermaid_code), "png")
+        return self.keep((data, ".png"))
+
+
+class SpeechParams(NodeParams):
+    """A text."""
+
+    text: Text = Field(description="What to read aloud; variables as {{#id.variable#}}.")
+
+
+class TextToSpeech(MakesFiles):
+    """Reads a text aloud: a sound file. Without an endpoint for speech, a simple voice of this machine does it."""
+
+    type = "tts"
+    params_type = SpeechParams
+    example = {"text": "{{#2.text#}}"}
+
+    params: SpeechParams
+
+    async def run(self, call: NodeCall) -> NodeResult:
+        """Read it aloud."""
+        text = call.text(self.params.text)
+        if self.services.speech is not None:
+            data, mime_type = await self.services.speech.speak(text)
+            return self.keep((data, _suffix(mime_type)))
+        return self.keep((await speak(text), ".wav"))
+
+
+class ImageParams(NodeParams):
+    """What to paint."""
+
+    prompt: Text = Field(description="What the image shows; variables as {{#id.variable#}}.")
+
+
+class TextToImage(MakesFiles):
+    """Has a model make an image from a text."""
+
+    type = "text2image"
+    params_type = ImageParams
+    example = {"prompt": "A lighthouse at dusk, in ink: {{#2.text#}}"}
+
+    params: ImageParams
+
+    async def run(self, call: NodeCall) -> NodeResult:
+        """Ask for it."""
+        if self.services.images is None:
+            raise InputError(
+                f"node {self.get_id()!r} (text2image): no model makes images; set OPERAD_IMAGE_MODEL and OPENAI_API_KEY, "
+                "or services: images: in YAML, or Services(images=ImageModel(…))"
+            )
+        made = await self.services.images.generate(call.text(self.params.prompt))
+        return self.keep(*((data, _suffix(mime_type)) for data, mime_type in made))
+
+
+def _suffix(mime_type: str) -> str:
+    return mimetypes.guess_extension(mime_type) or ".bin"
+
+
+class EChartsParams(NodeParams):
+    """A chart."""
+
+    chart_type: Literal["line", "pie", "bar"] = Field(description="line, pie or bar.")
+    chart_title: Text = Field(description="Its title.")
+    data: Text = Field(description='The numbers, with semicolons: "1;2;3".')
+    x_axisORcategories: Text = Field(description='What they are of, with semicolons: "a;b;c".')  # noqa: N815 - Dify's
+
+
+class ECharts(NodeOperator[EChartsParams]):
+    """Draws a chart: as an ECharts option, in a text that shows it."""
+
+    type = "echarts"
+    params_type = EChartsParams
+    gives = "text (string)"
+    example = {
+        "chart_type": "bar",
+        "chart_title": "Visits",
+        "data": "{{#3.counts#}}",
+        "x_axisORcategories": "{{#3.days#}}",
+    }
+
+    def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
+        """The chart."""
+        return {"text": T.STRING}
+
+    async def run(self, call: NodeCall) -> NodeResult:
+        """Draw it."""
+        params = self.params
+        title, data, names = map(call.text, (params.chart_title, params.data, params.x_axisORcategories))
+        text = echarts_option(params.chart_type, title, data, names)
+        return NodeResult({"text": text}, text=text)

@@ -1,0 +1,234 @@
+"""Nodes that begin, end and branch: start, end, answer, if-else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import Field, JsonValue
+
+from operad.operators.conditions import Case, fault_of
+from operad.operators.node import Fault, NodeCall, NodeOperator, NodeParams, NodeResult, TypeOf
+from operad.operators.variables import Selector, Text, Values, VariableType, as_text, fits, shown, type_of
+from operad.runtime.errors import InputError, OperadError, did_you_mean
+from operad.runtime.file import FileDescriptor
+from operad.runtime.message import Job
+
+T = VariableType
+
+
+class StartVariable(NamedTuple):
+    """An input of the workflow."""
+
+    name: Annotated[str, Field(min_length=1, description="Its name.")]
+    type: Annotated[VariableType, Field(description="Its type.")]
+
+
+class StartParams(NodeParams):
+    """What a workflow is given."""
+
+    variables: list[StartVariable] = Field(
+        description="The inputs, [[name, type], …]; types are string, number, boolean, file, array[file]."
+    )
+
+
+class Start(NodeOperator[StartParams]):
+    """Begins the workflow: holds what the user gives."""
+
+    type = "start"
+    params_type = StartParams
+    gives = "each input, by its name"
+    example = {"variables": [["paper", "file"], ["language", "string"]]}
+
+    def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
+        """Its inputs."""
+        return {variable.name: variable.type for variable in self.params.variables}
+
+    def faults(self, type_of: TypeOf) -> Iterator[Fault]:
+        """Names that are given twice."""
+        yield from doubles("variables", [variable.name for variable in self.params.variables])
+
+    async def run(self, call: NodeCall) -> Values:
+        """Take the job's inputs and files."""
+        return read_inputs(self.params.variables, call.job)
+
+
+def doubles(where: str, names: Sequence[str]) -> Iterator[Fault]:
+    """Names that occur more than once."""
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            yield Fault(where, f"{name!r} is there {names.count(name)} times")
+
+
+def read_inputs(variables: Sequence[StartVariable], job: Job) -> dict[str, Any]:
+    """The values of a workflow's inputs: those of the job by name; files without a name in their order.
+
+    An input that is given as null, or as an empty text where a text is not wanted, is not there: None.
+
+    Raises:
+        InputError: Some are missing, are none of the workflow's, or are not of their type; all are named.
+    """
+    names = [variable.name for variable in variables]
+    faults = [
+        f"there is no input {name!r}{did_you_mean(name, names)}; there are: {', '.join(names) or 'none'}"
+        for name in job.inputs
+        if name not in names
+    ]
+    files = list(job.files)
+    values: dict[str, Any] = {}
+    for name, kind in variables:
+        try:
+            if name in job.inputs:
+                values[name] = read_value(job.inputs[name], kind)
+            elif kind is T.ARRAY_FILE and files:
+                values[name], files = files, []
+            elif kind is T.FILE and files:
+                values[name] = files.pop(0)
+            else:
+                faults.append(f"input {name!r} ({kind.value}) is missing; give it, or null for none")
+        except InputError as error:
+            faults.append(f"input {name!r}: {error}")
+    if files:
+        faults.append(f"no input takes the file {files[0].name}; inputs are: {', '.join(names) or 'none'}")
+    if faults:
+        raise InputError("the workflow's inputs: " + "; ".join(faults))
+    return values
+
+
+def read_value(given: JsonValue, kind: VariableType) -> Any:
+    """An input of some type, which may be written as text; a file as its path.
+
+    Raises:
+        InputError: It is not of that type.
+    """
+    if given is None or (given == "" and kind is not T.STRING):
+        return None
+    if kind is T.FILE:
+        return _file(given)
+    if kind is T.ARRAY_FILE:
+        return [_file(path) for path in (given if isinstance(given, list) else [given])]
+    value: Any = given
+    if kind is T.STRING and not isinstance(given, str):
+        value = as_text(given)
+    elif kind is T.BOOLEAN and isinstance(given, str):
+        value = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}.get(
+            given.lower(), given
+        )
+    elif kind is not T.STRING and isinstance(given, str):
+        try:
+            value = json.loads(given)
+        except (ValueError, RecursionError):
+            value = [given] if kind is T.ARRAY_STRING else given
+    if not fits(value, kind):
+        raise InputError(f"{shown(given)} is {type_of(value)}, and {kind.value} is wanted")
+    return value
+
+
+def _file(given: JsonValue) -> FileDescriptor:
+    if isinstance(given, Mapping) and isinstance(path := given.get("path"), str):
+        return FileDescriptor.of(Path(path))
+    if not isinstance(given, str):
+        raise InputError(f"{shown(given)} is no path of a file")
+    return FileDescriptor.of(Path(given))
+
+
+class Output(NamedTuple):
+    """A result of the workflow."""
+
+    name: Annotated[str, Field(min_length=1, description="Its name.")]
+    value: Annotated[Selector, Field(description="The variable that it is: [name, node id].")]
+
+
+class EndParams(NodeParams):
+    """What a workflow gives."""
+
+    outputs: list[Output] = Field(description="The results, [[name, [variable, node id]], …].")
+
+
+class End(NodeOperator[EndParams]):
+    """Ends the workflow, or one branch of it: names the results."""
+
+    type = "end"
+    params_type = EndParams
+    gives = "nothing to other nodes; its outputs are results of the workflow"
+    example = {"outputs": [["summary", ["text", "3"]]]}
+    ends = True
+
+    def faults(self, type_of: TypeOf) -> Iterator[Fault]:
+        """Names that are given twice."""
+        yield from doubles("outputs", [output.name for output in self.params.outputs])
+
+    async def run(self, call: NodeCall) -> Values:
+        """The results, by name."""
+        return {output.name: call.get(output.value) for output in self.params.outputs}
+
+
+class AnswerParams(NodeParams):
+    """What is said to the user."""
+
+    answer: Text = Field(description="The answer; variables as {{#id.variable#}}.")
+
+
+class Answer(NodeOperator[AnswerParams]):
+    """Says something to the user: a result of the workflow in words."""
+
+    type = "answer"
+    params_type = AnswerParams
+    gives = "answer (string), which is a result of the workflow, too"
+    example = {"answer": "Here you are: {{#3.text#}}"}
+    ends = True
+
+    def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
+        """The answer."""
+        return {"answer": T.STRING}
+
+    async def run(self, call: NodeCall) -> NodeResult:
+        """Put the variables in."""
+        said = call.text(self.params.answer)
+        return NodeResult({"answer": said}, text=said)
+
+
+ELSE = "else"
+
+
+class IfElseParams(NodeParams):
+    """Which way to go."""
+
+    cases: list[Case] = Field(
+        min_length=1,
+        description='The cases in order, [[null or "and" or "or", [[[variable, node id], operator, value], …]], …].',
+    )
+
+
+class IfElse(NodeOperator[IfElseParams]):
+    """Takes the way of the first case whose conditions hold, else the last one."""
+
+    type = "if-else"
+    params_type = IfElseParams
+    ways = "port i is case i, counted from 0; the one after the last is ELSE"
+    example = {"cases": [[None, [[["language", "1"], "is", "French"]]]]}
+
+    @property
+    def ports(self) -> Sequence[str]:
+        """The cases by number, and ``else``."""
+        return [*map(str, range(len(self.params.cases))), ELSE]
+
+    def faults(self, type_of: TypeOf) -> Iterator[Fault]:
+        """Comparisons that the variables' types do not have."""
+        for number, case in enumerate(self.params.cases):
+            for place, condition in enumerate(case.conditions):
+                fault = fault_of(condition.operator, condition.value, type_of(condition.variable))
+                if fault:
+                    yield Fault(f"cases[{number}][1][{place}]", fault)
+
+    async def run(self, call: NodeCall) -> NodeResult:
+        """Find the case."""
+        for number, case in enumerate(self.params.cases):
+            try:
+                if case.holds(call.variables):
+                    return NodeResult({}, port=str(number), text=f"case {number}")
+            except OperadError as error:
+                raise type(error)(f"case {number}: {error}") from error
+        return NodeResult({}, port=ELSE, text=ELSE)

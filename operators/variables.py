@@ -1,0 +1,316 @@
+"""Variables: what travels between typed nodes, how it is named, and of what type it is.
+
+A node's outputs are variables. Another node refers to one by a selector, ``[variable, node id]``, or
+in a text by ``{{#id.variable#}}``, the id with or without quotes (Chat2Workflow, section 2.4). Behind
+the variable's name, with dots, parts of it can be named: a field of an object, or of a file its
+``type``, ``name``, ``size``, ``extension``, ``mime_type``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Annotated, Any, NamedTuple, cast
+
+from pydantic import Field, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from operad.runtime.file import FileDescriptor
+from operad.runtime.message import WorkflowMessage
+
+Values = Mapping[str, Any]
+
+MAX_SHOWN_VALUE = 80
+"""Characters of a value that an error shows."""
+
+
+class VariableType(str, Enum):
+    """The type of a variable, as people and models write it."""
+
+    STRING = "string"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    OBJECT = "object"
+    FILE = "file"
+    ARRAY_STRING = "array[string]"
+    ARRAY_NUMBER = "array[number]"
+    ARRAY_BOOLEAN = "array[boolean]"
+    ARRAY_OBJECT = "array[object]"
+    ARRAY_FILE = "array[file]"
+    ARRAY = "array"
+    ANY = "any"
+
+    @property
+    def item(self) -> VariableType | None:
+        """Of an array, the type of its items; None of anything else."""
+        if self is VariableType.ARRAY:
+            return VariableType.ANY
+        return VariableType(self.value[6:-1]) if self.value.startswith("array[") else None
+
+    @property
+    def array(self) -> VariableType:
+        """An array of it; of arrays, the flat one."""
+        if self.item is not None:
+            return self
+        return VariableType.ARRAY if self is VariableType.ANY else VariableType(f"array[{self.value}]")
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a file, or some."""
+        return self in (VariableType.FILE, VariableType.ARRAY_FILE)
+
+    def may_be(self, wanted: VariableType) -> bool:
+        """Whether a variable of this type can have a value that `wanted` takes."""
+        if self is wanted or VariableType.ANY in (self, wanted):
+            return True
+        return VariableType.ARRAY in (self, wanted) and self.item is not None and wanted.item is not None
+
+    def json_schema(self) -> dict[str, Any]:
+        """The JSON Schema of its values; files, which have none, are not asked of models."""
+        if self.item is not None:
+            return {"type": "array", "items": self.item.json_schema()}
+        return {} if self is VariableType.ANY else {"type": self.value}
+
+
+T = VariableType
+ARRAYS = tuple(kind for kind in T if kind.item is not None)
+FILES = (T.FILE, T.ARRAY_FILE)
+WITHOUT_FILES = tuple(kind for kind in T if not kind.is_file)
+"""What can stand in a text."""
+
+FILE_PARTS: Mapping[str, VariableType] = {
+    "type": T.STRING,
+    "name": T.STRING,
+    "size": T.NUMBER,
+    "extension": T.STRING,
+    "mime_type": T.STRING,
+}
+"""What can be named of a file."""
+
+
+class Selector(NamedTuple):
+    """A variable of a node."""
+
+    variable: Annotated[str, Field(min_length=1, description="The variable's name.")]
+    node: Annotated[str, Field(min_length=1, description="The id of the node that it is an output of.")]
+
+    def __str__(self) -> str:
+        return f"{self.node}.{self.variable}"
+
+
+class Text(str):
+    """A text in which variables may be named, ``{{#id.variable#}}``; a parameter type for pydantic."""
+
+    __slots__ = ()
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        text = core_schema.no_info_after_validator_function(cls, core_schema.str_schema())
+        return core_schema.no_info_before_validator_function(_no_selector, text)
+
+    @property
+    def selectors(self) -> list[Selector]:
+        """The variables that it names, in order."""
+        return [Selector(match["variable"], match["node"]) for match in _REFERENCE.finditer(self)]
+
+    @property
+    def misshapen(self) -> list[str]:
+        """What looks like a reference and is none."""
+        return [found for found in _ANY_REFERENCE.findall(self) if not _REFERENCE.fullmatch(found)]
+
+
+def _no_selector(value: object) -> object:
+    match value:
+        case [str() as variable, str() as node]:
+            raise ValueError(f"a text is needed; name the variable in it, {{{{#{node}.{variable}#}}}}")
+        case _:
+            return value
+
+
+_REFERENCE = re.compile(
+    r"""\{\{#\s*(?P<quote>['"]?)(?P<node>[^'"#{}.]+?)(?P=quote)\.(?P<variable>[^\s#{}]+?)\s*#\}\}"""
+)
+_ANY_REFERENCE = re.compile(r"\{\{#.*?#\}\}", re.DOTALL)
+
+
+class Accepts(NamedTuple):
+    """Annotates a parameter with the types of the variables that it may name."""
+
+    types: Sequence[VariableType]
+
+
+class Variables:
+    """The variables that a node may read.
+
+    Args:
+        messages: The messages of the nodes that set them.
+        assigned: The nodes that may have assigned a variable anew, by selector, in order.
+    """
+
+    def __init__(
+        self, messages: Iterable[WorkflowMessage], assigned: Mapping[Selector, Sequence[str]] | None = None
+    ) -> None:
+        self._outputs = {message.operator_id: message.outputs for message in messages}
+        self._assigned = assigned or {}
+
+    def __contains__(self, selector: Selector) -> bool:
+        """Whether the variable is there: its node ran."""
+        return self._holder(selector) is not None
+
+    def get(self, selector: Selector) -> Any:
+        """The variable's value; None where its node did not run, or the value has no such part."""
+        outputs = self._holder(selector)
+        if outputs is None:
+            return None
+        name, _, rest = selector.variable.partition(".")
+        if selector.variable in outputs:
+            return outputs[selector.variable]
+        return _part(outputs.get(name), rest)
+
+    def text(self, template: Text) -> str:
+        """The template with the variables' values in it."""
+        if "{{#" not in template:
+            return template
+        return _REFERENCE.sub(lambda found: as_text(self.get(Selector(found["variable"], found["node"]))), template)
+
+    def _holder(self, selector: Selector) -> Values | None:
+        for assigner in reversed(self._assigned.get(selector, ())):
+            if selector.variable in self._outputs.get(assigner, {}):
+                return self._outputs[assigner]
+        return self._outputs.get(selector.node)
+
+
+def _part(value: Any, path: str) -> Any:
+    for name in path.split(".") if path else ():
+        if isinstance(value, FileDescriptor):
+            value = file_parts(value).get(name)
+        elif isinstance(value, Mapping):
+            value = cast("Values", value).get(name)
+        elif isinstance(value, list) and name.isdigit():
+            items = cast("list[Any]", value)
+            value = items[int(name)] if int(name) < len(items) else None
+        else:
+            return None
+    return value
+
+
+def part_type(kind: VariableType, path: str) -> VariableType | None:
+    """The type of what is named behind a variable of some type; None where nothing can be."""
+    if not path:
+        return kind
+    if kind is T.FILE:
+        return FILE_PARTS.get(path)
+    return T.ANY if kind in (T.OBJECT, T.ANY) or kind.item is not None else None
+
+
+def file_parts(file: FileDescriptor) -> dict[str, Any]:
+    """What can be named of a file: `FILE_PARTS`."""
+    return {
+        "type": file_type(file),
+        "name": file.name,
+        "size": file.size,
+        "extension": file.path.suffix or file.name[file.name.rfind(".") :] if "." in file.name else "",
+        "mime_type": file.mime_type,
+    }
+
+
+def file_type(file: FileDescriptor) -> str:
+    """What a file is: image, audio, video, or else a document."""
+    kind = file.mime_type.partition("/")[0]
+    return kind if kind in ("image", "audio", "video") else "document"
+
+
+def plain(value: Any) -> Any:
+    """A value as plain JSON: files by what can be named of them."""
+    if isinstance(value, FileDescriptor):
+        return file_parts(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in cast("Values", value).items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in cast("Sequence[Any]", value)]
+    return value
+
+
+def as_text(value: Any) -> str:
+    """A value as it stands in a text: an absent one is empty, objects and arrays are JSON, a file is its name."""
+    match value:
+        case None:
+            return ""
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case float() if value.is_integer() and abs(value) < 1e15:
+            return str(int(value))
+        case int() | float():
+            return str(value)
+        case FileDescriptor():
+            return value.name
+        case [] | ():
+            return ""
+        case _:
+            return json.dumps(plain(value), ensure_ascii=False, default=str)
+
+
+def fits(value: Any, kind: VariableType) -> bool:
+    """Whether a value is of a type; an absent one, None, is of any."""
+    match kind:
+        case _ if value is None or kind is T.ANY:
+            return True
+        case T.STRING:
+            return isinstance(value, str)
+        case T.NUMBER:
+            return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        case T.BOOLEAN:
+            return isinstance(value, bool)
+        case T.OBJECT:
+            return isinstance(value, Mapping)
+        case T.FILE:
+            return isinstance(value, FileDescriptor)
+        case _:
+            item = kind.item or T.ANY
+            return isinstance(value, list | tuple) and (
+                item is T.ANY or all(fits(each, item) for each in cast("Sequence[Any]", value))
+            )
+
+
+def type_of(value: Any) -> str:
+    """The type of a value, for errors."""
+    if value is None:
+        return "nothing"
+    return next(kind.value for kind in T if fits(value, kind))
+
+
+def shown(value: Any) -> str:
+    """A value for errors: as JSON, shortened."""
+    text = json.dumps(plain(value), ensure_ascii=False, default=str)
+    return text if len(text) <= MAX_SHOWN_VALUE else f"{text[:MAX_SHOWN_VALUE]}… ({len(text):,} characters)"
+
+
+def selectors_in(value: Any, path: str = "") -> Iterator[tuple[str, Selector]]:
+    """The variables that a parameter names, however deep, each with the path to it."""
+    if isinstance(value, Selector):
+        yield path, value
+    elif isinstance(value, Text):
+        yield from ((path, selector) for selector in value.selectors)
+    elif isinstance(value, list | tuple):
+        for number, item in enumerate(cast("Sequence[Any]", value)):
+            yield from selectors_in(item, f"{path}[{number}]")
+    elif isinstance(value, Mapping):
+        for key, item in cast("Values", value).items():
+            yield from selectors_in(item, f"{path}.{key}" if path else str(key))
+
+
+def texts_in(value: Any) -> Iterator[Text]:
+    """The texts in a parameter in which variables may be named."""
+    if isinstance(value, Text):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in cast("Sequence[Any]", value):
+            yield from texts_in(item)
+    elif isinstance(value, Mapping):
+        for item in cast("Values", value).values():
+            yield from texts_in(item)
