@@ -26,6 +26,8 @@ bench: $(BENCH_READY) # in an environment of its own, for the field beside ours 
 	$(BENCH)/bin/python test/benchmark/bench_engine.py --readme README.md
 	$(BENCH)/bin/python test/benchmark/bench_rounds.py
 	$(BENCH)/bin/python test/benchmark/bench_knowledge.py
+	$(BENCH)/bin/python test/benchmark/bench_nodes.py
+	$(BENCH)/bin/python test/benchmark/run_recorded.py
 
 $(READY): requirements.lock
 $(BENCH_READY): requirements-bench.lock
@@ -41,7 +43,7 @@ $(BENCH_READY): requirements-bench.lock
 lock: # needs uv; honours the overrides in pyproject.toml, writes versions only
 	uv pip compile --quiet --universal --python-version 3.10 --all-extras --group dev \
 	  --no-header --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.lock
-	uv pip compile --quiet --universal --python-version 3.10 --group dev --group bench --constraints requirements.lock \
+	uv pip compile --quiet --universal --python-version 3.10 --extra documents --extra media --extra web --group dev --group bench --constraints requirements.lock \
 	  --no-header --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml -o requirements-bench.lock
 
 clean:

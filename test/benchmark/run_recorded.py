@@ -1,6 +1,6 @@
 """Recorded Chat2Workflow responses, run to their end: which are sound, which of these end, and what failed and why.
 
-    python test/benchmark/run_recorded.py ../shared/data/chat2workflow/may/*.json [--json]
+    python test/benchmark/run_recorded.py [RUN.json…] [--json]
 
 Each file is a list of records with ``task``, ``round`` and ``workflow``. A response is sound when the
 full static check finds nothing. The sound ones are run: models answer what fits the schema that
@@ -46,7 +46,8 @@ from operad.runtime.errors import InvalidError, Issue, OperadError, describe
 from operad.runtime.testing import Say, ScriptedModel, plausible
 
 AIM = 0.98
-CASES = Path(__file__).resolve().parents[3] / "shared/data/chat2workflow/dataset/check_pass_stage.json"
+DATA = Path(__file__).resolve().parents[3] / "shared/data/chat2workflow"
+CASES = DATA / "dataset/check_pass_stage.json"
 LONGEST_RUN = 60.0
 """Seconds that a workflow may take."""
 
@@ -312,13 +313,17 @@ async def run_all(paths: Sequence[Path], cases: Mapping[str, Any], folder: Path)
 def main() -> int:
     """Print the table, or the JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("runs", nargs="*", type=Path, help="recorded runs; those of ../shared where none is named")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--cases", type=Path, default=CASES, help="the benchmark's check_pass_stage.json")
     options = parser.parse_args()
+    runs = options.runs or sorted([*DATA.glob("may/*.json"), *DATA.glob("apr/*.json")])
+    if not runs:
+        print(f"no recorded runs: none is named, and none is at {DATA}", file=sys.stderr)
+        return 0
     cases = json.loads(options.cases.read_text(encoding="utf-8")) if options.cases.exists() else {}
     with tempfile.TemporaryDirectory() as folder:
-        tally = asyncio.run(run_all(options.runs, cases, Path(folder)))
+        tally = asyncio.run(run_all(runs, cases, Path(folder)))
     if options.json:
         print(
             json.dumps(

@@ -22,6 +22,7 @@ def run(*command, **environment):
 
 EXPECTED = {
     "run_leader.py": "to be done: costs, table, text; kept: visitors\n",
+    "run_nodes.py": "We do. They are from Crete.\nmade: markdown-exporter-5.docx\n",
     "run_operator.py": "answer: {'person': 'Marit Solberg'}",
     "run_eval_operator.py": "lesson: Not planets: Pluto.",
     "run_lesson.py": "round 2 runs costs, letter and reuses read, dates, people\nSUCCESS, blamed: nobody\n",
