@@ -35,14 +35,14 @@ from operad.operators.formats.chat2workflow import load
 from operad.operators.media.markdown import export_markdown
 from operad.operators.node_graph import NodeGraph
 from operad.operators.nodes import NODE_TYPES
-from operad.operators.nodes.flow import StartParams, StartVariable
+from operad.operators.nodes.flow import StartParams, StartVariable, read_value
 from operad.operators.services import Services
 from operad.operators.variables import VariableType
 from operad.operators.web.endpoints import ImageModel
 from operad.operators.web.fetch import Fetched, Guard, fetch
 from operad.operators.web.search import SearchResult
 from operad.runtime import Job, MonoModelReasoner, events
-from operad.runtime.errors import InvalidError, Issue, OperadError, describe
+from operad.runtime.errors import InputError, InvalidError, Issue, describe
 from operad.runtime.testing import Say, ScriptedModel, plausible
 
 AIM = 0.98
@@ -179,12 +179,20 @@ def _input(variable: StartVariable, given: Any, files: Mapping[str, Path]) -> An
         case VariableType.ARRAY_FILE:
             several = given if isinstance(given, list) else [given, given]
             return [_file(variable.name, each, files) for each in several]
-        case _ if given is not None and not isinstance(given, dict | list):
+        case kind if given is not None and _reads(given, kind):
             return given
         case VariableType.STRING if re.search("url|link|address|website", variable.name.lower()):
             return "https://example.org/page"
         case kind:
             return plausible(kind.json_schema())
+
+
+def _reads(given: Any, kind: VariableType) -> bool:
+    try:
+        read_value(given, kind)
+    except InputError:
+        return False
+    return True
 
 
 def _file(name: str, given: Any, files: Mapping[str, Path]) -> str:
@@ -256,15 +264,17 @@ async def run(
                 tally.ran[types.get(event.operator_id, "")] += 1
             elif isinstance(event, events.OperatorFailed):
                 tally.failed[types.get(event.operator_id, "")] += 1
-    except OperadError as error:
+            elif isinstance(event, events.RunFinished) and not event.message.outputs:
+                failure = "ended without outputs"
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is said
         failure = describe(error)
     return failure
 
 
-def checked(text: str, name: str) -> tuple[NodeGraph, Sequence[Issue]]:
+def checked(recorded: Any, name: str) -> tuple[NodeGraph, Sequence[Issue]]:
     """A recorded workflow, and what is wrong with it."""
     try:
-        graph = load(text, name)
+        graph = load(recorded if isinstance(recorded, str) else json.dumps(recorded), name)
     except InvalidError as error:
         return NodeGraph(), error.issues
     return graph, check(graph, NODE_TYPES)
@@ -290,7 +300,7 @@ async def run_all(paths: Sequence[Path], cases: Mapping[str, Any], folder: Path)
             for record in json.loads(path.read_text(encoding="utf-8")):
                 name = f"{path.parent.name}/{path.stem} {record['task']} {record['round']}"
                 tally.responses += 1
-                graph, issues = checked(record["workflow"] or "", name)
+                graph, issues = checked(record["workflow"], name)
                 tally.by_code.update({issue.code for issue in issues})
                 if issues:
                     continue
@@ -298,9 +308,8 @@ async def run_all(paths: Sequence[Path], cases: Mapping[str, Any], folder: Path)
                 answers.about(graph)
                 case = cases.get(f"{record['task']}_{record['round']}", {}).get("test1", {})
                 try:
-                    failure = await asyncio.wait_for(
-                        run(graph, inputs_of(graph, case, files), services, model, tally), LONGEST_RUN
-                    )
+                    inputs = inputs_of(graph, case, files)
+                    failure = await asyncio.wait_for(run(graph, inputs, services, model, tally), LONGEST_RUN)
                 except asyncio.TimeoutError:
                     failure = f"took longer than {LONGEST_RUN:g} s"
                 if failure:
