@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, cast
 
 from pydantic import ValidationError
 
 from operad.configs.document import Path_
 from operad.configs.faults import Faults
-from operad.configs.imports import operator_class, shadowed
+from operad.configs.imports import node_type, operator_class, shadowed
 from operad.configs.library import open_library
 from operad.configs.models import make_limits
 from operad.configs.names import nobody_is_called
 from operad.configs.policies import Policies, make_budget, no_such_port
 from operad.configs.schema import (
+    NEEDS_NODES,
     ConfigSpec,
     ExpertSpec,
     MapSpec,
     ModelSpec,
     OperatorSpec,
     StepSpec,
+    TypedSpec,
     WorkflowLikeSpec,
     WorkflowSpec,
 )
+from operad.configs.services import make_services, param_path, unknown_workflow
 from operad.configs.toolbox import Toolbox
 from operad.evaluators import Evaluator
-from operad.operators import Operator, OperatorConfig
+from operad.operators import NodeOperator, Operator, OperatorConfig, VariableType
+from operad.operators.node import param_faults
+from operad.operators.nodes.containers import SubWorkflow
+from operad.operators.reads import Outputs, Reads
 from operad.runtime.errors import InputError, InvalidError, Issue, describe
 from operad.runtime.graph import Executable, ports_of
 from operad.runtime.insights import Insights
@@ -36,7 +44,7 @@ from operad.runtime.schema import parse_output_schema
 from operad.runtime.toolkit import Action
 from operad.runtime.workflow import BuiltinWorkflow, DbgptWorkflow, Port, Workflow
 
-AnySpec = OperatorSpec | WorkflowSpec
+AnySpec = OperatorSpec | TypedSpec | WorkflowSpec
 
 _NOT_AS_EVALUATOR = {"ports", "join", "map"}
 _NOT_AS_FALLBACK = {"join", "map", "retry", "timeout", "fallback", "cache"}
@@ -44,12 +52,13 @@ _NOT_AS_FALLBACK = {"join", "map", "retry", "timeout", "fallback", "cache"}
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What a workflow is made of: an operator, its policy, and where it is defined."""
+    """What a workflow is made of: an operator, its policy, where it is defined, and what runs inside."""
 
     does: Executable | Workflow
     spec: AnySpec
     path: Path_
     policy: Policy
+    inside: Workflow | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +91,16 @@ class Builder:
         self._tools = Toolbox(spec, folder, faults)
         self._policies = Policies(folder, faults, self._fallback)
         self._library = open_library(spec.knowledgebase, folder, faults)
+        self.services = make_services(
+            spec.services,
+            folder,
+            faults,
+            ("services",),
+            tools=self._tools.tools,
+            knowledge={"knowledgebase": self._library} if self._library else {},
+            platform=self._platform,
+        )
+        self._steps: dict[Workflow, dict[str, _Step]] = {}
         self._built: set[str] = set()
         self._operators: dict[str, tuple[AnySpec, Path_]] = {}
         for number, operator in enumerate(spec.operators):
@@ -100,7 +119,9 @@ class Builder:
             workflows[name] = self._expert(expert, path)
         for spec, path in self._operators.values():
             if spec.name not in self._built:
-                self._step(spec, path, {}, _Around(NO_POLICY, self._spec.model))
+                step = self._step(spec, path, {}, _Around(NO_POLICY, self._spec.model))
+                if step and step.inside:
+                    self._check_reads(step.inside, None)
         return workflows
 
     def leader_actions(self) -> tuple[Action, ...]:
@@ -138,7 +159,10 @@ class Builder:
     # Workflows
 
     def _expert(self, spec: ExpertSpec, path: Path_) -> Workflow:
-        return self._workflow(spec, spec.profile.name, path, _Around(NO_POLICY, spec.model or self._spec.model))
+        around = _Around(NO_POLICY, spec.model or self._spec.model)
+        workflow = self._workflow(spec, spec.profile.name, path, around)
+        self._check_reads(workflow, {})
+        return workflow
 
     def _workflow(self, spec: WorkflowLikeSpec, name: str, path: Path_, around: _Around) -> Workflow:
         policy = self._policies.of(spec.policy, (*path, "policy"), around.policy, around.model)
@@ -175,6 +199,7 @@ class Builder:
             self._add_evaluator(workflow, judge, at, around)
         if complete:
             self._check(workflow, path, steps, judging)
+            self._steps[workflow] = steps
         return workflow
 
     def _check(self, workflow: Workflow, path: Path_, steps: dict[str, _Step], judging: dict[str, Path_]) -> None:
@@ -185,16 +210,36 @@ class Builder:
                 continue  # of a workflow inside, which was checked when it was made
             if issue.code == "fallback-port":
                 continue  # said already, where the fallback is written
+            if where in steps and _is_of_reads(issue, steps[where]):
+                continue  # said by `_check_reads`, which knows more
             at = judging.get(where) or _written(issue, steps.get(where)) or (*path, "workflow")
             self._faults.report(at, issue.code, issue.message)
 
+    def _check_reads(self, workflow: Workflow, given: Mapping[str, Outputs] | None) -> None:
+        """Look at what the typed nodes of a workflow, and of those inside it, read of others: see `Reads`."""
+        if workflow not in self._steps:
+            return
+        steps, graph = self._steps[workflow], workflow.graph()
+        reads = Reads(graph, given)
+        for node_id, fault in reads.faults:
+            self._faults.report((*steps[node_id].path, *param_path(fault)), fault.code, fault.what)
+        for name, step in steps.items():
+            if step.inside is None:
+                continue
+            before = {other: reads.outputs.get(other) for other in graph.before[name]} or given
+            if isinstance(step.does, Map):
+                before = {name: {"item": VariableType.ANY, "index": VariableType.NUMBER}}
+            self._check_reads(step.inside, before)
+
     def _has_port(self, step: _Step, port: str, *, last: bool, path: Path_) -> bool:
         known = ports_of(step.does) if not isinstance(step.does, Workflow) else ()
-        says_itself = isinstance(step.spec, WorkflowSpec) or bool(step.spec.class_)
+        says_itself = isinstance(step.spec, WorkflowSpec) or (
+            isinstance(step.spec, OperatorSpec) and bool(step.spec.class_)
+        )
         if last:
             message = f"the chain ends here, so nothing follows from port {port!r}; add what does"
             self._faults.report(path, "port", message)
-        elif step.spec.map is not None:
+        elif isinstance(step.does, Map):
             self._faults.report(path, "port", "what runs for each item of a list takes no port")
         elif port not in known and (known or not says_itself):
             self._faults.report(path, "unknown-port", no_such_port(port, known))
@@ -217,6 +262,8 @@ class Builder:
         step = self._nested(spec, defined, path, around) if isinstance(spec, WorkflowSpec) else None
         if isinstance(spec, OperatorSpec):
             step = self._single(spec, defined, around)
+        if isinstance(spec, TypedSpec):
+            step = self._typed(spec, defined, around)
         if step is not None:
             steps[spec.name] = step
         return step
@@ -251,8 +298,41 @@ class Builder:
         workflow = self._workflow(spec, spec.name, defined, inner)
         policy = self._policies.of(spec, defined, NO_POLICY, around.model)
         if spec.map is None:
-            return _Step(workflow, spec, defined, policy)
-        return _Step(_for_each(spec.map, spec.name, workflow, policy), spec, defined, NO_POLICY)
+            return _Step(workflow, spec, defined, policy, workflow)
+        return _Step(_for_each(spec.map, spec.name, workflow, policy), spec, defined, NO_POLICY, workflow)
+
+    def _typed(self, spec: TypedSpec, path: Path_, around: _Around) -> _Step | None:
+        self._built.add(spec.name)
+        kind = self._node_type(spec.type)
+        if isinstance(kind, str):
+            self._faults.report((*path, "type"), "unknown-type", kind)
+            return None
+        try:
+            params = kind.params_type.model_validate(spec.params)
+        except ValidationError as error:
+            for fault in param_faults(error, kind.params_type):
+                self._faults.report((*path, *param_path(fault)), fault.code, fault.what)
+            return None
+        try:
+            node = kind(spec.name, params, services=self.services)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's class may raise anything
+            self._faults.report((*path, "params"), "params", f"{spec.type} cannot be made: {describe(error)}")
+            return None
+        if isinstance(node, SubWorkflow) and (unknown := unknown_workflow(node.params.workflow, self.services)):
+            self._faults.report((*path, "params", "workflow"), "unknown-workflow", unknown)
+        policy = self._policies.of(spec, path, around.policy, around.model, ports=node.ports)
+        return _Step(node, spec, path, policy)
+
+    def _node_type(self, name: str) -> type[NodeOperator[Any]] | str:
+        """The node type of that name or dotted path, or what is wrong with it."""
+        found = node_type(name)
+        found = ("." in name and shadowed(name, self._folder)) or found
+        if not isinstance(found, str) and (found.body_starts_with or found.type in NEEDS_NODES):
+            return (
+                f"nodes of type {name!r} need a workflow of typed nodes alone: write that as a workflow file, name it "
+                "under `services: {workflows: …}`, and run it by a node of type 'sub-workflow'"
+            )
+        return found
 
     def _add_evaluator(self, workflow: Workflow, ref: str | OperatorSpec, path: Path_, around: _Around) -> None:
         found = self._alone(ref, path)
@@ -284,8 +364,9 @@ class Builder:
         if found is None:
             return None
         spec, defined = found
-        if isinstance(spec, WorkflowSpec):
-            self._faults.report(path, "value", f"{spec.name!r} is a workflow, and an operator is wanted here")
+        if isinstance(spec, WorkflowSpec | TypedSpec):
+            what = "a workflow" if isinstance(spec, WorkflowSpec) else "a typed node"
+            self._faults.report(path, "value", f"{spec.name!r} is {what}, and an operator is wanted here")
             return None
         return spec, defined
 
@@ -338,6 +419,14 @@ def _for_each(spec: MapSpec, name: str, body: Operator | Workflow, policy: Polic
         around.add_operator(body, policy=policy)
         body = around
     return Map(name, body, over=spec.over, concurrency=spec.concurrency, on_error=spec.on_error)
+
+
+def _is_of_reads(issue: Issue, step: _Step) -> bool:
+    """Whether an issue is about what a typed node reads, or what it finds wrong with itself."""
+    does: object = step.does
+    if not isinstance(does, NodeOperator):
+        return False
+    return issue.code == "read-too-early" or issue in cast("NodeOperator[Any]", does).check({})
 
 
 def _written(issue: Issue, step: _Step | None) -> Path_ | None:

@@ -9,8 +9,9 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import ExitStack, aclosing
+from dataclasses import replace
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
@@ -20,10 +21,16 @@ import typer
 from rich.console import Console
 
 from operad.configs.ask import Asker, Lines
+from operad.configs.flow import find_graph, flow_expert, result_text
+from operad.configs.inputs import ask_inputs, job_of
 from operad.configs.insights_command import insights
 from operad.configs.loader import load
+from operad.configs.nodes_command import nodes
 from operad.configs.progress import Remarks, display_on, printable
 from operad.configs.schema import ConfigSpec
+from operad.configs.services import load_services, services_of_environment
+from operad.operators import NodeGraph, Services
+from operad.operators.nodes.flow import StartVariable
 from operad.runtime import events
 from operad.runtime.agent import Agent
 from operad.runtime.errors import BudgetError, InputError, OperadError, OperatorError, describe, shorten
@@ -53,11 +60,17 @@ def _commands() -> None:  # pyright: ignore[reportUnusedFunction] - with it, a s
 
 @app.command()
 def run(
-    config: Annotated[str, typer.Argument(help="A YAML file, or the name of one that comes with operad.")],
+    config: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="A YAML file, or the name of one that comes with operad; or a workflow of typed nodes."
+        ),
+    ],
     job: Annotated[str, typer.Option(help="What is to be done, in words.")] = "",
     file: Annotated[list[Path] | None, typer.Option(help="A file it is about. May be given again.")] = None,
     input_: Annotated[
-        list[str] | None, typer.Option("--input", help="A named value, NAME=VALUE. May be given again.")
+        list[str] | None,
+        typer.Option("--input", help="A named value, NAME=VALUE; for a file, its path. May be given again."),
     ] = None,
     expert: Annotated[str | None, typer.Option(help="Which expert; by default the leader, or the only one.")] = None,
     model: Annotated[str | None, typer.Option(help="The model's name at its endpoint.")] = None,
@@ -68,32 +81,52 @@ def run(
     answer: Annotated[
         list[str] | None, typer.Option(help="The answer to a question that the run asks, ID=VALUE. May be given again.")
     ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where the nodes of a workflow write files; by default, a fresh folder.")
+    ] = None,
+    services_file: Annotated[
+        Path | None, typer.Option("--services", help="What the nodes of a workflow reach outside: a YAML file.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole message as JSON.")] = False,
 ) -> None:
-    """Run the expert, or the leader of experts, that a YAML file configures.
+    """Run the expert, or the leader of experts, that a YAML file configures; or a workflow of typed nodes.
 
     The result goes to stdout; progress, questions, the verdict and errors go to stderr. What the run
     asks is answered by --answer, or else by a line of stdin. Exit status: 0 SUCCESS,
     1 any other status, 2 bad input or an error, 130 interrupted, 143 terminated. With --json, an
     error that ends the run is printed as JSON, too, with what operators had said by then.
+
+    A workflow is found by what is in the file: Chat2Workflow's JSON, or a whole response with it.
+    --file goes to its inputs of files, in order; what is missing is asked for at the terminal.
     """
-    configuration = load(config)
-    able = configuration.agent(expert, model_name=model, base_url=base_url)
-    described = Job(
-        goal=job or configuration.spec.app.desc or able.profile.description or able.profile.name,
-        files=tuple(map(FileDescriptor.of, file or ())),
-        inputs=dict(_named_value("--input", "NAME", text) for text in input_ or ()),
-    )
+    graph, lines = find_graph(config), Lines.of_stdin()
+    files = tuple(map(FileDescriptor.of, file or ()))
+    given = [_named_value("--input", "NAME", text) for text in input_ or ()]
+    missing: list[StartVariable] = []
+    if graph is None:
+        _refuse(config, {"--out": out, "--services": services_file}, "says this itself, under `services`")
+        configuration = load(config)
+        able = configuration.agent(expert, model_name=model, base_url=base_url)
+        goal = job or configuration.spec.app.desc or able.profile.description or able.profile.name
+        described, services = Job(goal=goal, files=files, inputs=dict(given)), configuration.services
+    else:
+        _refuse(config, {"--expert": expert}, "is a workflow, and has no experts")
+        services = _services(services_file, out)
+        able = flow_expert(graph, services, model, base_url)
+        described, missing = job_of(graph, Job(goal=job or graph.name, files=files), given, may_ask=lines.typed)
     answers = dict(_named_value("--answer", "ID", text) for text in answer or ())
     with ExitStack() as stack:
         written = stack.enter_context(_writable(events_file)) if events_file else None
         try:
-            message = _run(_follow(able, described, answers, written))
+            message = _run(_follow(able, described, missing, answers, written, lines))
         except (BudgetError, OperatorError) as error:
             if as_json:
                 print(_error_json(error))
             raise
-    print(_json(message) if as_json else message.scratchpad)
+        finally:
+            if services.made and not services.folder:
+                _say(Console(stderr=True), f"files: {services.made}")
+    print(_json(message) if as_json else _result(message, graph))
     raise typer.Exit(0 if message.status is WorkflowStatus.SUCCESS else EXIT_NOT_SUCCESS)
 
 
@@ -104,6 +137,7 @@ def schema() -> None:
 
 
 app.command()(insights)
+app.command()(nodes)
 
 
 def main() -> None:
@@ -157,9 +191,17 @@ def _run(work: Coroutine[Any, Any, WorkflowMessage]) -> WorkflowMessage:
         raise
 
 
-async def _follow(agent: Agent, job: Job, answers: Mapping[str, str], written: TextIO | None) -> WorkflowMessage:
-    """Run the agent, show its events on stderr, ask what it asks, and return its message."""
+async def _follow(
+    agent: Agent,
+    job: Job,
+    missing: Sequence[StartVariable],
+    answers: Mapping[str, str],
+    written: TextIO | None,
+    lines: Lines,
+) -> WorkflowMessage:
+    """Run the agent, show its events on stderr, ask for what is missing and what it asks, and return its message."""
     console = Console(stderr=True)
+    job = await ask_inputs(job, missing, lines, partial(_say, console), partial(_prompt, console))
     if isinstance(agent.reasoner, MonoModelReasoner | DualModelReasoner):
         _say(console, f"model: {agent.reasoner.describe()}")
     if written:
@@ -167,7 +209,7 @@ async def _follow(agent: Agent, job: Job, answers: Mapping[str, str], written: T
     finished: events.RunFinished | None = None
     remarks = Remarks()
     with display_on(console) as display:
-        asker = Asker(agent.workflow, answers, Lines.of_stdin(), console, display)
+        asker = Asker(agent.workflow, answers, lines, console, display)
         async with asker.serving(), aclosing(agent.stream(job)) as stream:
             async for event in stream:
                 display.show(event)
@@ -207,6 +249,10 @@ def _say(console: Console, line: str) -> None:
     console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
 
 
+def _prompt(console: Console, text: str) -> None:
+    console.print(text, end="", markup=False, highlight=False)
+
+
 def _told(error: OperadError) -> str:
     """An error for people: on lines that a terminal only shows, with what had been done by then."""
     text = "\n".join(map(printable, str(error).splitlines()))
@@ -215,6 +261,12 @@ def _told(error: OperadError) -> str:
         return text
     names = printable(shorten(finished))
     return f"{text}\n  finished by then: {names}; --events FILE.jsonl keeps what operators said"
+
+
+def _result(message: WorkflowMessage, graph: NodeGraph | None) -> str:
+    """The result for people: of a workflow of typed nodes the outputs, of others the text, as far as there are any."""
+    outputs = result_text(message.outputs)
+    return (message.scratchpad or outputs) if graph is None else (outputs or message.scratchpad)
 
 
 def _json(message: WorkflowMessage) -> str:
@@ -233,6 +285,18 @@ def _named_value(option: str, what: str, text: str) -> tuple[str, str]:
     if not (name and equals):
         raise InputError(f"{option} {text!r}: write {what}=VALUE")
     return name, value
+
+
+def _refuse(file: str, options: Mapping[str, object], why: str) -> None:
+    """Raises InputError if one of these options is given, which this file has no use for."""
+    if given := [name for name, value in options.items() if value is not None]:
+        raise InputError(f"{file} {why}; leave {' and '.join(given)} out")
+
+
+def _services(file: Path | None, out: Path | None) -> Services:
+    if out and out.exists() and not out.is_dir():
+        raise InputError(f"--out {out}: is no folder")
+    return load_services(file, out) if file else replace(services_of_environment(), folder=out)
 
 
 def _writable(path: Path) -> TextIO:

@@ -10,7 +10,7 @@ from typing import Any, cast, get_args
 from pydantic import BaseModel, ValidationError
 
 from operad.configs.document import Document, Path_
-from operad.configs.schema import KINDS, SEVERAL, ConfigSpec
+from operad.configs.schema import KINDS, NODE, SEVERAL, ConfigSpec, OperatorSpec
 from operad.runtime.errors import InvalidError, Issue, did_you_mean
 
 _SHAPES = {
@@ -24,21 +24,25 @@ _SHAPES = {
 _MEMBERS = {*KINDS, SEVERAL, "definition", "switch"}
 """What pydantic puts into paths for the members of a union, and no key is called."""
 
+_OF_OPERATORS = {info.alias or name for name, info in OperatorSpec.model_fields.items()}
+
 
 class Faults:
     """What is wrong with a file, collected so that all of it is said at once.
 
     Args:
         document: The file.
+        spec: The shape of its whole.
 
     Attributes:
         stem: The file's name without its ending.
     """
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, spec: type[BaseModel] = ConfigSpec) -> None:
         self._document = document
+        self._spec = spec
         self.stem = Path(document.name).stem
-        self._issues: dict[tuple[str, str, int], Issue] = {}
+        self._issues: dict[tuple[str, str, int, str], Issue] = {}
 
     def __bool__(self) -> bool:
         return bool(self._issues)
@@ -46,24 +50,32 @@ class Faults:
     def report(self, path: Sequence[int | str], code: str, message: str) -> None:
         """Note a fault of the value at `path`."""
         path = real_path(path, self._document.data)
-        fault = (code, message, self._document.line(path))  # one fault, though aliases repeat it
+        key = _plain_key(path, self._document.data)
+        fault = (code, message, self._document.line(path), key)  # one fault, though aliases repeat it
         self._issues.setdefault(fault, Issue(code, message, self._document.where(path)))
 
     def report_validation(self, path: Path_, error: ValidationError) -> None:
         """Note all that pydantic finds wrong with the value at `path`."""
         for problem in error.errors():
-            self.report((*path, *problem["loc"]), *explain(problem))
+            self.report((*path, *problem["loc"]), *explain(problem, self._spec))
 
     def error(self) -> InvalidError:
         """All of them, as an error."""
         return InvalidError(f"{self._document.name} cannot be used", list(self._issues.values()))
 
 
-def explain(problem: Any) -> tuple[str, str]:
-    """A pydantic problem as our code and message."""
+def explain(problem: Any, spec: type[BaseModel] = ConfigSpec) -> tuple[str, str]:
+    """A pydantic problem with a value of that shape, as our code and message."""
     path, value = problem["loc"], problem["input"]
     if problem["type"] == "extra_forbidden":
-        known = sorted(_keys(ConfigSpec, path[:-1]))
+        known = sorted(_keys(spec, path[:-1]))
+        if path[-2:-1] == (NODE,) and path[-1] in _OF_OPERATORS:
+            return "unknown-key", (
+                f"an operator has either a `type`, and what it works with in `params`, or an `instruction`: "
+                f"with `type` there is no {path[-1]!r}"
+            )
+        if path[-1] == "type" and "instruction" in known:
+            return "unknown-key", "a typed node is no evaluator, and stands in for no other operator"
         return "unknown-key", f"unknown key{did_you_mean(str(path[-1]), known)}; known: {', '.join(known) or 'none'}"
     if problem["type"] == "missing":
         return "missing-key", "this key is missing"
@@ -98,6 +110,18 @@ def _specs(annotation: Any) -> Iterator[type[BaseModel]]:
     for argument in get_args(annotation):
         if isinstance(argument, type | UnionType) or get_args(argument):
             yield from _specs(argument)
+
+
+def _plain_key(path: Path_, data: Any) -> str:
+    """The key of a mapping under which a plain value stands, or should; empty for anything else."""
+    around: Any = None
+    for part in path:
+        around, data = data, None
+        if isinstance(around, dict):
+            data = cast("dict[Any, Any]", around).get(part)
+        elif isinstance(around, list) and isinstance(part, int):
+            data = next(iter(cast("list[Any]", around)[part : part + 1]), None)
+    return str(path[-1]) if isinstance(around, dict) and not isinstance(data, dict | list) else ""
 
 
 def real_path(path: Sequence[int | str], data: Any) -> Path_:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
-from operad.operators import Operator
+from operad.operators import NodeOperator, Operator
+from operad.operators.nodes import NODE_TYPES
 from operad.runtime.errors import describe, did_you_mean
+
+OperatorT = TypeVar("OperatorT", bound=Operator)
 
 
 def make_importable(folder: Path) -> None:
@@ -26,7 +30,16 @@ def shadowed(module_path: str, folder: Path) -> str:
     return f"module {top!r} beside this file is hidden by {loaded}, which has the same name; rename one"
 
 
-def operator_class(path: str, base: type[Operator]) -> type[Operator] | str:
+def node_type(name: str) -> type[NodeOperator[Any]] | str:
+    """The node type of that name or dotted path, or what is wrong with it."""
+    if name in NODE_TYPES:
+        return NODE_TYPES[name]
+    if "." not in name:
+        return f"there is no node type {name!r}{did_you_mean(name, NODE_TYPES)}; `operad nodes` lists them"
+    return operator_class(name, cast("type[NodeOperator[Any]]", NodeOperator))
+
+
+def operator_class(path: str, base: type[OperatorT]) -> type[OperatorT] | str:
     """The class of that dotted path, or what is wrong with it."""
     module_path, _, name = path.rpartition(".")
     if not module_path:

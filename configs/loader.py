@@ -18,6 +18,7 @@ from operad.configs.models import make_model
 from operad.configs.names import name_operators, unknown_operators
 from operad.configs.policies import make_budget
 from operad.configs.schema import ConfigSpec, ExpertSpec, LeaderSpec, ModelSpec
+from operad.operators import Services
 from operad.runtime.agent import Agent, Expert, Profile
 from operad.runtime.errors import InputError, did_you_mean
 from operad.runtime.leader import Leader
@@ -36,12 +37,14 @@ class Configuration:
         spec: What it says.
         profiles: The experts that it configures, in its order.
         toolkit: The graph of its actions and tools.
+        services: What its typed nodes reach outside.
     """
 
     name: str
     spec: ConfigSpec
     profiles: tuple[Profile, ...]
     toolkit: Toolkit
+    services: Services
     _workflows: Mapping[str, Workflow] = field(repr=False)
     _leader_actions: tuple[Action, ...] = field(repr=False)
 
@@ -173,7 +176,7 @@ def _configuration(document: Document, folder: Path) -> Configuration:
     if faults:
         raise faults.error()
     profiles = tuple(Profile(name=e.profile.name, description=e.profile.desc) for e in spec.experts)
-    return Configuration(document.name, spec, profiles, builder.toolkit, workflows, leader_actions)
+    return Configuration(document.name, spec, profiles, builder.toolkit, builder.services, workflows, leader_actions)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from operad.operators.mcp import McpServer
+from operad.operators.nodes import NODE_TYPES
 from operad.runtime import errors
 from operad.runtime.errors import did_you_mean
 from operad.runtime.model import Price
@@ -56,6 +57,12 @@ Amount = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Seconds = Amount
 Count = Annotated[int, Field(ge=1)]
 
+NEEDS_NODES = {
+    *("iteration-start", "loop-start", "loop-end", "conversation", "assigner"),
+    *(name for name, node_type in NODE_TYPES.items() if node_type.body_starts_with),
+}
+"""Node types that work only where all of their workflow is typed nodes."""
+
 _JOIN = (
     "When it runs: all_done (the default), when all before it have ended or been skipped; all, only if all ran; "
     "any, as soon as the first ran."
@@ -75,7 +82,7 @@ class Spec(BaseModel):
         return {key: value for key, value in cast("dict[str, Any]", data).items() if value is not None}
 
 
-OPERATOR, WORKFLOW, STEP = "an operator", "a workflow", "an operator with a port"
+OPERATOR, WORKFLOW, NODE, STEP = "an operator", "a workflow", "a typed node", "an operator with a port"
 """What a mapping in a chain may be; pydantic puts these into the paths of faults."""
 
 SEVERAL = "several"
@@ -98,8 +105,10 @@ def _item_kind(value: Any) -> str:
 def _operator_kind(value: Any) -> str:
     if isinstance(value, str):
         return "name"
-    is_workflow = isinstance(value, WorkflowSpec) or (isinstance(value, dict) and "workflow" in value)
-    return WORKFLOW if is_workflow else OPERATOR
+    keys = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    if isinstance(value, WorkflowSpec) or "workflow" in keys:
+        return WORKFLOW
+    return NODE if isinstance(value, TypedSpec) or keys.get("type") is not None else OPERATOR
 
 
 def _evaluator_kind(value: Any) -> str:
@@ -332,17 +341,43 @@ class OperatorSpec(PolicySpec):
         return self
 
 
+class TypedSpec(PolicySpec):
+    """A typed node as an operator; `operad nodes` lists the types."""
+
+    name: str = Field(default="", description="Its id, by which others name its variables; by default its anchor.")
+    type: Annotated[
+        str,
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"enum": [name for name in NODE_TYPES if name not in NEEDS_NODES]},
+                    {"type": "string", "pattern": r"\."},
+                ]
+            }
+        ),
+    ] = Field(description="A type's name, or a subclass of NodeOperator as package.module.Class.")
+    params: dict[str, Any] = Field(
+        default={}, description="Its parameters; variables as [variable, name], in texts as {{#name.variable#}}."
+    )
+    join: Join | None = Field(default=None, description=_JOIN)
+
+
 OperatorRef = Annotated[Annotated[str, Tag("name")] | Annotated[OperatorSpec, Tag("definition")], Discriminator(_kind)]
 AnyOperator = Annotated[
-    Annotated[OperatorSpec, Tag(OPERATOR)] | Annotated["WorkflowSpec", Tag(WORKFLOW)], Discriminator(_operator_kind)
+    Annotated[OperatorSpec, Tag(OPERATOR)] | Annotated["WorkflowSpec", Tag(WORKFLOW)] | Annotated[TypedSpec, Tag(NODE)],
+    Discriminator(_operator_kind),
 ]
 AnyOperatorRef = Annotated[
-    Annotated[str, Tag("name")] | Annotated[OperatorSpec, Tag(OPERATOR)] | Annotated["WorkflowSpec", Tag(WORKFLOW)],
+    Annotated[str, Tag("name")]
+    | Annotated[OperatorSpec, Tag(OPERATOR)]
+    | Annotated["WorkflowSpec", Tag(WORKFLOW)]
+    | Annotated[TypedSpec, Tag(NODE)],
     Discriminator(_operator_kind),
 ]
 ChainItem = Annotated[
     Annotated[str, Tag("name")]
     | Annotated[OperatorSpec, Tag(OPERATOR)]
+    | Annotated[TypedSpec, Tag(NODE)]
     | Annotated["WorkflowSpec", Tag(WORKFLOW)]
     | Annotated["StepSpec", Tag(STEP)],
     Discriminator(_item_kind),
@@ -447,6 +482,71 @@ class KnowledgeSpec(Spec):
     passages: int = Field(default=5, ge=1, le=100, description="How many passages a task gets at most.")
 
 
+class SearchSpec(Spec):
+    """Who searches the web."""
+
+    type: Literal["serpapi"] = "serpapi"
+    api_key_env: str = Field(default="SERPAPI_API_KEY", description="The environment variable that holds the key.")
+
+
+class MakerSpec(Spec):
+    """A model that makes something other than text."""
+
+    name: str = Field(min_length=1, description="The model's name at its endpoint.")
+    base_url: str | None = Field(default=None, description="An OpenAI-compatible endpoint, with /v1.")
+    api_key_env: str = Field(default="OPENAI_API_KEY", description="The environment variable that holds the key.")
+
+
+class ImagesSpec(MakerSpec):
+    """A model that draws."""
+
+    size: str | None = Field(default=None, description="Width and height in pixels, as 1024x1024.")
+
+
+class SpeechSpec(MakerSpec):
+    """A model that reads aloud."""
+
+    voice: str | None = Field(default=None, description="Who speaks, as the endpoint names them.")
+    format: Literal["mp3", "opus", "aac", "flac", "wav", "pcm"] | None = Field(
+        default=None, description="Of the sound."
+    )
+
+
+class HttpSpec(Spec):
+    """Which addresses nodes may fetch, and what that may cost."""
+
+    allowed_hosts: list[Annotated[str, Field(min_length=1)]] = Field(
+        default=[], description="host or host:port; these may be reached wherever they are, others at public addresses."
+    )
+    timeout: Seconds | None = Field(default=None, description="Seconds for all of it.")
+    max_bytes: Count | None = Field(default=None, description="The largest body, in bytes.")
+
+
+class CodeSpec(Spec):
+    """What a code node may use."""
+
+    seconds: Seconds | None = Field(default=None, description="Seconds of computing.")
+    memory_bytes: Count | None = Field(default=None, description="Bytes of memory.")
+
+
+class ServicesSpec(Spec):
+    """What typed nodes reach outside of their workflow; what is not said here, the environment says."""
+
+    search: SearchSpec | None = None
+    images: ImagesSpec | None = None
+    speech: SpeechSpec | None = Field(default=None, description="Without it, a simple voice of this machine.")
+    http: HttpSpec = HttpSpec()
+    code: CodeSpec = CodeSpec()
+    folder: str | None = Field(
+        default=None, min_length=1, description="Where nodes write files, seen from this file's folder; or a fresh one."
+    )
+    workflows: dict[str, Annotated[str, Field(min_length=1)]] = Field(
+        default={},
+        description="Workflow files that sub-workflow nodes may run, by name, seen from this file's folder; each may "
+        "run those before it.",
+    )
+
+
 class Nothing(Spec):
     """A part that has no keys yet."""
 
@@ -477,9 +577,10 @@ class ConfigSpec(Spec):
     experts: list[ExpertSpec] = []
     leader: LeaderSpec | None = None
     knowledgebase: KnowledgeSpec = KnowledgeSpec()
+    services: ServicesSpec = ServicesSpec()
     memory: Nothing = Nothing()
     env: EnvSpec = EnvSpec()
 
 
-KINDS: Mapping[str, type[Spec]] = {OPERATOR: OperatorSpec, WORKFLOW: WorkflowSpec, STEP: StepSpec}
+KINDS: Mapping[str, type[Spec]] = {OPERATOR: OperatorSpec, WORKFLOW: WorkflowSpec, NODE: TypedSpec, STEP: StepSpec}
 """What a mapping in a chain may be, by its word in paths."""

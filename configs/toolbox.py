@@ -48,6 +48,11 @@ class Toolbox:
             self._faults.report(path, "unknown-tool", f"no tool is called {ref!r}{did_you_mean(ref, self._tools)}")
         return self._tools.get(ref)
 
+    @property
+    def tools(self) -> list[Tool | McpTools]:
+        """All of the file's tools."""
+        return [tool for tool in self._tools.values() if tool is not None]
+
     def action(self, ref: str | ActionSpec, path: Path_) -> Action | None:
         """The action that is named or defined at `path`; None where that is a fault."""
         if not isinstance(ref, str):

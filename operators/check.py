@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from operad.operators.node import NodeOperator, Reference
+from operad.operators.node import Fault, NodeOperator, Reference
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.variables import Selector, VariableType, part_type
 from operad.runtime.errors import InvalidError, Issue, did_you_mean, shorten
@@ -259,24 +259,9 @@ class Checker:
             self._check_variable(node_id, reference, outputs)
 
     def _check_variable(self, node_id: str, reference: Reference, outputs: Mapping[str, VariableType]) -> None:
-        kind = _lookup(outputs, reference.selector.variable)
-        if kind is None:
-            name = reference.selector.variable
-            known = list(outputs)
-            has = f"it has: {', '.join(known)}" if known else "it has none"
-            self._report(
-                "undefined-variable",
-                f"{reference.where}: {_named(reference.selector)}: node {reference.selector.node!r} "
-                f"({self._by_id[reference.selector.node].type}) has no variable {name!r}{did_you_mean(name, known)}; {has}",
-                node_id,
-            )
-        elif not any(kind.may_be(wanted) for wanted in reference.accepts):
-            wanted = ", ".join(each.value for each in reference.accepts)
-            self._report(
-                "wrong-type",
-                f"{reference.where}: {_named(reference.selector)} is {kind.value}, and what is needed is {wanted}",
-                node_id,
-            )
+        who = f"node {reference.selector.node!r} ({self._by_id[reference.selector.node].type})"
+        if fault := misread(reference, outputs, who):
+            self._report(fault.code, f"{fault.where}: {fault.what}", node_id)
 
     def _check_result(self, node_id: str, where: str, selector: Selector) -> None:
         spec = self._by_id.get(selector.node)
@@ -298,13 +283,30 @@ class Checker:
 
     def _type_of(self, selector: Selector) -> VariableType:
         for known in (self.outputs, self.inner):
-            kind = _lookup(known.get(selector.node, {}), selector.variable)
+            kind = lookup(known.get(selector.node, {}), selector.variable)
             if kind is not None:
                 return kind
         return T.ANY
 
 
-def _lookup(outputs: Mapping[str, VariableType], variable: str) -> VariableType | None:
+def misread(reference: Reference, outputs: Mapping[str, VariableType], who: str) -> Fault | None:
+    """What is wrong with reading one of these outputs of a node; None where nothing is."""
+    name = reference.selector.variable
+    kind = lookup(outputs, name)
+    if kind is None:
+        known = list(outputs)
+        has = f"it has: {', '.join(known)}" if known else "it has none"
+        what = f"{who} has no variable {name!r}{did_you_mean(name, known)}; {has}"
+        return Fault(reference.where, f"{_named(reference.selector)}: {what}", "undefined-variable")
+    if not any(kind.may_be(wanted) for wanted in reference.accepts):
+        wanted = ", ".join(each.value for each in reference.accepts)
+        what = f"is {kind.value}, and what is needed is {wanted}"
+        return Fault(reference.where, f"{_named(reference.selector)} {what}", "wrong-type")
+    return None
+
+
+def lookup(outputs: Mapping[str, VariableType], variable: str) -> VariableType | None:
+    """The type of a variable, or of a part of one; None where there is no such thing."""
     if variable in outputs:
         return outputs[variable]
     name, _, path = variable.partition(".")

@@ -338,7 +338,13 @@ def summary(node_type: type[NodeOperator[Any]]) -> str:
 
 def param_issues(error: ValidationError, params_type: type[NodeParams], where: str) -> list[Issue]:
     """What is wrong with parameters, with the near names of those that there are."""
-    issues: list[Issue] = []
+    faults = param_faults(error, params_type)
+    return [Issue(fault.code, f"{fault.where or 'param'}: {fault.what}", where) for fault in faults]
+
+
+def param_faults(error: ValidationError, params_type: type[NodeParams]) -> list[Fault]:
+    """The same, each with the path of the parameter."""
+    faults: list[Fault] = []
     seen: set[tuple[Any, ...]] = set()
     for fault in error.errors(include_url=False):
         loc = tuple(step for step in fault["loc"] if not (isinstance(step, str) and _is_branch(step)))
@@ -349,14 +355,13 @@ def param_issues(error: ValidationError, params_type: type[NodeParams], where: s
         name = str(loc[0]) if loc else ""
         if fault["type"] == "extra_forbidden":
             known = list(params_type.model_fields)
-            message = f"{path}: is no parameter{did_you_mean(name, known)}; there are: {', '.join(known) or 'none'}"
-            issues.append(Issue("unknown-param", message, where))
+            message = f"is no parameter{did_you_mean(name, known)}; there are: {', '.join(known) or 'none'}"
+            faults.append(Fault(path, message, "unknown-param"))
         elif fault["type"] in ("missing", "missing_argument"):
-            issues.append(Issue("missing-param", f"{path}: is missing", where))
+            faults.append(Fault(path, "is missing", "missing-param"))
         else:
-            given = shown(fault["input"])
-            issues.append(Issue("param", f"{path or 'param'}: {_lower(fault['msg'])}, not {given}", where))
-    return issues
+            faults.append(Fault(path, f"{_lower(fault['msg'])}, not {shown(fault['input'])}"))
+    return faults
 
 
 def _is_branch(step: str) -> bool:

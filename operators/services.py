@@ -26,6 +26,7 @@ Fetch = Callable[[str, Guard], Awaitable[Fetched]]
 
 
 async def _fetch(url: str, guard: Guard) -> Fetched:
+    """Fetch an address, from the web."""
     return await fetch(url, guard=guard)
 
 
@@ -64,6 +65,11 @@ class Services:
     @cached_property
     def _folder(self) -> Path:
         return self.folder or Path(tempfile.mkdtemp(prefix="operad-"))
+
+    @property
+    def made(self) -> Path | None:
+        """The folder that files were written to; None where none was."""
+        return vars(self).get("_folder")
 
     def write(self, name: str, suffix: str, data: bytes) -> FileDescriptor:
         """Write a file that a node made.

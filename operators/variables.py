@@ -146,14 +146,14 @@ class Variables:
     """The variables that a node may read.
 
     Args:
-        messages: The messages of the nodes that set them.
+        messages: The messages of the nodes that set them; one without outputs has the variable ``text``.
         assigned: The nodes that may have assigned a variable anew, by selector, in order.
     """
 
     def __init__(
         self, messages: Iterable[WorkflowMessage], assigned: Mapping[Selector, Sequence[str]] | None = None
     ) -> None:
-        self._outputs = {message.operator_id: message.outputs for message in messages}
+        self._outputs = {message.operator_id: message.outputs or {"text": message.scratchpad} for message in messages}
         self._assigned = assigned or {}
 
     def __contains__(self, selector: Selector) -> bool:

@@ -164,7 +164,10 @@ class LoopVariable(NamedTuple):
     type: Annotated[VariableType, Field(description="Its type.")]
     value: Annotated[
         Selector | JsonValue,
-        Field(description="Its value before the first pass: [variable, node id], or a value itself."),
+        Field(
+            union_mode="left_to_right",
+            description="Its value before the first pass: [variable, node id], or a value itself.",
+        ),
     ] = None
 
 

@@ -135,7 +135,7 @@ class ToolParams(NodeParams):
     """A tool and what to call it with."""
 
     tool: str = Field(description="The tool's name.")
-    arguments: dict[str, Selector | Text | JsonValue] = Field(
+    arguments: dict[str, Annotated[Selector | Text | JsonValue, Field(union_mode="left_to_right")]] = Field(
         default_factory=dict[str, "Selector | Text | JsonValue"],
         description="Its arguments by name: [variable, node id], a text with {{#id.variable#}}, or a value itself.",
     )

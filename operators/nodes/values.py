@@ -318,8 +318,11 @@ class Assignment(NamedTuple):
     variable: Annotated[Selector, Field(description='The variable: [name, "conversation"], or [name, id of the loop].')]
     operation: Annotated[Operation, Field(description="What to do with it.")] = "set"
     value: Annotated[
-        Selector | Text | float | bool | list[JsonValue] | None,
-        Field(description="With what: [variable, node id], or a value itself; none for clear and remove."),
+        Selector | Annotated[Text | float | bool | list[JsonValue] | None, Field()],
+        Field(
+            union_mode="left_to_right",
+            description="With what: [variable, node id], or a value itself; none for clear and remove.",
+        ),
     ] = None
 
 

@@ -47,7 +47,7 @@ async def main(folder):
         reasoner = MonoModelReasoner(scripted.model if scripted else None)
         async for event in workflow.stream(job, reasoner, only=[events.OperatorFinished, events.RunFinished]):
             if isinstance(event, events.OperatorFinished) and event.operator_id == "2-3":
-                print("/".join(event.path), "takes the way of:", *event.message.ports)
+                print("/".join(event.path), "takes the way of:", event.message.outputs["class_name"])
             elif isinstance(event, events.RunFinished):
                 outputs = event.message.outputs
                 print(outputs["report"])

@@ -712,7 +712,7 @@ def test_the_examples_of_the_documentation_load_and_fit_the_printed_schema(write
 
 
 def test_the_documentation_has_examples():
-    assert len(EXAMPLES) == 3
+    assert len(EXAMPLES) == 4
 
 
 CHAT2GRAPH = {

@@ -1,0 +1,116 @@
+"""The inputs of a workflow file: given by options, and asked for where they are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from pydantic import JsonValue
+
+from operad.configs.ask import Lines
+from operad.operators import NodeGraph, VariableType
+from operad.operators.nodes.flow import StartParams, StartVariable, read_inputs, read_value
+from operad.runtime.errors import InputError
+from operad.runtime.message import Job
+
+T = VariableType
+Say = Callable[[str], None]
+
+
+def start_variables(graph: NodeGraph) -> Sequence[StartVariable]:
+    """The inputs of a workflow that is sound."""
+    start = next(node for node in graph.nodes if node.type == "start" and not node.parent)
+    return StartParams.model_validate(start.params).variables
+
+
+def job_of(
+    graph: NodeGraph, job: Job, given: Iterable[tuple[str, str]], *, may_ask: bool
+) -> tuple[Job, list[StartVariable]]:
+    """The job with the inputs that are given, and which are missing.
+
+    Args:
+        graph: The workflow, which is sound.
+        job: The job, with files that have no name.
+        given: Names and values, as they are written; a name of files may be there several times.
+        may_ask: Whether somebody can be asked for those that are missing.
+
+    Raises:
+        InputError: Some are wrong, or missing while nobody can be asked; all are named.
+    """
+    variables = start_variables(graph)
+    kinds = {variable.name: variable.type for variable in variables}
+    faults: list[str] = []
+    inputs: dict[str, JsonValue] = {}
+    for name, value in given:
+        several = inputs.get(name)
+        if kinds.get(name) is T.ARRAY_FILE:
+            inputs[name] = [*(several if isinstance(several, list) else []), *([value] if value else [])]
+        elif name in inputs:
+            faults.append(f"input {name!r} is given twice")
+        else:
+            inputs[name] = value
+    missing = _missing(variables, inputs, len(job.files))
+    wanted = [] if may_ask else missing
+    try:
+        read_inputs(variables, _with(job, {**inputs, **dict.fromkeys((each.name for each in missing), None)}))
+    except InputError as error:
+        faults.append(str(error).removeprefix("the workflow's inputs: "))
+    faults += [_told(wanted)] if wanted else []
+    if faults:
+        raise InputError(f"{graph.name}: " + "; ".join(faults))
+    return _with(job, inputs), missing
+
+
+async def ask_inputs(job: Job, missing: Sequence[StartVariable], lines: Lines, say: Say, prompt: Say) -> Job:
+    """The job with what somebody at the terminal says of the inputs that are missing; an empty line is none.
+
+    Raises:
+        InputError: The terminal was closed.
+    """
+    inputs = dict(job.inputs)
+    for number, variable in enumerate(missing):
+        name, kind = variable
+        files = kind is T.ARRAY_FILE
+        said: list[JsonValue] = []
+        say(f"{name} ({kind.value}; {'a path a line, then an empty line' if files else 'an empty line for none'})")
+        while True:
+            prompt("> ")
+            line = await lines.next()
+            if line is None:
+                say("")
+                raise InputError(_told(missing[number:]))
+            if not line.strip():
+                break
+            try:
+                read_value(line.strip() if kind is not T.STRING else line, kind)
+            except InputError as error:
+                say(f"{error}; try again")
+                continue
+            said.append(line.strip() if kind is not T.STRING else line)
+            if not files:
+                break
+        inputs[name] = (said if files else said[0]) if said else None
+    return _with(job, inputs)
+
+
+def _missing(variables: Sequence[StartVariable], given: Iterable[str], files: int) -> list[StartVariable]:
+    """Inputs that are not given, when files without a name go to the inputs of files in their order."""
+    missing: list[StartVariable] = []
+    for variable in variables:
+        if variable.name in given:
+            continue
+        if variable.type.is_file and files:
+            files = 0 if variable.type is T.ARRAY_FILE else files - 1
+        else:
+            missing.append(variable)
+    return missing
+
+
+def _told(missing: Sequence[StartVariable]) -> str:
+    named = ", ".join(f"{name!r} ({kind.value})" for name, kind in missing)
+    options = " ".join(f"--input {name}={'PATH' if kind.is_file else kind.value.upper()}" for name, kind in missing)
+    what = "input is" if len(missing) == 1 else "inputs are"
+    return f"{len(missing)} {what} missing: {named}; write {options}, with nothing after the = for none"
+
+
+def _with(job: Job, inputs: dict[str, JsonValue]) -> Job:
+    return job.model_copy(update={"inputs": inputs})

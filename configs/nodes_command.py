@@ -1,0 +1,35 @@
+"""`operad nodes`: the types of nodes, and what each of them is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from operad.configs.imports import make_importable, node_type
+from operad.operators.catalogue import as_json, card, table
+from operad.operators.nodes import NODE_TYPES
+from operad.runtime.errors import InputError
+
+
+def nodes(
+    name: Annotated[
+        str | None, typer.Argument(metavar="TYPE", help="A type's name, or a class of your own as module.Class.")
+    ] = None,
+    as_json_: Annotated[bool, typer.Option("--json", help="Print it as JSON, with the schema of parameters.")] = False,
+) -> None:
+    """Print the types of nodes that a workflow may consist of; with a TYPE, all about that one.
+
+    Exit status: 0, or 2 where there is no such type.
+    """
+    if name is None:
+        found = list(NODE_TYPES.values())
+        print(json.dumps([as_json(each) for each in found], indent=2) if as_json_ else table(found))
+    else:
+        make_importable(Path.cwd())
+        one = node_type(name)
+        if isinstance(one, str):
+            raise InputError(one)
+        print(json.dumps(as_json(one), indent=2) if as_json_ else card(one))
