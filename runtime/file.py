@@ -16,6 +16,22 @@ MAX_TEXT_BYTES = 16 * 2**20
 _MIME_TYPES = {".webp": "image/webp"}
 """Types that Python's own table lacks before 3.13."""
 
+_SUFFIXES = {
+    "audio/flac": ".flac",
+    "audio/ogg": ".ogg",
+    "audio/pcm": ".pcm",
+    "audio/wav": ".wav",
+    "audio/wave": ".wav",
+    "audio/x-wav": ".wav",
+    "image/webp": ".webp",
+}
+"""The ends of names that Python's own table lacks in some version, or has others for."""
+
+
+def suffix_of(mime_type: str) -> str:
+    """How the name of a file of this type ends, with the dot; ``.bin`` of an unknown one."""
+    return _SUFFIXES.get(mime_type) or mimetypes.guess_extension(mime_type) or ".bin"
+
 
 class FileDescriptor(BaseModel):
     """A file by reference.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import mimetypes
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, cast
 
@@ -17,7 +16,7 @@ from operad.operators.media.speech import speak
 from operad.operators.node import NodeCall, NodeError, NodeOperator, NodeParams, NodeResult, TypeOf
 from operad.operators.variables import FILES, Accepts, Selector, Text, Values, VariableType, shown, type_of
 from operad.runtime.errors import InputError
-from operad.runtime.file import FileDescriptor
+from operad.runtime.file import FileDescriptor, suffix_of
 
 T = VariableType
 
@@ -141,7 +140,7 @@ class TextToSpeech(MakesFiles):
         text = call.text(self.params.text)
         if self.services.speech is not None:
             data, mime_type = await self.services.speech.speak(text)
-            return self.keep((data, _suffix(mime_type)))
+            return self.keep((data, suffix_of(mime_type)))
         return self.keep((await speak(text), ".wav"))
 
 
@@ -164,15 +163,11 @@ class TextToImage(MakesFiles):
         """Ask for it."""
         if self.services.images is None:
             raise InputError(
-                f"node {self.get_id()!r} (text2image): no model makes images; set OPERAD_IMAGE_MODEL and OPENAI_API_KEY, "
-                "or services: images: in YAML, or Services(images=ImageModel(…))"
+                f"node {self.get_id()!r} (text2image): no model makes images; for operad run, set OPERAD_IMAGE_MODEL and "
+                "OPENAI_API_KEY, or services: images: in YAML; in Python, give Services(images=ImageModel(…))"
             )
         made = await self.services.images.generate(call.text(self.params.prompt))
-        return self.keep(*((data, _suffix(mime_type)) for data, mime_type in made))
-
-
-def _suffix(mime_type: str) -> str:
-    return mimetypes.guess_extension(mime_type) or ".bin"
+        return self.keep(*((data, suffix_of(mime_type)) for data, mime_type in made))
 
 
 class EChartsParams(NodeParams):

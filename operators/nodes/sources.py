@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import mimetypes
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -26,6 +25,7 @@ from operad.operators.variables import (
 from operad.operators.web.search import as_outputs
 from operad.runtime.connections import connections
 from operad.runtime.errors import InputError, did_you_mean
+from operad.runtime.file import suffix_of
 
 T = VariableType
 
@@ -62,8 +62,7 @@ class HttpRequest(NodeOperator[HttpParams]):
         made: dict[str, Any] = {"status_code": fetched.status, "headers": dict(fetched.headers), "files": []}
         if _is_text(fetched.content_type):
             return {"body": fetched.text(), **made}
-        suffix = mimetypes.guess_extension(fetched.content_type) or ".bin"
-        file = self.services.write(f"{self.type}-{self.get_id()}", suffix, fetched.body)
+        file = self.services.write(f"{self.type}-{self.get_id()}", suffix_of(fetched.content_type), fetched.body)
         return {"body": "", **made, "files": [file]}
 
 
@@ -94,8 +93,8 @@ class GoogleSearch(NodeOperator[SearchParams]):
         """Search."""
         if self.services.search is None:
             raise InputError(
-                f"node {self.get_id()!r} (google-search): nobody searches the web; set SERPAPI_API_KEY, "
-                "or services: search: in YAML, or Services(search=…)"
+                f"node {self.get_id()!r} (google-search): nobody searches the web; for operad run, set SERPAPI_API_KEY, "
+                "or services: search: in YAML; in Python, give Services(search=…)"
             )
         return {"json": as_outputs(await self.services.search.search(call.text(self.params.query)))}
 
