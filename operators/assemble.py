@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from operad.operators.check import CONVERSATION, Checker, NodeType, refuse
+from operad.operators.check import CONVERSATION, OUTCOME, Checker, NodeType, refuse
 from operad.operators.node import NodeOperator
 from operad.operators.node_graph import NodeGraph
 from operad.operators.services import Services
 from operad.operators.variables import Selector, Values, Variables
-from operad.runtime.errors import InvalidError
 from operad.runtime.message import Job, WorkflowMessage
+from operad.runtime.policy import NO_POLICY, Policy
 from operad.runtime.reasoner import Reasoner
 from operad.runtime.workflow import BuiltinWorkflow, Port, Workflow
-
-OUTCOME = "<outcome>"
-"""The id of what gathers the results, at the end of a workflow of typed nodes and of what runs inside one."""
 
 
 def assemble(
@@ -25,6 +23,7 @@ def assemble(
     *,
     services: Services | None = None,
     platform: type[Workflow] = BuiltinWorkflow,
+    policy: Policy = NO_POLICY,
 ) -> Workflow:
     """Make a workflow of typed nodes that can run.
 
@@ -35,17 +34,20 @@ def assemble(
         types: The node types by name.
         services: What its nodes reach outside.
         platform: The kind of workflow to make.
+        policy: How its nodes run, those inside others included.
 
     Raises:
         InvalidError: Something is wrong with it; every issue that `check` finds is listed.
     """
     checker = Checker(graph, types)
     refuse(f"workflow {graph.name!r}", checker.issues)
-    return _Assembly(graph, checker, services or Services(), platform).level("")
+    return _Assembly(graph, checker, services or Services(), partial(platform, policy=policy)).level("")
 
 
 class _Assembly:
-    def __init__(self, graph: NodeGraph, checker: Checker, services: Services, platform: type[Workflow]) -> None:
+    def __init__(
+        self, graph: NodeGraph, checker: Checker, services: Services, platform: Callable[..., Workflow]
+    ) -> None:
         self._graph = graph
         self._checker = checker
         self._services = services
@@ -176,12 +178,3 @@ class _Outcome:
             job_id=job.id,
             operator_id=OUTCOME,
         )
-
-
-def is_sound(graph: NodeGraph, types: Mapping[str, NodeType]) -> bool:
-    """Whether a workflow of typed nodes could be assembled."""
-    try:
-        refuse(graph.name, Checker(graph, types).issues)
-    except InvalidError:
-        return False
-    return True

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from operad.operators.node import Fault, NodeOperator, Reference
+from operad.operators.node import Fault, NodeOperator, Reference, readable, references_in
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.variables import Selector, VariableType, part_type
 from operad.runtime.errors import InvalidError, Issue, did_you_mean, shorten
+from operad.runtime.graph import END
 
 T = VariableType
 NodeType = type[NodeOperator[Any]]
-FindType = Callable[[str], "NodeType | None"]
-"""The node type of that name; None where there is none."""
+MOST_LEVELS = 16
+"""How deep nodes may run inside others."""
+
+OUTCOME = "<outcome>"
+"""The id of what gathers the results, at the end of a workflow of typed nodes and of what runs inside one."""
 
 CONVERSATION = "conversation"
 """The id and the type of the node that holds the variables of a conversation; it has no edges."""
@@ -56,18 +60,15 @@ class Checker:
         self.outputs: dict[str, Mapping[str, VariableType]] = {}
         self.inner: dict[str, Mapping[str, VariableType]] = {}
         self.before: dict[str, set[str]] = {}
+        self._half_read: dict[str, list[Reference]] = {}
         self._by_id = graph.by_id
         self._edges = [edge for edge in graph.edges if self._check_edge(edge)]
         self._read_nodes()
         self._check_ports()
         if not graph.nodes:
             self._report("no-nodes", "the workflow has no nodes")
-        else:
+        elif self._is_nested_well():
             self._check_level("")
-        for spec in graph.nodes:
-            if spec.parent and spec.parent not in self._by_id:
-                hint = did_you_mean(spec.parent, self._by_id)
-                self._report("undefined-node", f"belongs inside {spec.parent!r}, which is not there{hint}", spec.id)
 
     def _report(self, code: str, message: str, where: str = "") -> None:
         self.issues.append(Issue(code, message, where))
@@ -79,6 +80,10 @@ class Checker:
             if count > 1:
                 self._report("duplicate-id", f"{count} nodes have this id; give each its own", node_id)
         for spec in self.graph.nodes:
+            if spec.id in (OUTCOME, END) or (spec.id == CONVERSATION and spec.type != CONVERSATION):
+                self._report("duplicate-id", "this id is taken; give it another", spec.id)
+            if spec.type == CONVERSATION and spec.parent:
+                self._report("crosses-border", f"a node of type {CONVERSATION!r} runs inside no other", spec.id)
             node_type = self.types.get(spec.type)
             if node_type is None:
                 hint = did_you_mean(spec.type, self.types)
@@ -89,12 +94,32 @@ class Checker:
                 node = node_type(spec.id, spec.params)
             except InvalidError as error:
                 self.issues += error.issues
+                if not node_type.body_starts_with:  # whose parameters also name what is inside
+                    found = readable(node_type.params_type, spec.params)
+                    self._half_read[spec.id] = list(references_in(node_type.params_type, found))
                 continue
             self.nodes.setdefault(spec.id, node)
             for misshapen in (each for text in node.texts for each in text.misshapen):
                 self._report(
                     "misshapen-reference", f"{misshapen} names no variable; write {{{{#id.variable#}}}}", spec.id
                 )
+
+    def _is_nested_well(self) -> bool:
+        """Whether its levels can be looked at: no node runs inside itself, and none too deep."""
+        well = True
+        for spec in self.graph.nodes:
+            around = list(self._around(spec.id))
+            outermost = self._by_id[around[-1]].parent
+            if spec.parent and spec.parent not in self._by_id:
+                hint = did_you_mean(spec.parent, self._by_id)
+                self._report("undefined-node", f"belongs inside {spec.parent!r}, which is not there{hint}", spec.id)
+            elif outermost == spec.id:
+                self._report("cycle", f"runs inside itself: {shorten([*around, spec.id])}", spec.id)
+                well = False
+            elif len(around) == MOST_LEVELS + 2:
+                self._report("too-deep", f"runs inside more than {MOST_LEVELS} nodes", spec.id)
+                well = False
+        return well
 
     # Edges
 
@@ -106,6 +131,9 @@ class Checker:
         if missing:
             return False
         source, target = self._by_id[edge.source], self._by_id[edge.target]
+        if CONVERSATION in (source.type, target.type):
+            self._report("crosses-border", f"a node of type {CONVERSATION!r} has no edges; leave this one out", where)
+            return False
         if target.parent == source.id:
             self._report(
                 "edge-to-own-start",
@@ -153,21 +181,24 @@ class Checker:
         try:
             order = list(TopologicalSorter(parents).static_order())
         except CycleError as error:
-            cycle = " → ".join(reversed(error.args[1]))
+            cycle = " → ".join(error.args[1])
             self._report("cycle", f"each of these leads to the next: {cycle}", error.args[1][0])
             order = [spec.id for spec in specs]
+        talks = any(spec.type == CONVERSATION for spec in specs)
         for node_id in order:
-            self.before[node_id] = {CONVERSATION} if not parent and CONVERSATION in self._by_id else set()
+            self.before[node_id] = {CONVERSATION} if not parent and node_id != CONVERSATION and talks else set()
             for earlier in parents[node_id]:
                 self.before[node_id] |= {earlier, *self.before.get(earlier, ())}
         for node_id in order:
             self._check_node(node_id)
 
     def _starts(self, parent: str, specs: Sequence[NodeSpec]) -> list[str]:
-        holder = self.nodes.get(parent)
-        wanted = holder.body_starts_with if holder else "start"
+        holder = self.types.get(self._by_id[parent].type) if parent else None
+        wanted = holder.body_starts_with if holder else "" if parent else "start"
         starts = [spec.id for spec in specs if spec.type == wanted]
-        if not starts:
+        if parent and not wanted:
+            pass  # of a type that is not known, or that nothing can run inside of
+        elif not starts:
             what = (
                 f"what runs inside it begins with one of type {wanted!r}, and there is none"
                 if parent
@@ -206,12 +237,13 @@ class Checker:
     def _check_node(self, node_id: str) -> None:
         node = self.nodes.get(node_id)
         inside = [spec for spec in self.graph.nodes if spec.parent == node_id]
+        for reference in node.references if node else self._half_read.get(node_id, ()):
+            self._check_reference(node_id, reference)
         if node is None:
             if inside:
                 self._check_level(node_id)
             return
-        for reference in node.references:
-            self._check_reference(node_id, reference)
+        self._check_place(node)
         type_of = self._type_of
         self.issues += node.issues(type_of)
         if node.body_starts_with:
@@ -223,6 +255,18 @@ class Checker:
             names = shorten([spec.id for spec in inside])
             self._report("crosses-border", f"nothing can run inside a node of type {node.type!r}: {names}", node_id)
         self.outputs[node_id] = node.outputs(type_of)
+
+    def _check_place(self, node: NodeOperator[Any]) -> None:
+        """Whether what it gives or sets is of use where it stands."""
+        node_id = node.get_id()
+        level = self._by_id[node_id].parent
+        if level and node.ends:
+            what = f"names results of the workflow, which would be lost inside {level!r}; put it after {level!r}"
+            self._report("crosses-border", what, node_id)
+        for target in node.assigns:
+            if target.node in self._by_id and target.node != (level or CONVERSATION):
+                there = f"{level!r}, which it runs inside of," if level else "the conversation"
+                self._report("crosses-border", f"{_named(target)}: here only variables of {there} can be set", node_id)
 
     # References
 

@@ -88,6 +88,7 @@ _SPELLINGS = {
     "!=": "≠",
     "<>": "≠",
     "==": "=",
+    "not is": "is not",
     "starts with": "start with",
     "ends with": "end with",
 }
@@ -133,8 +134,9 @@ def holds(condition: Condition, variables: Variables) -> bool:
 def compare(value: Any, operator: str, expected: str | list[str] | None) -> bool:
     """Compare a value.
 
-    A value that is not there is empty and does not exist; no other comparison holds for it, except
-    those that deny.
+    A value that is not there does not exist; it is empty, as are 0, false and what has nothing in it. What is
+    empty contains nothing, begins and ends with nothing and is in nothing; of a value that is not there, nothing
+    else holds, not even ``is not``.
 
     Args:
         value: The value.
@@ -147,15 +149,17 @@ def compare(value: Any, operator: str, expected: str | list[str] | None) -> bool
     operator = normal(operator)
     match operator:
         case "empty":
-            return value is None or value in ("", [], (), {})
+            return not value
         case "not empty":
-            return not compare(value, "empty", None)
+            return bool(value)
         case "exists":
             return value is not None
         case "not exists":
             return value is None
-        case _ if value is None:
-            return operator.startswith("not ") or operator in ("is not", "≠")
+        case "not contains" | "not in" if not value:
+            return True
+        case _ if value is None or (not value and operator in ("contains", "start with", "end with", "in")):
+            return False
         case _:
             return _compared(value, operator, expected)
 

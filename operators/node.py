@@ -24,11 +24,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError
 
 from operad.operators.operator import Operator, OperatorConfig
 from operad.operators.services import Services
@@ -241,16 +242,10 @@ class NodeOperator(Operator, Generic[ParamsT]):
     @cached_property
     def references(self) -> Sequence[Reference]:
         """The variables that its parameters name."""
-        found: list[Reference] = []
         results = {where for where, _ in self.results}
-        for name, field in type(self.params).model_fields.items():
-            if name in results:
-                continue
-            value = getattr(self.params, name)
-            accepts = next((each.types for each in field.metadata if isinstance(each, Accepts)), None)
-            default = WITHOUT_FILES if any(True for _ in texts_in(value)) else tuple(VariableType)
-            found += (Reference(where, selector, accepts or default) for where, selector in selectors_in(value, name))
-        return found
+        fields = type(self.params).model_fields
+        values = {name: getattr(self.params, name) for name in fields if name not in results}
+        return list(references_in(type(self.params), values))
 
     @property
     def texts(self) -> list[Text]:
@@ -324,6 +319,34 @@ class NodeOperator(Operator, Generic[ParamsT]):
             job_id=job.id,
             operator_id=self.get_id(),
         )
+
+
+def references_in(params_type: type[NodeParams], values: Values) -> Iterator[Reference]:
+    """The variables that parameters name.
+
+    Args:
+        params_type: What declares them.
+        values: Those to look at, by name.
+    """
+    for name, value in values.items():
+        accepts = next(
+            (each.types for each in params_type.model_fields[name].metadata if isinstance(each, Accepts)), None
+        )
+        for where, selector, in_text in selectors_in(value, name):
+            yield Reference(where, selector, accepts or (WITHOUT_FILES if in_text else tuple(VariableType)))
+
+
+def readable(params_type: type[NodeParams], params: Any) -> dict[str, Any]:
+    """Of parameters that are wrong as a whole, those that can be read each by itself."""
+    if not isinstance(params, Mapping):
+        return {}
+    given = cast("Values", params)
+    values: dict[str, Any] = {}
+    for name, field in params_type.model_fields.items():
+        if name in given:
+            with suppress(ValidationError):
+                values[name] = TypeAdapter[Any](field.rebuild_annotation()).validate_python(given[name])
+    return values
 
 
 def _unknown(selector: Selector) -> VariableType:

@@ -78,7 +78,7 @@ class VariableType(str, Enum):
 T = VariableType
 ARRAYS = tuple(kind for kind in T if kind.item is not None)
 FILES = (T.FILE, T.ARRAY_FILE)
-WITHOUT_FILES = tuple(kind for kind in T if not kind.is_file)
+WITHOUT_FILES = tuple(kind for kind in T if not kind.is_file and kind not in (T.ARRAY, T.ANY))
 """What can stand in a text."""
 
 FILE_PARTS: Mapping[str, VariableType] = {
@@ -131,9 +131,9 @@ def _no_selector(value: object) -> object:
 
 
 _REFERENCE = re.compile(
-    r"""\{\{#\s*(?P<quote>['"]?)(?P<node>[^'"#{}.]+?)(?P=quote)\.(?P<variable>[^\s#{}]+?)\s*#\}\}"""
+    r"""\{\{#\s*(?P<quote>['"]?)(?P<node>[^\s'"#{}.][^'"#{}.]*?)(?P=quote)\.(?P<variable>[^\s#{}]+?)\s*#\}\}"""
 )
-_ANY_REFERENCE = re.compile(r"\{\{#.*?#\}\}", re.DOTALL)
+_ANY_REFERENCE = re.compile(r"\{\{#[^{}]*\}\}")
 
 
 class Accepts(NamedTuple):
@@ -235,7 +235,7 @@ def plain(value: Any) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """A value as it stands in a text: an absent one is empty, objects and arrays are JSON, a file is its name."""
+    """A value as it stands in a text: an absent one is empty, objects and arrays are JSON, files are their names."""
     match value:
         case None:
             return ""
@@ -251,6 +251,8 @@ def as_text(value: Any) -> str:
             return value.name
         case [] | ():
             return ""
+        case [FileDescriptor(), *_] | (FileDescriptor(), *_):
+            return ", ".join(as_text(each) for each in value)
         case _:
             return json.dumps(plain(value), ensure_ascii=False, default=str)
 
@@ -286,16 +288,19 @@ def type_of(value: Any) -> str:
 
 def shown(value: Any) -> str:
     """A value for errors: as JSON, shortened."""
-    text = json.dumps(plain(value), ensure_ascii=False, default=str)
+    try:
+        text = json.dumps(plain(value), ensure_ascii=False, default=str)
+    except RecursionError:
+        return "what is nested too deep to be shown"
     return text if len(text) <= MAX_SHOWN_VALUE else f"{text[:MAX_SHOWN_VALUE]}… ({len(text):,} characters)"
 
 
-def selectors_in(value: Any, path: str = "") -> Iterator[tuple[str, Selector]]:
-    """The variables that a parameter names, however deep, each with the path to it."""
+def selectors_in(value: Any, path: str = "") -> Iterator[tuple[str, Selector, bool]]:
+    """The variables that a parameter names, however deep, each with the path to it and whether it is in a text."""
     if isinstance(value, Selector):
-        yield path, value
+        yield path, value, False
     elif isinstance(value, Text):
-        yield from ((path, selector) for selector in value.selectors)
+        yield from ((path, selector, True) for selector in value.selectors)
     elif isinstance(value, list | tuple):
         for number, item in enumerate(cast("Sequence[Any]", value)):
             yield from selectors_in(item, f"{path}[{number}]")

@@ -36,7 +36,7 @@ def render(
     """The messages that open a conversation about `task`; they depend on the task and its files alone.
 
     Text that others wrote (files, messages, passages, inputs) is fenced as data. Sections of which
-    there is nothing to say are left out.
+    there is nothing to say are left out; the goal alone has no heading, and nothing to say no system message.
 
     Args:
         task: What is to be done.
@@ -64,13 +64,12 @@ def render(
         ("Form of the answer", schema),
     ]
     said = [(title, text.strip()) for title, text in sections if text.strip()]
-    if task.examples and [title for title, _ in said] == ["Job"]:
-        body = task.job.goal.strip()  # in the shape of the examples
-    else:
-        body = "\n\n".join(f"## {title}\n{text}" for title, text in said)
-    rules = [DATA_RULE] * ("```" in body) + [IMAGES_RULE] * bool(images)
+    alone = [title for title, _ in said] == ["Job"]  # then its fences are its own, and it has the shape of the examples
+    body = task.job.goal if alone else "\n\n".join(f"## {title}\n{text}" for title, text in said)
+    rules = [DATA_RULE] * ("```" in body and not alone) + [IMAGES_RULE] * bool(images)
+    system = "\n\n".join(filter(None, [task.instruction.strip(), *rules]))
     return [
-        {"role": "system", "content": "\n\n".join([task.instruction.strip(), *rules])},
+        *([{"role": "system", "content": system}] if system else []),
         *(turn for example in task.examples for turn in _turns(example)),
         {"role": "user", "content": _with_images(body, images) if images else body},
     ]

@@ -235,5 +235,6 @@ async def _opening(task: Task, model: Model) -> list[dict[str, Any]]:
 
 
 def _led(opening: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    system, *rest = opening
-    return [{**system, "content": f"{THINKER}\n\nThe task:\n{system['content']}"}, *rest]
+    told = [f"The task:\n{message['content']}" for message in opening if message["role"] == "system"]
+    rest = [message for message in opening if message["role"] != "system"]
+    return [{"role": "system", "content": "\n\n".join([THINKER, *told])}, *rest]

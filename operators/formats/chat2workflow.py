@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
+from operad.operators.check import Checker, NodeType
+from operad.operators.node import NodeOperator
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 from operad.runtime.errors import InvalidError, Issue, did_you_mean
 
@@ -47,20 +49,24 @@ def parent_of(node_id: str) -> str:
     return node_id.rpartition("-")[0]
 
 
-def order_issues(graph: NodeGraph, references: Mapping[str, Sequence[str]]) -> list[Issue]:
-    """Nodes that stand after one that refers to them, which this format forbids.
+def issues_of(graph: NodeGraph, types: Mapping[str, NodeType]) -> list[Issue]:
+    """All that is wrong with a workflow of this format: what the full static check finds, and wrong order.
 
     Args:
         graph: The workflow.
-        references: Per node, the nodes that its parameters refer to, but for an iteration's ``output_selector``.
+        types: The node types by name.
     """
+    checker = Checker(graph, types)
+    return [*checker.issues, *_order_issues(graph, checker.nodes)]
+
+
+def _order_issues(graph: NodeGraph, nodes: Mapping[str, NodeOperator[Any]]) -> Iterator[Issue]:
+    """Nodes that stand after one that refers to them; only an iteration's ``output_selector`` may point forward."""
     place = {node_id: number for number, node_id in reversed(list(enumerate(node.id for node in graph.nodes)))}
-    return [
-        Issue("order", f"refers to {other!r}, which stands after it in the list", node_id)
-        for node_id, others in references.items()
-        for other in others
-        if place.get(other, -1) > place[node_id]
-    ]
+    for node_id, node in nodes.items():
+        for other in dict.fromkeys(reference.selector.node for reference in node.references):
+            if place.get(other, -1) > place[node_id]:
+                yield Issue("order", f"refers to {other!r}, which stands after it in the list", node_id)
 
 
 def _misshapen(data: Any) -> Iterator[Issue]:

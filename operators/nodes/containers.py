@@ -53,9 +53,7 @@ class IterationStart(NodeOperator[NoParams]):
 class IterationParams(NodeParams):
     """A list, and what to keep of each item."""
 
-    iterator_selector: Annotated[Selector, Accepts((*ARRAYS, T.ANY))] = Field(
-        description="The list: [variable, node id]."
-    )
+    iterator_selector: Annotated[Selector, Accepts(ARRAYS)] = Field(description="The list: [variable, node id].")
     output_selector: Selector = Field(description="What each item comes to: [variable, id of a node inside].")
     concurrency: int = Field(default=10, ge=1, le=1000, description="How many items at once.")
     on_error: Literal["fail", "skip", "keep"] = Field(
@@ -68,7 +66,7 @@ class Iteration(NodeOperator[IterationParams]):
     """Runs the nodes inside of it, whose ids begin with its own and a hyphen, once for each item of a list.
 
     Inside, the item is [item, id of the iteration] and its place, from 0, [index, id of the iteration].
-    Results keep the order of the list; where each is a list itself, they are joined to one.
+    Results keep the order of the list; where each that is there is a list itself, they are joined to one.
     """
 
     type = "iteration"
@@ -117,8 +115,9 @@ class Iteration(NodeOperator[IterationParams]):
                 made.append(outcome.outputs["results"][0])
             elif isinstance(outcome, ItemError):
                 made.append(None)
-        if made and all(isinstance(value, list) for value in made):
-            made = [each for value in cast("list[list[Any]]", made) for each in value]
+        there = [value for value in made if value is not None]
+        if there and all(isinstance(value, list) for value in there):
+            made = [each for value in cast("list[list[Any]]", there) for each in value]
         return NodeResult({"output": made})
 
 
@@ -165,8 +164,8 @@ class LoopVariable(NamedTuple):
     value: Annotated[
         Selector | JsonValue,
         Field(
-            union_mode="left_to_right",
             description="Its value before the first pass: [variable, node id], or a value itself.",
+            union_mode="left_to_right",
         ),
     ] = None
 
@@ -184,7 +183,7 @@ class LoopParams(NodeParams):
     )
     break_conditions: list[Condition] = Field(
         default_factory=list[Condition],
-        description="When it ends, looked at after each pass: [[variable, id of the loop], operator, value].",
+        description="When it ends, looked at before each pass: [[variable, id of the loop], operator, value].",
     )
 
 
@@ -214,8 +213,13 @@ class Loop(NodeOperator[LoopParams]):
 
     @cached_property
     def references(self) -> Sequence[Reference]:
-        """Those of its first values; its conditions are on its own variables."""
-        return [each for each in super().references if not each.where.startswith("break_conditions")]
+        """Those of its first values, and of what its conditions compare its own variables with."""
+        own = self.get_id()
+        return [
+            each
+            for each in super().references
+            if not (each.where.startswith("break_conditions") and each.selector.node == own)
+        ]
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
         """Names that are given twice, first values of the wrong type, conditions on what is not its own."""
@@ -244,18 +248,22 @@ class Loop(NodeOperator[LoopParams]):
             variable.name: call.get(variable.value) if isinstance(variable.value, Selector) else variable.value
             for variable in self.params.variables
         }
-        some = any if self.params.logic == "or" else all
         passes = 0
-        while passes < self.params.loop_count:
+        while passes < self.params.loop_count and not self._is_enough(call, {**values, "index": passes}):
             inside = _inside(call, self.get_id(), {**values, "index": passes})
             said = await run_inside(_body(self), inside, f"{self.get_id()}[{passes}]")
             values |= said.outputs["assigned"]
-            now = Variables([WorkflowMessage(outputs={**values, "index": passes}, operator_id=self.get_id())])
             passes += 1
-            conditions = self.params.break_conditions
-            if said.outputs["ended"] or (conditions and some(holds(condition, now) for condition in conditions)):
+            if said.outputs["ended"]:
                 break
         return NodeResult({**values, "rounds": passes})
+
+    def _is_enough(self, call: NodeCall, values: Values) -> bool:
+        some = any if self.params.logic == "or" else all
+        own = WorkflowMessage(outputs=dict(values), operator_id=self.get_id())
+        variables = Variables([*call.messages, own], self._assigned)
+        conditions = self.params.break_conditions
+        return bool(conditions) and some(holds(condition, variables) for condition in conditions)
 
 
 class SubWorkflowParams(NodeParams):

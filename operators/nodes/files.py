@@ -24,7 +24,7 @@ T = VariableType
 class ExtractorParams(NodeParams):
     """Which files."""
 
-    variable_selector: Annotated[Selector, Accepts((*FILES, T.ANY))] = Field(
+    variable_selector: Annotated[Selector, Accepts(FILES)] = Field(
         description="The file or the files: [variable, node id]."
     )
 

@@ -33,7 +33,7 @@ T = VariableType
 class HttpParams(NodeParams):
     """An address."""
 
-    url: Annotated[Selector, Accepts((T.STRING, T.ANY))] = Field(
+    url: Annotated[Selector, Accepts((T.STRING,))] = Field(
         description="The address: [variable, node id]; it is fetched by GET."
     )
 
@@ -135,7 +135,7 @@ class ToolParams(NodeParams):
 
     tool: str = Field(description="The tool's name.")
     arguments: dict[str, Annotated[Selector | Text | JsonValue, Field(union_mode="left_to_right")]] = Field(
-        default_factory=dict[str, "Selector | Text | JsonValue"],
+        default_factory=dict[str, Any],
         description="Its arguments by name: [variable, node id], a text with {{#id.variable#}}, or a value itself.",
     )
 

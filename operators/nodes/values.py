@@ -20,6 +20,7 @@ from operad.operators.variables import (
     Selector,
     Text,
     Values,
+    Variables,
     VariableType,
     file_parts,
     fits,
@@ -27,8 +28,9 @@ from operad.operators.variables import (
     shown,
     type_of,
 )
-from operad.runtime.errors import did_you_mean
+from operad.runtime.errors import Issue, did_you_mean
 from operad.runtime.file import FileDescriptor
+from operad.runtime.message import WorkflowMessage
 
 T = VariableType
 
@@ -45,6 +47,11 @@ class Declared(NamedTuple):
 
     name: Annotated[str, Field(min_length=1, description="Its name.")]
     type: Annotated[VariableType, Field(description="Its type.")]
+
+
+def _told(issue: Issue) -> str:
+    """What is wrong with code or a template, with its line, which may be said already."""
+    return issue.message if not issue.where or issue.where in issue.message else f"{issue.where}: {issue.message}"
 
 
 class CodeParams(NodeParams):
@@ -79,7 +86,7 @@ class Code(NodeOperator[CodeParams]):
         yield from doubles("variables", [argument.name for argument in self.params.variables])
         yield from doubles("outputs", [output.name for output in self.params.outputs])
         wrong = check_code(self.params.code)
-        yield from (Fault("code", f"{issue.where}: {issue.message}".lstrip(": "), issue.code) for issue in wrong)
+        yield from (Fault("code", _told(issue), issue.code) for issue in wrong)
         if not any(issue.code == "code" for issue in wrong):
             given = [each.name for each in self.params.variables]
             yield from (Fault("variables", fault) for fault in parameters_of(self.params.code).mismatches(given))
@@ -102,9 +109,13 @@ class Code(NodeOperator[CodeParams]):
                 f"it returned: {', '.join(returned) or 'an empty dict'}"
             )
         value = returned[output.name]
-        if isinstance(value, bool) and output.type is T.NUMBER:
-            return int(value)
-        return value
+        if output.type is T.ARRAY_NUMBER and isinstance(value, list):
+            return [_as_number(each) for each in cast("list[Any]", value)]
+        return _as_number(value) if output.type is T.NUMBER else value
+
+
+def _as_number(value: Any) -> Any:
+    return int(value) if isinstance(value, bool) else value
 
 
 class TemplateParams(NodeParams):
@@ -134,7 +145,7 @@ class TemplateTransform(NodeOperator[TemplateParams]):
         names = [argument.name for argument in self.params.variables]
         yield from doubles("variables", names)
         wrong = check_template(self.params.template)
-        yield from (Fault("template", f"{issue.where}: {issue.message}".lstrip(": "), issue.code) for issue in wrong)
+        yield from (Fault("template", _told(issue), issue.code) for issue in wrong)
         if wrong:
             return
         yield from (
@@ -153,7 +164,7 @@ class TemplateTransform(NodeOperator[TemplateParams]):
 class ListOperatorParams(NodeParams):
     """What to do with a list."""
 
-    variable: Annotated[Selector, Accepts((*ARRAYS, T.ANY))] = Field(description="The list: [variable, node id].")
+    variable: Annotated[Selector, Accepts(ARRAYS)] = Field(description="The list: [variable, node id].")
     operator: list[Text | int | float | list[str]] = Field(
         min_length=2,
         max_length=3,
@@ -318,10 +329,10 @@ class Assignment(NamedTuple):
     variable: Annotated[Selector, Field(description='The variable: [name, "conversation"], or [name, id of the loop].')]
     operation: Annotated[Operation, Field(description="What to do with it.")] = "set"
     value: Annotated[
-        Selector | Annotated[Text | float | bool | list[JsonValue] | None, Field()],
+        Selector | Text | JsonValue,
         Field(
-            union_mode="left_to_right",
             description="With what: [variable, node id], or a value itself; none for clear and remove.",
+            union_mode="left_to_right",
         ),
     ] = None
 
@@ -349,13 +360,40 @@ class Assigner(NodeOperator[AssignerParams]):
         """The variables that it sets."""
         return list(dict.fromkeys(each.variable for each in self.params.assignments))
 
-    async def run(self, call: NodeCall) -> Values:
-        """Work the new values out, one after another."""
-        values: dict[str, Any] = {}
+    def faults(self, type_of: TypeOf) -> Iterator[Fault]:
+        """Two variables of one name, and operations and values that are not for the variable's type."""
+        yield from doubles("assignments", [each.variable for each in self.assigns])
         for number, (target, operation, given) in enumerate(self.params.assignments):
-            old = values.get(target.variable, call.get(target))
-            value = call.get(given) if isinstance(given, Selector) else given
-            value = call.text(value) if isinstance(value, Text) else value
+            where, kind = f"assignments[{number}]", type_of(target)
+            needed = _NEEDED.get(operation, kind)
+            wanted = kind.item or T.ANY if operation == "append" else kind
+            if not kind.may_be(needed):
+                what = f"{operation} needs {needed.value}, and {str(target)!r} is {kind.value}"
+                yield Fault(where, what, "wrong-type")
+            elif operation in _ALONE:
+                continue
+            elif given is None:
+                yield Fault(where, f"{operation} needs a value")
+            elif isinstance(given, Selector):
+                if not type_of(given).may_be(wanted):
+                    what = f"{str(given)!r} is {type_of(given).value}, and {operation} needs {wanted.value}"
+                    yield Fault(where, what, "wrong-type")
+            elif not fits(given, wanted):
+                yield Fault(where, f"{shown(given)} is no {wanted.value}", "wrong-type")
+
+    async def run(self, call: NodeCall) -> Values:
+        """Work the new values out, one after another; a value that is not there changes nothing."""
+        values: dict[str, Any] = {}
+        own = self.get_id()
+        assigned = {**self._assigned, **{target: [*self._assigned.get(target, ()), own] for target in self.assigns}}
+        for number, (target, operation, given) in enumerate(self.params.assignments):
+            now = Variables([*call.messages, WorkflowMessage(outputs=dict(values), operator_id=own)], assigned)
+            old = now.get(target)
+            value = now.get(given) if isinstance(given, Selector) else given
+            value = now.text(value) if isinstance(value, Text) else value
+            if value is None and operation not in _ALONE:
+                values[target.variable] = old
+                continue
             try:
                 values[target.variable] = _assigned(old, operation, value)
             except (TypeError, ValueError, ArithmeticError) as error:
@@ -364,6 +402,16 @@ class Assigner(NodeOperator[AssignerParams]):
                     f"{shown(old)}, with {shown(value)}: {error}"
                 ) from error
         return values
+
+
+_ALONE = ("clear", "remove_first", "remove_last")
+"""Operations that need no value."""
+
+_NEEDED: Mapping[str, VariableType] = {
+    **dict.fromkeys(("append", "extend", "remove_first", "remove_last"), T.ARRAY),
+    **dict.fromkeys(("add", "subtract", "multiply", "divide"), T.NUMBER),
+}
+"""The type that an operation needs, where not every type has it."""
 
 
 def _assigned(old: Any, operation: Operation, value: Any) -> Any:

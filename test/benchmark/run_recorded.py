@@ -30,8 +30,7 @@ from struct import pack
 from typing import Any
 
 from operad.operators.assemble import assemble
-from operad.operators.check import check
-from operad.operators.formats.chat2workflow import load
+from operad.operators.formats.chat2workflow import issues_of, load
 from operad.operators.media.markdown import export_markdown
 from operad.operators.node_graph import NodeGraph
 from operad.operators.nodes import NODE_TYPES
@@ -277,7 +276,7 @@ def checked(recorded: Any, name: str) -> tuple[NodeGraph, Sequence[Issue]]:
         graph = load(recorded if isinstance(recorded, str) else json.dumps(recorded), name)
     except InvalidError as error:
         return NodeGraph(), error.issues
-    return graph, check(graph, NODE_TYPES)
+    return graph, issues_of(graph, NODE_TYPES)
 
 
 async def run_all(paths: Sequence[Path], cases: Mapping[str, Any], folder: Path) -> Tally:

@@ -60,7 +60,7 @@ def main() -> None:
     workflow.add_operator(write, previous_ops=[pick])
     workflow.set_evaluator(Judge(OperatorConfig(instruction="Is the right person thanked?", id="judge")))
 
-    message = workflow.execute(Job(goal=ENTRY), MonoModelReasoner())
+    message = workflow.execute(Job(goal=ENTRY, context="A line of a changelog."), MonoModelReasoner())
     print(message.scratchpad)
     print(message.status.value, "-", message.evaluation)
     print(message.usage.calls, "model calls")

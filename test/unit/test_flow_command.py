@@ -251,7 +251,7 @@ SEARCH = {
 def test_without_services_the_error_says_what_to_set(run, monkeypatch):
     status, _, err = run(SEARCH, "--input", "topic=x")
     assert status == 2
-    assert "nobody searches the web; set SERPAPI_API_KEY" in err
+    assert "nobody searches the web; for operad run, set SERPAPI_API_KEY" in err
 
 
 def test_services_come_from_the_environment():

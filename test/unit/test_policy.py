@@ -618,9 +618,9 @@ def test_the_endpoint_sees_no_more_calls_at_once_than_its_limits_say(engine):
 def test_tokens_a_minute_hold_back_the_calls_that_follow(engine):
     heard = []
     with ScriptedModel(lambda request: Say("one two three four five six seven eight")) as scripted:
-        model = scripted.model.model_copy(update={"limits": Limits(tokens_per_minute=25, concurrency=1)})
+        model = scripted.model.model_copy(update={"limits": Limits(tokens_per_minute=21, concurrency=1)})
         runs(asking(engine, 5, listeners=[heard.append]), reasoners=[MonoModelReasoner(model)])
-    assert {e.usage.tokens for e in heard if isinstance(e, events.ModelAnswered)} == {13}
+    assert {e.usage.tokens for e in heard if isinstance(e, events.ModelAnswered)} == {11}
     assert begun(heard) == [0, 0, 60, 60, 120]
 
 

@@ -54,8 +54,13 @@ def asked_for(request):
 def test_a_bare_task_is_the_instruction_and_the_goal():
     assert render(task()) == [
         {"role": "system", "content": "You add."},
-        {"role": "user", "content": "## Job\nSum up."},
+        {"role": "user", "content": "Sum up."},
     ]
+
+
+def test_a_goal_alone_is_said_as_it_is_and_without_an_instruction_there_is_no_system_message():
+    goal = "\nSay it in\n```json\n{}\n```\n"
+    assert render(task(job=Job(goal=goal), instruction=" ")) == [{"role": "user", "content": goal}]
 
 
 def test_everything_a_task_holds_is_in_the_prompt_in_sections(tmp_path):
@@ -420,7 +425,7 @@ def test_one_reasoner_serves_threads_with_loops_of_their_own():
             thread.start()
         for thread in threads:
             thread.join()
-    assert answers == {thread: [f"## Job\n{thread}-{call}" for call in range(5)] for thread in range(8)}
+    assert answers == {thread: [f"{thread}-{call}" for call in range(5)] for thread in range(8)}
 
 
 async def test_without_a_model_the_environment_is_asked_at_the_first_call(monkeypatch):

@@ -1,0 +1,761 @@
+"""The full static check of typed nodes: each fault, with its place and what to do."""
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from operad.operators.assemble import assemble
+from operad.operators.check import MOST_LEVELS, check
+from operad.operators.formats.chat2workflow import issues_of, load, parent_of
+from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
+from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
+from operad.runtime import InvalidError
+
+START = ("1", "start", {"variables": [["x", "string"], ["xs", "array[string]"], ["f", "file"], ["n", "number"]]})
+TEXT = ("2", "template-transform", {"variables": [["x", ["x", "1"]]], "template": "{{ x }}"})
+END = ("9", "end", {"outputs": [["out", ["output", "2"]]]})
+EDGES = (("1", "2"), ("2", "9"))
+EACH = ("5", "iteration", {"iterator_selector": ["xs", "1"], "output_selector": ["output", "5-2"]})
+FIRST = ("5-1", "iteration-start", {})
+INNER = ("5-2", "template-transform", {"variables": [["x", ["item", "5"]]], "template": "{{ x }}"})
+INSIDE = (("1", "5"), ("5-1", "5-2"))
+
+
+def graph_of(nodes, edges):
+    return NodeGraph(
+        [NodeSpec(name, kind, params, parent_of(name)) for name, kind, params in nodes], [Edge(*e) for e in edges]
+    )
+
+
+def found(nodes, edges):
+    """Code, place and message of each issue."""
+    return [(issue.code, issue.where, issue.message) for issue in check(graph_of(nodes, edges), NODE_TYPES)]
+
+
+def beside(*nodes, edges=()):
+    """What is wrong with nodes beside a sound workflow; an edge leads to the first of them from the text."""
+    return found((START, TEXT, *nodes, END), (*EDGES, ("2", nodes[0][0]), *edges))
+
+
+def node(kind, **params):
+    """What is wrong with such a node "3" beside a sound workflow."""
+    return beside(("3", kind, params))
+
+
+def test_a_sound_graph_has_no_issues():
+    assert found((START, TEXT, EACH, FIRST, INNER, END), (*EDGES, *INSIDE)) == []
+
+
+# Each code
+
+
+CASES = {
+    "duplicate-id": (
+        [START, TEXT, TEXT, END],
+        EDGES,
+        ("duplicate-id", "2", "2 nodes have this id; give each its own"),
+    ),
+    "unknown type with a near name": (
+        [START, ("2", "template-transfrom", {}), END],
+        EDGES,
+        ("unknown-type", "2", "'template-transfrom' is no node type (did you mean 'template-transform'?)"),
+    ),
+    "unknown type": (
+        [START, ("2", "zzz", {}), END],
+        EDGES,
+        ("unknown-type", "2", f"'zzz' is no node type; there are: {', '.join(NODE_TYPES)}"),
+    ),
+    "missing-param": (
+        [START, ("2", "template-transform", {"variables": []}), END],
+        EDGES,
+        ("missing-param", "2", "template: is missing"),
+    ),
+    "unknown-param": (
+        [START, ("2", "template-transform", {"variables": [], "template": "", "templte": ""}), END],
+        EDGES,
+        (
+            "unknown-param",
+            "2",
+            "templte: is no parameter (did you mean 'template'?); there are: variables, template",
+        ),
+    ),
+    "param": (
+        [START, ("2", "template-transform", {"variables": [], "template": 3}), END],
+        EDGES,
+        ("param", "2", "template: input should be a valid string, not 3"),
+    ),
+    "a selector where a text is needed": (
+        [START, TEXT, ("3", "llm", {"system": "", "user": ["output", "2"]}), END],
+        [*EDGES, ("2", "3")],
+        (
+            "param",
+            "3",
+            'user: a text is needed; name the variable in it, {{#2.output#}}, not ["output", "2"]',
+        ),
+    ),
+    "undefined-node": (
+        [START, TEXT, ("9", "end", {"outputs": [["out", ["output", "22"]]]})],
+        EDGES,
+        ("undefined-node", "9", "outputs[0][1]: 'output' of '22': there is no node '22' (did you mean '2'?)"),
+    ),
+    "undefined-variable": (
+        [START, TEXT, ("9", "end", {"outputs": [["out", ["outptu", "2"]]]})],
+        EDGES,
+        (
+            "undefined-variable",
+            "9",
+            "outputs[0][1]: 'outptu' of '2': node '2' (template-transform) has no variable 'outptu' "
+            "(did you mean 'output'?); it has: output",
+        ),
+    ),
+    "a part that files do not have": (
+        [START, TEXT, ("9", "end", {"outputs": [["out", ["f.kind", "1"]]]})],
+        EDGES,
+        (
+            "undefined-variable",
+            "9",
+            "outputs[0][1]: 'f.kind' of '1': node '1' (start) has no variable 'f.kind'; it has: x, xs, f, n",
+        ),
+    ),
+    "not-before": (
+        [START, ("2", "template-transform", {"variables": [["x", ["output", "3"]]], "template": "{{ x }}"}),
+         ("3", "template-transform", {"variables": [], "template": "hi"}), END],
+        [*EDGES, ("2", "3")],
+        ("not-before", "2", "variables[0][1]: 'output' of '3': reads '3', which does not come before it"),
+    ),
+    "itself": (
+        [START, ("2", "template-transform", {"variables": [["x", ["output", "2"]]], "template": "{{ x }}"}), END],
+        EDGES,
+        ("not-before", "2", "variables[0][1]: 'output' of '2': reads itself"),
+    ),
+    "a branch beside it": (
+        [START, TEXT, ("3", "llm", {"system": "", "user": "{{#2.output#}}"}), END],
+        [*EDGES, ("1", "3")],
+        ("not-before", "3", "user: 'output' of '2': reads '2', which does not come before it"),
+    ),
+    "an edge into an iteration": (
+        [START, TEXT, EACH, FIRST, INNER, END],
+        [*EDGES, *INSIDE, ("2", "5-2")],
+        (
+            "crosses-border",
+            "2 → 5-2",
+            "'5-2' runs inside '5'; edges from outside end, and edges to outside begin, at '5' itself",
+        ),
+    ),
+    "an edge out of an iteration": (
+        [START, TEXT, EACH, FIRST, INNER, END],
+        [*EDGES, *INSIDE, ("5-2", "9")],
+        (
+            "crosses-border",
+            "5-2 → 9",
+            "'5-2' runs inside '5'; edges from outside end, and edges to outside begin, at '5' itself",
+        ),
+    ),
+    "a reference into an iteration": (
+        [START, TEXT, EACH, FIRST, INNER, ("9", "end", {"outputs": [["out", ["output", "5-2"]]]})],
+        [*EDGES, *INSIDE, ("5", "9")],
+        (
+            "crosses-border",
+            "9",
+            "outputs[0][1]: 'output' of '5-2': '5-2' runs inside '5', and only what '5' gives can be read outside",
+        ),
+    ),
+    "the item outside": (
+        [START, TEXT, EACH, FIRST, INNER, ("9", "end", {"outputs": [["out", ["item", "5"]]]})],
+        [*EDGES, *INSIDE, ("5", "9")],
+        ("undefined-variable", "9", "outputs[0][1]: 'item' of '5': node '5' (iteration) has no variable 'item'; it has: output"),
+    ),
+    "nodes inside of what holds none": (
+        [START, TEXT, ("2-1", "template-transform", {"variables": [], "template": "hi"}), END],
+        EDGES,
+        ("crosses-border", "2", "nothing can run inside a node of type 'template-transform': 2-1"),
+    ),
+    "an end inside an iteration": (
+        [START, TEXT, EACH, FIRST, INNER, ("5-3", "end", {"outputs": [["out", ["output", "5-2"]]]}), END],
+        [*EDGES, *INSIDE, ("5-2", "5-3")],
+        ("crosses-border", "5-3", "names results of the workflow, which would be lost inside '5'; put it after '5'"),
+    ),
+    "edge-to-own-start": (
+        [START, TEXT, EACH, FIRST, INNER, END],
+        [*EDGES, *INSIDE, ("5", "5-1")],
+        ("edge-to-own-start", "5 → 5-1", "what runs inside '5' begins by itself; leave this edge out"),
+    ),
+    "dangling-edge": (
+        [START, TEXT, END],
+        [*EDGES, ("22", "9")],
+        ("dangling-edge", "22 → 9", "there is no node '22' (did you mean '2'?)"),
+    ),
+    "no ports": (
+        [START, TEXT, END],
+        [("1", "2"), ("2", "9", 1)],
+        ("port-out-of-range", "2 → 9", "'2' (template-transform) has no port 1; it has only port 0"),
+    ),
+    "port-out-of-range": (
+        [START, TEXT, ("3", "if-else", {"cases": [[None, [[["x", "1"], "is", "a"]]]]}), END],
+        [*EDGES, ("2", "3"), ("3", "9", 2)],
+        ("port-out-of-range", "3 → 9", "'3' (if-else) has no port 2; it has 0 to 1: 0, else"),
+    ),
+    "a port below 0": (
+        [START, TEXT, END],
+        [("1", "2"), ("2", "9", -1)],
+        ("port-out-of-range", "2 → 9", "'2' (template-transform) has no port -1; it has only port 0"),
+    ),
+    "no-start": (
+        [("2", "template-transform", {"variables": [], "template": "hi"}), END],
+        [("2", "9")],
+        ("no-start", "", "there is no node of type 'start'"),
+    ),
+    "no start inside": (
+        [START, TEXT, EACH, INNER, END],
+        [*EDGES, ("1", "5")],
+        ("no-start", "5", "what runs inside it begins with one of type 'iteration-start', and there is none"),
+    ),
+    "several-starts": (
+        [START, ("7", "start", {"variables": []}), TEXT, END],
+        [*EDGES, ("7", "2")],
+        ("several-starts", "", "there can be one of type 'start', not 1, 7"),
+    ),
+    "several starts inside": (
+        [START, TEXT, EACH, FIRST, ("5-3", "iteration-start", {}), INNER, END],
+        [*EDGES, *INSIDE, ("5-3", "5-2")],
+        ("several-starts", "5", "there can be one of type 'iteration-start', not 5-1, 5-3"),
+    ),
+    "no-end": ([START, TEXT], [("1", "2")], ("no-end", "", "there is no node of type 'end', and so no result")),
+    "isolated": (
+        [START, TEXT, ("3", "template-transform", {"variables": [], "template": "hi"}), END],
+        EDGES,
+        ("isolated", "3", "no edge leads to it or from it"),
+    ),
+    "unreachable": (
+        [START, TEXT, ("3", "template-transform", {"variables": [], "template": "hi"}), END],
+        [*EDGES, ("3", "9")],
+        ("unreachable", "3", "no way leads to it from '1'"),
+    ),
+    "outside-body": (
+        [START, TEXT, ("5", "iteration", {"iterator_selector": ["xs", "1"], "output_selector": ["output", "2"]}), FIRST, END],
+        [*EDGES, ("1", "5")],
+        ("outside-body", "5", "output_selector: '2' does not run inside '5'"),
+    ),
+    "a result of nobody": (
+        [START, TEXT, ("5", "iteration", {"iterator_selector": ["xs", "1"], "output_selector": ["output", "5-3"]}), FIRST, INNER, END],
+        [*EDGES, *INSIDE],
+        ("undefined-node", "5", "output_selector: there is no node '5-3' (did you mean '5-2'?)"),
+    ),
+    "a result that is not there": (
+        [START, TEXT, ("5", "iteration", {"iterator_selector": ["xs", "1"], "output_selector": ["text", "5-2"]}), FIRST, INNER, END],
+        [*EDGES, *INSIDE],
+        (
+            "undefined-variable",
+            "5",
+            "output_selector: 'text' of '5-2': node '5-2' (template-transform) has no variable 'text'; it has: output",
+        ),
+    ),
+    "inside of nobody": (
+        [START, TEXT, ("7-1", "iteration-start", {}), END],
+        EDGES,
+        ("undefined-node", "7-1", "belongs inside '7', which is not there"),
+    ),
+    "an id that is taken": (
+        [START, TEXT, ("conversation", "template-transform", {"variables": [], "template": ""}), END],
+        [*EDGES, ("2", "conversation")],
+        ("duplicate-id", "conversation", "this id is taken; give it another"),
+    ),
+    "an edge of the conversation": (
+        [START, ("conversation", "conversation", {"variables": []}), TEXT, END],
+        [*EDGES, ("conversation", "1")],
+        ("crosses-border", "conversation → 1", "a node of type 'conversation' has no edges; leave this one out"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_fault_of_the_graph_is_found(name):
+    nodes, edges, issue = CASES[name]
+    assert found(nodes, edges) == [issue]
+
+
+@pytest.mark.parametrize("outcome", ["<outcome>", "<end>"])
+def test_ids_of_what_ends_a_workflow_are_taken(outcome):
+    nodes = [START, TEXT, (outcome, "template-transform", {"variables": [], "template": ""}), END]
+    assert found(nodes, [*EDGES, ("2", outcome)]) == [("duplicate-id", outcome, "this id is taken; give it another")]
+
+
+def test_a_cycle_is_named_all_around():
+    nodes = [START, *((name, "template-transform", {"variables": [], "template": ""}) for name in "234"), END]
+    edges = [("1", "2"), ("2", "3"), ("3", "4"), ("4", "2"), ("4", "9")]
+    [(code, where, message)] = found(nodes, edges)
+    assert (code, where in "234") == ("cycle", True)
+    assert message.removeprefix("each of these leads to the next: ") in (
+        "2 → 3 → 4 → 2",
+        "3 → 4 → 2 → 3",
+        "4 → 2 → 3 → 4",
+    )
+
+
+def test_a_node_that_runs_inside_itself_is_a_cycle():
+    specs = [NodeSpec(*each) for each in (START, TEXT, END)]
+    specs += [NodeSpec("a", "iteration", {}, parent="b"), NodeSpec("b", "iteration", {}, parent="a")]
+    issues = check(NodeGraph(specs, [Edge(*edge) for edge in EDGES]), NODE_TYPES)
+    assert [(i.where, i.message) for i in issues if i.code == "cycle"] == [
+        ("a", "runs inside itself: a, b, a"),
+        ("b", "runs inside itself: b, a, b"),
+    ]
+
+
+def test_nodes_too_deep_inside_others_are_said_once():
+    ids = ["5" + "-5" * depth for depth in range(500)]
+    nodes = [(name, "iteration", {"iterator_selector": ["xs", "1"], "output_selector": ["x", "1"]}) for name in ids]
+    [issue] = [issue for issue in found([START, TEXT, END, *nodes], EDGES) if issue[0] == "too-deep"]
+    assert issue[1:] == (ids[MOST_LEVELS + 1], "runs inside more than 16 nodes")
+
+
+def test_an_empty_workflow_is_said():
+    assert found([], []) == [("no-nodes", "", "the workflow has no nodes")]
+
+
+# Parameters and types
+
+
+@pytest.mark.parametrize(
+    "text", ["{{#x#}}", "{{#2.#}}", "{{#.output#}}", "{{#2.out put#}}", "{{#2.output}}", "{{##}}", "{{#'2.output#}}"]
+)
+def test_a_misshapen_reference_is_said(text):
+    expected = ("misshapen-reference", "3", f"{text} names no variable; write {{{{#id.variable#}}}}")
+    assert node("llm", system="", user=f"Say {text}.") == [expected]
+
+
+@pytest.mark.parametrize(
+    ("kind", "params", "said"),
+    [
+        ("llm", {"system": "{{#1.f#}}", "user": "hi"}, "system: 'f' of '1' is file, and what is needed is string, "),
+        ("iteration", {"iterator_selector": ["x", "1"], "output_selector": ["y", "1"]}, "iterator_selector: 'x' of '1' is "),
+        ("list-operator", {"variable": ["n", "1"], "operator": ["limit", 1]}, "variable: 'n' of '1' is number, and what"),
+        ("document-extractor", {"variable_selector": ["x", "1"]}, "variable_selector: 'x' of '1' is string, and what is needed is file, array[file]"),
+        ("http-request", {"url": ["f", "1"]}, "url: 'f' of '1' is file, and what is needed is string"),
+        ("question-classifier", {"query_variable_selector": ["f", "1"], "classes": ["a", "b"]}, "query_variable_selector: 'f'"),
+        ("tts", {"text": "{{#1.f#}}"}, "text: 'f' of '1' is file, "),
+        ("code", {"variables": [["n", ["n", "1"]]], "outputs": [["a", "number"]], "code": "def main(n):\n  return {'a': sum(n)}"}, "variables[0]: 'n' is number, and main walks through it"),
+    ],
+)  # fmt: skip
+def test_a_variable_of_the_wrong_type_is_said(kind, params, said):
+    [(code, where, message)] = [issue for issue in node(kind, **params) if issue[0] == "wrong-type"]
+    assert (code, where) == ("wrong-type", "3")
+    assert message.startswith(said)
+
+
+COMPARISONS = ", ".join(
+    ["contains", "not contains", "start with", "end with", "is", "is not", "in", "not in", "empty", "not empty"]
+)
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ([["x", "1"], "conatins", "a"], f"'conatins' is no comparison of a string (did you mean 'contains'?); there are: {COMPARISONS}"),
+        ([["n", "1"], "contains", "1"], "'contains' is no comparison of a number; there are: =, ≠, >, <, ≥, ≤, empty, not empty"),
+        ([["n", "1"], ">", "many"], "\"many\" is no number, which '>' needs here"),
+        ([["x", "1"], "is"], "'is' needs a value to compare with"),
+        ([["f", "1"], "is", "a"], "'is' is no comparison of a file; there are: exists, not exists"),
+    ],
+)  # fmt: skip
+def test_a_comparison_that_a_type_does_not_have_is_said(condition, said):
+    assert node("if-else", cases=[[None, [condition]]]) == [("param", "3", f"cases[0][1][0]: {said}")]
+
+
+def test_a_number_to_compare_with_may_be_named_by_a_variable():
+    assert node("if-else", cases=[[None, [[["n", "1"], ">", "{{#1.x#}}"]]]]) == []
+
+
+@pytest.mark.parametrize(
+    ("operator", "said"),
+    [
+        (["limt", 2], "operator: 'limt' is none (did you mean 'limit'?); there are: extract_by, limit, order_by, filter_by"),
+        (["limit", 0], "operator: limit needs a whole number from 1, not [0]"),
+        (["extract_by", "first"], 'operator: extract_by needs a whole number from 1, not ["first"]'),
+        (["order_by", "up"], 'operator: order_by needs asc or desc, not ["up"]'),
+        (["filter_by", ">", "3"], f"operator: '>' is no comparison of a string; there are: {COMPARISONS}"),
+    ],
+)  # fmt: skip
+def test_an_operation_on_a_list_that_there_is_none_of_is_said(operator, said):
+    assert node("list-operator", variable=["xs", "1"], operator=operator) == [("param", "3", said)]
+
+
+def test_variables_of_different_types_are_not_brought_together():
+    [issue] = node("variable-aggregator", variables=[["x", "1"], ["n", "1"], ["output", "2"]])
+    assert issue == ("param", "3", "variables[1]: '1.n' is number, and the others are string")
+
+
+def test_code_that_the_sandbox_cannot_run_is_said():
+    code = "import numpy\ndef main(x):\n    return {}"
+    [issue] = node("code", variables=[["x", ["x", "1"]]], outputs=[["a", "string"]], code=code)
+    assert issue[:2] == ("import", "3")
+    assert issue[2].startswith("code: line 1: import numpy: the sandbox lacks it; it has ")
+    issues = node("code", variables=[["y", ["x", "1"]]], outputs=[["a", "string"]], code="def main(x):\n    return {}")
+    assert [issue[:2] for issue in issues] == [("param", "3")] * 2
+    assert all(issue[2].startswith("variables: ") for issue in issues)
+    [issue] = node("code", variables=[], outputs=[["a", "string"]], code="def main(:")
+    assert issue[0] == "code"
+    assert issue[2].startswith("code: ")
+
+
+@pytest.mark.parametrize(
+    ("template", "code", "said"),
+    [
+        ("{{ y }}", "undefined-variable", "template: 'y' is not among its variables"),
+        ("{{ lin }}", "undefined-variable", "template: 'lin' is not among its variables (did you mean 'line'?)"),
+        ("{{#1.x#}}", "reference", "template: line 1: {{#1.x#}}: "),
+        ("{% for %}", "template", "template: the template failed at line 1, "),
+        ("{{ line | uper }}", "template", "template: the template failed at line 1, "),
+        ("{% include 'a' %}", "template", "template: line 1: there are no other templates here; write all in one"),
+    ],
+)
+def test_a_template_that_cannot_be_rendered_is_said(template, code, said):
+    [issue] = node("template-transform", variables=[["line", ["x", "1"]]], template=template)
+    assert issue[:2] == (code, "3")
+    assert issue[2].startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("kind", "params", "where"),
+    [
+        ("code", {"variables": [], "outputs": [["a", "string"]] * 2, "code": "def main():\n  return {}"}, "outputs: 'a'"),
+        ("parameter-extractor", {"query": ["x", "1"], "parameters": [["", "a", "string"]] * 2, "instruction": ""}, "parameters: 'a'"),
+        ("question-classifier", {"query_variable_selector": ["x", "1"], "classes": ["a", "a"]}, "classes: 'a'"),
+        ("end", {"outputs": [["a", ["x", "1"]]] * 2}, "outputs: 'a'"),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_there_twice_is_said(kind, params, where):
+    assert node(kind, **params) == [("param", "3", f"{where} is there 2 times")]
+
+
+def test_a_model_has_something_to_do():
+    assert node("llm", system=" ", user="")[0][2] == "user: is empty, and so is system: say what the model is to do"
+
+
+def test_of_a_type_that_runs_others_with_broken_parameters_only_these_are_said():
+    nodes = (START, TEXT, ("5", "iteration", {"iterator_selector": ["xs", "1"]}), FIRST, INNER, END)
+    assert found(nodes, (*EDGES, *INSIDE)) == [("missing-param", "5", "output_selector: is missing")]
+
+
+def test_of_an_unknown_type_around_others_only_this_is_said():
+    nodes = (START, TEXT, ("5", "iteraton", {}), FIRST, INNER, END)
+    assert found(nodes, (*EDGES, *INSIDE)) == [
+        ("unknown-type", "5", "'iteraton' is no node type (did you mean 'iteration'?)")
+    ]
+
+
+# Loops, assigners, conversations
+
+LOOP = ("5", "loop", {"loop_count": 3, "variables": [["i", "number", 0], ["s", "string", "a"]]})
+TALK = ("conversation", "conversation", {"variables": [["said", "array[string]", []]]})
+
+
+def assigner(*assignments):
+    """What is wrong with an assigner inside a loop."""
+    nodes = [LOOP, ("5-1", "loop-start", {}), ("5-2", "assigner", {"assignments": assignments}), TALK]
+    return beside(*nodes, edges=[("5-1", "5-2")])
+
+
+@pytest.mark.parametrize(
+    ("assignments", "code", "said"),
+    [
+        ([[["i", "5"], "set", "a"]], "wrong-type", 'assignments[0]: "a" is no number'),
+        ([[["i", "5"], "set", ["x", "1"]]], "wrong-type", "assignments[0]: '1.x' is string, and set needs number"),
+        ([[["s", "5"], "add", 1]], "wrong-type", "assignments[0]: add needs number, and '5.s' is string"),
+        ([[["s", "5"], "append", "b"]], "wrong-type", "assignments[0]: append needs array, and '5.s' is string"),
+        ([[["i", "5"], "add"]], "param", "assignments[0]: add needs a value"),
+        ([[["n", "1"], "set", 1]], "crosses-border", "'n' of '1': here only variables of '5', which it runs inside of, can be set"),
+        ([[["said", "conversation"], "append", "b"]], "crosses-border", "'said' of 'conversation': here only variables of '5', which"),
+        ([[["j", "5"], "set", 1]], "undefined-variable", "assignments[0][0]: 'j' of '5': node '5' (loop) has no variable 'j'"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_assigned_is_said(assignments, code, said):
+    [issue] = assigner(*assignments)
+    assert issue[:2] == (code, "5-2")
+    assert issue[2].startswith(said)
+
+
+def test_what_can_be_assigned_is_not():
+    assert assigner([["i", "5"], "add", 1], [["s", "5"], "set", "{{#1.x#}}"], [["i", "5"], "clear"]) == []
+
+
+def test_variables_of_one_name_of_two_holders_are_not_assigned_by_one_node():
+    nodes = [("conversation", "conversation", {"variables": [["n", "number", 0]]})]
+    assignments = [[["n", "conversation"], "add", 1], [["n", "1"], "add", 1]]
+    issues = beside(("3", "assigner", {"assignments": assignments}), *nodes)
+    assert ("param", "3", "assignments: 'n' is there 2 times") in issues
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"variables": [["i", "number", "a"]]}, 'variables[0]: "a" is no number'),
+        ({"variables": [["i", "number", 0], ["i", "string", ""]]}, "variables: 'i' is there 2 times"),
+        ({"break_conditions": [[["i", "5"], ">", "3"]]}, "break_conditions[0]: '5.i' is no variable of this loop; it has: index"),
+        ({"variables": [["i", "number", 0]], "break_conditions": [[["i", "5"], "contains", "3"]]}, "break_conditions[0]: 'contains' is no"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_loop_is_said(params, said):
+    [issue] = beside(("5", "loop", {"loop_count": 2, **params}), ("5-1", "loop-start", {}))
+    assert issue[:2] == ("param", "5")
+    assert issue[2].startswith(said)
+
+
+def test_a_conversation_has_its_id_and_values_of_its_types():
+    [issue] = beside(("3", "conversation", {"variables": [["n", "number", "a"]]}))[:1]
+    assert issue[0] == "crosses-border"
+    issues = found((START, TEXT, ("talk", "conversation", {"variables": [["n", "number", "a"]]}), END), EDGES)
+    assert issues == [
+        ("param", "talk", "id: a node of this type has the id 'conversation'"),
+        ("param", "talk", 'variables[0]: "a" is no number'),
+    ]
+
+
+# All at once
+
+
+def test_all_faults_are_found_at_once():
+    nodes = [
+        ("1", "start", {"variables": [["x", "strnig"]]}),
+        ("2", "llm", {"system": ""}),
+        ("3", "llmm", {}),
+        ("4", "llm", {"system": "", "user": "{{#7.text#}} {{#oh}}"}),
+        ("5", "iteration", {"iterator_selector": ["x", "1"], "output_selector": ["text", "4"]}),
+    ]
+    edges = [("1", "2"), ("2", "3"), ("3", "4", 4), ("4", "1"), ("8", "2")]
+    codes = {code for code, _, _ in found(nodes, edges)}
+    assert codes == {
+        "param", "missing-param", "unknown-type", "misshapen-reference", "dangling-edge", "no-end", "isolated", "cycle",
+        "undefined-node", "outside-body", "no-start", "not-before",
+    }  # fmt: skip
+
+
+def test_a_node_with_an_unreadable_parameter_has_its_others_checked():
+    end = ("3", "end", {"outputs": [["r", ["t", "9"]]], "mood": 1})
+    issues = check(graph_of([START, TEXT, end], [("1", "2"), ("2", "3")]), NODE_TYPES)
+    assert [(issue.code, issue.where) for issue in issues] == [("unknown-param", "3"), ("undefined-node", "3")]
+
+
+def test_what_is_not_sound_is_refused_with_every_issue():
+    graph = graph_of([START, TEXT], [("1", "2"), ("2", "9")])
+    with pytest.raises(InvalidError) as caught:
+        assemble(graph, NODE_TYPES)
+    assert [issue.code for issue in caught.value.issues] == ["dangling-edge", "no-end"]
+
+
+# The format Chat2Workflow
+
+
+def text_of(nodes, edges):
+    listed = [{"id": name, "type": kind, "param": params} for name, kind, params in nodes]
+    return json.dumps({"nodes_info": listed, "edges": [[source, 0, target] for source, target in edges]})
+
+
+def test_order_is_a_rule_of_this_format_alone():
+    graph = load(text_of([START, END, TEXT], EDGES))
+    assert check(graph, NODE_TYPES) == []
+    [issue] = issues_of(graph, NODE_TYPES)
+    assert (issue.code, issue.where, issue.message) == (
+        "order",
+        "9",
+        "refers to '2', which stands after it in the list",
+    )
+
+
+def test_an_iteration_may_name_what_stands_after_it_as_its_result():
+    assert issues_of(load(text_of([START, TEXT, EACH, FIRST, INNER, END], (*EDGES, *INSIDE))), NODE_TYPES) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "said"),
+    [
+        ('{"nodes_info": [\n  {"id": }]}', "line 2, column 10", "is no JSON: Expecting value"),
+        ("", "line 1, column 1", "is no JSON: Expecting value"),
+        ("[" * 100_000, "", "is no JSON: "),
+        ("[]", "", 'must be an object with "nodes_info" and "edges"'),
+        ('{"nodes_inf": [], "edges": []}', "nodes_info", "is missing (did you mean 'nodes_inf'?)"),
+        ('{"nodes_info": {}, "edges": []}', "nodes_info", "must be a list"),
+        ('{"nodes_info": [3], "edges": []}', "nodes_info[0]", "must be an object with id, type and param"),
+        ('{"nodes_info": [{"id": 1, "type": "end"}], "edges": []}', "nodes_info[0]", "id: must be a text"),
+        ('{"nodes_info": [{"id": "1", "kind": "end"}], "edges": []}', "nodes_info[0]", "type: is missing"),
+        ('{"nodes_info": [{"id": "1", "type": "end", "param": []}], "edges": []}', "nodes_info[0]", "param: must be an object"),
+        ('{"nodes_info": [{"id": "1", "type": "end", "params": {}}], "edges": []}', "nodes_info[0]", "params: is no key of a node (did you mean 'param'?)"),
+        ('{"nodes_info": [], "edges": [["1", "2"]]}', "edges[0]", 'must be [source, port, target], not ["1", "2"]'),
+        ('{"nodes_info": [], "edges": [["1", true, "2"]]}', "edges[0]", 'must be [source, port, target], not ["1", true, "2"]'),
+    ],
+)  # fmt: skip
+def test_what_is_no_such_workflow_is_said_with_its_place(text, where, said):
+    with pytest.raises(InvalidError) as caught:
+        load(text)
+    issue = caught.value.issues[0]
+    assert issue.where == where
+    assert issue.message.startswith(said)
+
+
+def test_a_whole_response_is_read():
+    text = f"<design_principle>…</design_principle><workflow>{text_of([START, TEXT, END], EDGES)}</workflow>"
+    assert issues_of(load(text), NODE_TYPES) == []
+
+
+# Recorded workflows
+
+
+def recorded(folder):
+    for file in sorted(folder.glob("chat2workflow/*/*.json")):
+        for record in json.loads(file.read_text(encoding="utf-8")) if file.parent.name != "dataset" else []:
+            yield record["workflow"] or ""
+
+
+def issues_in(text):
+    """What is wrong with a text, and its graph; never any other error."""
+    try:
+        graph = load(text)
+    except InvalidError as error:
+        return list(error.issues), None
+    return issues_of(graph, NODE_TYPES), graph
+
+
+def test_recorded_workflows_are_checked_and_the_sound_ones_are_assembled(shared_data):
+    total = sound = 0
+    for text in recorded(shared_data):
+        total += 1
+        issues, graph = issues_in(text)
+        assert all(issue.code and issue.message for issue in issues)
+        if graph is not None and not check(graph, NODE_TYPES):
+            sound += 1
+            assert assemble(graph, NODE_TYPES).graph().check() == []
+    assert total == 632
+    assert sound >= 150
+
+
+# Whatever comes
+
+
+SCALAR = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12)
+JSON: Any = st.deferred(
+    lambda: SCALAR | st.lists(JSON, max_size=3) | st.dictionaries(st.text(max_size=8), JSON, max_size=3)
+)
+IDS = st.sampled_from(["1", "2", "3", "3-1", "3-2", "3-2-1", "-", "--", "conversation", "<end>", "1.x", " ", "9"])
+NAMES = st.sampled_from(["x", "output", "item", "text", "x.y", ""])
+VALUE = (
+    JSON
+    | st.tuples(NAMES, IDS).map(list)
+    | st.lists(st.tuples(NAMES, st.tuples(NAMES, IDS).map(list)).map(list), max_size=3)
+    | st.builds("{{{{#{}.{}#}}}}".format, IDS, NAMES)
+)
+
+
+@st.composite
+def nodes(draw):
+    kind = draw(st.sampled_from([*NODE_TYPES, "zzz"]))
+    fields = list(NODE_TYPES[kind].params_type.model_fields) if kind in NODE_TYPES else []
+    params = dict(NODE_TYPES[kind].example) if kind in NODE_TYPES else {}
+    for name in draw(st.lists(st.sampled_from([*fields, "more"]), max_size=2)):
+        params[name] = draw(VALUE)
+    return {"id": draw(IDS), "type": kind, "param": params}
+
+
+EDGE = st.tuples(IDS, st.integers(-1, 3), IDS).map(list)
+QUIET = settings(
+    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+
+
+@QUIET
+@given(JSON | st.fixed_dictionaries({"nodes_info": JSON, "edges": JSON}))
+def test_no_json_makes_it_raise_anything_but_issues(data):
+    issues_in(json.dumps(data))
+
+
+@QUIET
+@given(st.text())
+def test_no_text_makes_it_raise_anything_but_issues(text):
+    issues_in(text)
+
+
+@QUIET
+@given(st.lists(nodes(), max_size=6), st.lists(EDGE, max_size=8))
+def test_no_nodes_make_it_raise_and_what_is_sound_is_assembled(listed, edges):
+    issues, graph = issues_in(json.dumps({"nodes_info": listed, "edges": edges}))
+    if graph is not None and not [issue for issue in issues if issue.code != "order"]:
+        assert assemble(graph, NODE_TYPES).graph().check() == []
+
+
+def is_json(text):
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+@st.composite
+def mutated(draw, texts):
+    """A recorded workflow with some of its values replaced, left out, or put in again elsewhere."""
+    data = json.loads(texts[draw(st.integers(0, len(texts) - 1))])
+    for _ in range(draw(st.integers(1, 4))):
+        holder: Any = None
+        key: Any = None
+        inner: Any = data
+        while isinstance(inner, dict | list) and inner and draw(st.integers(0, 6)):
+            holder, key = inner, draw(st.sampled_from(sorted(inner) if isinstance(inner, dict) else range(len(inner))))
+            inner = inner[key]
+        if holder is None:
+            continue
+        match draw(st.integers(0, 3)):
+            case 0:
+                del holder[key]
+            case 1:
+                holder[key] = draw(VALUE)
+            case 2 if isinstance(holder, list):
+                holder.append(copy.deepcopy(inner))
+            case _:
+                holder[key] = copy.deepcopy(data)
+    return data
+
+
+def test_no_change_to_a_recorded_workflow_makes_it_raise_anything_but_issues(shared_data):
+    texts = [text for text in recorded(shared_data) if is_json(text)]
+
+    changed = mutated(texts).map(json.dumps)
+
+    @QUIET
+    @given(st.data())
+    def holds(data):
+        issues, graph = issues_in(data.draw(changed, label="a changed workflow"))
+        if graph is not None and not [issue for issue in issues if issue.code != "order"]:
+            assert assemble(graph, NODE_TYPES).graph().check() == []
+
+    holds()
+
+
+def deep(levels):
+    value = "x"
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("levels", [50, 240, 260, 500, 900, 5000])
+@pytest.mark.parametrize("kind", ["llm", "list-operator", "tool", "assigner", "loop", "if-else"])
+def test_parameters_nested_deep_are_issues_or_sound(levels, kind):
+    params = dict(NODE_TYPES[kind].example)
+    for name in params:
+        specs = [NodeSpec("1", kind, {**params, name: deep(levels)})]
+        assert all(issue.message for issue in check(NodeGraph(specs), NODE_TYPES))
+
+
+@pytest.mark.parametrize(
+    "text", ["{{#" + " " * 50_000, "{{#" * 30_000, "{{#a." * 20_000, "{{#'" * 20_000, "{{#a.b " * 20_000]
+)
+def test_long_texts_of_half_references_are_read_at_once(text):
+    issues = node("llm", system="", user=text)
+    assert all(code == "misshapen-reference" for code, _, _ in issues)
+
+
+def test_the_types_of_the_format_are_twenty():
+    assert len(CHAT2WORKFLOW_TYPES) == 20

@@ -1,0 +1,237 @@
+"""What nodes that ask a model say to it, and what they make of its answers."""
+
+import json
+import struct
+import zlib
+
+import pytest
+
+from operad.operators.assemble import assemble
+from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
+from operad.operators.nodes import NODE_TYPES
+from operad.operators.nodes.models import CLASSIFY, EXTRACT
+from operad.runtime import (
+    DualModelReasoner,
+    Job,
+    MonoModelReasoner,
+    OperatorError,
+    WorkflowMessage,
+    WorkflowStatus,
+)
+from operad.runtime.prompt import DATA_RULE, IMAGES_RULE
+from operad.runtime.testing import Say, ScriptedModel
+
+
+def workflow_of(kind, params, outputs, inputs, max_rounds=1):
+    """start "1", then such a node "2", then an end with these outputs of it."""
+    nodes = [
+        NodeSpec("1", "start", {"variables": list(inputs.items())}),
+        NodeSpec("2", kind, params),
+        NodeSpec("3", "end", {"outputs": [[name, [name, "2"]] for name in outputs]}),
+    ]
+    made = assemble(NodeGraph(nodes, [Edge("1", "2"), Edge("2", "3")]), NODE_TYPES)
+    made.max_rounds = max_rounds
+    return made
+
+
+def ask(kind, params, outputs, script, inputs=None, types=None):
+    """What such a node gave, and the requests that the model got."""
+    inputs = inputs or {}
+    workflow = workflow_of(kind, params, outputs, types or dict.fromkeys(inputs, "string"))
+    with ScriptedModel(script) as model:
+        reasoner = MonoModelReasoner(model.model)
+        message = workflow.execute(Job(goal="the goal of the whole", context="context", inputs=inputs), reasoner)
+    return message.outputs, model.requests
+
+
+def schema_of(request):
+    return request["response_format"]["json_schema"]["schema"]
+
+
+def png():
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(b"\0\0\0\0")) + chunk(b"IEND", b"")
+
+
+# llm
+
+
+@pytest.mark.parametrize(
+    ("params", "messages"),
+    [
+        ({"system": "", "user": "Say hi."}, [("user", "Say hi.")]),
+        ({"system": "", "user": "Translate:\n{{#1.x#}}\n"}, [("user", "Translate:\nfigs\n")]),
+        ({"system": "You are brief.", "user": "{{#'1'.x#}}?"}, [("system", "You are brief."), ("user", "figs?")]),
+        ({"system": "About {{#1.x#}}.", "user": "Go."}, [("system", "About figs."), ("user", "Go.")]),
+        ({"system": "Say hi.", "user": ""}, [("user", "Say hi.")]),
+        ({"system": "Say hi.", "user": " \n"}, [("user", "Say hi.")]),
+        ({"system": "", "user": "As\n```json\n{}\n```"}, [("user", "As\n```json\n{}\n```")]),
+    ],
+)
+def test_a_model_gets_what_the_node_says_and_nothing_else(params, messages):
+    outputs, [request] = ask("llm", params, ["text"], [Say("hi")], {"x": "figs"})
+    assert outputs == {"text": "hi"}
+    assert [(message["role"], message["content"]) for message in request["messages"]] == messages
+    assert "response_format" not in request
+
+
+def test_the_text_of_a_file_that_the_user_text_names_is_shown(tmp_path):
+    (tmp_path / "notes.txt").write_text("figs are sweet")
+    params = {"system": "You sum up.", "user": "Sum up {{#1.paper#}}, of {{#1.paper.size#}} bytes."}
+    inputs = {"paper": str(tmp_path / "notes.txt")}
+    _, [request] = ask("llm", params, ["text"], [Say("sweet")], inputs, {"paper": "file"})
+    system, user = (message["content"] for message in request["messages"])
+    assert system == f"You sum up.\n\n{DATA_RULE}"
+    assert user == (
+        "## Job\nSum up notes.txt, of 14 bytes.\n\n"
+        "## Files\n### notes.txt (text/plain, 14 bytes)\n```\nfigs are sweet\n```"
+    )
+
+
+def test_images_of_a_list_are_shown_to_a_model_that_sees(tmp_path):
+    paths = [tmp_path / name for name in ("a.png", "b.png")]
+    for path in paths:
+        path.write_bytes(png())
+    workflow = workflow_of("llm", {"system": "", "user": "Describe {{#1.seen#}}"}, ["text"], {"seen": "array[file]"})
+    with ScriptedModel([Say("black")]) as model:
+        seeing = model.model.model_copy(update={"vision": True})
+        job = Job(goal="go", inputs={"seen": [str(path) for path in paths]})
+        workflow.execute(job, MonoModelReasoner(seeing))
+    system, user = model.requests[0]["messages"]
+    assert system["content"] == IMAGES_RULE
+    assert [part["type"] for part in user["content"]] == ["text", "image_url", "image_url"]
+
+
+class Strict:
+    """Finds fault with the llm node as long as nobody says please."""
+
+    def get_id(self):
+        return "strict"
+
+    async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
+        if any("please" in message.scratchpad for message in workflow_messages or ()):
+            return WorkflowMessage()
+        return WorkflowMessage(status=WorkflowStatus.EXECUTION_ERROR, lesson="Say please.", blame=("2",))
+
+
+def test_in_a_second_round_it_gets_the_lesson():
+    workflow = workflow_of("llm", {"system": "You ask.", "user": "Ask for salt."}, ["text"], {}, max_rounds=2)
+    workflow.set_evaluator(Strict())
+    with ScriptedModel([Say("salt!"), Say("salt, please")]) as model:
+        message = workflow.execute(Job(goal="go"), MonoModelReasoner(model.model))
+    assert message.outputs == {"text": "salt, please"}
+    first, second = ([message["content"] for message in request["messages"]] for request in model.requests)
+    assert first == ["You ask.", "Ask for salt."]
+    assert second == ["You ask.", "## Job\nAsk for salt.\n\n## Lesson from the last try\nSay please."]
+
+
+def test_two_models_think_about_a_task_without_an_instruction():
+    workflow = workflow_of("llm", {"system": "", "user": "Say hi."}, ["text"], {})
+    with ScriptedModel([Say('{"instruction": "", "finished": true}'), Say("hi")]) as model:
+        message = workflow.execute(Job(goal="go"), DualModelReasoner(model.model, model.model))
+    assert message.outputs == {"text": "hi"}
+    assert [message["role"] for message in model.requests[0]["messages"]] == ["system", "user"]
+
+
+def test_a_model_that_says_nothing_is_an_error_that_names_the_node():
+    with pytest.raises(OperatorError, match=r"operator '2' .* said nothing"):
+        ask("llm", {"system": "", "user": "Say hi."}, ["text"], [Say("")])
+
+
+# question-classifier
+
+
+CLASSES = ["About an order", "Anything else"]
+CLASSIFIER = {"query_variable_selector": ["q", "1"], "classes": CLASSES, "instruction": "Heed {{#1.q#}}."}
+
+
+def classified(script, **more):
+    """What ran after the classifier, its class, and the requests that the model got."""
+    params = {"query_variable_selector": ["q", "1"], "classes": CLASSES, **more}
+    nodes = [
+        NodeSpec("1", "start", {"variables": [["q", "string"]]}),
+        NodeSpec("2", "question-classifier", params),
+        *(NodeSpec(f"a{n}", "answer", {"answer": f"{n}: {{{{#2.class_name#}}}}"}) for n in range(len(CLASSES))),
+    ]
+    edges = [Edge("1", "2"), *(Edge("2", f"a{n}", n) for n in range(len(CLASSES)))]
+    workflow = assemble(NodeGraph(nodes, edges), NODE_TYPES)
+    with ScriptedModel(script) as model:
+        message = workflow.execute(Job(goal="go", inputs={"q": "Where are my figs?"}), MonoModelReasoner(model.model))
+    return message.outputs["answer"], model.requests
+
+
+@pytest.mark.parametrize(("port", "name"), list(enumerate(CLASSES)))
+def test_the_way_of_the_class_is_taken(port, name):
+    answer, [request] = classified([Say(json.dumps({"port": name}))], instruction="Heed {{#1.q#}}.")
+    assert answer == f"{port}: {name}"
+    system, user = request["messages"]
+    listed = "- About an order\n- Anything else"
+    assert system["content"] == f"{CLASSIFY}\nHeed Where are my figs?.\n\nThe classes:\n{listed}"
+    assert user["content"] == "Where are my figs?"
+    assert schema_of(request)["properties"]["port"]["enum"] == CLASSES
+
+
+def test_a_class_that_the_model_invents_is_asked_for_again():
+    answer, requests = classified([Say('{"port": "About figs"}'), Say('{"port": "About an order"}')])
+    assert answer == "0: About an order"
+    assert "About figs" in requests[1]["messages"][-1]["content"]
+
+
+def test_a_class_that_the_model_keeps_inventing_is_an_error_that_names_the_node():
+    with pytest.raises(OperatorError, match=r"operator '2' .* in 3 tries"):
+        classified([Say('{"port": "About figs"}')] * 3)
+
+
+def test_an_answer_of_the_class_alone_counts():
+    class OneWord:
+        async def infer(self, task):
+            return " About an order\n"
+
+    workflow = workflow_of("question-classifier", CLASSIFIER, ["class_name"], {"q": "string"})
+    said = workflow.execute(Job(goal="go", inputs={"q": "?"}), OneWord())
+    assert said.outputs == {"class_name": "About an order"}
+
+
+# parameter-extractor
+
+
+def extracted(script, *parameters):
+    params = {"query": ["q", "1"], "parameters": list(parameters), "instruction": "Mind {{#1.q#}}."}
+    return ask("parameter-extractor", params, [name for _, name, _ in parameters], script, {"q": "2 figs"})
+
+
+@pytest.mark.parametrize(
+    ("kind", "schema", "value"),
+    [
+        ("string", {"type": "string"}, "figs"),
+        ("number", {"type": "number"}, 2),
+        ("boolean", {"type": "boolean"}, True),
+        ("object", {"type": "object"}, {"a": 1}),
+        ("array[string]", {"type": "array", "items": {"type": "string"}}, ["figs"]),
+        ("array[number]", {"type": "array", "items": {"type": "number"}}, [2, 2.5]),
+        ("array[object]", {"type": "array", "items": {"type": "object"}}, [{"fruit": "fig"}]),
+    ],
+)
+def test_a_parameter_is_asked_for_by_the_schema_of_its_type(kind, schema, value):
+    outputs, [request] = extracted([Say(json.dumps({"x": value}))], ["What it is", "x", kind])
+    assert outputs == {"x": value}
+    asked = schema_of(request)
+    assert asked["properties"] == {"x": {**schema, "description": "What it is"}}
+    assert (asked["required"], asked["additionalProperties"]) == (["x"], False)
+    system, user = request["messages"]
+    assert (system["content"], user["content"]) == (f"{EXTRACT}\nMind 2 figs.", "2 figs")
+
+
+def test_a_value_of_the_wrong_type_is_asked_for_again():
+    answers = [Say('{"n": "two", "what": "figs"}'), Say('{"n": 2, "what": "figs"}')]
+    outputs, requests = extracted(answers, ["How many", "n", "number"], ["Of what", "what", "string"])
+    assert outputs == {"n": 2, "what": "figs"}
+    assert "That answer does not fit" in requests[1]["messages"][-1]["content"]
+
+
+def test_a_parameter_that_is_never_given_is_an_error_that_names_the_node():
+    with pytest.raises(OperatorError, match=r"operator '2' .* in 3 tries"):
+        extracted([Say("{}")] * 3, ["How many", "n", "number"])
