@@ -17,12 +17,14 @@ class NodeSpec:
         type: The name of its type.
         params: Its parameters, unread.
         parent: The node that it runs inside of; empty for none.
+        extra: What a format says of it and others have no place for, by the format's name; written back unchanged.
     """
 
     id: str
     type: str
     params: Any = field(default_factory=dict[str, Any])
     parent: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +35,15 @@ class Edge:
         source: The node that it leaves.
         target: The node that it leads to.
         port: The number of the port that it leaves from, counted from 0.
+        input: The input of the target that it fills, where edges carry values (ComfyUI).
+        extra: As of a node.
     """
 
     source: str
     target: str
     port: int = 0
+    input: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True)
@@ -48,11 +54,13 @@ class NodeGraph:
         nodes: The nodes; those inside another name it as their parent.
         edges: The edges.
         name: What to call the workflow.
+        extra: As of a node.
     """
 
     nodes: Sequence[NodeSpec] = ()
     edges: Sequence[Edge] = ()
     name: str = "workflow"
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @cached_property
     def by_id(self) -> Mapping[str, NodeSpec]:
