@@ -1,0 +1,24 @@
+"""ComfyUI: workflows of image, video and sound models, in the form of its page, of its server, and as code."""
+
+from operad.operators.formats.comfyui.checking import check
+from operad.operators.formats.comfyui.code import dump_code, restored
+from operad.operators.formats.comfyui.definitions import Definitions, InputDefinition, NodeDefinition
+from operad.operators.formats.comfyui.flattening import executable
+from operad.operators.formats.comfyui.formats import COMFYUI, COMFYUI_API, COMFYUI_CODE, dump, dump_api, load, losses
+
+__all__ = [
+    "COMFYUI",
+    "COMFYUI_API",
+    "COMFYUI_CODE",
+    "Definitions",
+    "InputDefinition",
+    "NodeDefinition",
+    "check",
+    "dump",
+    "dump_api",
+    "dump_code",
+    "executable",
+    "load",
+    "losses",
+    "restored",
+]
