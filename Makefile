@@ -1,4 +1,4 @@
-# make run, make test, make check, make bench. PYTHON=python3.12 chooses the interpreter.
+# make run, make test, make check, make bench, make conformance. PYTHON=python3.12 chooses the interpreter.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -7,7 +7,11 @@ READY := $(VENV)/.ready-$(VERSION)
 BENCH := .venv-bench
 BENCH_READY := $(BENCH)/.ready-$(VERSION)
 
-.PHONY: run test check bench lock clean
+DIFY_PYTHON ?= python3.12
+DIFY := .venv-dify
+RECORDED := $(wildcard ../shared/data/chat2workflow/may/*.json ../shared/data/chat2workflow/apr/*.json)
+
+.PHONY: run test check bench conformance lock clean
 
 run: $(READY)
 	@$(BIN)/operad run configs/release_credits.yaml --file test/example/data/NEWS
@@ -29,6 +33,15 @@ bench: $(BENCH_READY) # in an environment of its own, for the field beside ours 
 	$(BENCH)/bin/python test/benchmark/bench_nodes.py
 	$(BENCH)/bin/python test/benchmark/run_recorded.py
 
+conformance: $(READY) $(DIFY)/.ready # Dify's engine needs Python 3.12, and is kept apart
+	$(BIN)/python test/benchmark/conformance.py --dify-python $(DIFY)/bin/python $(RECORDED)
+
+$(DIFY)/.ready: requirements-conformance.lock
+	@echo "setting up $(DIFY) with $(DIFY_PYTHON)" >&2
+	@$(DIFY_PYTHON) -m venv --clear $(DIFY)
+	@$(DIFY)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $<
+	@touch $@
+
 $(READY): requirements.lock
 $(BENCH_READY): requirements-bench.lock
 %/.ready-$(VERSION): pyproject.toml
@@ -47,4 +60,4 @@ lock: # needs uv; honours the overrides in pyproject.toml, writes versions only
 	  --no-header --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml -o requirements-bench.lock
 
 clean:
-	rm -rf $(VENV) $(BENCH) dist .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(BENCH) $(DIFY) dist .pytest_cache .ruff_cache

@@ -1,0 +1,107 @@
+"""Dify's workflow files: the DSL, YAML, of versions 0.1 to 0.5; written as 0.4.0.
+
+What a file says beyond what would be written anyway is kept in ``extra["dify"]`` as a difference (see `overlay`), and
+put back when it is written: what is loaded and dumped says the same values. Where a node was changed in between, the
+change holds. The normal form of a file is: the same values, keys in alphabetical order, lists and mappings as blocks,
+aliases replaced by what they stand for.
+
+What a workflow says that a file has no place for, and that reading the file would not give back, stands in the node's
+data under ``operad``: ``id`` for an id with a hyphen or a dot, ``params`` for what is written otherwise there (``null``
+for ``and``, a quoted id in a reference), each with what it was made of, so that a change made in Dify holds. The
+variables of a conversation are a node of ours, the first one. What comes from outside of the graph (``sys.query``,
+``env.KEY``) is an input of the start node of that name, where something reads it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+from operad.operators.formats.dify.losses import losses_of
+from operad.operators.formats.dify.nodes import Fields
+from operad.operators.formats.dify.overlay import changed
+from operad.operators.formats.dify.plugins import Model, Plugins, Tool
+from operad.operators.formats.dify.read import read
+from operad.operators.formats.dify.write import ABSENT, Writer, kept
+from operad.operators.formats.format import Format
+from operad.operators.formats.yaml_text import read_yaml, write_yaml
+from operad.operators.node_graph import NodeGraph
+from operad.runtime.errors import Issue
+
+BENCHMARK = Plugins()
+"""The plugins and models of Chat2Workflow's platform."""
+
+_KIND = re.compile(rb"""^["\s{,]*kind["']?\s*:\s*["']?app\b""", re.MULTILINE)
+_WORKFLOW = re.compile(rb"""^["\s{,]*workflow["']?\s*:""", re.MULTILINE)
+
+
+def is_it(data: bytes) -> bool:
+    """Whether a file looks like one of Dify's."""
+    return bool(_KIND.search(data) and _WORKFLOW.search(data))
+
+
+def load(data: bytes, name: str = "", plugins: Plugins = BENCHMARK) -> NodeGraph:
+    """Read a file.
+
+    Args:
+        data: The file.
+        name: What to call the workflow; where empty, what the file calls it.
+        plugins: The plugins that stand behind node types.
+
+    Raises:
+        InvalidError: It is not of the form; every issue is listed, with its line.
+    """
+    return read(read_yaml(data, name or "the file"), name, plugins)
+
+
+def dump(graph: NodeGraph, plugins: Plugins = BENCHMARK) -> bytes:
+    """Write a file.
+
+    Args:
+        graph: The workflow.
+        plugins: The plugins and models that are to stand behind node types.
+    """
+    writer = Writer(graph, plugins)
+    present = [written for written in writer.nodes if ABSENT not in kept(written.spec.extra)]
+    finals = [written.final for written in present]
+    datas = {written.spec.id: final["data"] for written, final in zip(present, finals, strict=True)}
+    edges = [
+        changed(made, kept(edge.extra).get("edge"), sure=True)
+        for edge, made in zip(graph.edges, writer.edges(datas), strict=True)
+        if ABSENT not in kept(edge.extra)
+    ]
+    mine = kept(graph.extra)
+    for note in mine.get("notes", []):
+        finals.insert(note["at"], note["note"])
+    root = changed(writer.rest, mine.get("rest"))
+    shell = {**root["workflow"]["graph"], "nodes": finals, "edges": edges}
+    root = {**root, "workflow": {**root["workflow"], "graph": shell}}
+    plugins_needed = _dependencies(writer.dependencies, mine.get("dependencies"))
+    return write_yaml(root if plugins_needed is None else {**root, "dependencies": plugins_needed})
+
+
+def _dependencies(needed: list[Fields], how: Any) -> Any:
+    """The plugins that a file names, and those that have come to be needed since."""
+    if not isinstance(how, dict):
+        return needed
+    mine = cast("Fields", how)
+    was, found = mine.get("was", []), mine.get("is")
+    if isinstance(found, list):
+        return [*cast("list[Any]", found), *(plugin for plugin in needed if plugin not in was)]
+    return found if needed == was else needed
+
+
+def losses(graph: NodeGraph, plugins: Plugins = BENCHMARK) -> list[Issue]:
+    """What of a workflow a file cannot hold, or Dify cannot run; each with its node.
+
+    Args:
+        graph: The workflow.
+        plugins: The plugins and models that are to stand behind node types.
+    """
+    return list(losses_of(graph, plugins))
+
+
+DIFY = Format("dify", ".dify.yml", is_it, load, dump, losses)
+"""Dify's workflow files."""
+
+__all__ = ["BENCHMARK", "DIFY", "Model", "Plugins", "Tool", "dump", "is_it", "load", "losses"]

@@ -1,0 +1,83 @@
+"""What is said beyond what would be said anyway: the difference of two plain values, and how to put it back.
+
+A change is plain itself, so that it can be kept in a file: ``{"was": hash of x, "is": y}`` for another value,
+``{"is": y}`` for one that was not there, ``{"at": {key: change}, "without": [key]}`` inside a mapping and
+``{"items": [change or null]}`` inside a list of the same length.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any, cast
+
+Change = Mapping[str, Any]
+
+
+def change(made: Any, given: Any) -> Change | None:
+    """What makes `given` of `made`; None where they are the same."""
+    one, other = made, given
+    if isinstance(one, dict) and isinstance(other, dict):
+        return _of_mapping(cast("dict[str, Any]", one), cast("dict[str, Any]", other))
+    if isinstance(one, list) and isinstance(other, list):
+        ours, theirs = cast("list[Any]", one), cast("list[Any]", other)
+        if len(ours) == len(theirs):
+            items = [change(each, another) for each, another in zip(ours, theirs, strict=True)]
+            return {"items": items} if any(item is not None for item in items) else None
+    elif type(made) is type(given) and made == given:
+        return None
+    return {"was": _hash(made), "is": given}
+
+
+def _hash(value: Any) -> str:
+    """What tells a plain value from others, in 16 characters."""
+    text = json.dumps(value, sort_keys=True, default=repr)
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _of_mapping(made: dict[str, Any], given: dict[str, Any]) -> Change | None:
+    at = {key: change(made[key], value) if key in made else {"is": value} for key, value in given.items()}
+    at = {key: each for key, each in at.items() if each is not None}
+    without = [key for key in made if key not in given]
+    found: dict[str, Any] = {"at": at} if at else {}
+    if without:
+        found["without"] = without
+    return found or None
+
+
+def changed(made: Any, how: Any, *, sure: bool = False) -> Any:
+    """The value with a change put in.
+
+    Args:
+        made: The value.
+        how: The change; what is none, is none.
+        sure: Whether the change holds even where another value has taken the place of the one that it was made for.
+    """
+    if not isinstance(how, Mapping):
+        return made
+    known = cast("Change", how)
+    if "is" in known:
+        # Where the value is another by now, somebody has changed it since, and that holds.
+        return known["is"] if sure or "was" not in known or _hash(made) == known["was"] else made
+    value = made
+    if isinstance(value, dict):
+        return _in_mapping(cast("dict[str, Any]", value), known, sure)
+    items: Any = known.get("items")
+    if isinstance(value, list) and isinstance(items, list):
+        ours, theirs = cast("list[Any]", value), cast("Sequence[Any]", items)
+        if len(ours) == len(theirs):
+            return [changed(one, each, sure=sure) for one, each in zip(ours, theirs, strict=True)]
+    return made
+
+
+def _in_mapping(made: dict[str, Any], how: Change, sure: bool) -> dict[str, Any]:
+    at: Any = how.get("at")
+    changes: Mapping[str, Any] = cast("Mapping[str, Any]", at) if isinstance(at, Mapping) else {}
+    without: Any = how.get("without")
+    gone = cast("list[Any]", without) if isinstance(without, list) else []
+    found = {key: changed(value, changes.get(key), sure=sure) for key, value in made.items() if key not in gone}
+    for key, each in changes.items():
+        if key not in made and isinstance(each, Mapping) and "is" in each and "was" not in each:
+            found[key] = cast("Change", each)["is"]
+    return found

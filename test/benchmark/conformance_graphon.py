@@ -1,0 +1,144 @@
+# pyright: reportMissingImports=false
+"""Runs Dify files in Dify's own engine: a process of its own, in an environment of its own, that `conformance.py` starts.
+
+Reads a line of JSON per run, ``{"file", "inputs", "pick"}``, and writes one, ``{"outputs", "ran", "error"}``. Models are
+scripted as there; code goes back to this machine's sandbox, at the address that is the first argument.
+"""
+
+import json
+import sys
+import urllib.request
+from decimal import Decimal
+
+from graphon.dsl import loads
+from graphon.dsl.node_factory import SlimDslNodeFactory
+from graphon.model_runtime.entities.common_entities import I18nObject
+from graphon.model_runtime.entities.llm_entities import LLMResult, LLMResultChunk, LLMResultChunkDelta, LLMUsage
+from graphon.model_runtime.entities.message_entities import AssistantPromptMessage
+from graphon.model_runtime.entities.model_entities import AIModelEntity, FetchFrom, ModelPropertyKey, ModelType
+from graphon.nodes.code.code_node import CodeNode
+from graphon.nodes.code.entities import CodeNodeData
+from graphon.nodes.code.limits import CodeNodeLimits
+
+PICK = {"number": 0}
+VALUES = {
+    "string": lambda name: f"<{name}>",
+    "number": lambda name: 7,
+    "boolean": lambda name: True,
+    "array[string]": lambda name: [f"<{name}> 1", f"<{name}> 2"],
+    "array[number]": lambda name: [1, 2, 3],
+    "array[boolean]": lambda name: [True, False],
+    "array[object]": lambda name: [{"name": f"<{name}>"}],
+}
+
+
+class Scripted:
+    """A model that says back what it is told."""
+
+    stop = None
+    provider = model_name = "scripted"
+
+    def __init__(self, data):
+        self.data, self.parameters = data, {}
+
+    def get_model_schema(self):
+        return AIModelEntity(
+            model="scripted",
+            label=I18nObject(en_US="scripted"),
+            model_type=ModelType.LLM,
+            fetch_from=FetchFrom.PREDEFINED_MODEL,
+            model_properties={ModelPropertyKey.MODE: "chat", ModelPropertyKey.CONTEXT_SIZE: 1_000_000},
+        )
+
+    def get_llm_num_tokens(self, prompt_messages):
+        return 1
+
+    def is_structured_output_parse_error(self, error):
+        return False
+
+    def invoke_llm(self, *, prompt_messages, model_parameters, tools, stop, stream):
+        message = AssistantPromptMessage(content=self.answer(prompt_messages), tool_calls=[])
+        usage = LLMUsage.empty_usage()
+        usage.total_price = Decimal(0)
+        if not stream:
+            return LLMResult(model="scripted", message=message, usage=usage)
+        delta = LLMResultChunkDelta(index=0, message=message, usage=usage, finish_reason="stop")
+        return iter([LLMResultChunk(model="scripted", delta=delta)])
+
+    def answer(self, messages):
+        if self.data["type"] == "question-classifier":
+            classes = self.data["classes"]
+            chosen = classes[PICK["number"] % len(classes)]
+            return json.dumps({"category_id": chosen["id"], "category_name": chosen["name"]})
+        if self.data["type"] == "parameter-extractor":
+            return json.dumps({each["name"]: VALUES[each["type"]](each["name"]) for each in self.data["parameters"]})
+        said = {"system": "", "user": ""}
+        for message in messages:
+            said["system" if message.role == "system" else "user"] += message.get_text_content()
+        system, user = (said["system"], said["user"]) if said["user"].strip() else ("", said["system"])
+        return f"{system}|{user}"
+
+
+class Sandbox:
+    """Runs code in the sandbox of `conformance.py`."""
+
+    def execute(self, *, language, code, inputs):
+        inputs = {name: getattr(value, "to_object", lambda value=value: value)() for name, value in inputs.items()}
+        body = json.dumps({"code": code, "inputs": inputs}).encode()
+        request = urllib.request.Request(sys.argv[1], body, {"Content-Type": "application/json"})  # noqa: S310
+        with urllib.request.urlopen(request) as reply:  # noqa: S310 - this machine's
+            said = json.load(reply)
+        if "error" in said:
+            raise RuntimeError(said["error"])
+        return said["result"]
+
+    def is_execution_error(self, error):
+        return isinstance(error, RuntimeError)
+
+
+def scripted_model(self, *, node_id, data, node_type_label):
+    return dict(data), Scripted(data)
+
+
+def code_node(self, request):
+    limits = CodeNodeLimits(
+        max_string_length=400_000,
+        max_number=2**63 - 1,
+        min_number=-(2**63 - 1),
+        max_precision=20,
+        max_depth=5,
+        max_number_array_length=1000,
+        max_string_array_length=30,
+        max_object_array_length=30,
+    )
+    return CodeNode(
+        node_id=request.node_id,
+        data=CodeNodeData.model_validate(request.data_payload),
+        init_params=self.init_params,
+        runtime_state=self.runtime_state,
+        code_executor=Sandbox(),
+        code_limits=limits,
+    )
+
+
+def run(task):
+    PICK["number"] = task["pick"]
+    outputs, ran, error = {}, {}, ""
+    try:
+        for event in loads(task["file"], start_inputs=task["inputs"]).run():
+            kind = type(event).__name__
+            if kind == "NodeRunSucceededEvent":
+                ran[event.node_id] = ran.get(event.node_id, 0) + 1
+            elif kind in ("GraphRunSucceededEvent", "GraphRunPartialSucceededEvent"):
+                outputs = dict(event.outputs)
+            elif kind == "GraphRunFailedEvent":
+                error = event.error
+    except Exception as failure:  # noqa: BLE001 - whatever it is, it is the result of this run
+        error = f"{type(failure).__name__}: {failure}"
+    return {"outputs": outputs, "ran": ran, "error": error}
+
+
+SlimDslNodeFactory._create_slim_llm_runtime = scripted_model
+SlimDslNodeFactory.NODE_BUILDERS = {**SlimDslNodeFactory.NODE_BUILDERS, "code": code_node}
+for line in sys.stdin:
+    print(json.dumps(run(json.loads(line)), default=str), flush=True)
