@@ -9,7 +9,6 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from operad.configs.document import Path_
 from operad.configs.faults import Faults
 from operad.configs.imports import node_type, operator_class, shadowed
 from operad.configs.library import open_library
@@ -35,6 +34,7 @@ from operad.operators import NodeOperator, Operator, OperatorConfig, VariableTyp
 from operad.operators.node import param_faults
 from operad.operators.nodes.containers import SubWorkflow
 from operad.operators.reads import Outputs, Reads
+from operad.runtime.document import Path_
 from operad.runtime.errors import InputError, InvalidError, Issue, describe
 from operad.runtime.graph import Executable, ports_of
 from operad.runtime.insights import Insights

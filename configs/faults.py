@@ -9,8 +9,8 @@ from typing import Any, cast, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from operad.configs.document import Document, Path_
 from operad.configs.schema import KINDS, NODE, SEVERAL, ConfigSpec, OperatorSpec
+from operad.runtime.document import Document, Path_
 from operad.runtime.errors import InvalidError, Issue, did_you_mean
 
 _SHAPES = {

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from operad.configs.document import MAX_BYTES
 from operad.configs.models import make_model
 from operad.configs.schema import ConfigSpec, ModelSpec
 from operad.operators import NodeGraph, Services
@@ -17,6 +16,7 @@ from operad.operators.formats import chat2workflow
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.variables import as_text
 from operad.runtime.agent import Expert, Profile
+from operad.runtime.document import MAX_BYTES
 from operad.runtime.errors import InputError, shorten
 from operad.runtime.file import FileDescriptor
 from operad.runtime.reasoner import MonoModelReasoner

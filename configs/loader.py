@@ -11,7 +11,6 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from operad.configs.build import Builder
-from operad.configs.document import Document, read_document
 from operad.configs.faults import Faults
 from operad.configs.imports import make_importable
 from operad.configs.models import make_model
@@ -20,6 +19,7 @@ from operad.configs.policies import make_budget
 from operad.configs.schema import ConfigSpec, ExpertSpec, LeaderSpec, ModelSpec
 from operad.operators import Services
 from operad.runtime.agent import Agent, Expert, Profile
+from operad.runtime.document import Document, read_document
 from operad.runtime.errors import InputError, did_you_mean
 from operad.runtime.leader import Leader
 from operad.runtime.model import Model

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
-from operad.configs.document import Document, Path_
+from operad.runtime.document import Document, Path_
 from operad.runtime.errors import did_you_mean
 
 Place = tuple[str, Path_, Any]

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from operad.configs.document import Path_
 from operad.configs.faults import Faults
 from operad.configs.models import at_the_same_endpoint, make_model
 from operad.configs.schema import (
@@ -22,6 +21,7 @@ from operad.configs.schema import (
 )
 from operad.operators import Operator
 from operad.runtime.cache import Cache
+from operad.runtime.document import Path_
 from operad.runtime.errors import InputError, did_you_mean
 from operad.runtime.graph import Executable
 from operad.runtime.message import WorkflowMessage

@@ -11,7 +11,6 @@ from typing import Any
 
 from pydantic import SecretStr, ValidationError
 
-from operad.configs.document import Path_, read_document
 from operad.configs.faults import Faults
 from operad.configs.flow import read_graph
 from operad.configs.schema import MakerSpec, SearchSpec, ServicesSpec
@@ -25,6 +24,7 @@ from operad.operators.sandbox.code import CodeLimits
 from operad.operators.web.endpoints import ImageModel, SpeechModel
 from operad.operators.web.fetch import PUBLIC_WEB
 from operad.operators.web.search import SerpApi
+from operad.runtime.document import Path_, read_document
 from operad.runtime.endpoint import OPENAI_URL
 from operad.runtime.errors import InputError, InvalidError, did_you_mean
 from operad.runtime.knowledge import KnowledgeBase

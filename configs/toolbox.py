@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from operad.configs.document import Path_
 from operad.configs.faults import Faults
 from operad.configs.imports import shadowed
 from operad.configs.schema import ActionSpec, ConfigSpec, LocalToolSpec, McpToolSpec
 from operad.operators.mcp import McpTools
+from operad.runtime.document import Path_
 from operad.runtime.errors import ToolError, did_you_mean
 from operad.runtime.tool import Tool
 from operad.runtime.toolkit import Action, Toolkit

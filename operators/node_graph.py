@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
 from typing import Any
+
+from operad.runtime.errors import OperadError
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +79,11 @@ class NodeGraph:
             edges=[edge for edge in self.edges if edge.source in ids and edge.target in ids],
             name=parent or self.name,
         )
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """What a notebook shows: a picture; the flowchart's code where that cannot be drawn."""
+        draw: Any = import_module("operad.operators.formats.picture").draw
+        bundle: dict[str, str] = {"text/plain": repr(self), "text/markdown": draw(self, "md").decode()}
+        with suppress(OperadError):  # no extra, or too large: the flowchart's code says as much
+            bundle["image/svg+xml"] = draw(self, "svg").decode()
+        return bundle

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Annotated, Any, NamedTuple, cast
 
@@ -115,6 +115,10 @@ class Text(str):
     def selectors(self) -> list[Selector]:
         """The variables that it names, in order."""
         return [Selector(match["variable"], match["node"]) for match in _REFERENCE.finditer(self)]
+
+    def renamed(self, name: Callable[[Selector], str]) -> str:
+        """The text with what `name` says in the place of each variable."""
+        return _REFERENCE.sub(lambda found: name(Selector(found["variable"], found["node"])), self)
 
     @property
     def misshapen(self) -> list[str]:

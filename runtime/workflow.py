@@ -15,6 +15,7 @@ from pydantic import JsonValue
 
 from operad.runtime import events
 from operad.runtime.build import Build, Engine
+from operad.runtime.chart import chart
 from operad.runtime.engine import drive
 from operad.runtime.errors import InputError, InvalidError, Issue, did_you_mean, shorten
 from operad.runtime.events import Event, Listener, RunLog, Scope
@@ -253,6 +254,10 @@ class Workflow(ABC):
                 evaluators=tuple(evaluator for evaluator, _ in self._evaluators),
                 doubles=tuple(self._doubles),
             )
+
+    def _repr_markdown_(self) -> str:
+        """What a notebook shows: the operators as a flowchart."""
+        return f"```mermaid\n{chart(self.graph())}```\n"
 
     def execute(
         self,

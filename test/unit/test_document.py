@@ -1,6 +1,6 @@
 import pytest
 
-from operad.configs.document import MAX_DEPTH, dotted, parse_document, read_document
+from operad.runtime.document import MAX_DEPTH, dotted, parse_document, read_document
 from operad.runtime.errors import InputError, InvalidError
 
 

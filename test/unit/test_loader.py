@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 from operad.configs import load
-from operad.configs.document import parse_document
 from operad.configs.schema import ConfigSpec
 from operad.evaluators import Evaluator
 from operad.operators import Operator
@@ -33,6 +32,7 @@ from operad.runtime import (
     Tool,
     Workflow,
 )
+from operad.runtime.document import parse_document
 from operad.runtime.errors import InputError, InvalidError, ModelError, OperatorError
 from operad.runtime.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.policy import Budget, Policy

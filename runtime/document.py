@@ -68,7 +68,10 @@ def read_document(path: str | Path, name: str = "") -> Document:
 
 def parse_document(text: str, name: str) -> Document:
     """Parse YAML text; `name` is what errors call it. Raises what `read_document` does."""
-    loader = _Loader(text)
+    try:
+        loader = _Loader(text)
+    except yaml.YAMLError as error:  # a character that YAML does not have
+        raise InvalidError(f"{name} is not YAML", [Issue("yaml", " ".join(str(error).split()), name)]) from error
     try:
         node = loader.get_single_node()
     except yaml.YAMLError as error:
@@ -174,7 +177,7 @@ class _Values:
     def _scalar(self, node: yaml.Node) -> Any:
         try:
             return cast("Any", self._loader).construct_object(node)
-        except (yaml.YAMLError, ValueError) as error:
+        except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, OverflowError) as error:  # bad tags
             problem = getattr(error, "problem", None) or str(error)
             self._issues.append(Issue("tag", f"this value cannot be read: {problem}", self._where(node)))
             return None
