@@ -100,6 +100,11 @@ class Selector(NamedTuple):
     def __str__(self) -> str:
         return f"{self.node}.{self.variable}"
 
+    @property
+    def in_text(self) -> str:
+        """It as a text names it: ``{{#id.variable#}}``."""
+        return f"{{{{#{self}#}}}}"
+
 
 class Text(str):
     """A text in which variables may be named, ``{{#id.variable#}}``; a parameter type for pydantic."""
@@ -129,11 +134,12 @@ class Text(str):
 def _no_selector(value: object) -> object:
     match value:
         case [str() as variable, str() as node]:
-            raise ValueError(f"a text is needed; name the variable in it, {{{{#{node}.{variable}#}}}}")
+            raise ValueError(f"a text is needed; name the variable in it, {Selector(variable, node).in_text}")
         case _:
             return value
 
 
+# No two parts of it can match the same characters, so that it takes no longer than the text is long.
 _REFERENCE = re.compile(
     r"""\{\{#\s*(?P<quote>['"]?)(?P<node>[^\s'"#{}.][^'"#{}.]*?)(?P=quote)\.(?P<variable>[^\s#{}]+?)\s*#\}\}"""
 )

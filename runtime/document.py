@@ -13,7 +13,7 @@ from operad.runtime.errors import InputError, InvalidError, Issue, did_you_mean
 from operad.runtime.file import FileDescriptor
 
 MAX_BYTES = 4 * 2**20
-"""The largest configuration file, in bytes."""
+"""The largest YAML file, in bytes."""
 
 MAX_VALUES = 200_000
 """The most values that a document may hold once its aliases are replaced by what they stand for."""

@@ -8,16 +8,8 @@ from typing import Any, NamedTuple, cast
 
 import yaml
 
+from operad.runtime.document import MAX_BYTES, MAX_DEPTH, MAX_VALUES
 from operad.runtime.errors import InvalidError, Issue
-
-MAX_BYTES = 4 * 2**20
-"""The largest file, in bytes."""
-
-MAX_VALUES = 200_000
-"""The most values that a file may hold, once its aliases are replaced by what they stand for."""
-
-MAX_DEPTH = 60
-"""How deep values may be nested."""
 
 MAX_NUMBER = 300
 """The longest number, in characters."""

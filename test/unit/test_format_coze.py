@@ -14,7 +14,8 @@ import yaml
 from operad.operators.check import check
 from operad.operators.formats import chat2workflow
 from operad.operators.formats.coze import COZE, MAX_FILES, dump, is_it, load, losses
-from operad.operators.formats.coze_nodes import KINDS, normal_text
+from operad.operators.formats.coze.names import normal_text
+from operad.operators.formats.coze.nodes import KINDS
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
 from operad.runtime.errors import InvalidError

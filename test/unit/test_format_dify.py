@@ -12,10 +12,11 @@ from operad.operators.formats import chat2workflow
 from operad.operators.formats.dify import BENCHMARK, DIFY, Model, Plugins, dump, is_it, load, losses
 from operad.operators.formats.dify.layout import places
 from operad.operators.formats.dify.overlay import change, changed
-from operad.operators.formats.yaml_text import MAX_BYTES, read_yaml, write_yaml
+from operad.operators.formats.yaml_text import read_yaml, write_yaml
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime import Job
+from operad.runtime.document import MAX_BYTES
 from operad.runtime.errors import InvalidError
 from operad.runtime.testing import ScriptedReasoner
 

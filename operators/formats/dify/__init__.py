@@ -18,12 +18,12 @@ import re
 from typing import Any, cast
 
 from operad.operators.formats.dify.losses import losses_of
-from operad.operators.formats.dify.nodes import Fields
 from operad.operators.formats.dify.overlay import changed
 from operad.operators.formats.dify.plugins import Model, Plugins, Tool
 from operad.operators.formats.dify.read import read
 from operad.operators.formats.dify.write import ABSENT, Writer, kept
 from operad.operators.formats.format import Format
+from operad.operators.formats.shapes import Fields
 from operad.operators.formats.yaml_text import read_yaml, write_yaml
 from operad.operators.node_graph import NodeGraph
 from operad.runtime.errors import Issue

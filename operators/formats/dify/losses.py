@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from operad.operators.check import CONVERSATION
-from operad.operators.formats.dify.names import OUTSIDE, fits_text, references
-from operad.operators.formats.dify.nodes import INPUTS, MAPPED
+from operad.operators.formats.dify.names import OUTSIDE, fits_text
+from operad.operators.formats.dify.nodes import MAPPED
+from operad.operators.formats.dify.nodes.flow import INPUTS
 from operad.operators.formats.dify.plugins import Plugins
 from operad.operators.formats.dify.write import EXTRA, kept
 from operad.operators.node import NodeOperator
@@ -60,7 +61,7 @@ def _of_node(spec: NodeSpec, plugins: Plugins) -> Iterator[str]:
 
 
 def _of_names(node: NodeOperator[Any]) -> Iterator[str]:
-    for selector in dict.fromkeys(each for text in node.texts for each in references(text)):
+    for selector in dict.fromkeys(each for text in node.texts for each in text.selectors):
         if not fits_text(selector.variable):
             yield (
                 f"{selector.variable!r} cannot be named in a text there: names are at most 30 letters, digits and "
@@ -94,5 +95,5 @@ def _of_assignments(params: AssignerParams) -> Iterator[str]:
     for number, (_, operation, value) in enumerate(params.assignments):
         if operation in ("append", "extend") and not isinstance(value, Selector):
             yield f"assignments[{number}]: {operation} takes a variable there, and not a value itself"
-        elif isinstance(value, Text) and references(value):
+        elif isinstance(value, Text) and value.selectors:
             yield f"assignments[{number}]: what a text names is not put in there"

@@ -9,21 +9,17 @@ node here, of that name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from operad.operators.node_graph import NodeSpec
-from operad.operators.variables import Selector, VariableType
+from operad.operators.variables import Selector, Text, VariableType
 
 T = VariableType
 
 STARTS = ("iteration-start", "loop-start")
 OUTSIDE = ("sys", "env")
 
-# No two parts of it can match the same characters, so that it takes no longer than the text is long.
-_REFERENCE = re.compile(
-    r"""\{\{#\s*(?P<quote>['"]?)(?P<node>[^\s'"#{}.][^'"#{}.]*)(?P=quote)\.(?P<variable>[^\s#{}]+)\s*#\}\}"""
-)
 _VALID = re.compile(r"[a-zA-Z0-9_]{1,50}")
 _PART = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,29}")
 _SYSTEM_TYPES = {"files": T.ARRAY_FILE, "dialogue_count": T.NUMBER, "timestamp": T.NUMBER}
@@ -90,15 +86,14 @@ class Names:
 
     def read_text(self, text: Any) -> Any:
         """A text with references, as ours; what is no text, as it is."""
-        return _REFERENCE.sub(self._read_match, text) if isinstance(text, str) else text
+        return Text(text).renamed(self._read_reference) if isinstance(text, str) else text
 
     def read_id(self, node: str) -> str:
         """Our id of a node."""
         return self._ours.get(node, node)
 
-    def _read_match(self, found: re.Match[str]) -> str:
-        variable, node = self._read(found["node"], found["variable"])
-        return f"{{{{#{node}.{variable}#}}}}"
+    def _read_reference(self, selector: Selector) -> str:
+        return Selector(*self._read(selector.node, selector.variable)).in_text
 
     def _read(self, node: str, variable: str) -> tuple[str, str]:
         if node in OUTSIDE and self._start and node not in self._ours:
@@ -124,26 +119,21 @@ class Names:
 
     def write_text(self, text: Any) -> Any:
         """A text with references, as theirs; what is no text, as it is."""
-        return _REFERENCE.sub(self._write_match, text) if isinstance(text, str) else text
+        return Text(text).renamed(self._write_reference) if isinstance(text, str) else text
 
     def write_id(self, node: str) -> str:
         """Their id of a node."""
         return self._dify.get(node, node)
 
-    def _write_match(self, found: re.Match[str]) -> str:
-        return "{{#" + ".".join(self._write(found["node"], found["variable"])) + "#}}"
+    def _write_reference(self, selector: Selector) -> str:
+        node, variable = self._write(selector.node, selector.variable)
+        return Selector(variable, node).in_text
 
     def _write(self, node: str, variable: str) -> tuple[str, str]:
         outside, _, name = variable.partition(".")
         if node == self._start and outside in OUTSIDE and name:
             return outside, name
         return self.write_id(node), _RENAMED.get((self._types.get(node, ""), variable), variable)
-
-
-def references(text: Any) -> list[Selector]:
-    """The variables that a text of ours names."""
-    found: Iterable[re.Match[str]] = _REFERENCE.finditer(text) if isinstance(text, str) else ()
-    return [Selector(each["variable"], each["node"]) for each in found]
 
 
 def outside_type(name: str) -> str:

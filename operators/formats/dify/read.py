@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import Any, cast
 
 from operad.operators.check import CONVERSATION
-from operad.operators.formats.dify.nodes import Fields, handles, text_of
+from operad.operators.formats.dify.nodes import handles
 from operad.operators.formats.dify.overlay import change, changed
 from operad.operators.formats.dify.plugins import Plugins
 from operad.operators.formats.dify.write import ABSENT, EXTRA, OWN, Writer, read_params, read_type
+from operad.operators.formats.shapes import Fields, fields_of, list_of, text_of
 from operad.operators.formats.yaml_text import YamlText
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 from operad.runtime.errors import InvalidError, Issue
@@ -21,7 +22,7 @@ MODES = ("workflow", "advanced-chat")
 
 def is_note(node: Any) -> bool:
     """Whether it is a note on the canvas, and no node."""
-    return isinstance(node, dict) and cast("Fields", node).get("type") == "custom-note"
+    return fields_of(node).get("type") == "custom-note"
 
 
 def faults(text: YamlText) -> Iterator[Issue]:
@@ -34,14 +35,14 @@ def faults(text: YamlText) -> Iterator[Issue]:
     if fields.get("kind", "app") != "app":
         yield _issue(text, fields, "kind", f"must be app, not {fields['kind']!r}")
     app = fields.get("app")
-    mode = cast("Fields", app).get("mode", "workflow") if isinstance(app, dict) else "workflow"
+    mode = fields_of(app).get("mode", "workflow")
     if not isinstance(app, dict):
         yield _issue(text, fields, "app", "must be a mapping with name and mode")
     elif mode not in MODES:
         what = f"must be one of {', '.join(MODES)}, not {mode!r}: apps of other modes have no workflow"
         yield _issue(text, cast("Fields", app), "mode", what)
     workflow = fields.get("workflow")
-    graph = cast("Fields", workflow).get("graph") if isinstance(workflow, dict) else None
+    graph = fields_of(workflow).get("graph")
     if not isinstance(workflow, dict):
         yield _issue(text, fields, "workflow", "must be a mapping with graph")
     elif not isinstance(graph, dict):
@@ -56,14 +57,14 @@ def _graph_faults(text: YamlText, graph: Fields) -> Iterator[Issue]:
             yield _issue(text, graph, key, "must be a list")
     seen: set[str] = set()
     nodes = graph.get("nodes")
-    for number, node in enumerate(cast("list[Any]", nodes) if isinstance(nodes, list) else []):
+    for number, node in enumerate(list_of(nodes)):
         if not isinstance(node, dict):
             yield _issue(text, nodes, number, "must be a mapping with id and data", "misshapen-node")
         elif not is_note(node):
             yield from _node_faults(text, cast("Fields", node), seen)
     edges = graph.get("edges")
-    for number, edge in enumerate(cast("list[Any]", edges) if isinstance(edges, list) else []):
-        fields = cast("Fields", edge) if isinstance(edge, dict) else {}
+    for number, edge in enumerate(list_of(edges)):
+        fields = fields_of(edge)
         if not all(isinstance(fields.get(end), str) for end in ("source", "target")):
             yield _issue(text, edges, number, "must be a mapping with source and target, as texts", "misshapen-edge")
 
@@ -76,7 +77,7 @@ def _node_faults(text: YamlText, node: Fields, seen: set[str]) -> Iterator[Issue
         yield _issue(text, node, "id", f"{node_id!r} is the id of another node, too", "duplicate-id")
     else:
         seen.add(node_id)
-    kind = cast("Fields", data).get("type") if isinstance(data, dict) else None
+    kind = fields_of(data).get("type")
     if not isinstance(data, dict):
         yield _issue(text, node, "data", "must be a mapping with type", "misshapen-node")
     elif not isinstance(kind, str) or not kind or kind == CONVERSATION:
@@ -121,8 +122,7 @@ def read(text: YamlText, name: str, plugins: Plugins) -> NodeGraph:
 
 
 def _own(node: Fields) -> Fields:
-    own = node["data"].get(OWN)
-    return cast("Fields", own) if isinstance(own, dict) else {}
+    return fields_of(node["data"].get(OWN))
 
 
 def _text(value: Any) -> str:
@@ -199,9 +199,8 @@ def _with_params(graph: NodeGraph, nodes: Sequence[Fields], plugins: Plugins) ->
 
 
 def _conversation(workflow: Fields) -> list[NodeSpec]:
-    given = workflow.get("conversation_variables")
     variables: list[Any] = []
-    for item in cast("list[Any]", given) if isinstance(given, list) else []:
+    for item in list_of(workflow.get("conversation_variables")):
         match item:
             case {"name": str() as name, **more}:
                 variables.append([name, more.get("value_type"), more.get("value")])

@@ -15,9 +15,12 @@ from operad.operators.check import CONVERSATION
 from operad.operators.formats.dify.kinds import Kinds
 from operad.operators.formats.dify.layout import Place, places
 from operad.operators.formats.dify.names import STARTS, Names, dify_ids
-from operad.operators.formats.dify.nodes import MAPPED, Fields, Mapped, Side, handles, of_tool, tool_type
+from operad.operators.formats.dify.nodes import MAPPED, handles
+from operad.operators.formats.dify.nodes.mapped import Mapped, Side
+from operad.operators.formats.dify.nodes.tools import of_tool, tool_type
 from operad.operators.formats.dify.overlay import change, changed
 from operad.operators.formats.dify.plugins import Plugins
+from operad.operators.formats.shapes import Fields, fields_of, list_of
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 
 VERSION = "0.4.0"
@@ -42,8 +45,7 @@ _FEATURES: Fields = {
 
 def kept(extra: Mapping[str, Any]) -> Fields:
     """What is kept of a Dify file."""
-    found = extra.get(EXTRA)
-    return cast("Fields", found) if isinstance(found, dict) else {}
+    return fields_of(extra.get(EXTRA))
 
 
 def plain(value: Any) -> Any:
@@ -143,8 +145,7 @@ class Writer:
 
     def _data(self, spec: NodeSpec, number: int) -> Fields:
         mapped = self.mapped(spec.type)
-        params = plain(spec.params)
-        fields = cast("Fields", params) if isinstance(params, dict) else {}
+        fields = fields_of(plain(spec.params))
         title = mapped.title if mapped else spec.type
         data: Fields = {
             "desc": "",
@@ -263,10 +264,8 @@ class Writer:
 def write_conversation(conversation: NodeSpec | None) -> list[Fields]:
     """The variables of a conversation."""
     params = plain(conversation.params) if conversation else None
-    variables = cast("Fields", params).get("variables") if isinstance(params, dict) else None
     found: list[Fields] = []
-    for item in cast("list[Any]", variables) if isinstance(variables, list) else []:
-        parts = cast("list[Any]", item) if isinstance(item, list) else []
+    for parts in map(list_of, list_of(fields_of(params).get("variables"))):
         if len(parts) > 1 and isinstance(parts[0], str):
             name, kind, *value = parts
             found.append(
