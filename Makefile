@@ -31,6 +31,7 @@ bench: $(BENCH_READY) # in an environment of its own, for the field beside ours 
 	$(BENCH)/bin/python test/benchmark/bench_rounds.py
 	$(BENCH)/bin/python test/benchmark/bench_knowledge.py
 	$(BENCH)/bin/python test/benchmark/bench_nodes.py
+	$(BENCH)/bin/python test/benchmark/bench_formats.py
 	$(BENCH)/bin/python test/benchmark/run_recorded.py
 
 conformance: $(READY) $(DIFY)/.ready # Dify's engine needs Python 3.12, and is kept apart

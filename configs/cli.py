@@ -22,6 +22,7 @@ from rich.console import Console
 
 from operad.configs.ask import Asker, Lines
 from operad.configs.flow import find_graph, flow_expert, result_text
+from operad.configs.formats_command import check, convert, show
 from operad.configs.inputs import ask_inputs, job_of
 from operad.configs.insights_command import insights
 from operad.configs.loader import load
@@ -96,7 +97,8 @@ def run(
     1 any other status, 2 bad input or an error, 130 interrupted, 143 terminated. With --json, an
     error that ends the run is printed as JSON, too, with what operators had said by then.
 
-    A workflow is found by what is in the file: Chat2Workflow's JSON, or a whole response with it.
+    A workflow is found by what is in the file: Operad's YAML, a Dify file, a Coze archive, Chat2Workflow's
+    JSON, or a whole response with it.
     --file goes to its inputs of files, in order; what is missing is asked for at the terminal.
     """
     graph, lines = find_graph(config), Lines.of_stdin()
@@ -136,6 +138,9 @@ def schema() -> None:
     print(json.dumps(ConfigSpec.model_json_schema(), indent=2))
 
 
+app.command()(check)
+app.command()(convert)
+app.command()(show)
 app.command()(insights)
 app.command()(nodes)
 

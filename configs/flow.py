@@ -12,23 +12,25 @@ from operad.configs.models import make_model
 from operad.configs.schema import ConfigSpec, ModelSpec
 from operad.operators import NodeGraph, Services
 from operad.operators.assemble import assemble
-from operad.operators.formats import chat2workflow
+from operad.operators.formats.table import find_format, read
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.variables import as_text
 from operad.runtime.agent import Expert, Profile
-from operad.runtime.document import MAX_BYTES
-from operad.runtime.errors import InputError, shorten
+from operad.runtime.errors import InputError
 from operad.runtime.file import FileDescriptor
 from operad.runtime.reasoner import MonoModelReasoner
 
-_KEYS = {"nodes_info", "edges"}
+MAX_BYTES = 16 * 2**20
+"""The largest file of a workflow, in bytes."""
+
+_EXPERTS = re.compile(rb"^[\"']?(experts|operators|leader)[\"']?[ \t]*:", re.MULTILINE)
 
 
 def find_graph(path: str) -> NodeGraph | None:
     """The workflow that a file holds; None where it holds something else, or where there is no file.
 
     Raises:
-        InputError: It is JSON that holds neither a workflow nor a configuration, or no text.
+        InputError: It is JSON that holds neither a workflow nor a configuration, or its nodes do not run here.
         InvalidError: It holds a workflow that cannot be read.
     """
     try:
@@ -37,38 +39,64 @@ def find_graph(path: str) -> NodeGraph | None:
             return None
     except (OSError, RuntimeError, ValueError):  # too long for a path; no such user's home; a zero byte
         return None
-    text = FileDescriptor.of(file).read_text(MAX_BYTES)
-    return chat2workflow.load(text, file.name) if _is_workflow(text, path) else None
+    data = read_file(file)
+    if is_configuration(data) or (find_format(data) is None and _json_of(data) is None):
+        return None
+    return _that_runs(data, file.name)
 
 
 def read_graph(path: Path) -> NodeGraph:
     """The workflow of a file.
 
     Raises:
-        InputError: There is no such file, or it is no text.
+        InputError: There is no such file, or its nodes do not run here.
         InvalidError: It holds no workflow, or one that cannot be read.
     """
-    file = FileDescriptor.of(path)
-    return chat2workflow.load(file.read_text(MAX_BYTES), file.name)
+    return _that_runs(read_file(path), path.name)
 
 
-def _is_workflow(text: str, path: str) -> bool:
-    """Whether a file holds a workflow: its JSON, or a response with the tags of one."""
-    if not text.lstrip().startswith(("{", "[")):
-        return "<workflow>" in text and not re.search(r"^experts\s*:", text, re.MULTILINE)
+def _that_runs(data: bytes, name: str) -> NodeGraph:
+    found, graph = read(data, name)
+    if not found.runs:
+        raise InputError(
+            f"{name}: is a workflow of the format {found.name}, whose nodes do not run here; "
+            "operad check, convert and show take it"
+        )
+    return graph
+
+
+def is_configuration(data: bytes) -> bool:
+    """Whether a file configures experts, by its keys."""
+    if data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] not in (b"{", b"["):
+        return bool(_EXPERTS.search(data))
+    value = _json_of(data)
+    keys = cast("dict[str, Any]", value).keys() if isinstance(value, dict) else set[str]()
+    return not ConfigSpec.model_fields.keys().isdisjoint(keys) and find_format(data) is None
+
+
+def _json_of(data: bytes) -> Any:
+    """The value of JSON; None where it is broken, or something else, such as YAML in braces."""
     try:
-        data = json.loads(text)
-    except (ValueError, RecursionError):  # broken, or YAML in braces
-        return '"nodes_info"' in text
-    keys = list(cast("Mapping[str, Any]", data)) if isinstance(data, dict) else []
-    if _KEYS.intersection(keys):
-        return True
-    if ConfigSpec.model_fields.keys() & keys:
-        return False
-    raise InputError(
-        f"{path}: is JSON, but neither a workflow (nodes_info, edges) nor a configuration (experts, operators, …); "
-        f"it has: {shorten(keys) or 'no keys'}"
-    )
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def read_file(path: str | Path) -> bytes:
+    """What a file of a workflow holds.
+
+    Raises:
+        InputError: There is no such file, it cannot be read, or it is too large.
+    """
+    file = FileDescriptor.of(path)
+    try:
+        with file.path.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if len(data) > MAX_BYTES:
+        raise InputError(f"{path}: has more than the {MAX_BYTES:,} bytes that a workflow may have")
+    return data
 
 
 def flow_expert(graph: NodeGraph, services: Services, model_name: str | None, base_url: str | None) -> Expert:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import yaml
+from yaml.composer import Composer
 
 from operad.runtime.errors import InputError, InvalidError, Issue, did_you_mean
 from operad.runtime.file import FileDescriptor
@@ -95,11 +96,16 @@ def dotted(path: Path_) -> str:
     return text
 
 
-class _Loader(yaml.SafeLoader):
+_Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""Reads ten times as fast, where libyaml is there."""
+
+
+class _Loader(Composer, _Parser):
     """A safe loader that remembers anchors."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(text)
+        _Parser.__init__(self, text)
+        Composer.__init__(self)
         self.anchor_names: dict[int, str] = {}
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:

@@ -1,20 +1,41 @@
-"""The simplified workflow of Chat2Workflow (section 2.2): ``{"nodes_info": [{id, type, param}], "edges": [[source, port, target]]}``."""
+"""The simplified workflow of Chat2Workflow (section 2.2): ``{"nodes_info": [{id, type, param}], "edges": [[source, port, target]]}``.
+
+Read is that JSON, or a whole response of a model with it between ``<workflow>`` tags; what stands around the tags is kept
+and written back. Normal form: JSON indented by two, its keys in the order above, ``param`` an object where it was left
+out or null.
+
+The hyphen in an id says what a node runs inside of. Where ids say otherwise, they are written anew: those inside node 5
+as ``5-1``, ``5-2``, …, what begins there first; and what names them names them so.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from operad.operators.check import Checker, NodeType
-from operad.operators.node import NodeOperator
+from operad.operators.formats.format import Format, foreign
+from operad.operators.formats.json_text import read_json, read_text
+from operad.operators.node import NodeOperator, readable
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
+from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
+from operad.operators.variables import Selector, Text
 from operad.runtime.errors import InvalidError, Issue, did_you_mean
 
+NAME = "chat2workflow"
 _NODE_KEYS = {"id", "type", "param"}
+_TAG = re.compile(r"<workflow>(.*?)(?:</workflow>|\Z)", re.DOTALL)
+_SELECTION = re.compile(r"<node_selection>(.*?)</node_selection>", re.DOTALL)
+_SPOKEN = {"template": "template-transform", "text-to-image": "text2image", "text-to-speech": "tts"}
+"""Types that have another name in the selection."""
+
+_FIRST = ("iteration-start", "loop-start")
+_ID = re.compile(r'"id"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 
-def load(text: str, name: str = "workflow") -> NodeGraph:
+def load(text: str | bytes, name: str = "workflow") -> NodeGraph:
     """Read a workflow.
 
     Args:
@@ -24,15 +45,9 @@ def load(text: str, name: str = "workflow") -> NodeGraph:
     Raises:
         InvalidError: It is not of that form; every issue is listed, that of broken JSON with line and column.
     """
-    if "<workflow>" in text:
-        text = text.partition("<workflow>")[2].partition("</workflow>")[0]
-    try:
-        data = json.loads(text)
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        raise InvalidError(name, [Issue("format", f"is no JSON: {error.msg}", where)]) from error
-    except (ValueError, RecursionError) as error:
-        raise InvalidError(name, [Issue("format", f"is no JSON: {error}")]) from error
+    text = read_text(text, name) if isinstance(text, bytes) else text
+    tag = _TAG.search(text)
+    data = read_json("\n" * text.count("\n", 0, tag.start(1)) + tag[1] if tag else text, name)
     issues = list(_misshapen(data))
     if issues:
         raise InvalidError(name, issues)
@@ -41,7 +56,47 @@ def load(text: str, name: str = "workflow") -> NodeGraph:
         for node in data["nodes_info"]
     ]
     edges = [Edge(source=edge[0], port=edge[1], target=edge[2]) for edge in data["edges"]]
-    return NodeGraph(nodes=nodes, edges=edges, name=name)
+    around = {NAME: {"before": text[: tag.start()], "after": text[tag.end() :]}} if tag else {}
+    return NodeGraph(nodes=nodes, edges=edges, name=name, extra=around)
+
+
+def dump(graph: NodeGraph) -> bytes:
+    """Write a workflow; as a whole response where it was read from one."""
+    names = _names(graph)
+    nodes = [
+        {"id": names[node.id], "type": node.type, "param": _params(node, names)} for node in _in_order(graph, names)
+    ]
+    edges = [
+        [names.get(edge.source, edge.source), edge.port, names.get(edge.target, edge.target)] for edge in graph.edges
+    ]
+    text = json.dumps({"nodes_info": nodes, "edges": edges}, indent=2, ensure_ascii=False)
+    if around := _around(graph):
+        text = f"{around.get('before', '')}<workflow>\n{text}\n</workflow>{around.get('after', '')}"
+    else:
+        text += "\n"
+    return text.encode("utf-8", errors="replace")
+
+
+def losses(graph: NodeGraph) -> list[Issue]:
+    """What of a workflow is not held as it is."""
+    return list(_losses(graph))
+
+
+def is_it(data: bytes) -> bool:
+    """Whether it is such JSON, however broken, or holds the tags of a response."""
+    begins_as_json = data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[")
+    return b'"nodes_info"' in data if begins_as_json else b"<workflow>" in data
+
+
+def node_lines(data: bytes) -> dict[str, int]:
+    """The line of each node by its id, counted from 1: that of the first ``"id"`` with it."""
+    text = read_text(data, NAME)
+    lines: dict[str, int] = {}
+    line, end = 1, 0
+    for found in _ID.finditer(text):
+        line, end = line + text.count("\n", end, found.start()), found.start()
+        lines.setdefault(_plain(found[1]), line)
+    return lines
 
 
 def parent_of(node_id: str) -> str:
@@ -50,14 +105,25 @@ def parent_of(node_id: str) -> str:
 
 
 def issues_of(graph: NodeGraph, types: Mapping[str, NodeType]) -> list[Issue]:
-    """All that is wrong with a workflow of this format: what the full static check finds, and wrong order.
+    """All that is wrong with a workflow of this format: what the full static check finds, wrong order, and, in a whole
+    response, nodes that its selection does not name or that only it names.
 
     Args:
         graph: The workflow.
         types: The node types by name.
     """
     checker = Checker(graph, types)
-    return [*checker.issues, *_order_issues(graph, checker.nodes)]
+    return [*checker.issues, *_order_issues(graph, checker.nodes), *_selection_issues(graph, types)]
+
+
+# Reading
+
+
+def _plain(quoted: str) -> str:
+    try:
+        return json.loads(quoted)
+    except ValueError:
+        return quoted
 
 
 def _order_issues(graph: NodeGraph, nodes: Mapping[str, NodeOperator[Any]]) -> Iterator[Issue]:
@@ -67,6 +133,30 @@ def _order_issues(graph: NodeGraph, nodes: Mapping[str, NodeOperator[Any]]) -> I
         for other in dict.fromkeys(reference.selector.node for reference in node.references):
             if place.get(other, -1) > place[node_id]:
                 yield Issue("order", f"refers to {other!r}, which stands after it in the list", node_id)
+
+
+def _selection_issues(graph: NodeGraph, types: Mapping[str, NodeType]) -> Iterator[Issue]:
+    found = _SELECTION.search(str(_around(graph).get("before", "")))
+    if found is None:
+        return
+    without_notes = re.sub(r"\([^()]*\)", "", found[1])
+    chosen = [name for each in re.split(r"[,;\n]", without_notes) if (name := _type_name(each))]
+    there: dict[str, str] = {}
+    for node in graph.nodes:
+        there.setdefault(_type_name(node.type), node.id)
+    for name, node_id in there.items():
+        if name not in chosen:
+            hint = did_you_mean(name, chosen)
+            yield Issue("not-selected", f"{name!r} stands not in <node_selection>{hint}; name it there", node_id)
+    for name in dict.fromkeys(name for name in chosen if name not in there):
+        hint = "" if name in types else did_you_mean(name, types)
+        yield Issue("not-selected", f"{name!r} is selected{hint}, and no node is of that type", "<node_selection>")
+
+
+def _type_name(said: str) -> str:
+    """The name of a type as people write it: ``Iteration Start``, ``LLM``, ``Template``."""
+    name = re.sub(r"[\s_-]+", "-", said.strip(" \t\r\n.*`'\"-").lower())
+    return _SPOKEN.get(name, name)
 
 
 def _misshapen(data: Any) -> Iterator[Issue]:
@@ -114,3 +204,105 @@ def _is_edge(edge: Any) -> bool:
 
 def _list(value: Any) -> Sequence[Any]:
     return cast("Sequence[Any]", value) if isinstance(value, list) else []
+
+
+# Writing
+
+
+def _losses(graph: NodeGraph) -> Iterator[Issue]:
+    yield from foreign(graph, NAME)
+    names = _names(graph)
+    for node in graph.nodes:
+        if names[node.id] != node.id:
+            yield Issue("loss", f"its id; it is written as {names[node.id]!r}", node.id)
+        if parent_of(names[node.id]) != names.get(node.parent, node.parent):
+            yield Issue("loss", f"that it runs inside {node.parent!r}", node.id)
+        if node.type in NODE_TYPES and node.type not in CHAT2WORKFLOW_TYPES:
+            what = f"Chat2Workflow has no type {node.type!r}; it is written with that name"
+            yield Issue("loss", what, node.id)
+        if not isinstance(node.params, Mapping):
+            yield Issue("loss", "its parameters, which are no object", node.id)
+    for edge in graph.edges:
+        if edge.input:
+            yield Issue("loss", f"that the edge fills the input {edge.input!r}", f"{edge.source} → {edge.target}")
+
+
+def _names(graph: NodeGraph) -> dict[str, str]:
+    """The ids that nodes are written with, by their own."""
+    inside: dict[str, list[NodeSpec]] = {}
+    for node in graph.nodes:
+        inside.setdefault(node.parent if node.parent in graph.by_id else "", []).append(node)
+    names: dict[str, str] = {}
+    taken = set(graph.by_id)
+    open_ = [""]
+    while open_:
+        here = open_.pop()
+        number = 1
+        for node in sorted(inside.pop(here, ()), key=lambda each: each.type not in _FIRST):
+            parent = names.get(node.parent, node.parent)
+            name = node.id
+            if not name or parent_of(name) != parent:
+                name = "" if parent else node.id.replace("-", "_")
+                while not name or name in taken:
+                    name = f"{parent}-{number}" if parent else f"{node.id.replace('-', '_')}_{number}"
+                    number += 1
+            taken.add(name)
+            names.setdefault(node.id, name)
+            open_.append(node.id)
+    return {node.id: names.get(node.id, node.id) for node in graph.nodes}  # those inside themselves keep theirs
+
+
+def _in_order(graph: NodeGraph, names: Mapping[str, str]) -> list[NodeSpec]:
+    """The nodes as they stand; where ids are new, what begins inside a node before what else is there."""
+    first: dict[str, int] = {}
+    for place, node in enumerate(graph.nodes):
+        first.setdefault(node.parent, place)
+
+    def place_of(numbered: tuple[int, NodeSpec]) -> tuple[int, bool]:
+        place, node = numbered
+        moved = node.type in _FIRST and names[node.id] != node.id
+        return (first[node.parent], False) if moved else (place, True)
+
+    return [node for _, node in sorted(enumerate(graph.nodes), key=place_of)]
+
+
+def _params(node: NodeSpec, names: Mapping[str, str]) -> Any:
+    """The parameters, with the new names of nodes in what they read."""
+    given: Any = node.params
+    if not isinstance(given, Mapping):
+        return {}
+    params = cast("Mapping[str, Any]", given)
+    if all(name == old for old, name in names.items()) or node.type not in NODE_TYPES:
+        return params
+    return _renamed(readable(NODE_TYPES[node.type].params_type, params), params, names)
+
+
+def _renamed(read: Any, written: Any, names: Mapping[str, str]) -> Any:
+    match read, written:
+        case Selector(), [variable, _]:
+            return [variable, names.get(read.node, read.node)]
+        case Text(), _ if any(names.get(each.node, each.node) != each.node for each in read.selectors):
+            return read.renamed(lambda each: f"{{{{#{names.get(each.node, each.node)}.{each.variable}#}}}}")
+        case (list() | tuple(), list()) if len(cast("Sequence[Any]", read)) == len(cast("Sequence[Any]", written)):
+            pairs = zip(cast("Sequence[Any]", read), cast("Sequence[Any]", written), strict=True)
+            return [_renamed(inner, raw, names) for inner, raw in pairs]
+        case Mapping(), Mapping():
+            known = cast("Mapping[str, Any]", read)
+            raws = cast("Mapping[str, Any]", written)
+            return {key: _renamed(known.get(key), raw, names) for key, raw in raws.items()}
+        case _:
+            return written
+
+
+def _around(graph: NodeGraph) -> Mapping[str, Any]:
+    """What stood around the tags of a response; empty where there were none."""
+    around: Any = graph.extra.get(NAME)
+    return cast("Mapping[str, Any]", around) if isinstance(around, Mapping) else {}
+
+
+def _check(graph: NodeGraph) -> list[Issue]:
+    return issues_of(graph, NODE_TYPES)
+
+
+CHAT2WORKFLOW = Format(NAME, ".chat2workflow.json", is_it, load, dump, losses, _check, node_lines)
+"""Chat2Workflow's JSON, or a whole response with it."""

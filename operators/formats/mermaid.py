@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
+from operad.operators.formats.format import Format
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 from operad.runtime.chart import label
+from operad.runtime.errors import InvalidError, Issue
 
 COLOURS: Mapping[str, str] = {
     "running": "fill:#fff3bf,stroke:#f08c00",
@@ -127,3 +129,24 @@ class _Chart:
 
 def _list(value: Any) -> Sequence[Any]:
     return cast("Sequence[Any]", value) if isinstance(value, list | tuple) else ()
+
+
+def _is_it(data: bytes) -> bool:
+    return data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"flowchart ", b"graph "))
+
+
+def _load(data: bytes, name: str) -> NodeGraph:
+    what = "Mermaid is written to be looked at, and not read; give the file that the chart was made of"
+    raise InvalidError(name, [Issue("format", what, name)])
+
+
+def _dump(graph: NodeGraph) -> bytes:
+    return write(graph).encode("utf-8", errors="replace")
+
+
+def _losses(graph: NodeGraph) -> list[Issue]:
+    return [Issue("loss", "a chart shows nodes, edges and ports, and no parameters; it is not read back")]
+
+
+MERMAID = Format("mermaid", ".mmd", _is_it, _load, _dump, _losses, runs=False)
+"""Mermaid, which is only written."""

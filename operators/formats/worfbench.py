@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, cast
 
 from operad.operators.formats.format import Format
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
-from operad.runtime.errors import InvalidError, Issue
+from operad.runtime.errors import InvalidError, Issue, did_you_mean, shorten
 
 TASK = "task"
 START, END = "START", "END"
@@ -85,10 +86,54 @@ def losses(graph: NodeGraph) -> list[Issue]:
     return list(_losses(graph))
 
 
+def check(graph: NodeGraph) -> list[Issue]:
+    """What is wrong with a plan of tasks: edges that lead nowhere, tasks that nothing leads to, circles."""
+    return list(_faults(graph))
+
+
+def node_lines(data: bytes) -> dict[str, int]:
+    """The line of each task by its number, counted from 1."""
+    text = _text(data, "")
+    before, _ = _parts(text)
+    skipped = text.find(before) if before else 0
+    lines: dict[str, int] = {}
+    line, end = 1 + text.count("\n", 0, max(skipped, 0)), 0
+    for found in _NODE.finditer(before):
+        line, end = line + before.count("\n", end, found.start()), found.start()
+        lines.setdefault(str(int(found["number"])), line)
+    return lines
+
+
 def is_it(data: bytes) -> bool:
     """Whether there are numbered nodes, and edges below them."""
     before, after = _parts(data[:MAX_BYTES].decode("utf-8", errors="replace"))
     return bool(_NODE.search(before) and _EDGE.search(after))
+
+
+def _faults(graph: NodeGraph) -> Iterator[Issue]:
+    known = graph.by_id
+    before: dict[str, list[str]] = {node_id: [] for node_id in known}
+    for edge in graph.edges:
+        missing = [end for end in (edge.source, edge.target) if end not in known]
+        for end in missing:
+            what = f"there is no node {end!r}{did_you_mean(end, known)}"
+            yield Issue("dangling-edge", what, f"{edge.source} → {edge.target}")
+        if not missing:
+            before[edge.target].append(edge.source)
+    for end in (START, END):
+        if end not in known:
+            yield Issue("no-start" if end == START else "no-end", f"no edge names {end}")
+    after = {node_id for sources in before.values() for node_id in sources}
+    for node_id, sources in before.items():
+        if not sources and node_id not in after:
+            yield Issue("isolated", "no edge leads to it or from it", node_id)
+        elif not sources and node_id != START:
+            yield Issue("unreachable", f"no edge leads to it; say (START,{node_id}) if it is the first", node_id)
+    try:
+        TopologicalSorter(before).prepare()
+    except CycleError as error:
+        ids: list[str] = error.args[1]
+        yield Issue("cycle", f"each of these leads to the next: {shorten(ids, 20).replace(', ', ' → ')}", ids[0])
 
 
 def _losses(graph: NodeGraph) -> Iterator[Issue]:
@@ -178,5 +223,5 @@ def _end(name: str) -> str:
     return name.upper() if name.isalpha() else str(int(name))
 
 
-WORFBENCH = Format("worfbench", ".worfbench.txt", is_it, load, dump, losses)
+WORFBENCH = Format("worfbench", ".worfbench.txt", is_it, load, dump, losses, check, node_lines, runs=False)
 """The text of WorFBench."""

@@ -137,10 +137,10 @@ def test_a_configuration_stays_one_in_json_and_where_it_speaks_of_workflows(oper
 @pytest.mark.parametrize(
     ("text", "messages"),
     [
-        ('{"name": "x", "version": 2}', ["is JSON, but neither a workflow", "it has: name, version"]),
-        ("[]", ["is JSON, but neither a workflow", "it has: no keys"]),
+        ('{"name": "x", "version": 2}', ["is JSON, but no workflow", "it has: name, version"]),
+        ("[]", ["is JSON, but no workflow", "it is a list"]),
         ('{"nodes_info": [\n  {"id": "1",}], "edges": []}', ["given.json: 1 issue", "line 2, column 1"]),
-        ('{"nodes": [], "edges": []}', ["nodes_info: is missing (did you mean 'nodes'?)"]),
+        ('{"nodes": [], "edges": []}', ["is JSON, but no workflow", "it has: nodes, edges"]),
         ("<workflow>{</workflow>", ["is no JSON"]),
         ('{"nodes_info": ' + "[" * 50_000, ["is no JSON"]),
     ],

@@ -575,7 +575,7 @@ def test_an_iteration_may_name_what_stands_after_it_as_its_result():
     [
         ('{"nodes_info": [\n  {"id": }]}', "line 2, column 10", "is no JSON: Expecting value"),
         ("", "line 1, column 1", "is no JSON: Expecting value"),
-        ("[" * 100_000, "", "is no JSON: "),
+        ("[" * 100_000, "workflow", "is no JSON that can be read: "),
         ("[]", "", 'must be an object with "nodes_info" and "edges"'),
         ('{"nodes_inf": [], "edges": []}', "nodes_info", "is missing (did you mean 'nodes_inf'?)"),
         ('{"nodes_info": {}, "edges": []}', "nodes_info", "must be a list"),

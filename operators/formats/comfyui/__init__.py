@@ -4,7 +4,17 @@ from operad.operators.formats.comfyui.checking import check
 from operad.operators.formats.comfyui.code import dump_code, restored
 from operad.operators.formats.comfyui.definitions import Definitions, InputDefinition, NodeDefinition
 from operad.operators.formats.comfyui.flattening import executable
-from operad.operators.formats.comfyui.formats import COMFYUI, COMFYUI_API, COMFYUI_CODE, dump, dump_api, load, losses
+from operad.operators.formats.comfyui.formats import (
+    COMFYUI,
+    COMFYUI_API,
+    COMFYUI_CODE,
+    dump,
+    dump_api,
+    formats,
+    load,
+    losses,
+    read_definitions,
+)
 
 __all__ = [
     "COMFYUI",
@@ -18,7 +28,9 @@ __all__ = [
     "dump_api",
     "dump_code",
     "executable",
+    "formats",
     "load",
     "losses",
+    "read_definitions",
     "restored",
 ]

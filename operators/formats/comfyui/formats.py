@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from operad.operators.formats.comfyui.api import dump_nodes, is_api, load_api
+from operad.operators.formats.comfyui.checking import check
 from operad.operators.formats.comfyui.code import dump_code
 from operad.operators.formats.comfyui.definitions import Definitions
 from operad.operators.formats.comfyui.flattening import executable
 from operad.operators.formats.comfyui.parsing import load_code
-from operad.operators.formats.comfyui.reading import list_of, mapping_of, read_json, read_text, write_json
+from operad.operators.formats.comfyui.reading import list_of, mapping_of
 from operad.operators.formats.comfyui.ui import dump_document, is_ui, load_ui
 from operad.operators.formats.comfyui.widgets import places, values_of
 from operad.operators.formats.comfyui.written import (
@@ -26,6 +28,7 @@ from operad.operators.formats.comfyui.written import (
     ui_of,
 )
 from operad.operators.formats.format import Format
+from operad.operators.formats.json_text import read_json, read_text, write_json
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 from operad.runtime.errors import InvalidError, Issue
 
@@ -75,12 +78,12 @@ def losses(graph: NodeGraph) -> list[Issue]:
     return [*_foreign(graph), *_misplaced(graph)]
 
 
-def _api_losses(graph: NodeGraph) -> list[Issue]:
-    return [*_foreign(graph), *_looks(graph), *_unnamed(graph), *_left_out(graph)]
+def _api_losses(graph: NodeGraph, definitions: Definitions) -> list[Issue]:
+    return [*_foreign(graph), *_looks(graph), *_unnamed(graph, definitions), *_left_out(graph)]
 
 
-def _code_losses(graph: NodeGraph) -> list[Issue]:
-    return [*_foreign(graph), *_looks(graph), *_unnamed(graph), *_unsaid(graph)]
+def _code_losses(graph: NodeGraph, definitions: Definitions) -> list[Issue]:
+    return [*_foreign(graph), *_looks(graph), *_unnamed(graph, definitions), *_unsaid(graph)]
 
 
 def _foreign(graph: NodeGraph) -> Iterator[Issue]:
@@ -116,9 +119,10 @@ def _looks(graph: NodeGraph) -> Iterator[Issue]:
         yield Issue("loss", "places, sizes, colours, groups and what else the page says besides what is run")
 
 
-def _unnamed(graph: NodeGraph) -> Iterator[Issue]:
+def _unnamed(graph: NodeGraph, definitions: Definitions) -> Iterator[Issue]:
     for spec in graph.nodes:
-        if list_of(node_of(spec).get("widgets_values")) and not places(spec):
+        written = list_of(node_of(spec).get("widgets_values"))
+        if written and not places(spec, definitions.get(spec.type)):
             yield Issue("loss", "its values, as the file does not tell their names; give definitions", spec.id)
 
 
@@ -170,10 +174,43 @@ def _json_of(content: bytes) -> Any:
         return None
 
 
-def _dump_code(graph: NodeGraph) -> bytes:
-    return dump_code(graph, NO_DEFINITIONS).encode()
+def _dump_code(graph: NodeGraph, definitions: Definitions) -> bytes:
+    return dump_code(graph, definitions).encode()
 
 
-COMFYUI = Format("comfyui", ".comfyui.json", _is_ui, load, dump, losses)
-COMFYUI_API = Format("comfyui-api", ".comfyui.api.json", _is_api, load, dump_api, _api_losses)
-COMFYUI_CODE = Format("comfyui-code", ".comfyui.py", _is_code, load, _dump_code, _code_losses)
+def formats(definitions: Definitions = NO_DEFINITIONS) -> tuple[Format, Format, Format]:
+    """The three forms, as they are read and written where these classes are known: page, server, code."""
+    known = {"definitions": definitions}
+    checked = partial(check, **known)
+    server = (partial(dump_api, **known), partial(_api_losses, **known), checked)
+    code = (partial(_dump_code, **known), partial(_code_losses, **known), checked)
+    return (
+        Format("comfyui", ".comfyui.json", _is_ui, load, partial(dump, **known), losses, checked, runs=False),
+        Format("comfyui-api", ".comfyui.api.json", _is_api, load, *server, runs=False),
+        Format("comfyui-code", ".comfyui.py", _is_code, load, *code, runs=False),
+    )
+
+
+def read_definitions(text: str, name: str = "definitions") -> Definitions:
+    """The classes that a server tells of at ``/object_info``.
+
+    Args:
+        text: The JSON that it answers.
+        name: What errors call it.
+
+    Raises:
+        InvalidError: It is no JSON, or tells of no class.
+    """
+    found = Definitions.of(read_json(text, name))
+    if not found:
+        raise InvalidError(
+            name,
+            [
+                *found.issues[:20],
+                Issue("format", "tells of no class; give what a server answers at /object_info", name),
+            ],
+        )
+    return found
+
+
+COMFYUI, COMFYUI_API, COMFYUI_CODE = formats()

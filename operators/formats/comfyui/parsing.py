@@ -13,8 +13,8 @@ from itertools import count, zip_longest
 from typing import Any, cast
 
 from operad.operators.formats.comfyui.code import callee_of
-from operad.operators.formats.comfyui.reading import MAX_DEPTH
 from operad.operators.formats.comfyui.written import NAME
+from operad.operators.formats.json_text import MAX_DEPTH
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 from operad.runtime.errors import InvalidError, Issue
 

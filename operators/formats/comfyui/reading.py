@@ -1,73 +1,9 @@
-"""JSON of others → plain values. Hostile text ends in an error, not in harm."""
+"""Parsed JSON, of which nothing need be what it should."""
 
 from __future__ import annotations
 
-import json
-import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
-
-from operad.runtime.errors import InvalidError, Issue
-
-MAX_BYTES = 16 * 2**20
-"""The largest file, in bytes."""
-
-MAX_DEPTH = 60
-"""How deep values may be nested."""
-
-
-def read_text(content: bytes, name: str) -> str:
-    """The text of a file.
-
-    Raises:
-        InvalidError: It is too large, or not UTF-8.
-    """
-    if len(content) > MAX_BYTES:
-        raise InvalidError(name, [Issue("size", f"has {len(content):,} bytes; {MAX_BYTES:,} are the most", name)])
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InvalidError(name, [Issue("format", f"is not UTF-8: {error.reason}", f"byte {error.start}")]) from error
-
-
-def read_json(text: str, name: str) -> Any:
-    """The value of a JSON text. What is no finite number (NaN, Infinity, 1e999) becomes None, as in ComfyUI's own page.
-
-    Raises:
-        InvalidError: It is not JSON, says a key twice or is nested too deep.
-    """
-    twice: list[str] = []
-
-    def mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            twice.extend(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        return found
-
-    try:
-        value = json.loads(text, object_pairs_hook=mapping, parse_float=_finite, parse_constant=lambda _: None)
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        raise InvalidError(name, [Issue("format", f"is no JSON: {error.msg}", where)]) from error
-    except (ValueError, RecursionError) as error:
-        raise InvalidError(name, [Issue("format", f"is no JSON that can be read: {error}", name)]) from error
-    if twice:
-        raise InvalidError(
-            name,
-            [
-                Issue("duplicate-key", f"the key {key[:80]!r} stands twice in one object", name)
-                for key in dict.fromkeys(twice)
-            ],
-        )
-    if _too_deep(value):
-        raise InvalidError(name, [Issue("depth", f"is nested deeper than {MAX_DEPTH} levels", name)])
-    return value
-
-
-def write_json(value: Any) -> bytes:
-    """JSON as ComfyUI writes it: indented by two, in ASCII, so that half a surrogate pair survives."""
-    return (json.dumps(value, indent=2) + "\n").encode()
 
 
 def mapping_of(value: Any) -> Mapping[str, Any]:
@@ -78,22 +14,3 @@ def mapping_of(value: Any) -> Mapping[str, Any]:
 def list_of(value: Any) -> Sequence[Any]:
     """The value if it is a list, or else an empty one."""
     return cast("Sequence[Any]", value) if isinstance(value, list) else ()
-
-
-def _finite(digits: str) -> float | None:
-    number = float(digits)
-    return number if math.isfinite(number) else None
-
-
-def _too_deep(value: Any) -> bool:
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        level = [
-            inner
-            for outer in level
-            for inner in (mapping_of(outer).values() if isinstance(outer, dict) else list_of(outer))
-            if isinstance(inner, dict | list)
-        ]
-        if not level:
-            return False
-    return True

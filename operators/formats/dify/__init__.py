@@ -15,12 +15,13 @@ variables of a conversation are a node of ours, the first one. What comes from o
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any, cast
 
 from operad.operators.formats.dify.losses import losses_of
 from operad.operators.formats.dify.overlay import changed
 from operad.operators.formats.dify.plugins import Model, Plugins, Tool
-from operad.operators.formats.dify.read import read
+from operad.operators.formats.dify.read import line_of_nodes, read
 from operad.operators.formats.dify.write import ABSENT, Writer, kept
 from operad.operators.formats.format import Format
 from operad.operators.formats.shapes import Fields
@@ -101,7 +102,21 @@ def losses(graph: NodeGraph, plugins: Plugins = BENCHMARK) -> list[Issue]:
     return list(losses_of(graph, plugins))
 
 
-DIFY = Format("dify", ".dify.yml", is_it, load, dump, losses)
+def node_lines(data: bytes) -> dict[str, int]:
+    """The line of each node by its id, counted from 1.
+
+    Raises:
+        InvalidError: As `load`.
+    """
+    return line_of_nodes(read_yaml(data, "the file"))
+
+
+def _load(data: bytes, name: str) -> NodeGraph:
+    graph = load(data)
+    return graph if graph.name != "workflow" else replace(graph, name=name)
+
+
+DIFY = Format("dify", ".dify.yml", is_it, _load, dump, losses, lines=node_lines)
 """Dify's workflow files."""
 
-__all__ = ["BENCHMARK", "DIFY", "Model", "Plugins", "Tool", "dump", "is_it", "load", "losses"]
+__all__ = ["BENCHMARK", "DIFY", "Model", "Plugins", "Tool", "dump", "is_it", "load", "losses", "node_lines"]

@@ -121,6 +121,16 @@ def read(text: YamlText, name: str, plugins: Plugins) -> NodeGraph:
     return _with_extra(made, nodes, links, {"rest": rest, "notes": notes, "dependencies": dependencies}, plugins)
 
 
+def line_of_nodes(text: YamlText) -> dict[str, int]:
+    """The line of each node of a workflow, by our ids and by those of the file."""
+    lines: dict[str, int] = {}
+    for node in text.value["workflow"]["graph"]["nodes"]:
+        if not is_note(node):
+            for node_id in (_text(_own(node).get("id")), node["id"]):
+                lines.setdefault(node_id, text.line(node, "id"))
+    return lines
+
+
 def _own(node: Fields) -> Fields:
     return fields_of(node["data"].get(OWN))
 

@@ -91,7 +91,7 @@ def losses(graph: NodeGraph) -> list[Issue]:
     ]
 
 
-OPERAD = Format("operad", ".operad.yaml", is_it, load, dump, losses)
+OPERAD = Format("operad", ".operad.yaml", is_it, load, dump, losses, lines=node_lines)
 """Operad's own YAML of typed nodes."""
 
 __all__ = ["OPERAD", "dump", "is_it", "load", "losses", "node_lines"]

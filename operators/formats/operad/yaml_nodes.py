@@ -17,6 +17,9 @@ _NUMBER = re.compile(r"0|[1-9][0-9]{0,15}")
 _NO_BLOCK = re.compile("[^\t\n -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 """What only double quotes hold."""
 
+_TAB_FIRST = re.compile("[ \n]*\t")
+"""What libyaml takes for an indentation, at the beginning of a block."""
+
 
 def flow_node(items: list[yaml.Node]) -> yaml.Node:
     """A list on one line."""
@@ -39,7 +42,7 @@ def id_node(node_id: str) -> yaml.ScalarNode:
 def text_node(text: str) -> yaml.ScalarNode:
     """A text, as a block where it has several lines."""
     style = None
-    if _NO_BLOCK.search(text):
+    if _NO_BLOCK.search(text) or _TAB_FIRST.match(text):
         style = '"'
     elif "\n" in text:
         style = "|"

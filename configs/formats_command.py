@@ -1,0 +1,290 @@
+"""`operad check`, `operad convert`, `operad show`: workflows in any format; nothing of them is run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, NamedTuple, get_args
+
+import typer
+
+from operad.configs.flow import is_configuration, read_file
+from operad.configs.loader import load
+from operad.configs.progress import printable
+from operad.operators.formats.comfyui import Definitions, read_definitions
+from operad.operators.formats.format import Format
+from operad.operators.formats.mermaid import write
+from operad.operators.formats.picture import PictureTarget, draw
+from operad.operators.formats.table import find_format, formats, read
+from operad.runtime.errors import InputError, InvalidError, Issue, did_you_mean
+from operad.runtime.file import FileDescriptor
+
+EXIT_FAULTS = 1
+EXIT_UNREADABLE = 2
+STDOUT = "-"
+CONFIGURATION = "configuration"
+
+_LINE = re.compile(r"line (?P<line>\d+)(?:, column \d+)?(?: (?P<rest>.*))?", re.DOTALL)
+
+ObjectInfo = Annotated[
+    str | None,
+    typer.Option("--object-info", metavar="FILE", help="What a ComfyUI server answers at /object_info: its classes."),
+]
+
+
+class Placed(NamedTuple):
+    """An issue of a file.
+
+    Attributes:
+        code: What kind of fault.
+        message: What is wrong and what to do.
+        where: The node or the part of the file; may be empty.
+        line: The line of the file, counted from 1; 0 where there is none.
+    """
+
+    code: str
+    message: str
+    where: str = ""
+    line: int = 0
+
+
+class Report(NamedTuple):
+    """What is wrong with a file.
+
+    Attributes:
+        file: The file, as it was named.
+        format: The name of its format; ``configuration`` where it configures experts; empty where it has none.
+        issues: What is wrong with it.
+        read: Whether it could be read at all.
+    """
+
+    file: str
+    format: str
+    issues: Sequence[Placed] = ()
+    read: bool = True
+
+
+def check(
+    files: Annotated[list[str], typer.Argument(metavar="FILE…", help="Workflows of any format, configurations.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print a list of files with their issues as JSON.")] = False,
+    object_info: ObjectInfo = None,
+) -> None:
+    """Print all that is wrong with workflows of any format, and with configurations; nothing of them is run.
+
+    One issue a line, CODE FILE:LINE NODE: MESSAGE. Exit status: 0 if there is none, 1 if there are,
+    2 if a file cannot be read at all.
+    """
+    known = formats(_definitions(object_info))
+    reports = [report(file, known) for file in files]
+    if as_json:
+        print(json.dumps([_as_json(each) for each in reports], indent=2))
+    else:
+        print("\n".join([*_lines(reports), _summed_up(reports)]))
+    unread = any(not each.read for each in reports)
+    faulty = any(each.issues for each in reports)
+    raise typer.Exit(EXIT_UNREADABLE if unread else EXIT_FAULTS if faulty else 0)
+
+
+def convert(
+    source: Annotated[str, typer.Argument(metavar="SRC", help="A workflow of any format.")],
+    target: Annotated[str, typer.Argument(metavar="DST", help="Where to write it; - for stdout.")],
+    to: Annotated[str | None, typer.Option(help="The format to write; by default that of DST's name.")] = None,
+    lossy: Annotated[bool, typer.Option("--lossy", help="Write it even where something is lost.")] = False,
+    object_info: ObjectInfo = None,
+) -> None:
+    """Write a workflow in another format; a file that is there is replaced, at once and as a whole.
+
+    What the format cannot hold is printed to stderr, one loss a line. Exit status: 0, or 1 if something
+    would be lost and --lossy is not given; then nothing is written.
+    """
+    known = formats(_definitions(object_info))
+    found, graph = read(read_file(source), _called(source, known), known)
+    wanted = _target(target, to, found, known)
+    lost = [Placed(each.code, each.message, each.where) for each in wanted.losses(graph)]
+    for line in _lines([Report(source, found.name, lost)]):
+        print(line, file=sys.stderr)
+    if lost and not lossy:
+        things = "1 loss" if len(lost) == 1 else f"{len(lost)} losses"
+        print(f"operad: {things}, nothing written; --lossy writes {wanted.name} all the same", file=sys.stderr)
+        raise typer.Exit(EXIT_FAULTS)
+    _write(target, wanted.dump(graph))
+
+
+def show(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A workflow of any format.")],
+    out: Annotated[
+        str | None, typer.Option("-o", "--out", metavar="OUT", help="A picture to make: .svg, .png or .md.")
+    ] = None,
+) -> None:
+    """Show the graph of a workflow: as a picture, or, without -o, as the code of a Mermaid flowchart on stdout."""
+    known = formats()
+    _, graph = read(read_file(file), _called(file, known), known)
+    if out is None:
+        print(write(graph), end="")
+        return
+    suffix = Path(out).suffix.removeprefix(".").lower()
+    for target in get_args(PictureTarget):
+        if suffix == target:
+            _write(out, draw(graph, target))
+            return
+    kinds = ", ".join(f".{each}" for each in get_args(PictureTarget))
+    raise InputError(f"-o {out}: the name of a picture ends with one of {kinds}")
+
+
+# Checking
+
+
+def report(file: str, known: Mapping[str, Format]) -> Report:
+    """What is wrong with a file.
+
+    Args:
+        file: Its path, or the name of a configuration that comes with operad.
+        known: The formats by name.
+    """
+    try:
+        data = read_file(file)
+    except InputError as error:
+        return Report(file, "", [Placed("unreadable", str(error).removeprefix(f"{file}: "))], read=False)
+    if is_configuration(data):
+        return _of_configuration(file)
+    try:
+        found, graph = read(data, file, known)
+    except InvalidError as error:
+        guess = find_format(data, known)
+        return Report(file, guess.name if guess else "", [_placed(each, file) for each in error.issues])
+    return Report(file, found.name, list(_in_file(found.check(graph), found.lines(data))))
+
+
+def _of_configuration(file: str) -> Report:
+    try:
+        load(file)
+    except InvalidError as error:
+        return Report(file, CONFIGURATION, [_placed(each, file) for each in error.issues])
+    except InputError as error:
+        return Report(file, CONFIGURATION, [Placed("input", str(error).removeprefix(f"{file}: "))])
+    return Report(file, CONFIGURATION)
+
+
+def _placed(issue: Issue, file: str) -> Placed:
+    """An issue that a file was refused for: its place is the file, a line of it, or a path in it."""
+    line, where = 0, issue.where
+    if where == file or where.startswith((f"{file}:", f"{file} ")):
+        found = re.match(r":(\d+)(?::\d+)?", where[len(file) :])
+        line, where = (int(found[1]), where[len(file) + found.end() :]) if found else (0, where[len(file) :])
+    elif found := _LINE.fullmatch(where):
+        line, where = int(found["line"]), found["rest"] or ""
+    return Placed(issue.code, issue.message, where.strip(), line)
+
+
+def _in_file(issues: Sequence[Issue], lines: Mapping[str, int]) -> Iterator[Placed]:
+    """Issues of nodes and of edges, which stand where their target does, or else their source."""
+    for issue in issues:
+        source, _, target = issue.where.partition(" → ")
+        yield Placed(issue.code, issue.message, issue.where, lines.get(target) or lines.get(source, 0))
+
+
+def _lines(reports: Sequence[Report]) -> Iterator[str]:
+    for each in reports:
+        for issue in each.issues:
+            place = f"{each.file}:{issue.line}" if issue.line else each.file
+            yield printable(f"{issue.code} {place}{' ' if issue.where else ''}{issue.where}: {issue.message}")
+
+
+def _summed_up(reports: Sequence[Report]) -> str:
+    count = sum(len(each.issues) for each in reports)
+    files = "1 file" if len(reports) == 1 else f"{len(reports)} files"
+    return f"{files}: {'no issues' if not count else '1 issue' if count == 1 else f'{count} issues'}"
+
+
+def _as_json(report: Report) -> Mapping[str, object]:
+    return {**report._asdict(), "issues": [issue._asdict() for issue in report.issues]}
+
+
+def _definitions(source: str | None) -> Definitions:
+    """The classes that a file tells of; none without one.
+
+    Raises:
+        InputError: There is no such file, or it cannot be read.
+        InvalidError: It tells of no class.
+    """
+    return read_definitions(FileDescriptor.of(source).read_text(), source) if source else Definitions()
+
+
+# Converting
+
+
+def _called(path: str, known: Mapping[str, Format]) -> str:
+    """What to call a workflow whose file does not say: the name of the file without its suffix."""
+    name = Path(path).name
+    ends = [each.suffix for each in known.values() if name.endswith(each.suffix)]
+    return name.removesuffix(max(ends, key=len, default=Path(path).suffix)) or "workflow"
+
+
+def _target(path: str, to: str | None, source: Format, known: Mapping[str, Format]) -> Format:
+    """The format to write: the one that is asked for, or else that of the name; of several the source's.
+
+    Raises:
+        InputError: There is no such format, or the name does not say which.
+    """
+    if to is not None:
+        if to not in known:
+            raise InputError(
+                f"--to {to}: there is no such format{did_you_mean(to, known)}; there are: {', '.join(known)}"
+            )
+        return known[to]
+    name = path.lower().replace(".yaml", ".yml")
+    suffixes = {each.name: each.suffix.replace(".yaml", ".yml") for each in known.values()}
+    whole = [key for key, suffix in suffixes.items() if name.endswith(suffix)]
+    if whole:
+        return known[max(whole, key=lambda key: len(suffixes[key]))]
+    last = Path(name).suffix
+    fitting = [key for key, suffix in suffixes.items() if last and suffix.endswith(last)]
+    if path == STDOUT or not fitting:
+        raise InputError(f"{path}: say the format with --to; there are: {', '.join(known)}")
+    if len(fitting) > 1 and source.name not in fitting:
+        ends = ", ".join(f"{known[key].suffix} ({key})" for key in fitting)
+        raise InputError(f"{path}: several formats end so: {ends}; use one of these ends, or --to")
+    return known[source.name if source.name in fitting else fitting[0]]
+
+
+def _write(path: str, data: bytes) -> None:
+    """Write a file, at once and as a whole; what is no regular file is written to as it is.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    if path == STDOUT:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.flush()
+        return
+    try:
+        target = Path(path).expanduser().resolve()
+        if target.exists() and not target.is_file():
+            target.write_bytes(data)
+            return
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
+        handle, made = tempfile.mkstemp(prefix=f".{target.name[:50]}.", dir=target.parent)
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(data)
+            Path(made).chmod(mode)
+            Path(made).replace(target)
+        except BaseException:
+            with suppress(OSError):
+                Path(made).unlink()
+            raise
+    except (OSError, RuntimeError, ValueError) as error:  # no such user's home; a zero byte
+        raise InputError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,82 @@
+"""All formats, and which of them a file has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from operad.operators.formats import comfyui
+from operad.operators.formats.chat2workflow import CHAT2WORKFLOW
+from operad.operators.formats.comfyui import Definitions
+from operad.operators.formats.comfyui.reading import mapping_of
+from operad.operators.formats.coze import COZE
+from operad.operators.formats.dify import DIFY
+from operad.operators.formats.format import Format
+from operad.operators.formats.json_text import MAX_BYTES, read_json, read_text
+from operad.operators.formats.mermaid import MERMAID
+from operad.operators.formats.operad import OPERAD
+from operad.operators.formats.worfbench import WORFBENCH
+from operad.operators.node_graph import NodeGraph
+from operad.runtime.errors import InvalidError, Issue, shorten
+
+
+def formats(definitions: Definitions | None = None) -> Mapping[str, Format]:
+    """The formats by name.
+
+    Args:
+        definitions: The classes of a ComfyUI server, by which its workflows are read, written and checked.
+    """
+    listed = (COZE, CHAT2WORKFLOW, *comfyui.formats(definitions or Definitions()), MERMAID, DIFY, OPERAD, WORFBENCH)
+    return {each.name: each for each in listed}
+
+
+FORMATS: Mapping[str, Format] = formats()
+"""The formats by name, those that are told at a glance before others."""
+
+
+def find_format(data: bytes, known: Mapping[str, Format] = FORMATS) -> Format | None:
+    """The format that a file has, by its content; None where it has none of these.
+
+    Args:
+        data: The file.
+        known: The formats by name.
+    """
+    if len(data) > MAX_BYTES:
+        return None
+    return next((each for each in known.values() if each.is_it(data)), None)
+
+
+def read(data: bytes, name: str, known: Mapping[str, Format] = FORMATS) -> tuple[Format, NodeGraph]:
+    """The workflow of a file, and the format that it has.
+
+    Args:
+        data: The file.
+        name: What to call the workflow.
+        known: The formats by name.
+
+    Raises:
+        InvalidError: It has no format, or cannot be read; every issue is listed with its place.
+    """
+    found = find_format(data, known)
+    if found is None:
+        raise InvalidError(name, [_nothing(data, name, known)])
+    try:
+        return found, found.load(data, name)
+    except InvalidError as error:
+        issues = [Issue(each.code, each.message, each.where or name) for each in error.issues]
+        raise InvalidError(name, issues) from error
+
+
+def _nothing(data: bytes, name: str, known: Mapping[str, Format]) -> Issue:
+    """Why a file has no format: the nearest that it could be."""
+    if not data.strip():
+        return Issue("format", "is empty", name)
+    try:
+        text = read_text(data, name)
+        if text.lstrip()[:1] not in ("{", "["):
+            return Issue("format", f"is of no format that is known: {', '.join(known)}", name)
+        value = read_json(text, name)
+    except InvalidError as error:
+        return error.issues[0]
+    keys = f"it has: {shorten(list(mapping_of(value))) or 'no keys'}" if isinstance(value, dict) else "it is a list"
+    what = f"is JSON, but no workflow (nodes_info and edges; nodes and links; ids to class_type and inputs); {keys}"
+    return Issue("format", what, name)
