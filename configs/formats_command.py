@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -17,13 +18,13 @@ import typer
 from operad.configs.flow import is_configuration, read_file
 from operad.configs.loader import load
 from operad.configs.progress import printable
+from operad.operators.comfyui import read_object_info
 from operad.operators.formats.comfyui import Definitions, read_definitions
 from operad.operators.formats.format import Format
 from operad.operators.formats.mermaid import write
 from operad.operators.formats.picture import PictureTarget, draw
 from operad.operators.formats.table import find_format, formats, read
 from operad.runtime.errors import InputError, InvalidError, Issue, did_you_mean
-from operad.runtime.file import FileDescriptor
 
 EXIT_FAULTS = 1
 EXIT_UNREADABLE = 2
@@ -34,7 +35,11 @@ _LINE = re.compile(r"line (?P<line>\d+)(?:, column \d+)?(?: (?P<rest>.*))?", re.
 
 ObjectInfo = Annotated[
     str | None,
-    typer.Option("--object-info", metavar="FILE", help="What a ComfyUI server answers at /object_info: its classes."),
+    typer.Option(
+        "--object-info",
+        metavar="FILE|URL",
+        help="A ComfyUI server's classes: what it answers at /object_info, or its address.",
+    ),
 ]
 
 
@@ -207,13 +212,18 @@ def _as_json(report: Report) -> Mapping[str, object]:
 
 
 def _definitions(source: str | None) -> Definitions:
-    """The classes that a file tells of; none without one.
+    """The classes that a file, or a live server, tells of; none without one.
 
     Raises:
         InputError: There is no such file, or it cannot be read.
         InvalidError: It tells of no class.
+        FetchError: The server cannot be reached, or answers something else.
     """
-    return read_definitions(FileDescriptor.of(source).read_text(), source) if source else Definitions()
+    if not source:
+        return Definitions()
+    if source.startswith(("http://", "https://")):
+        return asyncio.run(read_object_info(source))
+    return read_definitions(FileDescriptor.of(source).read_text(), source)
 
 
 # Converting

@@ -91,16 +91,15 @@ class _Assembly:
 
     def _assigned_before(self, node_id: str, selector: Selector) -> list[str]:
         """The nodes that may have assigned a variable anew by the time that a node reads it, the last one last."""
-        before: set[str] = set()
+        around: list[str] = []
         while node_id:
-            before |= self._checker.before.get(node_id, set())
+            around.append(node_id)
             node_id = self._graph.by_id[node_id].parent
-        earlier = [assigner for assigner in self._assigners.get(selector, ()) if assigner in before]
-        return sorted(earlier, key=lambda assigner: len(self._checker.before[assigner]))
+        assigners = self._all_assigners(selector)
+        return [each for each in assigners if any(self._checker.comes_before(each, node) for node in around)]
 
     def _all_assigners(self, selector: Selector) -> list[str]:
-        assigners = self._assigners.get(selector, [])
-        return sorted(assigners, key=lambda assigner: len(self._checker.before[assigner]))
+        return sorted(self._assigners.get(selector, ()), key=self._checker.count_before)
 
     def _of_body(self, parent: str, nodes: Mapping[str, NodeOperator[Any]]) -> _Outcome:
         """What a pass of the body came to: the results that the node around it names, and what it assigned."""

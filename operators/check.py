@@ -49,7 +49,6 @@ class Checker:
         issues: What is wrong.
         nodes: The nodes whose parameters could be read, by id.
         outputs: The types of their variables, by id; those that they have for nodes inside them in `inner`.
-        before: Per node, those of its level that come before it, however far back.
     """
 
     def __init__(self, graph: NodeGraph, types: Mapping[str, NodeType]) -> None:
@@ -59,9 +58,13 @@ class Checker:
         self.nodes: dict[str, NodeOperator[Any]] = {}
         self.outputs: dict[str, Mapping[str, VariableType]] = {}
         self.inner: dict[str, Mapping[str, VariableType]] = {}
-        self.before: dict[str, set[str]] = {}
+        self._place: dict[str, int] = {}
+        self._before: dict[str, int] = {}  # a bit at the place of each: sets of them would grow with the square
         self._half_read: dict[str, list[Reference]] = {}
         self._by_id = graph.by_id
+        self._inside: dict[str, list[NodeSpec]] = {}
+        for spec in graph.nodes:
+            self._inside.setdefault(spec.parent, []).append(spec)
         self._edges = [edge for edge in graph.edges if self._check_edge(edge)]
         self._read_nodes()
         self._check_ports()
@@ -69,6 +72,14 @@ class Checker:
             self._report("no-nodes", "the workflow has no nodes")
         elif self._is_nested_well():
             self._check_level("")
+
+    def comes_before(self, earlier: str, node_id: str) -> bool:
+        """Whether a way leads from one node to another of its level, however long."""
+        return earlier in self._place and bool(self._before.get(node_id, 0) >> self._place[earlier] & 1)
+
+    def count_before(self, node_id: str) -> int:
+        """How many nodes of its level come before a node."""
+        return self._before[node_id].bit_count()
 
     def _report(self, code: str, message: str, where: str = "") -> None:
         self.issues.append(Issue(code, message, where))
@@ -169,7 +180,7 @@ class Checker:
     # Levels: the workflow, and what runs inside a node
 
     def _check_level(self, parent: str) -> None:
-        specs = [spec for spec in self.graph.nodes if spec.parent == parent]
+        specs = self._inside.get(parent, [])
         edges = [edge for edge in self._edges if self._by_id[edge.source].parent == parent]
         starts = self._starts(parent, specs)
         followers: dict[str, list[str]] = {spec.id: [] for spec in specs}
@@ -184,11 +195,15 @@ class Checker:
             cycle = " → ".join(error.args[1])
             self._report("cycle", f"each of these leads to the next: {cycle}", error.args[1][0])
             order = [spec.id for spec in specs]
-        talks = any(spec.type == CONVERSATION for spec in specs)
+        talks = any(spec.id == spec.type == CONVERSATION for spec in specs)
         for node_id in order:
-            self.before[node_id] = {CONVERSATION} if not parent and node_id != CONVERSATION and talks else set()
+            self._place[node_id] = len(self._place)
+        for node_id in order:
+            heard = not parent and node_id != CONVERSATION and talks
+            before = 1 << self._place[CONVERSATION] if heard else 0
             for earlier in parents[node_id]:
-                self.before[node_id] |= {earlier, *self.before.get(earlier, ())}
+                before |= 1 << self._place[earlier] | self._before.get(earlier, 0)
+            self._before[node_id] = before
         for node_id in order:
             self._check_node(node_id)
 
@@ -236,7 +251,7 @@ class Checker:
 
     def _check_node(self, node_id: str) -> None:
         node = self.nodes.get(node_id)
-        inside = [spec for spec in self.graph.nodes if spec.parent == node_id]
+        inside = self._inside.get(node_id, [])
         for reference in node.references if node else self._half_read.get(node_id, ()):
             self._check_reference(node_id, reference)
         if node is None:
@@ -294,7 +309,7 @@ class Checker:
                     node_id,
                 )
                 return
-            if selector.node not in self.before.get(here, ()):
+            if not self.comes_before(selector.node, here):
                 what = "itself" if selector.node == node_id else f"{selector.node!r}, which does not come before it"
                 self._report("not-before", f"{reference.where}: {_named(selector)}: reads {what}", node_id)
                 return

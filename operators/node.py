@@ -297,12 +297,22 @@ class NodeOperator(Operator, Generic[ParamsT]):
             A message whose outputs are its variables.
 
         Raises:
-            NodeError: An output is not of the type that it is declared with, or one is missing.
+            NodeError: An output is not of the type that it is declared with, or `run` returned no outputs.
         """
         messages = workflow_messages or []
         variables = Variables(messages, self._assigned)
-        said = await self.run(NodeCall(reasoner, job, variables, messages, previous_expert_outputs or (), lesson or ""))
-        result = said if isinstance(said, NodeResult) else NodeResult(said)
+        running: Any = self.run(
+            NodeCall(reasoner, job, variables, messages, previous_expert_outputs or (), lesson or "")
+        )
+        if not inspect.isawaitable(running):
+            raise NodeError(f"node {self.get_id()!r} ({self.type}): its run cannot be awaited; write `async def run`")
+        said = await running
+        if not isinstance(said, NodeResult | Mapping):
+            raise NodeError(
+                f"node {self.get_id()!r} ({self.type}): run returned {shown(said)}; "
+                "return a dict of the outputs, or a NodeResult"
+            )
+        result = said if isinstance(said, NodeResult) else NodeResult(cast("Values", said))
         for name, kind in self._declared.items():
             value = result.outputs.get(name)
             if not fits(value, kind):

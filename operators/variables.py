@@ -9,8 +9,8 @@ the variable's name, with dots, parts of it can be named: a field of an object, 
 from __future__ import annotations
 
 import json
-import math
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Annotated, Any, NamedTuple, cast
@@ -22,6 +22,9 @@ from operad.runtime.file import FileDescriptor
 from operad.runtime.message import WorkflowMessage
 
 Values = Mapping[str, Any]
+
+_LARGEST = sys.float_info.max
+"""No number is larger: an int beyond it is none to others that read JSON."""
 
 MAX_SHOWN_VALUE = 80
 """Characters of a value that an error shows."""
@@ -113,7 +116,7 @@ class Text(str):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        text = core_schema.no_info_after_validator_function(cls, core_schema.str_schema())
+        text = core_schema.no_info_after_validator_function(lambda said: cls(whole(said)), core_schema.str_schema())
         return core_schema.no_info_before_validator_function(_no_selector, text)
 
     @property
@@ -144,6 +147,8 @@ _REFERENCE = re.compile(
     r"""\{\{#\s*(?P<quote>['"]?)(?P<node>[^\s'"#{}.][^'"#{}.]*?)(?P=quote)\.(?P<variable>[^\s#{}]+?)\s*#\}\}"""
 )
 _ANY_REFERENCE = re.compile(r"\{\{#[^{}]*\}\}")
+_INDEX = re.compile(r"[0-9]{1,9}")
+_HALF_A_PAIR = re.compile("[\ud800-\udfff]")
 
 
 class Accepts(NamedTuple):
@@ -199,7 +204,7 @@ def _part(value: Any, path: str) -> Any:
             value = file_parts(value).get(name)
         elif isinstance(value, Mapping):
             value = cast("Values", value).get(name)
-        elif isinstance(value, list) and name.isdigit():
+        elif isinstance(value, list) and _INDEX.fullmatch(name):
             items = cast("list[Any]", value)
             value = items[int(name)] if int(name) < len(items) else None
         else:
@@ -267,6 +272,15 @@ def as_text(value: Any) -> str:
             return json.dumps(plain(value), ensure_ascii=False, default=str)
 
 
+def whole(value: Any) -> Any:
+    """A value in whose texts halves of surrogate pairs, which JSON can write and no encoding has, are U+FFFD."""
+    if isinstance(value, str):
+        return value if value.isascii() else _HALF_A_PAIR.sub("\ufffd", value)
+    if isinstance(value, Mapping):
+        return {whole(key): whole(item) for key, item in cast("Values", value).items()}
+    return [whole(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
+
+
 def fits(value: Any, kind: VariableType) -> bool:
     """Whether a value is of a type; an absent one, None, is of any."""
     match kind:
@@ -275,7 +289,7 @@ def fits(value: Any, kind: VariableType) -> bool:
         case T.STRING:
             return isinstance(value, str)
         case T.NUMBER:
-            return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+            return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST
         case T.BOOLEAN:
             return isinstance(value, bool)
         case T.OBJECT:
@@ -293,6 +307,8 @@ def type_of(value: Any) -> str:
     """The type of a value, for errors."""
     if value is None:
         return "nothing"
+    if isinstance(value, int | float) and not fits(value, T.NUMBER) and not isinstance(value, bool):
+        return "no finite number"
     return next(kind.value for kind in T if fits(value, kind))
 
 

@@ -18,8 +18,9 @@ from operad.operators.comfyui.server import ComfyUIError, ComfyUIServer, Output
 from operad.operators.formats.comfyui import check, executable, load
 from operad.operators.formats.comfyui.api import dump_nodes
 from operad.operators.formats.comfyui.definitions import Definitions
-from operad.operators.formats.comfyui.reading import MAX_BYTES, mapping_of
+from operad.operators.formats.comfyui.reading import mapping_of
 from operad.operators.formats.comfyui.written import ui_of
+from operad.operators.formats.json_text import MAX_BYTES
 from operad.operators.node_graph import NodeGraph
 from operad.operators.operator import Operator, OperatorConfig
 from operad.operators.services import Services

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from operad.operators.comfyui.server import ComfyUIError, ComfyUIServer, Output, short
-from operad.operators.formats.comfyui.reading import list_of, mapping_of, read_json
+from operad.operators.formats.comfyui.reading import list_of, mapping_of
+from operad.operators.formats.json_text import read_json
 from operad.runtime.errors import FetchError, InvalidError, OperadError, describe
 from operad.runtime.events import Progress, emit
 from operad.runtime.message import new_id

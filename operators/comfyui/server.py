@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from operad.operators.formats.comfyui.definitions import Definitions
-from operad.operators.formats.comfyui.reading import list_of, mapping_of, read_json
+from operad.operators.formats.comfyui.reading import list_of, mapping_of
+from operad.operators.formats.json_text import read_json
 from operad.operators.web.fetch import Fetched, Guard, fetch
 from operad.runtime.errors import FetchError, InputError, InvalidError, Issue, MissingExtraError, OperadError, describe
 from operad.runtime.file import FileDescriptor

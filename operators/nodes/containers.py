@@ -25,7 +25,7 @@ from operad.operators.variables import (
     shown,
     type_of,
 )
-from operad.runtime.errors import InputError, did_you_mean
+from operad.runtime.errors import BudgetError, InputError, OperadError, describe, did_you_mean
 from operad.runtime.file import FileDescriptor
 from operad.runtime.guard import Call
 from operad.runtime.map import ItemError, for_each
@@ -251,7 +251,12 @@ class Loop(NodeOperator[LoopParams]):
         passes = 0
         while passes < self.params.loop_count and not self._is_enough(call, {**values, "index": passes}):
             inside = _inside(call, self.get_id(), {**values, "index": passes})
-            said = await run_inside(_body(self), inside, f"{self.get_id()}[{passes}]")
+            try:
+                said = await run_inside(_body(self), inside, f"{self.get_id()}[{passes}]")
+            except BudgetError:
+                raise
+            except Exception as error:
+                raise OperadError(f"pass {passes} of loop {self.get_id()!r}: {describe(error)}") from error
             values |= said.outputs["assigned"]
             passes += 1
             if said.outputs["ended"]:

@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue
 
 from operad.operators.conditions import Case, fault_of
 from operad.operators.node import Fault, NodeCall, NodeOperator, NodeParams, NodeResult, TypeOf
-from operad.operators.variables import Selector, Text, Values, VariableType, as_text, fits, shown, type_of
+from operad.operators.variables import Selector, Text, Values, VariableType, as_text, fits, shown, type_of, whole
 from operad.runtime.errors import InputError, OperadError, did_you_mean
 from operad.runtime.file import FileDescriptor
 from operad.runtime.message import Job
@@ -110,17 +110,17 @@ def read_value(given: JsonValue, kind: VariableType) -> Any:
     if kind is T.ARRAY_FILE:
         return [_file(path) for path in (given if isinstance(given, list) else [given])]
     value: Any = given
-    if kind is T.STRING and not isinstance(given, str):
-        value = as_text(given)
+    if kind is T.STRING:
+        value = whole(as_text(given))
     elif kind is T.BOOLEAN and isinstance(given, str):
         value = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}.get(
             given.lower(), given
         )
-    elif kind is not T.STRING and isinstance(given, str):
+    elif isinstance(given, str):
         try:
-            value = json.loads(given)
+            value = whole(json.loads(given))
         except (ValueError, RecursionError):
-            value = [given] if kind is T.ARRAY_STRING else given
+            value = [whole(given)] if kind is T.ARRAY_STRING else given
     if not fits(value, kind):
         raise InputError(f"{shown(given)} is {type_of(value)}, and {kind.value} is wanted")
     return value

@@ -11,7 +11,7 @@ from pydantic import Field
 from operad.operators.node import Fault, NodeCall, NodeOperator, NodeParams, NodeResult, TypeOf
 from operad.operators.nodes.flow import doubles
 from operad.operators.operator import PORT, routing_schema
-from operad.operators.variables import WITHOUT_FILES, Accepts, Selector, Text, Values, VariableType, as_text
+from operad.operators.variables import WITHOUT_FILES, Accepts, Selector, Text, Values, VariableType, as_text, whole
 from operad.runtime.file import FileDescriptor
 from operad.runtime.message import Job
 from operad.runtime.schema import Schema, validate
@@ -75,7 +75,8 @@ class LLM(NodeOperator[LLMParams]):
         said = await call.reasoner.infer(
             _task(call, system if user.strip() else "", (user.strip() and user) or system, files)
         )
-        return NodeResult({"text": said}, text=said)
+        text = whole(said)
+        return NodeResult({"text": text}, text=text)
 
 
 def _files(value: Any) -> list[FileDescriptor]:
@@ -190,4 +191,4 @@ class ParameterExtractor(NodeOperator[ExtractorParams]):
         instruction = "\n".join(filter(None, (EXTRACT, call.text(self.params.instruction))))
         text = as_text(call.get(self.params.query))
         said = await call.reasoner.infer(_task(call, instruction, text, schema=schema))
-        return validate(schema, said)
+        return whole(validate(schema, said))

@@ -21,6 +21,7 @@ from operad.operators.variables import (
     plain,
     shown,
     type_of,
+    whole,
 )
 from operad.operators.web.search import as_outputs
 from operad.runtime.connections import connections
@@ -167,10 +168,11 @@ class ToolNode(NodeOperator[ToolParams]):
         value = said
         if isinstance(said, str):
             try:
-                value = json.loads(said)
-            except ValueError:
+                value = whole(json.loads(said))
+            except (ValueError, RecursionError):
                 value = None
-        return NodeResult({"text": as_text(plain(said)), "json": value if isinstance(value, dict | list) else None})
+        text = whole(as_text(plain(said)))
+        return NodeResult({"text": text, "json": value if isinstance(value, dict | list) else None})
 
     def _value(self, call: NodeCall, given: Any) -> Any:
         if isinstance(given, Selector):

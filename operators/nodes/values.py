@@ -27,6 +27,7 @@ from operad.operators.variables import (
     plain,
     shown,
     type_of,
+    whole,
 )
 from operad.runtime.errors import Issue, did_you_mean
 from operad.runtime.file import FileDescriptor
@@ -144,6 +145,8 @@ class TemplateTransform(NodeOperator[TemplateParams]):
         """Names that are given twice, and what is wrong with the template."""
         names = [argument.name for argument in self.params.variables]
         yield from doubles("variables", names)
+        if "self" in names:  # which Jinja takes for the template itself
+            yield Fault("variables", "'self' is a word of Jinja's; name the variable otherwise")
         wrong = check_template(self.params.template)
         yield from (Fault("template", _told(issue), issue.code) for issue in wrong)
         if wrong:
@@ -158,7 +161,7 @@ class TemplateTransform(NodeOperator[TemplateParams]):
         """Render it."""
         values = {argument.name: plain(call.get(argument.value)) for argument in self.params.variables}
         text = await asyncio.to_thread(render_template, self.params.template, values, self.services.templates)
-        return {"output": text}
+        return {"output": whole(text)}
 
 
 class ListOperatorParams(NodeParams):
@@ -253,7 +256,7 @@ class ListOperator(NodeOperator[ListOperatorParams]):
                 if number > len(items):
                     raise NodeError(
                         f"node {self.get_id()!r} (list-operator): extract_by {number}, and "
-                        f"{str(self.params.variable)!r} has {len(items)} items"
+                        f"{str(self.params.variable)!r} has {len(items)} item{'s' if len(items) > 1 else ''}"
                     )
                 return [items[number - 1]]
 

@@ -136,3 +136,25 @@ def test_one_that_gives_something_else_than_it_declares_is_found_out():
         Exception, match=r"node '2' \(wrong\): output 'count' is declared as number, and is string: \"figs\""
     ):
         run_with(Wrong, "figs")
+
+
+class Listing(Wrong):
+    async def run(self, call):
+        return [1]
+
+
+class Hasty(Wrong):
+    def run(self, call):  # pyright: ignore[reportIncompatibleMethodOverride]
+        return {"count": 1}
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (Listing, r"run returned \[1\]; return a dict of the outputs, or a NodeResult"),
+        (Hasty, "its run cannot be awaited; write `async def run`"),
+    ],
+)
+def test_one_whose_run_is_of_another_shape_is_told_of_the_right_one(kind, said):
+    with pytest.raises(Exception, match=rf"node '2' \(wrong\): {said}"):
+        run_with(kind, "figs")

@@ -698,7 +698,9 @@ def test_a_node_after_an_assigner_reads_the_new_value_and_one_before_it_the_old(
 def test_a_pass_that_fails_is_named():
     nodes = [start(), ("2", "loop", {"loop_count": 3, "variables": [["i", "number", 1]]}), ("2-1", "loop-start", {})]
     nodes += [("2-2", "assigner", {"assignments": [[["i", "2"], "subtract", 1], [["i", "2"], "divide", ["i", "2"]]]})]
-    with pytest.raises(OperatorError, match=r"assignments\[1\]: divide on '2\.i', which is 0, with 0: "):
+    with pytest.raises(
+        OperatorError, match=r"pass 0 of loop '2': .*assignments\[1\]: divide on '2\.i', which is 0, with 0: "
+    ):
         chain(*nodes, end(i=["i", "2"]))
 
 
@@ -842,6 +844,16 @@ def test_a_tool_is_called(params, text, value):
     nodes = [start(x="string"), ("2", "tool", params), end(text=["text", "2"], city=["json.city", "2"])]
     services = Services(tools=[Tool.of(weather), Tool.of(shout)])
     assert chain(*nodes, inputs={"x": "figs"}, services=services) == {"text": text, "city": value}
+
+
+def nested() -> str:
+    """Give what no reader of JSON goes to the bottom of."""
+    return "[" * 200_000
+
+
+def test_what_a_tool_nests_too_deep_is_a_text():
+    nodes = [start(), ("2", "tool", {"tool": "nested"}), end(text=["text", "2"], json=["json", "2"])]
+    assert chain(*nodes, services=Services(tools=[Tool.of(nested)])) == {"text": nested(), "json": None}
 
 
 def test_a_tool_that_is_not_there_is_said_with_the_near_name():

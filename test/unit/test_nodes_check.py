@@ -419,6 +419,21 @@ def test_a_template_that_cannot_be_rendered_is_said(template, code, said):
     assert issue[2].startswith(said)
 
 
+def test_a_name_that_jinja_takes_for_itself_is_said():
+    assert node("template-transform", variables=[["self", ["x", "1"]]], template="{{ self }}") == [
+        ("param", "3", "variables: 'self' is a word of Jinja's; name the variable otherwise")
+    ]
+
+
+def test_what_comes_before_by_a_long_way_can_be_read_and_what_comes_beside_cannot():
+    line = [(str(n), "template-transform", {"variables": [], "template": "x"}) for n in range(10, 90)]
+    beside_it = ("100", "template-transform", {"variables": [["x", ["output", "50"]]], "template": "{{ x }}"})
+    last = ("200", "answer", {"answer": "{{#10.output#}} {{#1.x#}} {{#100.output#}}"})
+    way = [(str(n), str(n + 1)) for n in range(10, 89)]
+    issues = found((START, *line, beside_it, last), [("1", "10"), *way, ("89", "200"), ("1", "100"), ("100", "200")])
+    assert [issue[:2] for issue in issues] == [("not-before", "100")]
+
+
 @pytest.mark.parametrize(
     ("kind", "params", "where"),
     [

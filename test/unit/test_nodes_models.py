@@ -56,6 +56,31 @@ def png():
     return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(b"\0\0\0\0")) + chunk(b"IEND", b"")
 
 
+# Halves of surrogate pairs: JSON can write them, and nothing that is sent or kept as UTF-8 can
+
+HALF = "\ud83d figs"
+
+
+def test_half_a_letter_that_a_model_writes_is_marked_and_goes_on():
+    nodes = [
+        NodeSpec("1", "start", {"variables": [["x", "string"]]}),
+        NodeSpec("2", "llm", {"system": "", "user": f"{HALF} {{{{#1.x#}}}}"}),
+        NodeSpec(
+            "3",
+            "parameter-extractor",
+            {"query": ["text", "2"], "parameters": [["", "o", "object"]], "instruction": ""},
+        ),
+        NodeSpec("4", "answer", {"answer": f"{HALF} {{{{#2.text#}}}} {{{{#3.o#}}}}"}),
+    ]
+    workflow = assemble(NodeGraph(nodes, [Edge("1", "2"), Edge("2", "3"), Edge("3", "4")]), NODE_TYPES)
+    with ScriptedModel([Say(HALF), Say(json.dumps({"o": {"a": [HALF]}}))]) as model:
+        message = workflow.execute(Job(goal="", inputs={"x": HALF}), MonoModelReasoner(model.model))
+    assert message.scratchpad == '\ufffd figs \ufffd figs {"a": ["\ufffd figs"]}'
+    assert "ufffd figs" in message.model_dump_json().encode("unicode_escape").decode()
+    assert model.requests[0]["messages"][0]["content"] == "\ufffd figs \ufffd figs"
+    assert model.requests[1]["messages"][-1]["content"] == "\ufffd figs"
+
+
 # llm
 
 

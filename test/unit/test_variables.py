@@ -106,7 +106,9 @@ def test_parts_of_objects_lists_and_files_are_named_with_dots(file):
     assert there.get(Selector("f.mime_type", "1")) == "text/plain"
 
 
-@pytest.mark.parametrize("name", ["zz", "o.zz", "o.a.zz", "xs.2", "xs.n", "s.zz", "f.zz", "none.zz"])
+@pytest.mark.parametrize(
+    "name", ["zz", "o.zz", "o.a.zz", "xs.2", "xs.n", "xs.²", f"xs.{'9' * 5000}", "s.zz", "f.zz", "none.zz"]
+)
 def test_a_part_that_is_not_there_is_none(file, name):
     there = variables(_1={"o": {"a": 1}, "xs": [1, 2], "s": "text", "f": file, "none": None})
     assert there.get(Selector(name, "1")) is None
@@ -211,7 +213,7 @@ FITTING = {
 }
 NOT = {
     T.STRING: [1, ["a"]],
-    T.NUMBER: ["1", True, math.inf, math.nan, [1]],
+    T.NUMBER: ["1", True, math.inf, math.nan, 10**400, -(10**400), [1]],
     T.BOOLEAN: [1, "true"],
     T.OBJECT: [[], "{}"],
     T.FILE: ["a.png", {}],
@@ -256,6 +258,8 @@ def test_files_fit(file):
         ({}, "object"),
         ([1], "array[number]"),
         ([1, "a"], "array"),
+        (10**400, "no finite number"),
+        (math.nan, "no finite number"),
     ],
 )
 def test_the_type_of_a_value_has_a_name(value, name):
