@@ -25,6 +25,7 @@ from operad.operators.formats.mermaid import write
 from operad.operators.formats.picture import PictureTarget, draw
 from operad.operators.formats.table import find_format, formats, read
 from operad.runtime.errors import InputError, InvalidError, Issue, did_you_mean
+from operad.runtime.file import FileDescriptor
 
 EXIT_FAULTS = 1
 EXIT_UNREADABLE = 2

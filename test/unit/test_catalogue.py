@@ -139,7 +139,7 @@ def test_one_that_gives_something_else_than_it_declares_is_found_out():
 
 
 class Listing(Wrong):
-    async def run(self, call):
+    async def run(self, call):  # pyright: ignore[reportIncompatibleMethodOverride]
         return [1]
 
 
