@@ -56,12 +56,16 @@ class OperadError(Exception):
         message: What happened, where, why, and what to do.
         operator_id: The operator concerned, if one is.
         attempt: Its attempt, counted from 1; 0 when no operator is concerned.
+
+    Attributes:
+        finished: The messages of what had finished before, by id or path, where a run or a map was at work.
     """
 
     def __init__(self, message: str, *, operator_id: str = "", attempt: int = 0) -> None:
         super().__init__(message)
         self.operator_id = operator_id
         self.attempt = attempt
+        self.finished: Mapping[str, WorkflowMessage] = {}
 
 
 class InvalidError(OperadError):
@@ -84,14 +88,14 @@ class OperatorError(OperadError):
         workflow: The name of the workflow that it belongs to.
         round: The round of the workflow, counted from 1.
         cancelled: The paths of the operators that were stopped for it.
-        finished: The messages of the operators that had finished, by id.
+        finished: The messages of the operators that had finished, by id; and those of the items of a map that
+            failed, by its id and their place.
     """
 
     def __init__(self, workflow: str, operator_id: str, attempt: int, cause: BaseException, round: int = 1) -> None:
         self.workflow = workflow
         self.round = round
         self.cancelled: tuple[str, ...] = ()
-        self.finished: Mapping[str, WorkflowMessage] = {}
         of_round = f" of round {round}" if round > 1 else ""
         super().__init__(
             f"operator {operator_id!r} of workflow {workflow!r} failed on attempt {attempt}{of_round}: "
@@ -161,7 +165,6 @@ class BudgetError(OperadError):
     def __init__(self, message: str, usage: Usage) -> None:
         super().__init__(message)
         self.usage = usage
-        self.finished: Mapping[str, WorkflowMessage] = {}
 
 
 class PausedError(OperadError):

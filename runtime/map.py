@@ -209,7 +209,10 @@ async def for_each(
                 raise
             except Exception as error:
                 if on_error == "fail":
-                    raise OperadError(f"item {index} of map {name!r}: {describe(error)}") from error
+                    failed = OperadError(f"item {index} of map {name!r}: {describe(error)}")
+                    done_items = ((place, each) for place, each in enumerate(said) if isinstance(each, WorkflowMessage))
+                    failed.finished = {f"{name}[{place}]": each for place, each in done_items}
+                    raise failed from error
                 if on_error == "keep":
                     first = next(link for link in causes(error) if not isinstance(link, OperatorError))
                     said[index] = ItemError(index=index, error=describe(error), kind=type(first).__name__)

@@ -16,6 +16,7 @@ from operad.runtime.connections import connections
 from operad.runtime.deadline import Deadline, standing_still, within
 from operad.runtime.errors import (
     BudgetError,
+    OperadError,
     OperatorError,
     PortError,
     SkippedError,
@@ -27,7 +28,7 @@ from operad.runtime.graph import END, Executable, ports_of
 from operad.runtime.guard import Call, guarded
 from operad.runtime.insights import RunInsights
 from operad.runtime.message import NO_USAGE, Contribution, Usage, WorkflowMessage, WorkflowStatus
-from operad.runtime.policy import NO_BUDGET, Timeout
+from operad.runtime.policy import NO_BUDGET, Timeout, causes
 from operad.runtime.questions import Questions
 from operad.runtime.schedule import Progress, Skip, Taken
 from operad.runtime.verdict import bearing, better, fault_in, joined, joined_tails, mendable, unknown, verdict_of
@@ -138,7 +139,7 @@ class Run:
                 message = await self._in_time()
         except BaseException as error:
             if isinstance(error, OperatorError):
-                error.cancelled, error.finished = tuple(self._cancelled), self._finished()
+                error.cancelled, error.finished = tuple(self._cancelled), {**_items_in(error), **self._finished()}
             elif isinstance(error, BudgetError):
                 ours = {"/".join((*self._prefix, node_id)): message for node_id, message in self._finished().items()}
                 error.finished = {**ours, **error.finished, **(self.finished or {})}
@@ -524,6 +525,12 @@ class Run:
             f"workflow {self._build.name!r} has no result: every tail was skipped, {'; '.join(reasons)}; "
             "add an operator for that case, or a tail that always runs"
         )
+
+
+def _items_in(error: OperatorError) -> dict[str, WorkflowMessage]:
+    """The items that were done of maps in which one failed."""
+    links = [link for link in causes(error) if isinstance(link, OperadError) and not isinstance(link, OperatorError)]
+    return {name: message for link in reversed(links) for name, message in link.finished.items()}
 
 
 def _is_failure(error: BaseException) -> bool:

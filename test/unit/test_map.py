@@ -666,3 +666,22 @@ async def test_several_runs_share_one_map(chain: New) -> None:
     said: Sequence[list[Any]] = await asyncio.gather(*(items_of(workflow, xs=[f"a{n}", f"b{n}"]) for n in range(5)))
 
     assert said == [[f"A{n}", f"B{n}"] for n in range(5)]
+
+
+def test_an_item_that_fails_loses_nothing_of_what_others_had_said() -> None:
+    class Check:
+        def get_id(self) -> str:
+            return "check"
+
+        async def execute(self, reasoner: Any, job: Job, workflow_messages: Any = None, *_: Any, **__: Any) -> str:
+            item = workflow_messages[0].outputs["item"]
+            if item == "three":
+                raise ValueError("no")
+            return f"{item} is well"
+
+    workflow = BuiltinWorkflow()
+    workflow.add_operator(Map("each", Check(), over="words", concurrency=1))
+    with pytest.raises(OperatorError) as caught:
+        workflow.execute(Job(goal="", inputs={"words": ["one", "two", "three"]}), None)  # type: ignore[arg-type]
+    said = {name: message.scratchpad for name, message in caught.value.finished.items()}
+    assert said == {"each[0]": "one is well", "each[1]": "two is well"}
