@@ -19,7 +19,7 @@ from typing import Any
 
 from operad.runtime.errors import InputError
 
-MAX_UNPACKED_BYTES = 512 * 2**20
+MAX_UNPACKED_BYTES = 128 * 2**20
 """The largest that a packed document may become, in bytes."""
 
 MAX_PAGES = 20_000
