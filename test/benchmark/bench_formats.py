@@ -4,7 +4,7 @@
 
 Reads all of the shared data: recorded Chat2Workflow responses, ComfyUI workflows, WorFBench's golds. Prints, for each
 way that is taken, the files read, those that come back the same, and the losses that were listed beforehand. With DIR,
-the JSON files of comfyui-workflow-templates-json, also the seconds that it takes to load, check and convert all of
+the JSON files of comfyui-workflow-templates-json (where it is installed, no need to say), also the seconds that it takes to load, check and convert all of
 these from the page's form to the server's, to code and back, on one core. Exit status 1 where a file without a listed
 loss does not come back the same.
 """
@@ -16,6 +16,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -195,10 +196,16 @@ def _value(content: bytes) -> str:
     return json.dumps(json.loads(content))
 
 
+def installed() -> Path | None:
+    """Where comfyui-workflow-templates-json has its files, if it is installed."""
+    package = find_spec("comfyui_workflow_templates_json")
+    return Path(package.origin).parent if package and package.origin else None
+
+
 def main(arguments: Sequence[str]) -> int:
     """Print the table; 1 where something was lost in silence."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("templates", nargs="?", type=Path, metavar="DIR")
+    parser.add_argument("templates", nargs="?", type=Path, metavar="DIR", default=installed())
     parser.add_argument("--data", type=Path, default=DATA)
     options = parser.parse_args(arguments)
     if not options.data.is_dir():
