@@ -19,6 +19,9 @@ MAX_BYTES = 4 * 2**20
 MAX_VALUES = 200_000
 """The most values that a document may hold once its aliases are replaced by what they stand for."""
 
+MAX_NUMBER = 300
+"""Characters that a number may have."""
+
 MAX_DEPTH = 60
 """How deep values may be nested."""
 
@@ -181,6 +184,9 @@ class _Values:
         raise self._refuse(node, "key", "a key must be plain text")
 
     def _scalar(self, node: yaml.Node) -> Any:
+        if node.tag.endswith((":int", ":float")) and len(node.value) > MAX_NUMBER:
+            self._issues.append(Issue("tag", f"a number of {len(node.value):,} characters", self._where(node)))
+            return None
         try:
             return cast("Any", self._loader).construct_object(node)
         except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, OverflowError) as error:  # bad tags

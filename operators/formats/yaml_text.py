@@ -8,11 +8,8 @@ from typing import Any, NamedTuple, cast
 
 import yaml
 
-from operad.runtime.document import MAX_BYTES, MAX_DEPTH, MAX_VALUES
+from operad.runtime.document import MAX_BYTES, MAX_DEPTH, MAX_NUMBER, MAX_VALUES
 from operad.runtime.errors import InvalidError, Issue
-
-MAX_NUMBER = 300
-"""The longest number, in characters."""
 
 _PLAIN = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null", "timestamp")}
 

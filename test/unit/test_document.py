@@ -93,3 +93,7 @@ def test_merge_keys_are_refused_with_what_to_do():
         InvalidError, match=r"\[key\] f.yaml:2: merge keys \(<<\) are not read; write the keys themselves"
     ):
         parse_document("a: &a {x: 1}\nb: {<<: *a}\n", "f.yaml")
+
+
+def test_a_number_of_thousands_of_digits_is_refused():
+    assert issues("a: 1\nb: 0x" + "f" * 5000 + "\n") == [("tag", "f.yaml:2")]
