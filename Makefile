@@ -57,7 +57,7 @@ $(BENCH_READY): requirements-bench.lock
 lock: # needs uv; honours the overrides in pyproject.toml, writes versions only
 	uv pip compile --quiet --universal --python-version 3.10 --all-extras --group dev \
 	  --no-header --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.lock
-	uv pip compile --quiet --universal --python-version 3.10 --extra documents --extra media --extra web --group dev --group bench --constraints requirements.lock \
+	uv pip compile --quiet --universal --python-version 3.10 --extra documents --extra evaluate --extra media --extra web --group dev --group bench --constraints requirements.lock \
 	  --no-header --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml -o requirements-bench.lock
 
 clean:
