@@ -20,6 +20,7 @@ from typing import Annotated, Any, TextIO, cast
 import typer
 from rich.console import Console
 
+from operad.configs import evaluate
 from operad.configs.ask import Asker, Lines
 from operad.configs.flow import find_graph, flow_expert, result_text
 from operad.configs.formats_command import check, convert, show
@@ -143,6 +144,7 @@ app.command()(convert)
 app.command()(show)
 app.command()(insights)
 app.command()(nodes)
+app.add_typer(evaluate.app, name="evaluate")
 
 
 def main() -> None:

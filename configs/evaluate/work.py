@@ -1,0 +1,188 @@
+"""What an evaluation has to do, item by item; what is done is kept in a file, and is not done again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO, cast
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from operad.runtime.errors import InputError, OperadError
+
+EXIT_INTERRUPTED = 130
+
+Result = Mapping[str, Any]
+"""What came of an item, as JSON holds it."""
+
+
+class Work(NamedTuple):
+    """An item to be scored.
+
+    Attributes:
+        key: What it is called in results: no other item of the evaluation has that name.
+        content: All that its score depends on; a result that is kept counts only for the same content.
+        score: Scores it.
+    """
+
+    key: str
+    content: bytes
+    score: Callable[[], Awaitable[Result]]
+
+
+class IncompleteError(OperadError):
+    """An evaluation ended early; what was done is kept, if there is a file for it."""
+
+
+def evaluate(
+    work: Sequence[Work], settings: Mapping[str, Any], out: Path | None, *, at_once: int = 1
+) -> list[dict[str, Any]]:
+    """Score all items that have no result yet, with a progress bar on stderr.
+
+    Args:
+        work: The items.
+        settings: What else scores depend on, such as the metric and its options; kept in the first line of the file.
+        out: Where results are kept, one JSON object a line, each written when its item is done. Results in it that fit
+            are taken from it; None to keep none.
+        at_once: How many are scored at the same time.
+
+    Returns:
+        The results in the order of `work`, each with its ``key``.
+
+    Raises:
+        InputError: Two items have one key; the file cannot be used, or belongs to an evaluation with other settings.
+        IncompleteError: An item could not be scored, for its model cannot be reached, say.
+        SystemExit: Interrupted; its status is 130.
+    """
+    _check_keys(work)
+    prints = {each.key: sha256(each.content).hexdigest() for each in work}
+    with _kept(out, settings, prints) as (results, keep):
+        todo = [each for each in work if each.key not in results]
+        console = Console(stderr=True)
+        if results:
+            print(f"{len(results)} of {len(work)} were done before and are taken from {out}", file=sys.stderr)
+        try:
+            with _progress(console, len(work), len(results)) as advance:
+
+                def finish(each: Work, result: Result) -> None:
+                    results[each.key] = {"key": each.key, **result}
+                    keep({"print": prints[each.key], **results[each.key]})
+                    advance()
+
+                asyncio.run(_score_all(todo, finish, at_once))
+        except KeyboardInterrupt:
+            print(f"operad: interrupted; {_how_far(results, work, out)}", file=sys.stderr)
+            raise SystemExit(EXIT_INTERRUPTED) from None
+        except OperadError as error:
+            raise IncompleteError(f"{error}\n{_how_far(results, work, out)}") from error
+    return [results[each.key] for each in work]
+
+
+async def _score_all(todo: Sequence[Work], finish: Callable[[Work, Result], None], at_once: int) -> None:
+    waiting = iter(todo)
+
+    async def worker() -> None:
+        for each in waiting:
+            finish(each, await each.score())
+            await asyncio.sleep(0)  # where Ctrl-C is heard
+
+    workers = [asyncio.ensure_future(worker()) for _ in range(min(at_once, len(todo)))]
+    try:
+        await asyncio.gather(*workers)
+    finally:
+        for each in workers:
+            each.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+
+
+def _check_keys(work: Sequence[Work]) -> None:
+    seen: set[str] = set()
+    for each in work:
+        if each.key in seen:
+            raise InputError(f"{each.key!r} is there twice; give each file once, and each item a name of its own")
+        seen.add(each.key)
+
+
+def _how_far(results: Mapping[str, Any], work: Sequence[Work], out: Path | None) -> str:
+    done = f"{len(results)} of {len(work)} items are done"
+    if out is None:
+        return f"{done}, and lost: --out FILE.jsonl would keep them"
+    return f"{done} and kept in {out}; the same command goes on from there"
+
+
+@contextmanager
+def _progress(console: Console, total: int, done: int) -> Generator[Callable[[], None]]:
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=total, completed=done)
+        yield lambda: progress.advance(task)
+
+
+@contextmanager
+def _kept(
+    out: Path | None, settings: Mapping[str, Any], prints: Mapping[str, str]
+) -> Generator[tuple[dict[str, dict[str, Any]], Callable[[Mapping[str, Any]], None]]]:
+    """The results that a file holds and that still fit, and what adds one to it."""
+    if out is None:
+        yield {}, lambda line: None
+        return
+    head = {"evaluation": json.loads(json.dumps(settings))}
+    try:
+        lines = _lines_of(out, head)
+        with out.open("a", encoding="utf-8") as file:
+            if not lines:
+                _write(file, head)
+            results: dict[str, dict[str, Any]] = {}
+            for line in lines[1:]:
+                if prints.get(str(line.get("key"))) == line.pop("print", ""):
+                    results[line["key"]] = line
+            yield results, lambda line: _write(file, line)
+    except OSError as error:
+        raise InputError(f"--out {out}: cannot be used: {error.strerror or error}") from error
+
+
+def _lines_of(out: Path, head: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The lines of a file of results; one that was cut off in the middle is cut from the file."""
+    if not out.exists() or not out.stat().st_size:
+        return []
+    lines: list[dict[str, Any]] = []
+    whole = 0
+    with out.open("rb") as file:
+        for line in file:
+            value = _object_of(line)
+            if value is None:
+                break
+            lines.append(value)
+            whole += len(line)
+    if not lines or "evaluation" not in lines[0]:
+        raise InputError(f"--out {out}: is no file of results; it is left as it is: name another one")
+    if lines[0] != head:
+        before, now = lines[0]["evaluation"], head["evaluation"]
+        other = [f"{name} {before.get(name)!r}, now {now.get(name)!r}" for name in {**before, **now}
+                 if before.get(name) != now.get(name)]  # fmt: skip
+        raise InputError(f"--out {out}: holds results of another evaluation ({', '.join(other)}); name another file")
+    if whole < out.stat().st_size:
+        os.truncate(out, whole)
+    return lines
+
+
+def _object_of(line: bytes) -> dict[str, Any] | None:
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+def _write(file: TextIO, line: Mapping[str, Any]) -> None:
+    file.write(json.dumps(line, ensure_ascii=True) + "\n")
+    file.flush()
