@@ -1,0 +1,97 @@
+"""A score as an evaluator: it measures a workflow that operators wrote, and its findings are the lesson."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from operad.evaluators.evaluator import Evaluator
+from operad.operators import OperatorConfig
+from operad.runtime.errors import InputError
+from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.reasoner import Reasoner
+
+MOST_IN_A_LESSON = 8
+"""How many findings a lesson tells at once: models do worse with more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What a score makes of a workflow.
+
+    Attributes:
+        score: From 0 to 1.
+        findings: What is wrong, the worst first, each naming its node and a way out.
+        figures: All that was measured, by name, as JSON holds it.
+    """
+
+    score: float
+    findings: Sequence[str] = ()
+    figures: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+class ScoreEvaluator(Evaluator):
+    """Measures the workflow that the operators before it wrote; no model is asked.
+
+    A subclass says in `assess` how. The message is SUCCESS from the threshold on; below it, it is EXECUTION_ERROR, its
+    lesson tells the findings, and those who wrote the workflow are blamed. Its score is ten times the measured one, as
+    those of other evaluators go from 0 to 10; what was measured is in its outputs under the evaluator's id.
+
+    Args:
+        config: What it is; its instruction tells people what is measured.
+        threshold: The least score that is SUCCESS, from 0 to 1.
+
+    Raises:
+        InputError: The threshold is no number from 0 to 1.
+    """
+
+    def __init__(self, config: OperatorConfig, *, threshold: float, **others: Any) -> None:
+        if not 0 <= threshold <= 1:
+            raise InputError(f"{config.id}: threshold must be from 0 to 1, not {threshold}")
+        super().__init__(config, **others)
+        self.threshold = threshold
+
+    def assess(self, text: str, job: Job) -> Assessment:
+        """Measure a workflow. Runs in a thread.
+
+        Args:
+            text: What the operators wrote, in whatever form.
+            job: What it was written for.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.assess: say how the workflow is measured")
+
+    async def execute(
+        self,
+        reasoner: Reasoner,
+        job: Job,
+        workflow_messages: list[WorkflowMessage] | None = None,
+        previous_expert_outputs: list[WorkflowMessage] | None = None,
+        lesson: str | None = None,
+    ) -> WorkflowMessage:
+        """Measure what `workflow_messages` say; the reasoner is not asked."""
+        judged = workflow_messages or []
+        text = "\n\n".join(message.scratchpad for message in judged)
+        found = await asyncio.to_thread(self.assess, text, job)
+        met = found.score >= self.threshold
+        said = f"{self.get_id()}: {found.score:.3f}, {'at least' if met else 'below'} {self.threshold:g}"
+        return WorkflowMessage(
+            scratchpad=text,
+            status=WorkflowStatus.SUCCESS if met else WorkflowStatus.EXECUTION_ERROR,
+            evaluation="\n".join([said, *found.findings]),
+            lesson="" if met else lesson_of(found.findings),
+            blame=() if met else tuple(message.operator_id for message in judged if message.operator_id),
+            score=10 * found.score,
+            outputs={self.get_id(): dict(found.figures)},
+            job_id=job.id,
+            operator_id=self.get_id(),
+        )
+
+
+def lesson_of(findings: Sequence[str]) -> str:
+    """The findings as a lesson, no more of them than a model can heed."""
+    told = [f"- {finding}" for finding in findings[:MOST_IN_A_LESSON]]
+    if len(findings) > MOST_IN_A_LESSON:
+        told.append(f"- and {len(findings) - MOST_IN_A_LESSON} more, after these")
+    return "\n".join(["The workflow is not right yet. Mend this, and leave the rest as it is:", *told])
