@@ -1,6 +1,7 @@
 """Scores as evaluators in a workflow."""
 
 import pytest
+
 from operad.evaluators.score_evaluator import Assessment, ScoreEvaluator, lesson_of
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import BuiltinWorkflow, Job, WorkflowStatus

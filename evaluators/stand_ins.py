@@ -1,0 +1,240 @@
+"""What stands in for the world in a dry run: files, answers of models, the web."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from struct import pack
+from typing import Any, cast
+from zlib import compress, crc32
+
+from json_repair import loads
+
+from operad.operators.media.markdown import MarkdownTarget, export_markdown
+from operad.operators.node_graph import NodeGraph
+from operad.operators.nodes.flow import StartParams, StartVariable, read_value
+from operad.operators.services import Services
+from operad.operators.variables import VariableType
+from operad.operators.web.endpoints import ImageModel
+from operad.operators.web.fetch import Fetched, Guard
+from operad.operators.web.search import SearchResult
+from operad.runtime.errors import InputError, MissingExtraError
+from operad.runtime.task import Task
+from operad.runtime.testing import plausible
+
+T = VariableType
+
+MARKDOWN = "# A report\n\nSome *words*, and a table:\n\n| quarter | sales |\n|---|---|\n| 1 | 10 |\n| 2 | 12 |\n"
+PAGE = b"<html><head><title>A page</title></head><body><h1>A page</h1><p>Some words.</p></body></html>"
+ADDRESS = "https://example.org/page"
+
+_BY_NAME = {"date": "2024-03-15", "url": ADDRESS, "link": ADDRESS}
+"""What is said for texts with such names."""
+
+_PICTURES = ("png", "jpg", "jpeg")
+_SUFFIXES = {
+    re.compile("image|pict|photo|png|formula|screenshot"): "png",
+    re.compile("excel|sheet|sales|data"): "xlsx",
+    re.compile("code"): "py",
+}
+"""How the name of a file ends, by words in that of its variable."""
+
+
+# Files
+
+
+def png() -> bytes:
+    """A picture of 8 by 8 pixels."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return pack(">I", len(data)) + kind + data + pack(">I", crc32(kind + data))
+
+    rows = b"".join(b"\0" + b"\x30\x60\x90" * 8 for _ in range(8))
+    header = pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", compress(rows)) + chunk(b"IEND", b"")
+
+
+async def file(suffix: str) -> bytes:
+    """A small file of a kind, as far as what makes it is installed; or else the text that it would hold.
+
+    Args:
+        suffix: How its name ends, without the dot.
+    """
+    if suffix in _PICTURES:
+        return png()
+    if suffix == "xlsx":
+        return _table()
+    if suffix in ("docx", "pptx", "pdf"):
+        try:
+            return await export_markdown(MARKDOWN, cast("MarkdownTarget", suffix))
+        except MissingExtraError:
+            return MARKDOWN.encode()
+    texts = {"py": "print('hello')\n", "html": PAGE.decode(), "csv": "a,b\n1,2\n", "json": '{"a": 1}\n'}
+    return texts.get(suffix, MARKDOWN).encode()
+
+
+def _table() -> bytes:
+    """A table of sales."""
+    try:
+        from openpyxl import Workbook
+    except ImportError:
+        return b"Order Date,Region,Product,Sales,Profit\n2024-01-05,North,Tea,10,2.5\n"
+    book = Workbook()
+    for row in (
+        ["Order Date", "Region", "Product", "Sales", "Profit"],
+        ["2024-01-05", "North", "Tea", 10, 2.5],
+        ["2024-04-09", "South", "Rice", 12, 3],
+    ):
+        book.worksheets[0].append(row)
+    data = BytesIO()
+    book.save(data)
+    return data.getvalue()
+
+
+# Inputs
+
+
+async def inputs_of(graph: NodeGraph, folder: Path, given: Mapping[str, Any]) -> dict[str, Any]:
+    """A value for each input of a workflow that can run.
+
+    Args:
+        graph: The workflow.
+        folder: Where files for its inputs are written.
+        given: Values to take where they fit; of files, names that tell their kinds.
+    """
+    start = next(node for node in graph.nodes if node.type == "start")
+    read = {tuple(node.params["variable_selector"]) for node in graph.nodes if node.type == "document-extractor"}
+    values: dict[str, Any] = {}
+    for variable in StartParams(**start.params).variables:
+        as_text = (variable.name, start.id) in read
+        values[variable.name] = await _input(variable, given.get(variable.name), folder, as_text)
+    return values
+
+
+async def _input(variable: StartVariable, given: Any, folder: Path, as_text: bool) -> Any:
+    match variable.type:
+        case T.FILE:
+            return await _file(variable.name, _first(given), folder, as_text)
+        case T.ARRAY_FILE:
+            several = cast("list[Any]", given) if isinstance(given, list) else [given, given]
+            return [await _file(variable.name, each, folder, as_text) for each in several]
+        case kind if given is not None and _reads(given, kind):
+            return given
+        case T.STRING if re.search("url|link|address|website", variable.name.lower()):
+            return ADDRESS
+        case kind:
+            return plausible(kind.json_schema())
+
+
+def _first(given: Any) -> Any:
+    values = cast("list[Any]", given) if isinstance(given, list) else [given]
+    return values[0] if values else None
+
+
+def _reads(given: Any, kind: VariableType) -> bool:
+    try:
+        read_value(given, kind)
+    except InputError:
+        return False
+    return True
+
+
+async def _file(name: str, given: Any, folder: Path, as_text: bool) -> str:
+    said = str(cast("dict[str, Any]", given).get("value", "")) if isinstance(given, dict) else str(given or "")
+    guessed = next((each for words, each in _SUFFIXES.items() if words.search(name.lower())), "md")
+    suffix = said.rpartition(".")[2].lower() if "." in said else guessed
+    suffix = "md" if as_text and suffix in _PICTURES else suffix
+    path = folder / f"input.{re.sub(r'[^a-z0-9]', '', suffix)[:10]}"
+    if not path.exists():
+        path.write_bytes(await file(suffix))
+    return str(path)
+
+
+# Models
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Answers what fits the schema that is asked for, or text in the language that the prompt names.
+
+    Where a schema leaves open what an object holds, it gets the keys that the workflow's code asks for.
+
+    Attributes:
+        keys: These keys.
+    """
+
+    keys: Sequence[str] = ()
+
+    @classmethod
+    def about(cls, graph: NodeGraph) -> Answers:
+        """Those for a workflow."""
+        code = "\n".join(str(node.params.get("code", "")) for node in graph.nodes)
+        return cls(tuple(dict.fromkeys(re.findall(r"""(?:\[|\.get\()\s*['"]([^'"]+)['"]""", code))))
+
+    async def infer(self, task: Task) -> str:
+        """Answer a task."""
+        if task.output_schema:
+            filled = self._filled(plausible(json.loads(task.output_schema)))
+            return json.dumps(filled, ensure_ascii=False)
+        prompt = "\n".join((task.instruction, task.job.goal))
+        if re.search("mermaid", prompt, re.IGNORECASE):
+            return "flowchart TD\n  A[Start] --> B[End]"
+        if re.search(r"\bjson\b", prompt, re.IGNORECASE):
+            return json.dumps(_example_in(prompt) or {"text": "text"}, ensure_ascii=False)
+        return "Some words on the matter."
+
+    def _filled(self, value: Any, name: str = "") -> Any:
+        if isinstance(value, dict):
+            filled = {key: self._filled(each, key) for key, each in cast("dict[str, Any]", value).items()}
+            return filled or {key: self._filled("1", key) for key in self.keys}
+        if isinstance(value, list):
+            return [self._filled(item, name) for item in cast("list[Any]", value)]
+        if value not in ("text", "1"):
+            return value
+        return next((fits for word, fits in _BY_NAME.items() if word in name.lower()), value)
+
+
+def _example_in(prompt: str) -> dict[str, Any]:
+    """The largest JSON object that a prompt shows as an example, its placeholders in angle brackets filled."""
+    shown = re.findall(r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}", re.sub(r"\{\{#.*?#\}\}", "", prompt[:100_000]))
+    found: list[Any] = [loads(re.sub(r"<[^<>]*>", "1", text)) for text in shown if '"' in text]
+    objects = [cast("dict[str, Any]", each) for each in found if isinstance(each, dict)]
+    return max(objects, key=len) if objects else {}
+
+
+# The web
+
+
+class _Images(ImageModel):
+    async def generate(self, prompt: str, *, count: int = 1) -> list[tuple[bytes, str]]:
+        """The same small picture, as often as asked."""
+        return [(png(), "image/png")] * count
+
+
+class _Search:
+    async def search(self, query: str, *, limit: int = 10) -> list[SearchResult]:
+        return [
+            SearchResult(
+                title=f"Result {n}", url=f"https://example.org/{n}", content="Some words.", site_name="Example"
+            )
+            for n in range(1, min(limit, 3) + 1)
+        ]
+
+
+async def _fetch(url: str, guard: Guard) -> Fetched:
+    return Fetched(200, url, {"content-type": "text/html; charset=utf-8"}, PAGE)
+
+
+def services(folder: Path) -> Services:
+    """What nodes reach outside, made up.
+
+    Args:
+        folder: Where they write files.
+    """
+    return Services(
+        folder=folder, search=_Search(), images=_Images(name="none", base_url="http://localhost"), fetch=_fetch
+    )
