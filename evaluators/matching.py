@@ -1,0 +1,237 @@
+"""Which predicted node stands for which gold one: matchings of the highest weight.
+
+Nodes are numbers, and a pair is (gold, predicted). Both scores of WorFBench begin here ("Benchmarking Agentic Workflow
+Generation", section 3, on WorFEval). Needs the extra ``evaluate``, for SciPy.
+
+A matching of the highest weight is seldom the only one where a workflow says the same twice, and which one a solver
+returns depends on how nodes are numbered. A score must not. So `optimal_pairs` answers with every pair that is part of
+*some* matching of the highest weight, and what is counted on them (`longest_chain`, `common_subgraph`) takes the best
+one-to-one choice. Where the matching is unique that is the matching. Where ties come from nodes of equal text, which is
+where they come from, any one-to-one choice can be completed to a matching of the highest weight. In other ties a choice
+may mix several such matchings: allowed, for to forbid it no rule on two pairs at a time is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from operad.runtime.errors import MissingExtraError
+
+Pair = tuple[int, int]
+
+MAX_PAIRS = 10_000
+"""Pairs that are searched at most: those of 100 equal nodes with 100, or of 10,000 nodes one to one. Of more, only as
+many are looked at, of one matching, and the answer is not said to be optimal."""
+
+MAX_TIED = 1_000_000
+"""Pairs that `optimal_pairs` lists at most, of some 100 bytes each."""
+
+_UNIT = 1_000_000
+"""Similarities are counted in millionths, so that sums are exact and a tie is a tie."""
+
+_FAR = 1 << 30
+"""The length of the arc of a pair that is not allowed: more than any weight and distance, and 32 bits hold their sum."""
+
+
+class OptimalPairs(NamedTuple):
+    """The pairs of the matchings of the highest weight.
+
+    Attributes:
+        pairs: In rising order.
+        complete: Whether these are all; else there are more than `MAX_TIED`, and these are those of one matching.
+    """
+
+    pairs: tuple[Pair, ...]
+    complete: bool
+
+
+class Alignment(NamedTuple):
+    """Gold nodes and the predicted nodes that stand for them, one to one.
+
+    Attributes:
+        pairs: In rising order.
+        optimal: Whether it is proven that no such set of pairs is larger.
+    """
+
+    pairs: tuple[Pair, ...]
+    optimal: bool
+
+
+def best_matching(similarities: Sequence[Sequence[float]]) -> tuple[Pair, ...]:
+    """A matching of the highest weight: each node is in one pair at most.
+
+    Args:
+        similarities: By gold and predicted node, from 0 to 1: an array of two dimensions, or nested sequences. Those of
+            0 (and below half a millionth) are not allowed.
+
+    Returns:
+        One of the matchings of the highest weight, in rising order; no pair adds nothing to the weight.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+        ValueError: A similarity is not a number from 0 to 1. Above it may be by a rounding error, and counts as 1.
+    """
+    return tuple(sorted(pair for block in _blocks(similarities) for pair in block.pairs(*block.matching())))
+
+
+def optimal_pairs(similarities: Sequence[Sequence[float]]) -> OptimalPairs:
+    """Every pair that is part of some matching of the highest weight.
+
+    Depends on the similarities alone, taken to millionths: numbering the nodes in another way numbers the pairs so.
+
+    Args:
+        similarities: As for `best_matching`.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+        ValueError: A similarity is not a number from 0 to 1. Above it may be by a rounding error, and counts as 1.
+    """
+    tied = [(block, block.tied()) for block in _blocks(similarities)]
+    if sum(len(rows) for _, (rows, _) in tied) > MAX_TIED:
+        return OptimalPairs(tuple(sorted(pair for block, _ in tied for pair in block.pairs(*block.matching()))), False)
+    return OptimalPairs(tuple(sorted(pair for block, found in tied for pair in block.pairs(*found))), True)
+
+
+def one_to_one(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
+    """As many of the pairs as can be had with each node in one of them.
+
+    Raises:
+        MissingExtraError: SciPy is not installed, and a node is in more than one pair.
+    """
+    pairs = sorted(set(pairs))
+    golds, predicted = (sorted(set(side)) for side in sides(pairs))
+    if len(golds) == len(predicted) == len(pairs):
+        return tuple(pairs)
+    row = {gold: index for index, gold in enumerate(golds)}
+    column = {node: index for index, node in enumerate(predicted)}
+    ends = ([row[gold] for gold, _ in pairs], [column[node] for _, node in pairs])
+    table = scipy_module("sparse").csr_array(([True] * len(pairs), ends), shape=(len(golds), len(predicted)))
+    matched: list[int] = scipy_module("sparse.csgraph").maximum_bipartite_matching(table, perm_type="column").tolist()
+    return tuple((gold, predicted[to]) for gold, to in zip(golds, matched, strict=True) if to >= 0)
+
+
+def shared_nodes(pairs: Sequence[Pair]) -> list[int]:
+    """By pair, the bitset of the other pairs that share a node with it."""
+    golds, predicted = sides(pairs)
+    with_gold, with_predicted = places(golds), places(predicted)
+    return [(with_gold[a] | with_predicted[b]) & ~(1 << index) for index, (a, b) in enumerate(pairs)]
+
+
+def places(nodes: Iterable[int]) -> dict[int, int]:
+    """By node, the bitset of the places where it is listed."""
+    found: dict[int, int] = {}
+    for index, node in enumerate(nodes):
+        found[node] = found.get(node, 0) | 1 << index
+    return found
+
+
+def sides(pairs: Sequence[Pair]) -> tuple[list[int], list[int]]:
+    """The gold nodes of the pairs, and the predicted ones."""
+    return [gold for gold, _ in pairs], [predicted for _, predicted in pairs]
+
+
+def scipy_module(name: str) -> Any:
+    """The module of SciPy.
+
+    Raises:
+        MissingExtraError: SciPy is not installed.
+    """
+    try:
+        return import_module(f"scipy.{name}")
+    except ImportError as error:
+        raise MissingExtraError(
+            "scores of a workflow against a gold one need the package scipy: pip install 'operad[evaluate]'"
+        ) from error
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Nodes that allowed pairs connect, apart from all others.
+
+    Attributes:
+        golds: Their numbers, by row.
+        predicted: By column.
+        weights: By row and column, in millionths; 0 where a pair is not allowed.
+    """
+
+    golds: Any
+    predicted: Any
+    weights: Any
+
+    def pairs(self, rows: Any, columns: Any) -> Iterator[Pair]:
+        """By the numbers of their nodes."""
+        return zip(self.golds[rows].tolist(), self.predicted[columns].tolist(), strict=True)
+
+    def matching(self) -> tuple[Any, Any]:
+        """Rows and columns of a matching of the highest weight."""
+        if self.weights.size == 1:
+            return [0], [0]
+        rows, columns = scipy_module("optimize").linear_sum_assignment(self.weights, maximize=True)
+        allowed = self.weights[rows, columns] > 0
+        return rows[allowed], columns[allowed]
+
+    def tied(self) -> tuple[Any, Any]:
+        """Rows and columns of the pairs of all matchings of the highest weight.
+
+        Two such matchings differ by cycles and paths that alternate between them and change the weight by nothing. With
+        arcs from row to column for a pair that may come (of length minus its weight), back for one that may go (plus
+        its weight), and between a node that may gain or lose its partner for nothing and one extra node, those are
+        cycles of length 0. With the distances from the extra node as potentials no arc is shorter than 0, and a pair
+        lies on such a cycle when its arc is of length 0 and joins two nodes of one strong component of such arcs.
+        """
+        if self.weights.size == 1:
+            return [0], [0]
+        np: Any = import_module("numpy")
+        rows, columns = self.matching()
+        height, width = self.weights.shape
+        weight = self.weights[rows, columns]
+        lengths = np.where(self.weights > 0, -self.weights, _FAR)
+        row_at, column_at = np.zeros(height, np.int32), np.zeros(width, np.int32)  # distances from the extra node
+        while True:
+            row_at[rows] = column_at[columns] + weight
+            nearer = np.minimum((row_at[:, None] + lengths).min(axis=0), column_at)
+            if (nearer == column_at).all():
+                break
+            column_at = nearer
+        tight = row_at[:, None] + lengths == column_at
+        free_row, free_column = np.full(height, True), np.full(width, True)
+        free_row[rows] = free_column[columns] = False
+        loses_row, loses_column = row_at == 0, column_at == 0
+        sparse = scipy_module("sparse")
+        arcs = [
+            [None, tight, loses_row[:, None]],
+            [
+                sparse.coo_array((weight > 0, (columns, rows)), shape=(width, height)),
+                None,
+                (free_column & loses_column)[:, None],
+            ],
+            [free_row[None, :], loses_column[None, :], None],
+        ]
+        graph = sparse.block_array([[None if part is None else sparse.coo_array(part) for part in row] for row in arcs])
+        _, group = scipy_module("sparse.csgraph").connected_components(graph, connection="strong")
+        mask = tight & (group[:height, None] == group[None, height:-1])
+        mask[rows, columns] = True
+        return np.nonzero(mask)
+
+
+def _blocks(similarities: Sequence[Sequence[float]]) -> Iterator[_Block]:
+    sparse, graphs = scipy_module("sparse"), scipy_module("sparse.csgraph")
+    np: Any = import_module("numpy")
+    given = np.asarray(similarities, dtype=float)
+    if not given.size:
+        return
+    if not ((given >= 0) & (given <= 1.001)).all():
+        raise ValueError(
+            "similarities must be from 0 to 1, where 0 is a pair that is not allowed: no NaN, none below 0"
+        )
+    weights = np.rint(np.minimum(given, 1) * _UNIT).astype(np.int32)
+    allowed = sparse.csr_array(weights > 0)
+    count, block = graphs.connected_components(sparse.block_array([[None, allowed], [allowed.T, None]]), directed=False)
+    nodes = np.argsort(block, kind="stable")  # by block, gold nodes first
+    for group in np.split(nodes, np.searchsorted(block[nodes], np.arange(1, count))):
+        golds, predicted = group[group < len(weights)], group[group >= len(weights)] - len(weights)
+        if golds.size and predicted.size:
+            yield _Block(golds, predicted, weights[np.ix_(golds, predicted)])
