@@ -22,6 +22,7 @@ from rich.console import Console
 
 from operad.configs import evaluate
 from operad.configs.ask import Asker, Lines
+from operad.configs.edit_command import edit
 from operad.configs.flow import find_graph, flow_expert, result_text
 from operad.configs.formats_command import check, convert, show
 from operad.configs.inputs import ask_inputs, job_of
@@ -142,6 +143,7 @@ def schema() -> None:
 app.command()(check)
 app.command()(convert)
 app.command()(show)
+app.command()(edit)
 app.command()(insights)
 app.command()(nodes)
 app.add_typer(evaluate.app, name="evaluate")

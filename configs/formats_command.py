@@ -110,7 +110,7 @@ def convert(
     would be lost and --lossy is not given; then nothing is written.
     """
     known = formats(_definitions(object_info))
-    found, graph = read(read_file(source), _called(source, known), known)
+    found, graph = read(read_file(source), called(source, known), known)
     wanted = _target(target, to, found, known)
     lost = [Placed(each.code, each.message, each.where) for each in wanted.losses(graph)]
     for line in _lines([Report(source, found.name, lost)]):
@@ -119,7 +119,7 @@ def convert(
         things = "1 loss" if len(lost) == 1 else f"{len(lost)} losses"
         print(f"operad: {things}, nothing written; --lossy writes {wanted.name} all the same", file=sys.stderr)
         raise typer.Exit(EXIT_FAULTS)
-    _write(target, wanted.dump(graph))
+    write_file(target, wanted.dump(graph))
 
 
 def show(
@@ -130,14 +130,14 @@ def show(
 ) -> None:
     """Show the graph of a workflow: as a picture, or, without -o, as the code of a Mermaid flowchart on stdout."""
     known = formats()
-    _, graph = read(read_file(file), _called(file, known), known)
+    _, graph = read(read_file(file), called(file, known), known)
     if out is None:
         print(write(graph), end="")
         return
     suffix = Path(out).suffix.removeprefix(".").lower()
     for target in get_args(PictureTarget):
         if suffix == target:
-            _write(out, draw(graph, target))
+            write_file(out, draw(graph, target))
             return
     kinds = ", ".join(f".{each}" for each in get_args(PictureTarget))
     raise InputError(f"-o {out}: the name of a picture ends with one of {kinds}")
@@ -230,7 +230,7 @@ def _definitions(source: str | None) -> Definitions:
 # Converting
 
 
-def _called(path: str, known: Mapping[str, Format]) -> str:
+def called(path: str, known: Mapping[str, Format]) -> str:
     """What to call a workflow whose file does not say: the name of the file without its suffix."""
     name = Path(path).name
     ends = [each.suffix for each in known.values() if name.endswith(each.suffix)]
@@ -264,7 +264,7 @@ def _target(path: str, to: str | None, source: Format, known: Mapping[str, Forma
     return known[source.name if source.name in fitting else fitting[0]]
 
 
-def _write(path: str, data: bytes) -> None:
+def write_file(path: str, data: bytes) -> None:
     """Write a file, at once and as a whole; what is no regular file is written to as it is.
 
     Raises:

@@ -375,7 +375,7 @@ def param_issues(error: ValidationError, params_type: type[NodeParams], where: s
     return [Issue(fault.code, f"{fault.where or 'param'}: {fault.what}", where) for fault in faults]
 
 
-def param_faults(error: ValidationError, params_type: type[NodeParams]) -> list[Fault]:
+def param_faults(error: ValidationError, params_type: type[BaseModel]) -> list[Fault]:
     """The same, each with the path of the parameter."""
     faults: list[Fault] = []
     seen: set[tuple[Any, ...]] = set()

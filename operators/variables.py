@@ -128,6 +128,20 @@ class Text(str):
         """The text with what `name` says in the place of each variable."""
         return _REFERENCE.sub(lambda found: name(Selector(found["variable"], found["node"])), self)
 
+    def reselected(self, change: Callable[[Selector], Selector]) -> str:
+        """The text with other variables in the place of those that it names; how it names them stays, quotes too."""
+
+        def put(found: re.Match[str]) -> str:
+            old = Selector(found["variable"], found["node"])
+            new = change(old)
+            if new == old:
+                return found[0]
+            text, begin = found.string, found.start()
+            before, between = text[begin : found.start("node")], text[found.end("node") : found.start("variable")]
+            return f"{before}{new.node}{between}{new.variable}{text[found.end('variable') : found.end()]}"
+
+        return _REFERENCE.sub(put, self)
+
     @property
     def misshapen(self) -> list[str]:
         """What looks like a reference and is none."""

@@ -19,6 +19,8 @@ COLOURS: Mapping[str, str] = {
     "done": "fill:#d3f9d8,stroke:#2b8a3e",
     "failed": "fill:#ffe3e3,stroke:#c92a2a",
     "skipped": "fill:#f1f3f5,stroke:#868e96,color:#868e96",
+    "added": "fill:#d3f9d8,stroke:#2b8a3e",
+    "changed": "fill:#fff3bf,stroke:#f08c00",
 }
 """What a node that is so looks like."""
 
@@ -36,7 +38,7 @@ def write(graph: NodeGraph, status: Mapping[str, str] | None = None) -> str:
 
     Args:
         graph: The workflow; nothing in it need be right.
-        status: What nodes are, by id: running, done, failed or skipped.
+        status: What nodes are, by id: running, done, failed or skipped; or added or changed.
 
     Returns:
         Mermaid's code.

@@ -140,6 +140,45 @@ def names_of(template: str) -> tuple[str, ...]:
     return tuple(sorted(meta.find_undeclared_variables(_parse(template)) - GLOBALS))
 
 
+def name_changed(template: str, old: str, new: str) -> str:
+    """The template with another name for a variable.
+
+    Raises:
+        TemplateError: The template cannot be read, or uses one of the names in a way that cannot be followed.
+    """
+    from jinja2 import TemplateSyntaxError, nodes
+
+    _compile(template)
+    wanted = _parse(template)
+    names = list(wanted.find_all(nodes.Name))
+    if not new.isidentifier() or new in {each.name for each in names}:
+        raise TemplateError(f"{new!r} is no name, or the template has it already; choose another")
+    for each in names:
+        each.name = new if each.name == old else each.name
+    made = _with_name(template, old, new)
+    try:
+        same = _parse(made) == wanted
+    except TemplateSyntaxError:  # the name is a word of Jinja's
+        same = False
+    if not same:
+        raise TemplateError(f"the template uses {old!r} in a way that cannot be followed; change it with replace_text")
+    return made
+
+
+def _with_name(template: str, old: str, new: str) -> str:
+    from operad.operators.sandbox.bounded_jinja import READING
+
+    pieces: list[str] = []
+    end, before = 0, ""
+    for _, kind, text in READING.lex(template):
+        begin = template.find(text, end)
+        if begin >= 0:  # line breaks of data may be others
+            pieces += [template[end:begin], new if (kind, text) == ("name", old) and before != "." else text]
+            end = begin + len(text)
+        before = before if kind == "whitespace" else text
+    return "".join([*pieces, template[end:]])
+
+
 @lru_cache(maxsize=256)  # a workflow renders the same template again and again
 def _compile(template: str) -> CodeType:
     """The template as code.

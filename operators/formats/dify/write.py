@@ -77,7 +77,11 @@ class Written:
     def final(self) -> Fields:
         """The node with what is kept of a file."""
         mine = kept(self.spec.extra)
-        data = changed(self.data, mine.get("data"))
+        how = mine.get("data")
+        data = changed(self.data, how)
+        title = fields_of(fields_of(fields_of(how).get("at")).get("title"))
+        if "is" in title:  # a number behind ours depends on the nodes around it, and says nothing of a change
+            data = {**data, "title": title["is"]}
         return {**changed(self.envelope, mine.get("envelope"), sure=True), "data": data}
 
 

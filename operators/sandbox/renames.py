@@ -1,0 +1,182 @@
+"""Python with another name for an argument of `main`, or for a key of what it returns.
+
+What is written is read again and compared with what the change was to make of it: where they differ, or where the code
+uses the name in a way that cannot be followed, it is refused.
+"""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from operad.runtime.errors import OperadError
+
+_BY_HAND = "change the code with replace_text, and what is declared with set"
+
+
+class RenameError(OperadError):
+    """Code in which a name cannot be changed safely."""
+
+
+def argument_renamed(code: str, old: str, new: str) -> str:
+    """The code with another name for an argument of `main`.
+
+    Raises:
+        RenameError: It cannot be read, has no such argument, or uses a name in a way that cannot be followed.
+    """
+    tree = _tree(code)
+    if not new.isidentifier() or keyword.iskeyword(new):
+        raise RenameError(f"{new!r} is no name in Python; choose another")
+    if old not in {argument.arg for argument in ast.walk(_main(tree).args) if isinstance(argument, ast.arg)}:
+        raise RenameError(f"main has no argument {old!r}; {_BY_HAND}")
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.arg)]
+    if new in map(_id, names) or {old, new} & set(_other_names(tree)):
+        raise RenameError(f"the code uses {old!r} or {new!r} for something else, too; {_BY_HAND}")
+    found = [node for node in names if _id(node) == old]
+    made = [_put(code, [(node.lineno, node.col_offset, old, new) for node in found])]
+    made += [re.sub(rf"(?<![\w.]){re.escape(old)}(?!\w)", new, code)]  # before 3.12, f-strings have no places of names
+    for node in found:
+        if isinstance(node, ast.Name):
+            node.id = new
+        else:
+            node.arg = new
+    return _sure(made, tree)
+
+
+def result_renamed(code: str, old: str, new: str) -> str:
+    """The code with another key in the dict that `main` returns.
+
+    Raises:
+        RenameError: It cannot be read, or makes that dict in a way that cannot be followed.
+    """
+    tree = _tree(code)
+    main = _main(tree)
+    places: list[ast.Constant] = []
+    for node in _keys(main):
+        if node.value == new:
+            raise RenameError(f"main returns {new!r} already; choose another name")
+        if node.value == old and not any(node is each for each in places):
+            places.append(node)
+    if not places:
+        raise RenameError(f"main makes it otherwise than as the key {old!r} of a dict; {_BY_HAND}")
+    spots: list[tuple[int, int, str, str]] = []
+    for node in places:
+        text = ast.get_source_segment(code, node) or ""
+        if text not in (f"'{old}'", f'"{old}"'):
+            raise RenameError(f"the code writes it as {text}; {_BY_HAND}")
+        spots.append((node.lineno, node.col_offset, text, f"{text[0]}{new}{text[0]}"))
+    if any(sign in new for sign in "'\"\\\n\r"):
+        raise RenameError(f"{new!r} cannot stand in quotes; choose another name")
+    made = _put(code, spots)
+    for node in places:
+        node.value = new
+    return _sure([made], tree)
+
+
+def _tree(code: str) -> ast.Module:
+    try:
+        return ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise RenameError(f"its code cannot be read: {error}") from error
+
+
+def _main(tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDef:
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == "main":
+            return node
+    raise RenameError("its code has no function main")
+
+
+def _id(node: ast.Name | ast.arg) -> str:
+    return node.id if isinstance(node, ast.Name) else node.arg
+
+
+def _other_names(tree: ast.AST) -> Iterator[str]:
+    """What code names otherwise than by variables: keywords, functions, modules, what is global or matched."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.keyword(arg=str() as name) | ast.alias(asname=str() as name):
+                yield name
+            case ast.alias(name=name):
+                yield name.partition(".")[0]
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.Global(names=names) | ast.Nonlocal(names=names):
+                yield from names
+            case ast.ExceptHandler(name=str() as name) | ast.MatchAs(name=str() as name):
+                yield name
+            case ast.MatchStar(name=str() as name) | ast.MatchMapping(rest=str() as name):
+                yield name
+            case _:
+                pass
+
+
+def _keys(main: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.Constant]:
+    """The keys of what a function returns, where it is a dict as it is written, or a variable that is made of one."""
+    own = list(_own(main))
+    dicts: list[ast.expr | None] = [node.value for node in own if isinstance(node, ast.Return)]
+    names = {value.id for value in dicts if isinstance(value, ast.Name)}
+    for node in own:
+        match node:
+            case ast.Assign(targets=targets, value=value) if any(_is_one(each, names) for each in targets):
+                dicts.append(value)
+            case ast.AnnAssign(target=target, value=value) if _is_one(target, names):
+                dicts.append(value)
+            case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant() as key) if name in names:
+                yield key
+            case _:
+                pass
+    used = [node for node in ast.walk(main) if isinstance(node, ast.Name) and node.id in names]
+    followed = [node.value for node in own if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)]
+    followed += [value for value in dicts if value is not None]
+    followed += [
+        target
+        for node in own
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+    ]
+    if any(not any(each is node for each in followed) for node in used):
+        raise RenameError(f"main does more with what it returns than can be followed; {_BY_HAND}")
+    for value in dicts:
+        match value:
+            case ast.Dict(keys=keys) if all(isinstance(key, ast.Constant) for key in keys):
+                yield from (key for key in keys if isinstance(key, ast.Constant))
+            case ast.Name(id=name) if name in names:
+                pass
+            case _:
+                raise RenameError(f"main returns something else than a dict with its keys; {_BY_HAND}")
+
+
+def _is_one(node: ast.expr, names: set[str]) -> bool:
+    return isinstance(node, ast.Name) and node.id in names
+
+
+def _own(node: ast.AST) -> Iterator[ast.AST]:
+    """What is in a function, without the functions in it."""
+    for inner in ast.iter_child_nodes(node):
+        yield inner
+        if not isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            yield from _own(inner)
+
+
+def _put(code: str, spots: Sequence[tuple[int, int, str, str]]) -> str:
+    """The code with other texts at lines, from 1, and columns, in bytes."""
+    lines = code.encode().split(b"\n")
+    for line, column, old, new in sorted(spots, reverse=True):
+        text = lines[line - 1]
+        if text[column:].startswith(old.encode()):
+            lines[line - 1] = text[:column] + new.encode() + text[column + len(old.encode()) :]
+    return b"\n".join(lines).decode()
+
+
+def _sure(made: Sequence[str], wanted: ast.Module) -> str:
+    """The first text that is the wanted code."""
+    dumped = ast.dump(wanted)
+    for text in made:
+        with suppress(SyntaxError):
+            if ast.dump(ast.parse(text)) == dumped:
+                return text
+    raise RenameError(f"the code uses it in a way that cannot be followed; {_BY_HAND}")
