@@ -2,51 +2,40 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import signal
 import sys
-import threading
 import traceback
-from collections.abc import Coroutine, Mapping, Sequence
-from contextlib import ExitStack, aclosing
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any, TextIO, cast
+from typing import Annotated, TextIO, cast
 
 import typer
 from rich.console import Console
 
 from operad.configs import evaluate
-from operad.configs.ask import Asker, Lines
+from operad.configs.ask import Lines
 from operad.configs.edit_command import edit
 from operad.configs.flow import find_graph, flow_expert, result_text
+from operad.configs.follow import follow, run_to_end, say
 from operad.configs.formats_command import check, convert, show
-from operad.configs.inputs import ask_inputs, job_of
+from operad.configs.inputs import job_of
 from operad.configs.insights_command import insights
 from operad.configs.loader import load
 from operad.configs.nodes_command import nodes
-from operad.configs.progress import Remarks, display_on, printable
+from operad.configs.progress import printable
 from operad.configs.schema import ConfigSpec
 from operad.configs.services import load_services, services_of_environment
 from operad.operators import NodeGraph, Services
 from operad.operators.nodes.flow import StartVariable
-from operad.runtime import events
-from operad.runtime.agent import Agent
 from operad.runtime.errors import BudgetError, InputError, OperadError, OperatorError, describe, shorten
 from operad.runtime.file import FileDescriptor
 from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
-from operad.runtime.reasoner import DualModelReasoner, MonoModelReasoner
 
 EXIT_NOT_SUCCESS = 1
 EXIT_BAD_INPUT = 2
-EXIT_BY_SIGNAL = {signal.SIGINT: 130, signal.SIGTERM: 143}
-
-GRACE = 0.5
-"""Seconds that an interrupted run has to clean up: a thread may hang, a model be in mid-prompt."""
 
 app = typer.Typer(
     help="Build, run, judge and improve workflows of LLM operators.",
@@ -122,14 +111,14 @@ def run(
     with ExitStack() as stack:
         written = stack.enter_context(_writable(events_file)) if events_file else None
         try:
-            message = _run(_follow(able, described, missing, answers, written, lines))
+            message = run_to_end(follow(able, described, missing, answers, written, lines))
         except (BudgetError, OperatorError) as error:
             if as_json:
                 print(_error_json(error))
             raise
         finally:
             if services.made and not services.folder:
-                _say(Console(stderr=True), f"files: {services.made}")
+                say(Console(stderr=True), f"files: {services.made}")
     print(_json(message) if as_json else _result(message, graph))
     raise typer.Exit(0 if message.status is WorkflowStatus.SUCCESS else EXIT_NOT_SUCCESS)
 
@@ -162,104 +151,6 @@ def main() -> None:
         at = traceback.extract_tb(error.__traceback__)[-1]
         print(f"operad: {describe(error)} (not foreseen, at {at.filename}:{at.lineno})", file=sys.stderr)
         sys.exit(EXIT_BAD_INPUT)
-
-
-def _run(work: Coroutine[Any, Any, WorkflowMessage]) -> WorkflowMessage:
-    """Ctrl-C and SIGTERM cancel what runs; what does not heed it has `GRACE` seconds, then the process ends all the same."""
-    received = signal.SIGINT
-
-    def leave() -> None:
-        show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
-        what = "interrupted" if received is signal.SIGINT else "terminated"
-        print(f"{show_cursor}operad: {what}", file=sys.stderr, flush=True)
-        os._exit(EXIT_BY_SIGNAL[received])
-
-    async def main() -> WorkflowMessage:
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-
-        def interrupt(number: int, _: object) -> None:
-            nonlocal received
-            received = signal.Signals(number)
-            timer = threading.Timer(GRACE, leave)
-            timer.daemon = True
-            timer.start()
-            if task:
-                loop.call_soon_threadsafe(task.cancel)  # all else ends with it, and in order
-
-        before = {number: signal.signal(number, interrupt) for number in EXIT_BY_SIGNAL}
-        try:
-            return await work
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    try:
-        return asyncio.run(main())
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        leave()
-        raise
-
-
-async def _follow(
-    agent: Agent,
-    job: Job,
-    missing: Sequence[StartVariable],
-    answers: Mapping[str, str],
-    written: TextIO | None,
-    lines: Lines,
-) -> WorkflowMessage:
-    """Run the agent, show its events on stderr, ask for what is missing and what it asks, and return its message."""
-    console = Console(stderr=True)
-    job = await ask_inputs(job, missing, lines, partial(_say, console), partial(_prompt, console))
-    if isinstance(agent.reasoner, MonoModelReasoner | DualModelReasoner):
-        _say(console, f"model: {agent.reasoner.describe()}")
-    if written:
-        agent.workflow.add_listener(partial(_write, written))
-    finished: events.RunFinished | None = None
-    remarks = Remarks()
-    with display_on(console) as display:
-        asker = Asker(agent.workflow, answers, lines, console, display)
-        async with asker.serving(), aclosing(agent.stream(job)) as stream:
-            async for event in stream:
-                display.show(event)
-                remarks.apply(event)
-                if isinstance(event, events.Interrupted):
-                    asker.put(event)
-                elif isinstance(event, events.OperatorFailed | events.OperatorCancelled):
-                    asker.look()
-                elif isinstance(event, events.RunFinished):
-                    finished = event
-    assert finished is not None  # noqa: S101 - a run that does not finish raises
-    _sum_up(finished, remarks, console)
-    if unasked := asker.never_asked():
-        _say(console, f"nobody asked for --answer {', '.join(unasked)}")
-    return finished.message
-
-
-def _write(file: TextIO, event: events.Event) -> None:
-    file.write(json.dumps(event.as_dict(), ensure_ascii=False, default=str) + "\n")
-
-
-def _sum_up(finished: events.RunFinished, remarks: Remarks, console: Console) -> None:
-    message, usage = finished.message, finished.message.usage
-    rounds = f"{finished.rounds} round" + ("s" if finished.rounds > 1 else "")
-    cost = f"{usage.calls} model calls, {usage.tokens:,} tokens" + (f", cost {usage.cost:.4g}" if usage.cost else "")
-    _say(console, f"{message.status.value}  {rounds}, {finished.seconds:.1f} s, {cost}")
-    if line := remarks.line():
-        _say(console, line)
-    if finished.rounds > 1 and message.status is not WorkflowStatus.SUCCESS:
-        for line in message.evaluation.splitlines():
-            _say(console, line)
-    if message.lesson:
-        _say(console, f"lesson: {message.lesson}")
-
-
-def _say(console: Console, line: str) -> None:
-    console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
-
-
-def _prompt(console: Console, text: str) -> None:
-    console.print(text, end="", markup=False, highlight=False)
 
 
 def _told(error: OperadError) -> str:

@@ -1,0 +1,129 @@
+"""A run at a terminal: its events on stderr, its questions asked, Ctrl-C heeded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Any, TextIO
+
+from rich.console import Console
+
+from operad.configs.ask import Asker, Lines
+from operad.configs.inputs import ask_inputs
+from operad.configs.progress import Remarks, display_on, printable
+from operad.operators.nodes.flow import StartVariable
+from operad.runtime import events
+from operad.runtime.agent import Agent
+from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.reasoner import DualModelReasoner, MonoModelReasoner
+
+EXIT_BY_SIGNAL = {signal.SIGINT: 130, signal.SIGTERM: 143}
+
+GRACE = 0.5
+"""Seconds that an interrupted run has to clean up: a thread may hang, a model be in mid-prompt."""
+
+
+def run_to_end(work: Coroutine[Any, Any, WorkflowMessage]) -> WorkflowMessage:
+    """Ctrl-C and SIGTERM cancel what runs; what does not heed it has `GRACE` seconds, then the process ends all the same."""
+    received = signal.SIGINT
+
+    def leave() -> None:
+        show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
+        what = "interrupted" if received is signal.SIGINT else "terminated"
+        print(f"{show_cursor}operad: {what}", file=sys.stderr, flush=True)
+        os._exit(EXIT_BY_SIGNAL[received])
+
+    async def main() -> WorkflowMessage:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+        def interrupt(number: int, _: object) -> None:
+            nonlocal received
+            received = signal.Signals(number)
+            timer = threading.Timer(GRACE, leave)
+            timer.daemon = True
+            timer.start()
+            if task:
+                loop.call_soon_threadsafe(task.cancel)  # all else ends with it, and in order
+
+        before = {number: signal.signal(number, interrupt) for number in EXIT_BY_SIGNAL}
+        try:
+            return await work
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    try:
+        return asyncio.run(main())
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        leave()
+        raise
+
+
+async def follow(
+    agent: Agent,
+    job: Job,
+    missing: Sequence[StartVariable],
+    answers: Mapping[str, str],
+    written: TextIO | None,
+    lines: Lines,
+) -> WorkflowMessage:
+    """Run the agent, show its events on stderr, ask for what is missing and what it asks, and return its message."""
+    console = Console(stderr=True)
+    job = await ask_inputs(job, missing, lines, partial(say, console), partial(_prompt, console))
+    if isinstance(agent.reasoner, MonoModelReasoner | DualModelReasoner):
+        say(console, f"model: {agent.reasoner.describe()}")
+    if written:
+        agent.workflow.add_listener(partial(_write, written))
+    finished: events.RunFinished | None = None
+    remarks = Remarks()
+    with display_on(console) as display:
+        asker = Asker(agent.workflow, answers, lines, console, display)
+        async with asker.serving(), aclosing(agent.stream(job)) as stream:
+            async for event in stream:
+                display.show(event)
+                remarks.apply(event)
+                if isinstance(event, events.Interrupted):
+                    asker.put(event)
+                elif isinstance(event, events.OperatorFailed | events.OperatorCancelled):
+                    asker.look()
+                elif isinstance(event, events.RunFinished):
+                    finished = event
+    assert finished is not None  # noqa: S101 - a run that does not finish raises
+    _sum_up(finished, remarks, console)
+    if unasked := asker.never_asked():
+        say(console, f"nobody asked for --answer {', '.join(unasked)}")
+    return finished.message
+
+
+def _write(file: TextIO, event: events.Event) -> None:
+    file.write(json.dumps(event.as_dict(), ensure_ascii=False, default=str) + "\n")
+
+
+def _sum_up(finished: events.RunFinished, remarks: Remarks, console: Console) -> None:
+    message, usage = finished.message, finished.message.usage
+    rounds = f"{finished.rounds} round" + ("s" if finished.rounds > 1 else "")
+    cost = f"{usage.calls} model calls, {usage.tokens:,} tokens" + (f", cost {usage.cost:.4g}" if usage.cost else "")
+    say(console, f"{message.status.value}  {rounds}, {finished.seconds:.1f} s, {cost}")
+    if line := remarks.line():
+        say(console, line)
+    if finished.rounds > 1 and message.status is not WorkflowStatus.SUCCESS:
+        for line in message.evaluation.splitlines():
+            say(console, line)
+    if message.lesson:
+        say(console, f"lesson: {message.lesson}")
+
+
+def say(console: Console, line: str) -> None:
+    """Print a line as it is, whatever its signs mean to the console."""
+    console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+
+
+def _prompt(console: Console, text: str) -> None:
+    console.print(text, end="", markup=False, highlight=False)
