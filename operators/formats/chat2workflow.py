@@ -116,7 +116,34 @@ def issues_of(graph: NodeGraph, types: Mapping[str, NodeType]) -> list[Issue]:
     return [*checker.issues, *_order_issues(graph, checker.nodes), *_selection_issues(graph, types)]
 
 
+def selected_types(selection: str) -> list[str]:
+    """The node types that a response's selection names, without notes in brackets and numbers before them.
+
+    Args:
+        selection: What stands between its tags.
+    """
+    said = re.split(r"[,;\n]", _without_notes(selection))
+    return [name for each in said if (name := type_name(each.lstrip(" \t\r\n0123456789.")))]
+
+
+def type_name(said: str) -> str:
+    """The name of a type as people write it: ``Iteration Start``, ``LLM``, ``Template``."""
+    name = re.sub(r"[\s_-]+", "-", said.strip(" \t\r\n.*`'\"-").lower())
+    return _SPOKEN.get(name, name)
+
+
 # Reading
+
+
+def _without_notes(text: str) -> str:
+    """A text without what stands in brackets, which may be nested."""
+    kept: list[str] = []
+    depth = 0
+    for part in re.split(r"([()])", text):
+        depth = max(depth + {"(": 1, ")": -1}.get(part, 0), 0)
+        if depth == 0 and part != ")":
+            kept.append(part)
+    return "".join(kept)
 
 
 def _plain(quoted: str) -> str:
@@ -139,11 +166,10 @@ def _selection_issues(graph: NodeGraph, types: Mapping[str, NodeType]) -> Iterat
     found = _SELECTION.search(str(_around(graph).get("before", "")))
     if found is None:
         return
-    without_notes = re.sub(r"\([^()]*\)", "", found[1])
-    chosen = [name for each in re.split(r"[,;\n]", without_notes) if (name := _type_name(each))]
+    chosen = selected_types(found[1])
     there: dict[str, str] = {}
     for node in graph.nodes:
-        there.setdefault(_type_name(node.type), node.id)
+        there.setdefault(type_name(node.type), node.id)
     for name, node_id in there.items():
         if name not in chosen:
             hint = did_you_mean(name, chosen)
@@ -151,12 +177,6 @@ def _selection_issues(graph: NodeGraph, types: Mapping[str, NodeType]) -> Iterat
     for name in dict.fromkeys(name for name in chosen if name not in there):
         hint = "" if name in types else did_you_mean(name, types)
         yield Issue("not-selected", f"{name!r} is selected{hint}, and no node is of that type", "<node_selection>")
-
-
-def _type_name(said: str) -> str:
-    """The name of a type as people write it: ``Iteration Start``, ``LLM``, ``Template``."""
-    name = re.sub(r"[\s_-]+", "-", said.strip(" \t\r\n.*`'\"-").lower())
-    return _SPOKEN.get(name, name)
 
 
 def _misshapen(data: Any) -> Iterator[Issue]:

@@ -1,0 +1,41 @@
+"""The scores of Chat2Workflow: does a response pass, and does its workflow resolve what was asked for."""
+
+from operad.evaluators.chat2workflow.consistency import Consistency, judge_consistency
+from operad.evaluators.chat2workflow.dataset import (
+    CATEGORIES,
+    AnswerKey,
+    Case,
+    CaseFile,
+    Dataset,
+    Record,
+    RecordedCase,
+    Run,
+    Subtask,
+    read_dataset,
+    read_run,
+)
+from operad.evaluators.chat2workflow.pass_evaluator import PassEvaluator, SoundEvaluator
+from operad.evaluators.chat2workflow.pass_rate import STEPS, PassVerdict, judge
+from operad.evaluators.chat2workflow.response import Response
+
+__all__ = [
+    "CATEGORIES",
+    "STEPS",
+    "AnswerKey",
+    "Case",
+    "CaseFile",
+    "Consistency",
+    "Dataset",
+    "PassEvaluator",
+    "PassVerdict",
+    "Record",
+    "RecordedCase",
+    "Response",
+    "Run",
+    "SoundEvaluator",
+    "Subtask",
+    "judge",
+    "judge_consistency",
+    "read_dataset",
+    "read_run",
+]

@@ -1,0 +1,60 @@
+"""The pass rate as evaluators in a workflow: what a response fails by is the lesson for who wrote it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from operad.evaluators.chat2workflow.dataset import AnswerKey, Subtask
+from operad.evaluators.chat2workflow.pass_rate import STEPS, is_sound, judge, soundness
+from operad.evaluators.chat2workflow.response import Response
+from operad.evaluators.score_evaluator import Assessment, ScoreEvaluator
+from operad.operators import OperatorConfig
+from operad.runtime.message import Job
+
+
+class PassEvaluator(ScoreEvaluator):
+    """Judges a response by steps 1 to 4 of Chat2Workflow's pass rate; the score is the share of steps that it passed.
+
+    Args:
+        key: What the workflow must have.
+        config: What the evaluator is; its id is ``pass`` if left out.
+        threshold: The least score that is SUCCESS.
+    """
+
+    def __init__(
+        self, key: AnswerKey | Subtask, config: OperatorConfig | None = None, *, threshold: float = 1.0, **others: Any
+    ) -> None:
+        config = config or OperatorConfig(instruction="The response passes Chat2Workflow's checks.", id="pass")
+        super().__init__(config, threshold=threshold, **others)
+        self.key = key
+
+    def assess(self, text: str, job: Job) -> Assessment:
+        """Judge the response."""
+        verdict = judge(Response.of(text), self.key)
+        steps = len(STEPS) if verdict.fail_step is None else list(STEPS).index(verdict.fail_step)
+        figures = {"passed": verdict.passed, "fail_step": verdict.fail_step, "sound": verdict.sound}
+        return Assessment(steps / len(STEPS), verdict.findings, figures)
+
+
+class SoundEvaluator(ScoreEvaluator):
+    """Checks a response, or a workflow alone, by the full static check, and needs no answer key.
+
+    The score is 1 of a sound workflow, and 1 / (1 + the number of faults) of another.
+
+    Args:
+        config: What the evaluator is; its id is ``sound`` if left out.
+        threshold: The least score that is SUCCESS.
+    """
+
+    def __init__(self, config: OperatorConfig | None = None, *, threshold: float = 1.0, **others: Any) -> None:
+        config = config or OperatorConfig(instruction="The workflow has no static fault.", id="sound")
+        super().__init__(config, threshold=threshold, **others)
+
+    def assess(self, text: str, job: Job) -> Assessment:
+        """Check the workflow."""
+        response = Response.of(text)
+        issues = soundness(response if "<workflow>" in text else Response(None, None, text))
+        figures = {"sound": is_sound(issues), "issues": [asdict(issue) for issue in issues]}
+        score = 1.0 if is_sound(issues) else 1 / (1 + len(issues))
+        return Assessment(score, [] if is_sound(issues) else [str(issue) for issue in issues], figures)

@@ -1,0 +1,148 @@
+"""The pass rate of Chat2Workflow (Algorithm 1): does a response become a workflow, of the kind that was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from operad.evaluators.chat2workflow.conversion import conversion_faults, too_many
+from operad.evaluators.chat2workflow.dataset import AnswerKey, Subtask
+from operad.evaluators.chat2workflow.response import Response, too_long, without_fence
+from operad.operators.formats import chat2workflow
+from operad.operators.formats.chat2workflow import issues_of, selected_types, type_name
+from operad.operators.nodes import NODE_TYPES
+from operad.runtime.errors import InvalidError, Issue, did_you_mean
+
+STEPS: Mapping[str, str] = {
+    "1_1": "format: the tags are there, and the JSON can be read",
+    "1_2": "conversion to a platform's file",
+    "1_3": "variables: inputs and outputs are those that were asked for",
+    "1_4": "nodes: the selection has the key nodes, and the workflow what is selected",
+}
+"""The steps that need no model, in their order; the names are those of recorded runs."""
+
+PROSE_ONLY = "not-selected"
+"""The fault of a response whose workflow is none the worse for it: selection and workflow differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassVerdict:
+    """How far a response came.
+
+    Attributes:
+        passed: Whether it passed steps 1 to 4.
+        fail_step: The first step that it failed, a key of `STEPS`; None where it passed.
+        faults: What was wrong in that step.
+        sound: Whether its workflow has no static fault; a score of its own, see `soundness`.
+        issues: All that the static check finds, sound or not.
+    """
+
+    passed: bool
+    fail_step: str | None
+    faults: tuple[Issue, ...]
+    sound: bool
+    issues: tuple[Issue, ...]
+
+    @property
+    def reason(self) -> str:
+        """What was wrong in the step that failed, in words; empty where it passed."""
+        return "; ".join(str(fault) for fault in self.faults)
+
+    @property
+    def findings(self) -> list[str]:
+        """Everything that is wrong, what it failed by first; of what two checks find in one place, the first."""
+        told = dict.fromkeys((issue.code, issue.where) for issue in self.faults)
+        others = [issue for issue in self.issues if (issue.code, issue.where) not in told]
+        return [str(issue) for issue in (*self.faults, *others)]
+
+
+def judge(response: Response, key: AnswerKey | Subtask) -> PassVerdict:
+    """Judge a response by the steps that need no model.
+
+    Args:
+        response: The response.
+        key: What was asked for; a `Subtask` is one.
+    """
+    issues = soundness(response)
+    sound = is_sound(issues)
+    for step, faults in _steps(response, key):
+        if faults:
+            return PassVerdict(False, step, tuple(faults), sound, issues)
+    return PassVerdict(True, None, (), sound, issues)
+
+
+def soundness(response: Response) -> tuple[Issue, ...]:
+    """All static faults of a response: those that the full check finds in its workflow (types, variables, ways, code,
+    templates), wrong order, and differences between workflow and selection.
+    """
+    if response.workflow is None:
+        return (Issue("no-tag", "<workflow>…</workflow> is missing; write it"),)
+    if issues := too_long(response.workflow):
+        return tuple(issues)
+    try:
+        graph = chat2workflow.load(without_fence(response.workflow), "workflow")
+    except InvalidError as error:
+        return error.issues
+    if issues := too_many(graph.nodes):
+        return tuple(issues)
+    if response.node_selection is not None:
+        before = f"<node_selection>{response.node_selection}</node_selection>"
+        graph = replace(graph, extra={chat2workflow.NAME: {"before": before}})
+    return tuple(issues_of(graph, NODE_TYPES))
+
+
+def is_sound(issues: Sequence[Issue]) -> bool:
+    """Whether a workflow with these issues has none that matters when it runs: what the selection says does not."""
+    return all(issue.code == PROSE_ONLY for issue in issues)
+
+
+def _steps(response: Response, key: AnswerKey | Subtask) -> Iterator[tuple[str, Sequence[Issue]]]:
+    """What is wrong in each step; a step is looked at only if the one before is passed."""
+    try:
+        workflow = response.json()
+    except InvalidError as error:
+        yield "1_1", error.issues
+        return
+    yield "1_2", conversion_faults(workflow)
+    nodes = cast("list[dict[str, Any]]", workflow["nodes_info"])
+    yield "1_3", list(_variable_faults(nodes, key))
+    yield "1_4", list(_selection_faults(nodes, response.node_selection or "", key))
+
+
+def _variable_faults(nodes: Sequence[Mapping[str, Any]], key: AnswerKey | Subtask) -> Iterator[Issue]:
+    starts = [node for node in nodes if node["type"] == "start"]
+    ends = [node for node in nodes if node["type"] == "end"]
+    names = {str(pair[0]) for node in starts for pair in node["param"]["variables"]}
+    where = starts[0]["id"] if starts else "start"
+    for name in sorted(set(key.inputs) - names):
+        yield Issue("missing-input", f"has no input {name!r}{did_you_mean(name, names)}; declare it", where)
+    for name in sorted(names - set(key.inputs)):
+        hint = did_you_mean(name, key.inputs) or "; leave it out"
+        yield Issue("extra-input", f"has the input {name!r}, which was not asked for{hint}", where)
+    given = {node["id"]: frozenset(str(pair[0]) for pair in node["param"]["outputs"]) for node in ends}
+    wanted = [frozenset(names) for names in key.outputs]
+    told = " or ".join(f"{{{', '.join(sorted(names))}}}" for names in wanted)
+    for node_id, outputs in given.items():
+        if outputs not in wanted:
+            what = f"gives {{{', '.join(sorted(outputs))}}}, and exactly {told} is asked for; name its outputs so"
+            yield Issue("wrong-outputs", what, node_id)
+    for outputs in wanted:
+        if outputs not in given.values() and (len(wanted) > 1 or not given):
+            what = f"no end gives exactly {{{', '.join(sorted(outputs))}}}; add one, at the end of its branch"
+            yield Issue("missing-end", what)
+
+
+def _selection_faults(nodes: Sequence[Mapping[str, Any]], selection: str, key: AnswerKey | Subtask) -> Iterator[Issue]:
+    where = "<node_selection>"
+    selected = dict.fromkeys(selected_types(selection))
+    used = {type_name(node["type"]): node["id"] for node in reversed(nodes)}
+    for name in dict.fromkeys(type_name(each) for each in key.key_nodes):
+        if name not in selected:
+            yield Issue("missing-node", f"lacks {name!r}, which this task needs; use it, and name it there", where)
+    for name in selected:
+        if name not in used:
+            yield Issue(PROSE_ONLY, f"names {name!r}, and no node is of that type; add one, or leave it out", where)
+    for name, node_id in used.items():
+        if name not in selected:
+            yield Issue(PROSE_ONLY, f"is of type {name!r}, which <node_selection> does not name; name it", node_id)

@@ -1,0 +1,96 @@
+"""A response as Chat2Workflow asks for it: a selection of nodes, a design principle and a workflow, each in its tags."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from operad.runtime.errors import InvalidError, Issue
+
+MOST_CHARACTERS = 200_000
+"""How long a workflow may be that is judged: what bounds the time. Recorded ones have 12,000 at most."""
+
+TAGS = ("node_selection", "design_principle", "workflow")
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What a model answered to an instruction.
+
+    Attributes:
+        node_selection: The nodes that it says it uses; None without the tag.
+        design_principle: What it says it is after; None without the tag.
+        workflow: The JSON, as it is written; None without the tag.
+    """
+
+    node_selection: str | None
+    design_principle: str | None
+    workflow: str | None
+
+    @staticmethod
+    def of(text: str) -> Response:
+        """Take a response apart.
+
+        Args:
+            text: All that the model said; what stands around the tags, such as a code fence, is left out.
+        """
+        return Response(*(_between(text, tag) for tag in TAGS))
+
+    @property
+    def parts(self) -> Mapping[str, str | None]:
+        """What stands between the tags, by tag."""
+        return dict(zip(TAGS, (self.node_selection, self.design_principle, self.workflow), strict=True))
+
+    @property
+    def text(self) -> str:
+        """The response as a whole, with the tags of what is there."""
+        there = [(tag, part) for tag, part in self.parts.items() if part is not None]
+        return "\n\n".join(f"<{tag}>\n{part.strip()}\n</{tag}>" for tag, part in there)
+
+    def json(self) -> Any:
+        """The value of the workflow's JSON, read as Python reads it: of a key that stands twice, the last value counts.
+
+        Raises:
+            InvalidError: A tag is missing, or it is no JSON, or is too long.
+        """
+        missing = [tag for tag, part in self.parts.items() if part is None]
+        if missing or self.workflow is None:
+            raise InvalidError(
+                "response", [Issue("no-tag", f"<{tag}>…</{tag}> is missing; write it") for tag in missing]
+            )
+        if issues := too_long(self.workflow):
+            raise InvalidError("response", issues)
+        try:
+            return json.loads(without_fence(self.workflow))
+        except json.JSONDecodeError as error:
+            issue = Issue(
+                "format", f"is no JSON: {error.msg}", f"<workflow>, line {error.lineno}, column {error.colno}"
+            )
+            raise InvalidError("response", [issue]) from error
+        except (ValueError, RecursionError) as error:
+            issue = Issue("format", f"is no JSON that can be read: {error}", "<workflow>")
+            raise InvalidError("response", [issue]) from error
+
+
+def too_long(workflow: str) -> list[Issue]:
+    """A fault, if a workflow is longer than `MOST_CHARACTERS`."""
+    if len(workflow) <= MOST_CHARACTERS:
+        return []
+    return [Issue("size", f"has {len(workflow):,} characters; {MOST_CHARACTERS:,} are the most", "<workflow>")]
+
+
+def without_fence(text: str) -> str:
+    """A text without the code fence around the whole of it."""
+    inside = text.strip()
+    if not (inside.startswith("```") and inside.endswith("```")):
+        return text
+    _, _, after = inside.partition("\n")
+    return after.removesuffix("```")
+
+
+def _between(text: str, tag: str) -> str | None:
+    _, opened, after = text.partition(f"<{tag}>")
+    inside, closed, _ = after.partition(f"</{tag}>")
+    return inside if opened and closed else None
