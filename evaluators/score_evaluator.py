@@ -62,6 +62,16 @@ class ScoreEvaluator(Evaluator):
         """
         raise NotImplementedError(f"{type(self).__name__}.assess: say how the workflow is measured")
 
+    async def measure(self, text: str, job: Job, reasoner: Reasoner) -> Assessment:
+        """Measure a workflow as `assess` does, in a thread. What has to wait, or to ask, overrides this instead.
+
+        Args:
+            text: What the operators wrote, in whatever form.
+            job: What it was written for.
+            reasoner: Who may be asked.
+        """
+        return await asyncio.to_thread(self.assess, text, job)
+
     async def execute(
         self,
         reasoner: Reasoner,
@@ -70,10 +80,10 @@ class ScoreEvaluator(Evaluator):
         previous_expert_outputs: list[WorkflowMessage] | None = None,
         lesson: str | None = None,
     ) -> WorkflowMessage:
-        """Measure what `workflow_messages` say; the reasoner is not asked."""
+        """Measure what `workflow_messages` say."""
         judged = workflow_messages or []
         text = "\n\n".join(message.scratchpad for message in judged)
-        found = await asyncio.to_thread(self.assess, text, job)
+        found = await self.measure(text, job, reasoner)
         met = found.score >= self.threshold
         said = f"{self.get_id()}: {found.score:.3f}, {'at least' if met else 'below'} {self.threshold:g}"
         return WorkflowMessage(

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import Field, JsonValue, SecretStr
 
-from operad.runtime.errors import ModelError, describe
+from operad.runtime.errors import ModelError, RequestError, describe
 from operad.runtime.message import Value
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Endpoint(Value):
         status = cast("int | None", getattr(error, "status_code", None))
         body = _body(error)
         if body.get("type") == "exceed_context_size_error" or body.get("code") == "context_length_exceeded":
-            return ModelError(f"{who}: the prompt has too many tokens: {said}; give it less, or use a larger model")
+            return RequestError(f"{who}: the prompt has too many tokens: {said}; give it less, or use a larger model")
         if status == 401:
             fault = "refuses the API key" if self.api_key else "wants an API key, and none is given"
             return ModelError(f"{who} {fault} (401); set OPENAI_API_KEY, or the key of this endpoint")
@@ -127,7 +127,8 @@ class Endpoint(Value):
             return ModelError(f"{who} failed: {said}")
         fault = meanings.get(status, "rejects the request" if status < 500 else "failed")
         no_quota = body.get("code") == "insufficient_quota"
-        return ModelError(
+        kind = RequestError if status < 500 and status not in meanings and status not in (408, 409) else ModelError
+        return kind(
             f"{who} {fault} ({status}): {said}",
             transient=(status in (408, 409, 429) and not no_quota) or status >= 500,
             retry_after=_retry_after(error),

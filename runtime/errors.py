@@ -12,6 +12,7 @@ OperadError                 operator_id, attempt; the cause is chained
 ├── BudgetError             a run used more than its budget
 ├── PausedError             a run waits for a person's answers
 ├── ModelError              a model's endpoint failed: unreachable, refused, broken
+│   └── RequestError        it works, and does not take this one request: too long, not allowed
 ├── FetchError              an address of the web could not be fetched, or may not be
 ├── AnswerError             a model answered, but never as its schema asks
 ├── ToolError               a tool could not be made or called as asked
@@ -194,6 +195,10 @@ class ModelError(OperadError):
         super().__init__(message)
         self.transient = transient
         self.retry_after = retry_after
+
+
+class RequestError(ModelError):
+    """A model's endpoint works, and does not take this one request: it is too long, say, or asks what it will not do."""
 
 
 class FetchError(OperadError):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import typer
 
 from operad.configs.evaluate.pass_rate import pass_rate
+from operad.configs.evaluate.resolve import resolve
 
 app = typer.Typer(
     help="Score workflows like the papers do: WorFBench, ComfyFlow, Chat2Workflow.",
     no_args_is_help=True,
     add_completion=False,
 )
-
 app.command("pass")(pass_rate)
+app.command()(resolve)

@@ -16,6 +16,8 @@ from operad.evaluators.chat2workflow.dataset import (
 )
 from operad.evaluators.chat2workflow.pass_evaluator import PassEvaluator, SoundEvaluator
 from operad.evaluators.chat2workflow.pass_rate import STEPS, PassVerdict, judge
+from operad.evaluators.chat2workflow.resolve_evaluator import ResolveEvaluator
+from operad.evaluators.chat2workflow.resolve_rate import CaseVerdict, resolve
 from operad.evaluators.chat2workflow.response import Response
 
 __all__ = [
@@ -24,12 +26,14 @@ __all__ = [
     "AnswerKey",
     "Case",
     "CaseFile",
+    "CaseVerdict",
     "Consistency",
     "Dataset",
     "PassEvaluator",
     "PassVerdict",
     "Record",
     "RecordedCase",
+    "ResolveEvaluator",
     "Response",
     "Run",
     "SoundEvaluator",
@@ -38,4 +42,5 @@ __all__ = [
     "judge_consistency",
     "read_dataset",
     "read_run",
+    "resolve",
 ]

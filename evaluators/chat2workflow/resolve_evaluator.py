@@ -1,0 +1,124 @@
+"""The resolve rate as an evaluator: what operators wrote is run on test cases, and what failed is the lesson."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from operad.evaluators.chat2workflow.dataset import Subtask
+from operad.evaluators.chat2workflow.resolve_rate import SECONDS, CaseVerdict, graph_of, resolve
+from operad.evaluators.score_evaluator import Assessment, ScoreEvaluator
+from operad.operators import OperatorConfig, Services
+from operad.operators.formats.chat2workflow import issues_of
+from operad.operators.nodes import NODE_TYPES
+from operad.runtime.errors import InputError, InvalidError
+from operad.runtime.message import Job
+from operad.runtime.reasoner import Reasoner
+
+_STEPS = {"2_1": "the run failed: ", "2_2": "its files are not as wanted: ", "2_3": "its results are not as wanted: "}
+_ADVICE = {"2_1": "", "2_2": "; end with an output of that name, from a node that makes such files", "2_3": ""}
+
+
+class ResolveEvaluator(ScoreEvaluator):
+    """Runs the workflow that the operators before it wrote on the test cases of a subtask, and has the results judged.
+
+    Its score is the share of the cases that are resolved; a workflow that has faults is not run. The lesson names the
+    node that failed, the file that is missing, or what the judge found. Files that a workflow makes are removed.
+
+    Args:
+        config: What it is.
+        subtask: What the workflow is for; all its test cases are run, one after another.
+        runner: Who thinks in the workflow; by default the reasoner of the run that this evaluator is part of.
+        judge: Who judges what it says; by default the same.
+        services: What its nodes reach outside.
+        folder: Where the files of test cases lie.
+        seconds: How long the workflow may run on a case; likewise the judge.
+        threshold: The least share of cases that is SUCCESS, from 0 to 1.
+
+    Raises:
+        InputError: The threshold is no number from 0 to 1.
+    """
+
+    def __init__(
+        self,
+        config: OperatorConfig,
+        subtask: Subtask,
+        *,
+        runner: Reasoner | None = None,
+        judge: Reasoner | None = None,
+        services: Services | None = None,
+        folder: Path | None = None,
+        seconds: float = SECONDS,
+        threshold: float = 1.0,
+        **others: Any,
+    ) -> None:
+        super().__init__(config, threshold=threshold, **others)
+        self._subtask = subtask
+        self._runner = runner
+        self._judge = judge
+        self._services = services or Services()
+        self._folder = folder
+        self._seconds = seconds
+
+    async def measure(self, text: str, job: Job, reasoner: Reasoner) -> Assessment:
+        """Run the workflow on every case.
+
+        Raises:
+            InputError: No case can be run, as files or services are missing.
+            ModelError: An endpoint cannot be reached, or does not work.
+        """
+        try:
+            graph = graph_of(text)
+            issues = issues_of(graph, NODE_TYPES)
+        except InvalidError as error:
+            issues = error.issues
+            graph = None
+        if issues or graph is None:
+            return Assessment(0.0, [str(issue) for issue in issues], {"resolved": 0, "cases": {}})
+        verdicts: dict[str, CaseVerdict] = {}
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as made:
+            for case in self._subtask.cases:
+                verdicts[case.name] = await resolve(
+                    graph,
+                    case,
+                    self._subtask,
+                    reasoner=self._runner or reasoner,
+                    judge=self._judge or reasoner,
+                    services=replace(self._services, folder=Path(made, case.name)),
+                    folder=self._folder,
+                    seconds=self._seconds,
+                )
+        told = {name: verdict for name, verdict in verdicts.items() if verdict.resolved is not None}
+        if not told:
+            reasons = "; ".join(dict.fromkeys(verdict.reason for verdict in verdicts.values()))
+            raise InputError(f"{self.get_id()}: nothing can be told of {self._subtask.key}: {reasons}")
+        resolved = sum(bool(verdict.resolved) for verdict in told.values())
+        return Assessment(
+            resolved / len(told),
+            findings_of(told),
+            {"resolved": resolved, "cases": {name: _figures(verdict) for name, verdict in verdicts.items()}},
+        )
+
+
+def findings_of(verdicts: Mapping[str, CaseVerdict]) -> Sequence[str]:
+    """What failed, earlier steps first; what several cases say is told once."""
+    failed: dict[tuple[str, str], list[str]] = {}
+    for name, verdict in verdicts.items():
+        if verdict.step is not None:
+            failed.setdefault((verdict.step, verdict.reason), []).append(name)
+    return [
+        f"On {', '.join(names)} {_STEPS[step]}{reason}{_ADVICE[step]}"
+        for (step, reason), names in sorted(failed.items(), key=lambda each: each[0][0])
+    ]
+
+
+def _figures(verdict: CaseVerdict) -> dict[str, Any]:
+    return {
+        "resolved": verdict.resolved,
+        "step": verdict.step,
+        "reason": verdict.reason,
+        "seconds": round(verdict.seconds, 3),
+    }

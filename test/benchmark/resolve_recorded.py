@@ -1,0 +1,137 @@
+"""Recorded Chat2Workflow responses that passed, resolved on their test cases: how often ours end as they did when recorded.
+
+    python test/benchmark/resolve_recorded.py [RUN.json…] [--own-only] [--json]
+
+Models answer what fits the schema that they are asked for, as in `run_recorded.py`, and the judge always says yes, so
+that what is compared is the execution and the files, steps 2.1 and 2.2. Files of test cases are small generated ones of
+the same kind; with --own-only, test cases that need files are left out. A record says that a case came through these
+steps where it was resolved, or where a judge gave a reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from run_recorded import DATA, Answers, Found, make_files, world
+
+from operad.evaluators.chat2workflow import Dataset, RecordedCase, read_dataset, read_run
+from operad.evaluators.chat2workflow.resolve_rate import CaseVerdict, files_of, graph_of, resolve
+from operad.operators.services import Services
+from operad.operators.web.endpoints import ImageModel
+from operad.operators.web.fetch import Fetched, Guard, fetch
+from operad.runtime import MonoModelReasoner
+from operad.runtime.errors import InvalidError
+from operad.runtime.testing import Say, ScriptedModel
+
+LONGEST_RUN = 60.0
+"""Seconds that a workflow may take."""
+
+YES = json.dumps({"reason": "It is not looked at.", "resolved": True})
+
+
+def stand_ins(data: Dataset, made: Mapping[str, Path], folder: Path) -> Path:
+    """A folder with a small file for each that the test cases name."""
+    folder.mkdir()
+    for subtask in data.subtasks.values():
+        for case in subtask.cases:
+            for name in files_of(case):
+                (folder / name).write_bytes(made[name.rpartition(".")[2].lower()].read_bytes())
+    return folder
+
+
+def came_through(case: RecordedCase) -> bool:
+    """Whether a case ran and gave the right files when it was recorded."""
+    return case.passed is True or case.reason is not None
+
+
+async def run_all(paths: Sequence[Path], data: Dataset, folder: Path, own_only: bool) -> list[dict[str, Any]]:
+    """What became of every test case of the responses that passed."""
+    files = stand_ins(data, await asyncio.to_thread(make_files, folder), folder / "files")
+    answers = Answers()
+    found: list[dict[str, Any]] = []
+    with world() as host, ScriptedModel(answers) as model, ScriptedModel(lambda request: Say(YES)) as judge:
+
+        async def fetch_here(url: str, guard: Guard) -> Fetched:
+            return await fetch(f"http://{host}/", guard=Guard(allowed_hosts=(host,)))
+
+        images = ImageModel(name="scripted", base_url=f"http://{host}/v1")
+        services = Services(search=Found(), images=images, fetch=fetch_here)
+        for path in paths:
+            run = read_run(path, data)
+            for record in run.records:
+                if not record.valid:
+                    continue
+                try:
+                    answers.about(graph_of(record.response.text))
+                except InvalidError:
+                    answers.keys = ()
+                subtask = data.subtasks[record.key]
+                for case in subtask.cases:
+                    if own_only and any(files_of(case)):
+                        continue
+                    verdict = await resolve(
+                        record.response.text,
+                        case,
+                        subtask,
+                        reasoner=MonoModelReasoner(model.model),
+                        judge=MonoModelReasoner(judge.model),
+                        services=replace(services, folder=folder / "made"),
+                        folder=files,
+                        seconds=LONGEST_RUN,
+                    )
+                    recorded = came_through(record.cases[case.name])
+                    found.append(_told(f"{run.label} {record.key} {case.name}", verdict, recorded))
+    return found
+
+
+def _told(name: str, verdict: CaseVerdict, recorded: bool) -> dict[str, Any]:
+    return {"case": name, "ours": verdict.resolved, "recorded": recorded, "step": verdict.step, "why": verdict.reason}
+
+
+def main() -> int:
+    """Print the tables, or the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="*", type=Path, help="recorded runs; those of ../shared where none is named")
+    parser.add_argument("--dataset", type=Path, default=DATA / "dataset")
+    parser.add_argument("--own-only", action="store_true", help="leave out test cases that need files")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    runs = options.runs or sorted([*DATA.glob("may/*.json"), *DATA.glob("apr/*.json")])
+    if not runs:
+        print(f"no recorded runs: none is named, and none is at {DATA}", file=sys.stderr)
+        return 0
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        found = asyncio.run(run_all(runs, read_dataset(options.dataset), Path(folder), options.own_only))
+    if options.json:
+        print(json.dumps(found, ensure_ascii=False, indent=1))
+        return 0
+    counts = Counter((each["ours"], each["recorded"]) for each in found)
+    agree = counts[True, True] + counts[False, False]
+    print(f"{len(found)} test cases of responses that passed, {time.perf_counter() - began:.0f} s")
+    print(f"{'':24}{'recorded: through':>18}{'recorded: failed':>18}")
+    for ours, what in ((True, "ours: through"), (False, "ours: failed")):
+        print(f"{what:24}{counts[ours, True]:18}{counts[ours, False]:18}")
+    print(f"agree: {agree} of {len(found)} ({agree / max(len(found), 1):.1%})")
+    ended = sum(each["step"] != "2_1" for each in found)
+    print(f"ours ran to the end: {ended} ({ended / max(len(found), 1):.1%})")
+    print("ours by step:", dict(Counter(each["step"] or "through" for each in found)))
+    for each in found:
+        if each["ours"] != each["recorded"]:
+            said = " ".join(each["why"].split())[:160] if not each["ours"] else "ended, and failed when recorded"
+            print(f"  {each['case']}: {said}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
