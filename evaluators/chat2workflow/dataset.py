@@ -129,6 +129,20 @@ class Dataset:
         return self.subtasks[key]
 
 
+def subtask_of(said: Mapping[str, Any]) -> Subtask:
+    """A round of a task, as YAML names it: ``{dataset: the folder, task: its name, round: its number}``.
+
+    Raises:
+        InputError: It is of another form, or there is no such round.
+        InvalidError: The dataset cannot be read; every issue is listed.
+    """
+    match dict(said):
+        case {"dataset": str() | Path() as folder, "task": str() as task, "round": int() as round, **rest} if not rest:
+            return read_dataset(Path(folder)).subtask(task, round)
+        case _:
+            raise InputError(f"{dict(said)!r} names no round of a task; write {{dataset: DIR, task: NAME, round: 1}}")
+
+
 @dataclass(frozen=True, slots=True)
 class RecordedCase:
     """What a record says about a test case.

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
-from operad.evaluators.chat2workflow.dataset import AnswerKey, Subtask
+from operad.evaluators.chat2workflow.dataset import AnswerKey, Subtask, subtask_of
 from operad.evaluators.chat2workflow.pass_rate import STEPS, is_sound, judge, soundness
 from operad.evaluators.chat2workflow.response import Response
 from operad.evaluators.score_evaluator import Assessment, ScoreEvaluator
 from operad.operators import OperatorConfig
+from operad.runtime.errors import InputError
 from operad.runtime.message import Job
 
 
@@ -17,17 +19,27 @@ class PassEvaluator(ScoreEvaluator):
     """Judges a response by steps 1 to 4 of Chat2Workflow's pass rate; the score is the share of steps that it passed.
 
     Args:
-        key: What the workflow must have.
         config: What the evaluator is; its id is ``pass`` if left out.
+        key: What the workflow must have; or, as YAML says it, ``{inputs, outputs, key_nodes}`` in lists of names, or
+            ``{dataset, task, round}``, the folder of the dataset and a round of one of its tasks.
         threshold: The least score that is SUCCESS.
+
+    Raises:
+        InputError: There is no such round, or the key is of another form.
+        InvalidError: The dataset cannot be read.
     """
 
     def __init__(
-        self, key: AnswerKey | Subtask, config: OperatorConfig | None = None, *, threshold: float = 1.0, **others: Any
+        self,
+        config: OperatorConfig | None = None,
+        *,
+        key: AnswerKey | Subtask | Mapping[str, Any],
+        threshold: float = 1.0,
+        **others: Any,
     ) -> None:
         config = config or OperatorConfig(instruction="The response passes Chat2Workflow's checks.", id="pass")
         super().__init__(config, threshold=threshold, **others)
-        self.key = key
+        self.key = _key_of(key) if isinstance(key, Mapping) else key
 
     def assess(self, text: str, job: Job) -> Assessment:
         """Judge the response."""
@@ -58,3 +70,16 @@ class SoundEvaluator(ScoreEvaluator):
         figures = {"sound": is_sound(issues), "issues": [asdict(issue) for issue in issues]}
         score = 1.0 if is_sound(issues) else 1 / (1 + len(issues))
         return Assessment(score, [] if is_sound(issues) else [str(issue) for issue in issues], figures)
+
+
+def _key_of(said: Mapping[str, Any]) -> AnswerKey | Subtask:
+    if "dataset" in said:
+        return subtask_of(said)
+    lists = [said.get(name, []) for name in ("inputs", "outputs", "key_nodes")]
+    known = said.keys() <= {"inputs", "outputs", "key_nodes"}
+    if not known or not all(isinstance(names, list) for names in lists):
+        raise InputError(
+            f"key {dict(said)!r}: write {{inputs: […], outputs: […], key_nodes: […]}}, or {{dataset, task, round}}"
+        )
+    inputs, outputs, key_nodes = (tuple(map(str, cast("list[Any]", names))) for names in lists)
+    return AnswerKey(inputs, (outputs,), key_nodes)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from operad.evaluators.chat2workflow.dataset import Subtask
+from operad.evaluators.chat2workflow.dataset import Subtask, subtask_of
 from operad.evaluators.chat2workflow.resolve_rate import SECONDS, CaseVerdict, graph_of, resolve
 from operad.evaluators.score_evaluator import Assessment, ScoreEvaluator
 from operad.operators import OperatorConfig, Services
@@ -29,8 +29,9 @@ class ResolveEvaluator(ScoreEvaluator):
     node that failed, the file that is missing, or what the judge found. Files that a workflow makes are removed.
 
     Args:
-        config: What it is.
-        subtask: What the workflow is for; all its test cases are run, one after another.
+        config: What it is; its id is ``resolve`` if left out.
+        subtask: What the workflow is for; all its test cases are run, one after another. In YAML
+            ``{dataset, task, round}``, the folder of the dataset and a round of one of its tasks.
         runner: Who thinks in the workflow; by default the reasoner of the run that this evaluator is part of.
         judge: Who judges what it says; by default the same.
         services: What its nodes reach outside.
@@ -39,28 +40,30 @@ class ResolveEvaluator(ScoreEvaluator):
         threshold: The least share of cases that is SUCCESS, from 0 to 1.
 
     Raises:
-        InputError: The threshold is no number from 0 to 1.
+        InputError: The threshold is no number from 0 to 1, or there is no such round.
+        InvalidError: The dataset cannot be read.
     """
 
     def __init__(
         self,
-        config: OperatorConfig,
-        subtask: Subtask,
+        config: OperatorConfig | None = None,
         *,
+        subtask: Subtask | Mapping[str, Any],
         runner: Reasoner | None = None,
         judge: Reasoner | None = None,
         services: Services | None = None,
-        folder: Path | None = None,
+        folder: str | Path | None = None,
         seconds: float = SECONDS,
         threshold: float = 1.0,
         **others: Any,
     ) -> None:
+        config = config or OperatorConfig(instruction="The workflow resolves the cases of its subtask.", id="resolve")
         super().__init__(config, threshold=threshold, **others)
-        self._subtask = subtask
+        self._subtask = subtask_of(subtask) if isinstance(subtask, Mapping) else subtask
         self._runner = runner
         self._judge = judge
         self._services = services or Services()
-        self._folder = folder
+        self._folder = Path(folder) if folder else None
         self._seconds = seconds
 
     async def measure(self, text: str, job: Job, reasoner: Reasoner) -> Assessment:

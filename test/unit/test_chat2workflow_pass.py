@@ -263,7 +263,7 @@ def writer(*answers):
 
 def test_the_pass_evaluator_teaches_until_a_response_passes():
     workflow, reasoner = writer(answer(selection="Start, End"), answer())
-    workflow.set_evaluator(PassEvaluator(KEY))
+    workflow.set_evaluator(PassEvaluator(key=KEY))
     message = workflow.execute(Job(goal="Summarise a text."), reasoner)
     assert message.status is WorkflowStatus.SUCCESS
     assert message.outputs["pass"] == {"passed": True, "fail_step": None, "sound": True}
@@ -271,7 +271,7 @@ def test_the_pass_evaluator_teaches_until_a_response_passes():
 
 
 def test_the_score_is_the_share_of_steps():
-    assert [PassEvaluator(KEY).assess(each.text, Job(goal="g")).score for each in (
+    assert [PassEvaluator(key=KEY).assess(each.text, Job(goal="g")).score for each in (
         Response(None, None, None), answer("[]"), answer(flow(START, LLM)), answer(selection="LLM"), answer())
     ] == [0, 0.25, 0.5, 0.75, 1]  # fmt: skip
 

@@ -395,7 +395,7 @@ def written_by(*texts, of, judged: Any = YES, rounds=1, **options):
     workflow.add_operator(Operator(OperatorConfig(instruction="Write a workflow.", id="writer")))
     config = OperatorConfig(instruction="It does what was asked for.", id="resolve")
     runner, judge = ScriptedReasoner("Figs."), ScriptedReasoner(judged)
-    workflow.set_evaluator(ResolveEvaluator(config, of, runner=runner, judge=judge, **options))
+    workflow.set_evaluator(ResolveEvaluator(config, subtask=of, runner=runner, judge=judge, **options))
     return workflow, reasoner
 
 
@@ -454,7 +454,7 @@ async def test_the_runs_reasoner_thinks_and_judges_by_default():
     workflow = BuiltinWorkflow()
     workflow.add_operator(Operator(OperatorConfig(instruction="Write a workflow.", id="writer")))
     config = OperatorConfig(instruction="It does what was asked for.", id="resolve")
-    workflow.set_evaluator(ResolveEvaluator(config, subtask(cases=CASES)))
+    workflow.set_evaluator(ResolveEvaluator(config, subtask=subtask(cases=CASES)))
     with ScriptedModel([Say(TEXT), Plausible(), Say(YES), Say("Nuts."), Say(NO)]) as model:
         message = await workflow.aexecute(Job(goal="Write."), MonoModelReasoner(model.model))
     assert message.score == 5
