@@ -6,11 +6,13 @@ import typer
 
 from operad.configs.evaluate.pass_rate import pass_rate
 from operad.configs.evaluate.resolve import resolve
+from operad.configs.evaluate.worf import worf
 
 app = typer.Typer(
     help="Score workflows like the papers do: WorFBench, ComfyFlow, Chat2Workflow.",
     no_args_is_help=True,
     add_completion=False,
 )
+app.command()(worf)
 app.command("pass")(pass_rate)
 app.command()(resolve)

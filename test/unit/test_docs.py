@@ -19,7 +19,13 @@ from operad.runtime.testing import Plausible, ScriptedModel
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
-NEEDS = {"docs/toolkit.md": "mcp", "docs/models.md": "xllamacpp", "docs/nodes_files.md": "pypandoc"}
+NEEDS = {
+    "docs/comfyflow.md": "scipy",
+    "docs/models.md": "xllamacpp",
+    "docs/nodes_files.md": "pypandoc",
+    "docs/toolkit.md": "mcp",
+    "docs/worfeval.md": "onnxruntime",
+}
 """Pages whose examples use an extra."""
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "OPERAD_"))}

@@ -1,0 +1,88 @@
+"""What is scored of a workflow: its nodes as texts, and which comes after which."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
+
+from operad.operators.formats.worfbench import TASK, load
+from operad.operators.node_graph import NodeGraph
+from operad.runtime.errors import InputError, InvalidError
+
+_MARKS = frozenset({"start", "end"})
+"""The types of nodes that only say where a workflow begins and ends."""
+
+Workflow = str | bytes | NodeGraph
+"""A text in WorFBench's form, or a graph of any format."""
+
+
+class Plan(NamedTuple):
+    """What is scored of a workflow.
+
+    Attributes:
+        ids: Of the nodes, as listed, without START and END.
+        texts: What each says: the text of a task, or the type of a node of another kind.
+        edges: From place to place in the list.
+        marks: The ids of START and END, where edges name them, and of nodes of these types.
+        written: All edges, from id to id.
+    """
+
+    ids: tuple[str, ...]
+    texts: tuple[str, ...]
+    edges: frozenset[tuple[int, int]]
+    marks: frozenset[str]
+    written: frozenset[tuple[str, str]]
+
+
+def gold_plan(gold: Workflow) -> Plan:
+    """What predictions are scored against.
+
+    Raises:
+        InputError: It has no nodes.
+        InvalidError: It is a text that is no workflow.
+    """
+    graph = gold if isinstance(gold, NodeGraph) else load(_bytes(gold), "gold workflow")
+    if not (plan := plan_of(graph)).ids:
+        raise InputError(f"gold workflow {graph.name!r}: has no nodes, so that nothing can be scored against it")
+    return plan
+
+
+def predicted_plan(predicted: Workflow) -> Plan:
+    """What is predicted: nothing where nothing can be read. Tasks may do without edges."""
+    if isinstance(predicted, NodeGraph):
+        return plan_of(predicted)
+    data = _bytes(predicted)
+    for said in (data, data + b"\nEdge:"):
+        try:
+            return plan_of(load(said, "prediction"))
+        except InvalidError:
+            continue
+    return plan_of(NodeGraph())
+
+
+def plan_of(graph: NodeGraph) -> Plan:
+    """What is scored of a workflow.
+
+    Of two nodes with one id, edges lead to the first; those to nodes that are not there are left out.
+    """
+    nodes = [node for node in graph.nodes if node.type not in _MARKS]
+    places: dict[str, int] = {}
+    for place, node in enumerate(nodes):
+        places.setdefault(node.id, place)
+    written = frozenset((edge.source, edge.target) for edge in graph.edges)
+    return Plan(
+        tuple(node.id for node in nodes),
+        tuple(_text(node.type, node.params) for node in nodes),
+        frozenset((places[a], places[b]) for a, b in written if a in places and b in places),
+        frozenset(node.id for node in graph.nodes if node.type in _MARKS),
+        written,
+    )
+
+
+def _text(kind: str, params: Any) -> str:
+    said = cast("Mapping[str, Any]", params).get(TASK) if kind == TASK and isinstance(params, Mapping) else None
+    return said if isinstance(said, str) else kind
+
+
+def _bytes(text: str | bytes) -> bytes:
+    return text.encode("utf-8", "replace") if isinstance(text, str) else text

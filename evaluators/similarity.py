@@ -1,0 +1,68 @@
+"""How alike the tasks of two workflows are: a table of numbers from 0 to 1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+from operad.runtime.errors import InputError, MissingExtraError, OperadError, describe
+
+Similarity = Callable[[Sequence[str], Sequence[str]], Any]
+"""Texts of gold and of predicted nodes → a row per gold text with a number per predicted one, from 0 to 1: nested
+sequences, or an array."""
+
+
+def exact(gold: Sequence[str], predicted: Sequence[str]) -> Any:
+    """1 where two texts are equal, else 0: for types of nodes, of which sentence embeddings know nothing.
+
+    Raises:
+        MissingExtraError: NumPy is not installed.
+    """
+    numbers: dict[str, int] = {}
+    rows, columns = ([numbers.setdefault(text, len(numbers)) for text in texts] for texts in (gold, predicted))
+    return numpy().equal.outer(rows, columns).astype(float)
+
+
+def table_of(similarity: Similarity, gold: Sequence[str], predicted: Sequence[str], threshold: float) -> Any:
+    """What a similarity says, below the threshold 0. What is not a number is 0, what is over 1 is 1.
+
+    Returns:
+        An array of floats: a row per gold text, a column per predicted one.
+
+    Raises:
+        InputError: The similarity raises, or answers with no such table.
+        MissingExtraError: NumPy is not installed.
+    """
+    np = numpy()
+    shape = (len(gold), len(predicted))
+    if 0 in shape:
+        return np.zeros(shape)
+    name = getattr(similarity, "__name__", type(similarity).__name__)
+    try:
+        table = np.array(similarity(gold, predicted), dtype=float)
+    except OperadError:
+        raise
+    except Exception as error:
+        raise InputError(f"the similarity {name} gives no table of numbers: {describe(error)}") from error
+    if table.shape != shape:
+        raise InputError(
+            f"the similarity {name} gives a table of shape {table.shape}, not {shape}: "
+            "a row per gold text, a column per predicted one"
+        )
+    table[~(table >= threshold)] = 0  # NaN, too, is not at least anything
+    return np.minimum(table, 1, out=table)
+
+
+def numpy() -> Any:
+    """NumPy.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
+    try:
+        return import_module("numpy")
+    except ImportError as error:
+        raise MissingExtraError(
+            f"scores of a workflow against a gold one need numpy ({error}): pip install 'operad[evaluate]'"
+        ) from error
