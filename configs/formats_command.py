@@ -86,7 +86,7 @@ def check(
     One issue a line, CODE FILE:LINE NODE: MESSAGE. Exit status: 0 if there is none, 1 if there are,
     2 if a file cannot be read at all.
     """
-    known = formats(_definitions(object_info))
+    known = formats(definitions_of(object_info))
     reports = [report(file, known) for file in files]
     if as_json:
         print(json.dumps([_as_json(each) for each in reports], indent=2))
@@ -109,7 +109,7 @@ def convert(
     What the format cannot hold is printed to stderr, one loss a line. Exit status: 0, or 1 if something
     would be lost and --lossy is not given; then nothing is written.
     """
-    known = formats(_definitions(object_info))
+    known = formats(definitions_of(object_info))
     found, graph = read(read_file(source), called(source, known), known)
     wanted = _target(target, to, found, known)
     lost = [Placed(each.code, each.message, each.where) for each in wanted.losses(graph)]
@@ -212,7 +212,7 @@ def _as_json(report: Report) -> Mapping[str, object]:
     return {**report._asdict(), "issues": [issue._asdict() for issue in report.issues]}
 
 
-def _definitions(source: str | None) -> Definitions:
+def definitions_of(source: str | None) -> Definitions:
     """The classes that a file, or a live server, tells of; none without one.
 
     Raises:

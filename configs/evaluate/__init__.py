@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from operad.configs.evaluate.comfy import comfy
 from operad.configs.evaluate.pass_rate import pass_rate
 from operad.configs.evaluate.resolve import resolve
 from operad.configs.evaluate.worf import worf
@@ -14,5 +15,6 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command()(worf)
+app.command()(comfy)
 app.command("pass")(pass_rate)
 app.command()(resolve)

@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table as RichTable
+from rich.text import Text
 
+from operad.configs.progress import printable
 from operad.runtime.errors import InputError, MissingExtraError
 
 SUFFIXES = (".png", ".svg")
@@ -148,7 +150,7 @@ def _rich(table: Table) -> RichTable:
         numbers = all(not isinstance(row[number], str) for row in table.rows)
         rich.add_column(name, justify="right" if numbers and number else "left")
     for row in table.rows:
-        rich.add_row(*map(_text, row))
+        rich.add_row(*(Text(printable(_text(cell))) for cell in row))  # no markup, for cells hold what others wrote
     return rich
 
 

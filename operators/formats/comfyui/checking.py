@@ -77,7 +77,10 @@ def _structure(graph: NodeGraph, path: str, definitions: Definitions) -> Iterato
     for edge in graph.edges:
         undefined = mapping_of(edge.extra.get(NAME)).get("undefined")
         if isinstance(undefined, str):
-            what = "is assigned only later" if edge.source in known else "is not assigned anywhere"
+            what = "is assigned only later"
+            if edge.source not in known:
+                near = hints.near(undefined, mapping_of(graph.extra.get(NAME)).get("variables", ()))
+                what = f"is not assigned anywhere{near}"
             yield Issue("undefined-variable", f"{edge.input}: {undefined!r} {what}", path + edge.target)
             continue
         where = f"{path}{edge.source} → {edge.target}"

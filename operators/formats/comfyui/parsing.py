@@ -109,7 +109,8 @@ def _graph_of(lines: Sequence[_Line], name: str) -> NodeGraph:
                 extra = {} if known else {NAME: {"undefined": use.variable}}
                 edges.append(Edge(source, node_id, port if use.port is None else use.port, key, extra))
         assigned |= {variable: (node_id, port) for port, variable in enumerate(line.variables)}
-    return NodeGraph(nodes, edges, name)
+    is_whole = not any(edge.extra for edge in edges)
+    return NodeGraph(nodes, edges, name, {} if is_whole else {NAME: {"variables": tuple(assigned)}})
 
 
 def _ids(lines: Sequence[_Line]) -> Iterator[str]:

@@ -13,7 +13,7 @@ NAME = "comfyui"
 
 Of a node, ``{"ui": node}`` as the page wrote it, or ``{"api": what the server's form says besides class and inputs}``;
 of an edge, ``{"ui": link}``; of a graph, ``{"ui": document}``, with the nodes left out and links by their ids. An edge
-of code whose variable nobody had assigned has ``{"undefined": variable}``.
+of code whose variable nobody had assigned has ``{"undefined": variable}``, and its graph ``{"variables": those assigned}``.
 """
 
 VIRTUAL = {"Note", "MarkdownNote", "Reroute", "PrimitiveNode"}

@@ -1,0 +1,50 @@
+"""ComfyFlow's scores as an evaluator: a ComfyUI workflow that operators wrote is judged without a run or a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from operad.evaluators.comfyflow.score import as_json, score
+from operad.evaluators.score_evaluator import Assessment, ScoreEvaluator
+from operad.operators import OperatorConfig
+from operad.operators.formats.comfyui import Definitions, read_definitions
+from operad.runtime.file import FileDescriptor
+from operad.runtime.message import Job
+
+
+class ComfyFlowEvaluator(ScoreEvaluator):
+    """Judges the ComfyUI workflow that the operators before it wrote, be it code, JSON or a whole answer with either.
+
+    The score is the share of seven that hold: valid format, one connected part, no invalid terminal node (nodes that
+    are outputs themselves may be), no undefined variable, no illegal parameter, no missing one, and soundness. So a
+    better round is known as better, and 1 is a workflow without a fault; what has no valid format scores 0. The
+    outputs hold the `ComfyScore`.
+
+    Args:
+        config: What it is.
+        object_info: The classes of the server: a file with what it answers at ``/object_info``, or what was read.
+        threshold: The least score that is SUCCESS.
+
+    Raises:
+        InputError: The threshold is no number from 0 to 1; there is no such file.
+        InvalidError: The file tells of no class.
+    """
+
+    def __init__(
+        self, config: OperatorConfig, *, object_info: str | Path | Definitions, threshold: float = 1.0, **others: Any
+    ) -> None:
+        super().__init__(config, threshold=threshold, **others)
+        self._definitions = (
+            object_info
+            if isinstance(object_info, Definitions)
+            else read_definitions(FileDescriptor.of(object_info).read_text(), str(object_info))
+        )
+
+    def assess(self, text: str, job: Job) -> Assessment:
+        """Measure a workflow."""
+        found = score(text, self._definitions)
+        faults = (found.terminal_but_outputs, found.undefined, found.illegal, found.missing)
+        held = [found.format, found.connected, *(not each for each in faults), found.sound]
+        told = [str(issue) for issue in found.issues if issue.code not in ("missing-file", "terminal-output-node")]
+        return Assessment(sum(held) / len(held), told, as_json(found))

@@ -1,0 +1,206 @@
+"""A workflow as ComfyFlow judges it: what a server would get, and what is wrong with that (section 3.3 of the paper).
+
+Each metric is a set of codes of issues (`METRICS`). Most are what ComfyUI's own check finds
+(`operad.operators.formats.comfyui.check`); ``terminal-node``, ``terminal-output-node`` and ``disconnected`` are found
+here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from operad.evaluators.comfyflow.answer import Answer, read_answer
+from operad.operators.formats.comfyui import Definitions, check, executable, load
+from operad.operators.formats.comfyui.order import in_order
+from operad.operators.formats.comfyui.reading import mapping_of
+from operad.operators.formats.comfyui.written import NAME
+from operad.operators.formats.json_text import read_text
+from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
+from operad.runtime.errors import InputError, InvalidError, Issue, shorten
+
+Metric = Literal["format", "undefined", "connected", "missing", "illegal", "terminal", "terminal_but_outputs", "sound"]
+
+_NO_FORMAT = frozenset({"unknown-type", "duplicate-id"})
+_UNDEFINED = frozenset({"undefined-variable", "dangling-edge"})
+
+METRICS: Mapping[Metric, Collection[str]] = {
+    "format": _NO_FORMAT,
+    "undefined": _UNDEFINED,
+    "connected": frozenset({"cycle", "disconnected"}),
+    "missing": frozenset({"missing-param"}),
+    "illegal": frozenset({"illegal-param"}),
+    "terminal": frozenset({"terminal-node", "terminal-output-node"}),
+    "terminal_but_outputs": frozenset({"terminal-node"}),
+}
+"""The codes of the issues that each metric counts, the gravest metric first; ``sound`` counts all that the check finds,
+but for files that the server lacks."""
+
+_EMPTY = Issue("empty", "has no node that would run")
+_NOT_UNSOUND = frozenset({"missing-file", "disconnected", "terminal-node", "terminal-output-node"})
+_GRAVITY = {code: place for place, codes in enumerate(METRICS.values()) for code in codes} | {"missing-file": 99}
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A workflow as it is judged.
+
+    Attributes:
+        graph: What a server would get: its nodes in the order of the code, or, of the other forms, in that in which
+            their code would be, and its links, but for those of undefined variables. Empty where nothing can be read.
+        issues: What is wrong with it, the gravest first, each with the id of its node; or why it cannot be read.
+        is_read: Whether it could be read, and has nodes.
+        selected: The classes that an answer selected; None where it has no list of them between their tags.
+        is_tagged: Whether it stands between the tags of an answer.
+    """
+
+    graph: NodeGraph
+    issues: Sequence[Issue]
+    is_read: bool = True
+    selected: Sequence[str] | None = None
+    is_tagged: bool = False
+
+    def fails(self, metric: Metric) -> bool:
+        """Whether it is at fault by a metric. What has no valid format is so by all."""
+        codes = {issue.code for issue in self.issues}
+        if not self.is_read or not codes.isdisjoint(_NO_FORMAT):
+            return True
+        return bool(codes - _NOT_UNSOUND) if metric == "sound" else not codes.isdisjoint(METRICS[metric])
+
+    @property
+    def is_dag(self) -> bool:
+        """Whether it is a directed acyclic graph, be it of unknown classes or in several parts."""
+        codes = {issue.code for issue in self.issues}
+        return self.is_read and codes.isdisjoint({"cycle", "duplicate-id", *_UNDEFINED})
+
+
+def judge(content: str | bytes, definitions: Definitions) -> Judged:
+    """Judge a workflow.
+
+    Args:
+        content: A workflow in any of ComfyUI's forms, or a model's whole answer with one.
+        definitions: The classes of the server.
+
+    Raises:
+        InputError: There are no definitions.
+    """
+    if not definitions:
+        raise InputError("ComfyFlow's scores need the classes of a server: what it answers at /object_info")
+    try:
+        text = read_text(_bytes_of(content), "workflow")
+    except InvalidError as error:
+        return Judged(NodeGraph(), error.issues, is_read=False)
+    answer = read_answer(text)
+    try:
+        graph = _load(answer)
+        runs = executable(graph, definitions)
+    except InvalidError as error:
+        return Judged(NodeGraph(), error.issues, False, answer.selected, answer.is_tagged)
+    if not runs.nodes:
+        return Judged(NodeGraph(), [_EMPTY], False, answer.selected, answer.is_tagged)
+    linked = _linked(runs, is_code=not _is_json(answer.workflow))
+    issues = [*check(graph, definitions), *_disconnected(linked), *_terminals(linked, definitions)]
+    issues.sort(key=lambda issue: _GRAVITY.get(issue.code, len(METRICS)))
+    return Judged(linked, tuple(issues), True, answer.selected, answer.is_tagged)
+
+
+def graph_of_gold(content: str | bytes, definitions: Definitions) -> NodeGraph:
+    """The graph of a gold workflow, its nodes and links as those of `Judged.graph`.
+
+    Raises:
+        InvalidError: It cannot be read, or has no nodes.
+    """
+    answer = read_answer(read_text(_bytes_of(content), "gold"))
+    runs = executable(_load(answer, "gold"), definitions)
+    if not runs.nodes:
+        raise InvalidError("gold", [_EMPTY])
+    return _linked(runs, is_code=not _is_json(answer.workflow))
+
+
+def _bytes_of(content: str | bytes) -> bytes:
+    return content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
+
+
+def _load(answer: Answer, name: str = "workflow") -> NodeGraph:
+    if not answer.workflow.strip():
+        raise InvalidError(name, [Issue("empty", "holds no workflow")])
+    return load(answer.workflow.encode(), name)
+
+
+def _is_json(text: str) -> bool:
+    return text.lstrip().startswith("{")
+
+
+def _linked(runs: NodeGraph, *, is_code: bool) -> NodeGraph:
+    """The nodes in their order, and the links that lead from one of them to another."""
+    ids = runs.by_id
+    edges = [
+        edge
+        for edge in runs.edges
+        if edge.input and edge.source in ids and edge.target in ids and not _is_undefined(edge)
+    ]
+    nodes = list(runs.nodes) if is_code else [ids[each] for each in in_order(list(ids), edges)]
+    return NodeGraph(nodes, edges, runs.name)
+
+
+def _is_undefined(edge: Edge) -> bool:
+    return "undefined" in mapping_of(edge.extra.get(NAME))
+
+
+# Issues of the graph
+
+
+def _disconnected(graph: NodeGraph) -> Iterator[Issue]:
+    parts = sorted(_parts(graph), key=len, reverse=True)
+    for part in parts[1:]:
+        what = f"nothing links {shorten(part)} with the rest of the workflow"
+        yield Issue("disconnected", f"{what}; link what belongs to it, and take out the rest", part[0])
+
+
+def _parts(graph: NodeGraph) -> Iterator[list[str]]:
+    """The ids of each weakly connected component, in the order of the nodes."""
+    beside: dict[str, list[str]] = {spec.id: [] for spec in graph.nodes}
+    for edge in graph.edges:
+        beside[edge.source].append(edge.target)
+        beside[edge.target].append(edge.source)
+    seen: set[str] = set()
+    for first in beside:
+        if first in seen:
+            continue
+        seen.add(first)
+        part = [first]
+        for each in part:
+            fresh = [other for other in dict.fromkeys(beside[each]) if other not in seen]
+            seen.update(fresh)
+            part += fresh
+        yield part
+
+
+def _terminals(graph: NodeGraph, definitions: Definitions) -> Iterator[Issue]:
+    used = {edge.source for edge in graph.edges}
+    ends = [spec for spec in graph.nodes if spec.id not in used]
+    takers = _takers(definitions, ends)
+    for spec in ends:
+        definition = definitions.get(spec.type)
+        if definition is None or not definition.outputs:
+            continue
+        gives = f"{spec.type} gives {shorten(definition.outputs)}, and nothing takes it"
+        if definition.output_node:
+            yield Issue("terminal-output-node", f"{gives}, although it is an output itself", spec.id)
+        else:
+            names = list(dict.fromkeys(name for kind in definition.outputs for name in takers.get(kind, ())))
+            hint = f", such as {' or '.join(names[:3])}" if names else ""
+            yield Issue("terminal-node", f"{gives}: link it with a node that ends the workflow{hint}", spec.id)
+
+
+def _takers(definitions: Definitions, ends: Iterable[NodeSpec]) -> Mapping[str, Sequence[str]]:
+    """By type, the classes that end a workflow with it."""
+    kinds = {kind for spec in ends if (found := definitions.get(spec.type)) for kind in found.outputs}
+    takers: dict[str, list[str]] = {}
+    if kinds:
+        for name, definition in definitions.classes.items():
+            if definition.output_node and not definition.outputs:
+                for kind in {each.type for each in definition.inputs.values() if each.required} & kinds:
+                    takers.setdefault(kind, []).append(name)
+    return takers

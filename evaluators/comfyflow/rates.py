@@ -1,0 +1,73 @@
+"""Rates over many workflows: each the mean of what the single ones came to (tables 2 and 5 of the paper)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from operad.evaluators.comfyflow.score import DIFFICULTIES, ComfyScore, Difficulty
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Shares of workflows, from 0 to 1; None where there is none to count.
+
+    Attributes:
+        count: How many workflows.
+        format: Those of valid format.
+        node_f1: The mean node F1 of those with a gold.
+        graph_f1: The mean graph F1 of those with a gold.
+        passes: Those without any of the paper's faults.
+        passes_but_outputs: The same, where terminal nodes that are outputs themselves may declare outputs.
+        connected: Those in one part and without a cycle.
+        terminal: Those with an invalid terminal node.
+        terminal_but_outputs: Those with one that is no output itself.
+        undefined: Those with an undefined variable.
+        illegal: Those with an illegal parameter.
+        missing: Those with a missing parameter.
+        sound: Those of which ComfyUI's own check finds nothing.
+    """
+
+    count: int
+    format: float | None
+    node_f1: float | None
+    graph_f1: float | None
+    passes: float | None
+    passes_but_outputs: float | None
+    connected: float | None
+    terminal: float | None
+    terminal_but_outputs: float | None
+    undefined: float | None
+    illegal: float | None
+    missing: float | None
+    sound: float | None
+
+
+def rates(scores: Sequence[ComfyScore]) -> Rates:
+    """The rates of workflows by their scores; the mean counts each workflow alike (macro average)."""
+    return Rates(
+        count=len(scores),
+        format=_mean(each.format for each in scores),
+        node_f1=_mean(each.node_f1 for each in scores),
+        graph_f1=_mean(each.graph_f1 for each in scores),
+        passes=_mean(each.passes for each in scores),
+        passes_but_outputs=_mean(each.passes_but_outputs for each in scores),
+        connected=_mean(each.connected for each in scores),
+        terminal=_mean(each.terminal for each in scores),
+        terminal_but_outputs=_mean(each.terminal_but_outputs for each in scores),
+        undefined=_mean(each.undefined for each in scores),
+        illegal=_mean(each.illegal for each in scores),
+        missing=_mean(each.missing for each in scores),
+        sound=_mean(each.sound for each in scores),
+    )
+
+
+def by_difficulty(scores: Sequence[ComfyScore]) -> Mapping[Difficulty, Rates]:
+    """The rates of the easy workflows, of the medium and of the hard ones. What has no difficulty is in none."""
+    return {each: rates([score for score in scores if score.difficulty == each]) for each in DIFFICULTIES}
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    counted = [value for value in values if value is not None]
+    return fmean(counted) if counted else None
