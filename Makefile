@@ -37,6 +37,7 @@ bench: $(BENCH_READY) # in an environment of its own, for the field beside ours 
 	$(BENCH)/bin/python test/benchmark/bench_worfbench.py
 	$(BENCH)/bin/python test/benchmark/bench_comfyflow.py
 	$(BENCH)/bin/python test/benchmark/bench_pass.py
+	$(BENCH)/bin/python test/benchmark/bench_repair.py
 
 conformance: $(READY) $(DIFY)/.ready # Dify's engine needs Python 3.12, and is kept apart
 	$(BIN)/python test/benchmark/conformance.py --dify-python $(DIFY)/bin/python $(RECORDED)

@@ -26,6 +26,7 @@ from operad.configs.insights_command import insights
 from operad.configs.loader import load
 from operad.configs.nodes_command import nodes
 from operad.configs.progress import printable
+from operad.configs.repair_command import repair_command
 from operad.configs.schema import ConfigSpec
 from operad.configs.services import load_services, services_of_environment
 from operad.operators import NodeGraph, Services
@@ -136,6 +137,7 @@ app.command()(edit)
 app.command()(insights)
 app.command()(nodes)
 app.add_typer(evaluate.app, name="evaluate")
+app.command("repair")(repair_command)
 
 
 def main() -> None:

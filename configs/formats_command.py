@@ -111,7 +111,7 @@ def convert(
     """
     known = formats(definitions_of(object_info))
     found, graph = read(read_file(source), called(source, known), known)
-    wanted = _target(target, to, found, known)
+    wanted = target_format(target, to, found, known)
     lost = [Placed(each.code, each.message, each.where) for each in wanted.losses(graph)]
     for line in _lines([Report(source, found.name, lost)]):
         print(line, file=sys.stderr)
@@ -237,7 +237,7 @@ def called(path: str, known: Mapping[str, Format]) -> str:
     return name.removesuffix(max(ends, key=len, default=Path(path).suffix)) or "workflow"
 
 
-def _target(path: str, to: str | None, source: Format, known: Mapping[str, Format]) -> Format:
+def target_format(path: str, to: str | None, source: Format, known: Mapping[str, Format]) -> Format:
     """The format to write: the one that is asked for, or else that of the name; of several the source's.
 
     Raises:
