@@ -21,6 +21,7 @@ from operad.configs.schema import ModelSpec
 from operad.evaluators.chat2workflow import Dataset, Record, Response, Run, Subtask, read_dataset, read_run
 from operad.evaluators.chat2workflow.consistency import judge_consistency
 from operad.evaluators.chat2workflow.pass_rate import judge
+from operad.operators.repair import repair
 from operad.runtime.errors import InputError
 from operad.runtime.model import Model
 from operad.runtime.reasoner import MonoModelReasoner, Reasoner
@@ -36,6 +37,9 @@ def pass_rate(
     ] = False,
     model: Annotated[str | None, typer.Option(help="The model that judges, by its name.")] = None,
     base_url: Annotated[str | None, typer.Option(help="Its OpenAI-compatible endpoint, with /v1.")] = None,
+    mend: Annotated[
+        bool, typer.Option("--repair", help="Repair responses first, by all rules and the instructions so far.")
+    ] = False,
     at_once: Annotated[int, typer.Option(min=1, help="How many responses are judged at the same time.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Keep results here, as JSON lines; go on from there.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -53,11 +57,18 @@ def pass_rate(
     data = read_dataset(dataset)
     read = [read_run(path, data) for path in runs]
     _tell_incomplete(read, data)
-    settings = {"evaluation": "chat2workflow pass", "judge": asked and asked.describe()}
+    settings = {"evaluation": "chat2workflow pass", "repair": mend, "judge": asked and asked.describe()}
     reasoner = MonoModelReasoner(asked) if asked else None
     names = Counter(run.label for run in read)
     work = [
-        _work(run, run.label if names[run.label] == 1 else str(run.path), record, data.subtasks[record.key], reasoner)
+        _work(
+            run,
+            run.label if names[run.label] == 1 else str(run.path),
+            record,
+            data.subtasks[record.key],
+            reasoner,
+            mend=mend,
+        )
         for run in read
         for record in run.records
     ]
@@ -79,7 +90,7 @@ def _tell_incomplete(runs: Sequence[Run], data: Dataset) -> None:
             print(f"{run.path}: answers {there}; its rates are of these", file=sys.stderr)
 
 
-def _work(run: Run, name: str, record: Record, subtask: Subtask, reasoner: Reasoner | None) -> Work:
+def _work(run: Run, name: str, record: Record, subtask: Subtask, reasoner: Reasoner | None, *, mend: bool) -> Work:
     response = record.response
     key = f"{run.path} {record.key}"
     about = {
@@ -91,13 +102,21 @@ def _work(run: Run, name: str, record: Record, subtask: Subtask, reasoner: Reaso
         "category": subtask.category,
     }
     content = json.dumps([about, asdict(response), asdict(subtask)], ensure_ascii=True).encode()
-    return Work(key, content, partial(_score, about, response, subtask, reasoner))
+    return Work(key, content, partial(_score, about, response, subtask, reasoner, mend=mend))
 
 
-async def _score(about: Mapping[str, Any], response: Response, subtask: Subtask, reasoner: Reasoner | None) -> Result:
+async def _score(
+    about: Mapping[str, Any], response: Response, subtask: Subtask, reasoner: Reasoner | None, *, mend: bool
+) -> Result:
+    repaired: dict[str, Any] = {}
+    if mend:
+        mended = repair(response.text, subtask.instructions)
+        repaired = {"repairs": [each._asdict() for each in mended.repairs]}
+        response = Response.of(mended.text) if mended.repairs else response
     verdict = judge(response, subtask)
     result = {
         **about,
+        **repaired,
         "passed": verdict.passed,
         "fail_step": verdict.fail_step,
         "reason": verdict.reason,

@@ -103,6 +103,15 @@ def test_results_are_kept_and_taken_again(operad, runs, tmp_path):
     assert json.loads(out)["items"][-1]["fail_step"] == "1_1"
 
 
+def test_responses_can_be_repaired_before_they_are_judged(operad, runs):
+    (status, plain, _), (_, mended, _) = operad("b/model.json", "--json"), operad("b/model.json", "--repair", "--json")
+    before, after = json.loads(plain)["items"][1], json.loads(mended)["items"][1]
+    assert status == 0
+    assert (before["sound"], "repairs" in before) == (False, False)
+    assert (after["passed"], after["sound"]) == (True, True)
+    assert set(after["repairs"][0]) == {"rule", "where", "what", "why"}
+
+
 def test_a_picture_is_drawn(operad, runs, tmp_path):
     pytest.importorskip("matplotlib")
     assert operad(*runs, "--plot", "rates.svg")[0] == 0
