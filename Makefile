@@ -32,6 +32,7 @@ bench: $(BENCH_READY) # in an environment of its own, for the field beside ours 
 	$(BENCH)/bin/python test/benchmark/bench_knowledge.py
 	$(BENCH)/bin/python test/benchmark/bench_nodes.py
 	$(BENCH)/bin/python test/benchmark/bench_formats.py
+	$(BENCH)/bin/python test/benchmark/bench_optimise.py
 	$(BENCH)/bin/python test/benchmark/run_recorded.py
 	$(BENCH)/bin/python test/benchmark/bench_worfeval.py
 	$(BENCH)/bin/python test/benchmark/bench_worfbench.py

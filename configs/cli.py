@@ -25,6 +25,7 @@ from operad.configs.inputs import job_of
 from operad.configs.insights_command import insights
 from operad.configs.loader import load
 from operad.configs.nodes_command import nodes
+from operad.configs.optimise.command import optimise
 from operad.configs.progress import printable
 from operad.configs.repair_command import repair_command
 from operad.configs.schema import ConfigSpec
@@ -136,8 +137,9 @@ app.command()(show)
 app.command()(edit)
 app.command()(insights)
 app.command()(nodes)
-app.add_typer(evaluate.app, name="evaluate")
 app.command("repair")(repair_command)
+app.command()(optimise)
+app.add_typer(evaluate.app, name="evaluate")
 
 
 def main() -> None:

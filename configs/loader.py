@@ -19,7 +19,7 @@ from operad.configs.policies import make_budget
 from operad.configs.schema import ConfigSpec, ExpertSpec, LeaderSpec, ModelSpec
 from operad.operators import Services
 from operad.runtime.agent import Agent, Expert, Profile
-from operad.runtime.document import Document, read_document
+from operad.runtime.document import Document, parse_document, read_document
 from operad.runtime.errors import InputError, did_you_mean
 from operad.runtime.leader import Leader
 from operad.runtime.model import Model
@@ -159,6 +159,22 @@ def load(path: str | Path) -> Configuration:
         document = read_document(file, name=str(path))
         make_importable(file.resolve().parent)
         return _configuration(document, file.resolve().parent)
+
+
+def load_text(text: str, name: str, folder: Path) -> Configuration:
+    """Load a configuration that lies in no file.
+
+    Args:
+        text: Its YAML.
+        name: What errors call it.
+        folder: Where what it names is looked for.
+
+    Raises:
+        InputError: It is empty.
+        InvalidError: As `load`.
+    """
+    make_importable(folder.resolve())
+    return _configuration(parse_document(text, name), folder.resolve())
 
 
 def _configuration(document: Document, folder: Path) -> Configuration:

@@ -15,7 +15,7 @@ Place = tuple[str, Path_, Any]
 def name_operators(document: Document) -> None:
     """Give each operator and nested workflow a name: its own, its anchor's, or its place's."""
     number = 0
-    for what, _, value in _places(document.data):
+    for what, _, value in places(document.data):
         if isinstance(value, dict):
             number += 1
             operator = cast("dict[str, Any]", value)
@@ -26,7 +26,7 @@ def name_operators(document: Document) -> None:
 def unknown_operators(document: Document) -> Iterator[tuple[Path_, str]]:
     """Where a name stands that no operator has, and what to say of it."""
     names = [str(operator["name"]) for operator in _mappings(document.data.get("operators"))]
-    for what, path, value in _places(document.data):
+    for what, path, value in places(document.data):
         if what != "operator" and isinstance(value, str) and value not in names:
             yield path, nobody_is_called(value, names)
 
@@ -36,7 +36,8 @@ def nobody_is_called(name: str, known: Iterable[str]) -> str:
     return f"no operator is called {name!r}{did_you_mean(name, known)}"
 
 
-def _places(data: dict[str, Any]) -> Iterator[Place]:
+def places(data: dict[str, Any]) -> Iterator[Place]:
+    """All places where an operator may stand: with the name of one, one itself, or something wrong."""
     for i, operator in enumerate(_listed(data.get("operators"))):
         yield from _of_operator(operator, "operator", ("operators", i))
     for i, expert in enumerate(_listed(data.get("experts"))):

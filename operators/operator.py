@@ -334,6 +334,6 @@ def routing_schema(schema: Schema | None, words: str, ports: Sequence[str]) -> S
 def _read_outputs(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
-    except ValueError:  # a schema in words promises no JSON
+    except (ValueError, RecursionError):  # a schema in words promises no JSON
         return {}
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {"output": value}

@@ -70,8 +70,18 @@ def read_document(path: str | Path, name: str = "") -> Document:
     return parse_document(file.read_text(MAX_BYTES), name or str(path))
 
 
-def parse_document(text: str, name: str) -> Document:
-    """Parse YAML text; `name` is what errors call it. Raises what `read_document` does."""
+def parse_document(text: str, name: str, *, list_as: str = "") -> Document:
+    """Parse YAML text.
+
+    Args:
+        text: The text.
+        name: What errors call it.
+        list_as: The key under which a list is put that is all of the text; without it, such a text is refused.
+
+    Raises:
+        InputError: It is empty.
+        InvalidError: As `read_document`.
+    """
     try:
         loader = _Loader(text)
     except yaml.YAMLError as error:  # a character that YAML does not have
@@ -86,6 +96,9 @@ def parse_document(text: str, name: str) -> Document:
         loader.dispose()
     if node is None:
         raise InputError(f"{name}: is empty")
+    if list_as and isinstance(node, yaml.SequenceNode):
+        key = yaml.ScalarNode("tag:yaml.org,2002:str", list_as, node.start_mark, node.start_mark)
+        node = yaml.MappingNode("tag:yaml.org,2002:map", [(key, node)], node.start_mark, node.end_mark)
     if not isinstance(node, yaml.MappingNode):
         raise InvalidError(f"{name} cannot be read", [Issue("shape", "must be a mapping of keys to values", name)])
     return _Values(name, loader).document(node)

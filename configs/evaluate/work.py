@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO, cast
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from operad.configs.lines import add_line, read_lines
 from operad.runtime.errors import InputError, OperadError
 
 EXIT_INTERRUPTED = 130
@@ -135,54 +135,14 @@ def _kept(
         return
     head = {"evaluation": json.loads(json.dumps(settings))}
     try:
-        lines = _lines_of(out, head)
+        lines = read_lines(out, head)
         with out.open("a", encoding="utf-8") as file:
             if not lines:
-                _write(file, head)
+                add_line(file, head)
             results: dict[str, dict[str, Any]] = {}
             for line in lines[1:]:
                 if prints.get(str(line.get("key"))) == line.pop("print", ""):
                     results[line["key"]] = line
-            yield results, lambda line: _write(file, line)
+            yield results, lambda line: add_line(file, line)
     except OSError as error:
         raise InputError(f"--out {out}: cannot be used: {error.strerror or error}") from error
-
-
-def _lines_of(out: Path, head: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The lines of a file of results; one that was cut off in the middle is cut from the file."""
-    if not out.exists() or not out.stat().st_size:
-        return []
-    lines: list[dict[str, Any]] = []
-    whole = 0
-    with out.open("rb") as file:
-        for line in file:
-            value = _object_of(line)
-            if value is None:
-                break
-            lines.append(value)
-            whole += len(line)
-    if not lines or "evaluation" not in lines[0]:
-        raise InputError(f"--out {out}: is no file of results; it is left as it is: name another one")
-    if lines[0] != head:
-        before, now = lines[0]["evaluation"], head["evaluation"]
-        other = [f"{name} {before.get(name)!r}, now {now.get(name)!r}" for name in {**before, **now}
-                 if before.get(name) != now.get(name)]  # fmt: skip
-        raise InputError(f"--out {out}: holds results of another evaluation ({', '.join(other)}); name another file")
-    if whole < out.stat().st_size:
-        os.truncate(out, whole)
-    return lines
-
-
-def _object_of(line: bytes) -> dict[str, Any] | None:
-    if not line.endswith(b"\n"):
-        return None
-    try:
-        value = json.loads(line)
-    except ValueError:
-        return None
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
-
-
-def _write(file: TextIO, line: Mapping[str, Any]) -> None:
-    file.write(json.dumps(line, ensure_ascii=True) + "\n")
-    file.flush()

@@ -1,0 +1,114 @@
+"""The folder of a search: each step as soon as it is done, the best workflow so far, the tree and its picture."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+from operad.configs.formats_command import write_file
+from operad.configs.lines import add_line, read_lines
+from operad.configs.optimise.state import Line, State, replayed
+from operad.operators.formats.mermaid import write
+from operad.operators.formats.picture import draw
+from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
+from operad.runtime.errors import InputError
+
+BEST = "best.yaml"
+STEPS = "tree.jsonl"
+CHART = "tree.mmd"
+PICTURE = "tree.svg"
+
+
+class Folder:
+    """An open folder.
+
+    Args:
+        path: Where it is.
+        file: Its file of steps, open for adding.
+        state: What was done before.
+
+    Attributes:
+        path: Where it is.
+        state: How far the search is.
+    """
+
+    def __init__(self, path: Path, file: TextIO, state: State) -> None:
+        self.path = path
+        self.state = state
+        self._file = file
+
+    def add(self, line: Line) -> None:
+        """Keep a line, and what it leads to.
+
+        Raises:
+            InputError: The folder cannot be written to.
+        """
+        self.state = self.state.after(line)
+        try:
+            add_line(self._file, line.model_dump(mode="json"))
+        except OSError as error:
+            raise _unusable(self.path, error) from error
+
+    def show(self, tasks: int) -> None:
+        """Write the best workflow so far and the tree; there are so many tasks.
+
+        Raises:
+            InputError: The folder cannot be written to.
+        """
+        if self.state.candidates:
+            write_file(str(self.path / BEST), self.state.ranked(tasks)[0].step.yaml.encode())
+            write_file(str(self.path / CHART), write(*_picture(self.state, tasks)).encode())
+
+    def draw(self, tasks: int) -> None:
+        """Draw the tree.
+
+        Raises:
+            InputError: The folder cannot be written to.
+            MediaError: The tree is too large.
+            MissingExtraError: The extra ``media`` is not installed.
+        """
+        graph, status = _picture(self.state, tasks)
+        write_file(str(self.path / PICTURE), draw(graph, "svg", status))
+
+
+@contextmanager
+def opened(path: Path, settings: Mapping[str, Any]) -> Generator[Folder]:
+    """The folder of a search; it is made where there is none.
+
+    Args:
+        path: Where it is, or is to be.
+        settings: What the search depends on; those of a folder that is there must be the same.
+
+    Raises:
+        InputError: It cannot be used, or is that of another search.
+    """
+    file, head = path / STEPS, {"optimisation": dict(settings)}
+    try:
+        path.mkdir(exist_ok=True)
+        lines = read_lines(file, head)
+        state = replayed(lines[1:], str(file))
+        stream = file.open("a", encoding="utf-8")
+        if not lines:
+            add_line(stream, head)
+    except OSError as error:
+        raise _unusable(path, error) from error
+    with stream:
+        yield Folder(path, stream, state)
+
+
+def _unusable(path: Path, error: OSError) -> InputError:
+    return InputError(f"--out {path}: cannot be used: {error.strerror or error}")
+
+
+def _picture(state: State, tasks: int) -> tuple[NodeGraph, Mapping[str, str]]:
+    """The tree as a graph of candidates with their scores, and the best one marked as done."""
+    names = {each.number: f"{each.number}: {each.change}" for each in state.candidates}
+    nodes = [
+        NodeSpec(names[each.number], f"{each.final:.3f}") for each in state.candidates
+    ]  # labels are cut at the end
+    edges = [
+        Edge(names[each.step.parent], names[each.number]) for each in state.candidates if each.step.parent is not None
+    ]
+    return NodeGraph(nodes, edges, "search"), {names[state.ranked(tasks)[0].number]: "done"}

@@ -1,0 +1,144 @@
+"""The tasks that a workflow is to become better at: a file of them, read with all its faults at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import Field, JsonValue, ValidationError
+
+from operad.configs.faults import Faults
+from operad.configs.imports import make_importable
+from operad.configs.optimise.verify import Verifier, VerifySpec, make_verifier
+from operad.configs.schema import Spec
+from operad.runtime.document import MAX_BYTES, Document, Path_, parse_document
+from operad.runtime.errors import InputError, InvalidError, Issue
+from operad.runtime.file import FileDescriptor
+from operad.runtime.message import Job
+
+JSON_LINES = (".jsonl", ".ndjson")
+
+
+class TaskSpec(Spec):
+    """A task: a job, and what its answer must be."""
+
+    id: Annotated[str, Field(min_length=1, max_length=100)] = Field(description="What results call it.")
+    job: Annotated[str, Field(min_length=1)] = Field(description="What is to be done, in words.")
+    context: str = Field(default="", description="What one needs to know for it.")
+    inputs: dict[str, JsonValue] = Field(default={}, description="Named values that it is about.")
+    files: list[Annotated[str, Field(min_length=1)]] = Field(
+        default=[], description="Files that it is about, seen from this file's folder."
+    )
+    verify: VerifySpec
+
+
+class TasksSpec(Spec):
+    """A file of tasks."""
+
+    tasks: list[TaskSpec] = Field(min_length=1)
+
+
+class Case(NamedTuple):
+    """A task as it is run.
+
+    Attributes:
+        id: What results call it.
+        job: What is to be done.
+        verifier: What verifies the answer.
+    """
+
+    id: str
+    job: Job
+    verifier: Verifier
+
+
+class Cases(NamedTuple):
+    """The tasks of a file.
+
+    Attributes:
+        every: All of them, in the order of the file.
+        print: What they and their files hold, as a hash.
+    """
+
+    every: tuple[Case, ...]
+    print: str
+
+
+def read_tasks(path: str | Path) -> Cases:
+    """Read a file of tasks: JSON lines, or YAML, a list of tasks.
+
+    Raises:
+        InputError: There is no such file, it is too large, empty or not text.
+        InvalidError: It cannot be used; every issue has its line.
+    """
+    file = FileDescriptor.of(path)
+    text, name, folder = file.read_text(MAX_BYTES), str(path), file.path.parent
+    is_lines = file.path.suffix.lower() in JSON_LINES
+    document = _lines(text, name) if is_lines else parse_document(text, name, list_as="tasks")
+    faults = Faults(document, TasksSpec)
+    try:
+        spec = TasksSpec.model_validate(document.data)
+    except ValidationError as error:
+        faults.report_validation((), error)
+        raise faults.error() from error
+    make_importable(folder)
+    cases = tuple(_case(task, number, folder, faults) for number, task in enumerate(spec.tasks))
+    first: dict[str, int] = {}
+    for number, case in enumerate(cases):
+        if first.setdefault(case.id, number) != number:
+            faults.report(("tasks", number, "id"), "duplicate-id", f"another task is called {case.id!r} too")
+    if faults:
+        raise faults.error()
+    files = [described.fingerprint() for case in cases for described in case.job.files]
+    return Cases(cases, sha256(json.dumps([document.data, files], sort_keys=True, default=str).encode()).hexdigest())
+
+
+def _case(task: TaskSpec, number: int, folder: Path, faults: Faults) -> Case:
+    path: Path_ = ("tasks", number)
+    files: list[FileDescriptor] = []
+    for at, name in enumerate(task.files):
+        try:
+            files.append(FileDescriptor.of(folder / Path(name).expanduser()))
+        except (InputError, RuntimeError) as error:
+            faults.report((*path, "files", at), "file", str(error))
+    verifier = make_verifier(task.verify, folder, faults, (*path, "verify"))
+    job = Job(goal=task.job, context=task.context, inputs=task.inputs, files=tuple(files), id=task.id)
+    return Case(task.id, job, verifier)
+
+
+def _lines(text: str, name: str) -> Document:
+    """The tasks of JSON lines, as if they were a list."""
+    tasks: list[Any] = []
+    lines: dict[Path_, int] = {}
+    issues: list[Issue] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        lines["tasks", len(tasks)] = number
+        try:
+            tasks.append(json.loads(line, parse_constant=_refuse, object_pairs_hook=_once))
+        except (ValueError, RecursionError) as error:
+            why = "nested too deep" if isinstance(error, RecursionError) else str(error)
+            issues.append(Issue("json", f"is not JSON: {why}", f"{name}:{number}"))
+    if issues:
+        raise InvalidError(f"{name} cannot be read", issues)
+    if not tasks:
+        raise InputError(f"{name}: is empty")
+    return Document(name, {"tasks": tasks}, {}, lines)
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
+    """An object whose keys are each there once."""
+    made: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in made:
+            raise ValueError(f"key {key!r} stands here twice")
+        made[key] = value
+    return made

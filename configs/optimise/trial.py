@@ -1,0 +1,188 @@
+"""A workflow tried out on tasks: what it answers, what that is worth, and what it all cost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from operad.configs.flow import result_text
+from operad.configs.optimise.tasks import Case
+from operad.configs.optimise.verify import Verdict, lowest
+from operad.evaluators import Evaluator
+from operad.runtime.concurrently import concurrently
+from operad.runtime.errors import AnswerError, BudgetError, ModelError, OperadError, PausedError, describe
+from operad.runtime.events import Event, RunFailed, RunFinished
+from operad.runtime.message import Job, Usage, Value, WorkflowMessage, WorkflowStatus, new_id
+from operad.runtime.policy import Budget, causes
+from operad.runtime.reasoner import Reasoner
+from operad.runtime.workflow import BuiltinWorkflow, Workflow
+
+MAX_KEPT = 2_000
+"""Characters of an answer, or of the reason for its score, that are kept."""
+
+HIGHEST = 10
+"""The highest score that an evaluator gives."""
+
+
+class Result(Value):
+    """What came of a task.
+
+    Attributes:
+        score: From 0 to 1.
+        reason: Why.
+        answer: What the workflow said, shortened; empty where it failed.
+    """
+
+    score: float
+    reason: str = ""
+    answer: str = ""
+
+
+def mean(results: Mapping[str, Result]) -> float:
+    """The mean score of results."""
+    return fmean(result.score for result in results.values())
+
+
+class Account:
+    """What all runs of a search have used; a listener of their workflows.
+
+    Args:
+        budget: What they may use.
+        usage: What was used before.
+    """
+
+    def __init__(self, budget: Budget, usage: Usage) -> None:
+        self.usage = usage
+        self._budget = budget
+
+    def __call__(self, event: Event) -> None:
+        """Take in what a run has used, once it ends in whatever way."""
+        if isinstance(event, RunFinished):
+            self.usage = self.usage + event.message.usage
+        elif isinstance(event, RunFailed):
+            self.usage = self.usage + event.usage
+
+    def check(self) -> None:
+        """See that another run may begin.
+
+        Raises:
+            BudgetError: Nothing is left for it.
+        """
+        if used := self._budget.exceeded(self.usage, by_next=True):
+            raise BudgetError(f"the search has used {used}", self.usage)
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Where workflows are tried out, all in the same way.
+
+    Attributes:
+        reasoner: Who thinks in them.
+        judge: Who judges their answers, where a task asks for that.
+        account: What it costs.
+        at_once: How many tasks at once.
+    """
+
+    reasoner: Reasoner
+    judge: Reasoner
+    account: Account
+    at_once: int
+
+    async def try_out(self, workflow: Workflow, cases: Sequence[Case]) -> dict[str, Result]:
+        """Run a workflow on tasks, and verify what it answers.
+
+        A task on which it fails scores 0, with the error as the reason.
+
+        Returns:
+            The results by the tasks' ids, in the order of the tasks.
+
+        Raises:
+            BudgetError: Nothing is left for one of the tasks; no other has gone on.
+            ModelError: The model cannot be asked at all.
+            OperadError: A verifier of the user's has failed.
+        """
+        workflow.add_listener(self.account)
+        room = asyncio.Semaphore(self.at_once)
+        refused: list[ModelError] = []
+
+        async def one(case: Case) -> Result:
+            async with room:
+                self.account.check()
+                try:
+                    message = await _run(workflow, case.job, self.reasoner)
+                except OperadError as error:
+                    if (refusal := _refusal(error)) is not None:
+                        refused.append(refusal)
+                        if refusal.transient:
+                            raise refusal from error
+                    return Result(score=0.0, reason=_kept(f"it failed: {describe(error)}"))
+                answer = message.scratchpad or result_text(message.outputs)
+                verdict = await self._verdict(case, message, answer)
+                return Result(score=verdict.score, reason=_kept(verdict.reason), answer=_kept(answer))
+
+        results = await concurrently([one(case) for case in cases])
+        if len(refused) == len(cases):
+            raise refused[0]  # that is no fault of the workflow's
+        return {case.id: result for case, result in zip(cases, results, strict=True)}
+
+    async def _verdict(self, case: Case, message: WorkflowMessage, answer: str) -> Verdict:
+        verdicts = [check(answer) for check in case.verifier.checks]
+        if case.verifier.judge is not None and all(verdict.score for verdict in verdicts):
+            try:
+                verdicts.append(await self._judged(case.verifier.judge, case.job, message))
+            except OperadError as error:
+                if (refusal := _refusal(error)) is not None:
+                    raise refusal from error
+                if case.verifier.in_code or not any(isinstance(link, AnswerError) for link in causes(error)):
+                    raise OperadError(f"the verifier of task {case.id!r} failed: {describe(error)}") from error
+                verdicts.append(Verdict(0.0, f"no verdict: {describe(error)}"))
+        return lowest(verdicts)
+
+    async def _judged(self, judge: Evaluator, job: Job, message: WorkflowMessage) -> Verdict:
+        workflow = BuiltinWorkflow(name="verifier", listeners=[self.account])
+        workflow.add_operator(_Said(message))
+        workflow.set_evaluator(judge)
+        said = await workflow.aexecute(job, self.judge)
+        if said.score is None:
+            return Verdict(float(said.status is WorkflowStatus.SUCCESS), said.evaluation)
+        return Verdict(min(max(said.score / HIGHEST, 0.0), 1.0), said.evaluation)
+
+
+async def _run(workflow: Workflow, job: Job, reasoner: Reasoner) -> WorkflowMessage:
+    run_id = new_id()
+    try:
+        return await workflow.aexecute(job, reasoner, run_id=run_id)
+    except PausedError as error:
+        await workflow.cancel(run_id)
+        asked = "; ".join(question.text for question in error.questions)
+        raise OperadError(f"it asks, and nobody is there to answer: {asked}") from error
+
+
+class _Said:
+    """An operator that has said its message already."""
+
+    def __init__(self, message: WorkflowMessage) -> None:
+        self._message = WorkflowMessage(scratchpad=message.scratchpad, outputs=message.outputs)
+
+    def get_id(self) -> str:
+        return "answer"
+
+    async def execute(
+        self,
+        reasoner: Reasoner,
+        job: Job,
+        workflow_messages: list[WorkflowMessage] | None = None,
+        previous_expert_outputs: list[WorkflowMessage] | None = None,
+        lesson: str | None = None,
+    ) -> WorkflowMessage:
+        return self._message
+
+
+def _refusal(error: BaseException) -> ModelError | None:
+    return next((link for link in causes(error) if isinstance(link, ModelError)), None)
+
+
+def _kept(text: str) -> str:
+    return text if len(text) <= MAX_KEPT else f"{text[:MAX_KEPT]}…"

@@ -1,0 +1,228 @@
+"""What verifies the answer to a task: a score from 0 to 1, and the reason for it."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, cast
+
+from pydantic import Field, JsonValue, StringConstraints, TypeAdapter, ValidationError, model_validator
+from pydantic_core import SchemaError
+
+from operad.configs.faults import Faults
+from operad.configs.imports import operator_class, shadowed
+from operad.configs.schema import Spec
+from operad.evaluators import Evaluator
+from operad.operators import OperatorConfig
+from operad.runtime.document import Path_
+from operad.runtime.errors import InvalidError, describe
+from operad.runtime.schema import Schema, SchemaMismatch, check_schema, parse_output_schema, validate
+
+MAX_PATTERN = 1_000
+"""Characters of a regular expression."""
+
+MAX_REASON = 400
+"""Characters of a reason."""
+
+_NUMBER = re.compile(r"-?\d[\d,]{0,99}(?:\.\d{1,100})?(?:[eE][+-]?\d{1,3})?")
+
+
+class Verdict(NamedTuple):
+    """What an answer is worth.
+
+    Attributes:
+        score: From 0 to 1.
+        reason: Why, for people and models.
+    """
+
+    score: float
+    reason: str
+
+
+Check = Callable[[str], Verdict]
+
+
+class Verifier(NamedTuple):
+    """Verifies the answers to one task.
+
+    Attributes:
+        checks: What looks at an answer by itself.
+        judge: Who judges it: a model, or code; None for nobody.
+        in_code: Whether the judge is a class of the user's.
+    """
+
+    checks: Sequence[Check]
+    judge: Evaluator | None = None
+    in_code: bool = False
+
+
+class VerifySpec(Spec):
+    """What an answer must be. Where several things are asked for, the lowest score counts."""
+
+    equals: JsonValue = Field(default=None, description="It is this text, spaces aside; or this JSON value.")
+    contains: Annotated[str, Field(min_length=1)] | list[Annotated[str, Field(min_length=1)]] | None = Field(
+        default=None, description="Text that it holds; of several, the share that it holds is the score."
+    )
+    matches: Annotated[str, Field(max_length=MAX_PATTERN)] | None = Field(
+        default=None, description="A regular expression that is found in it, without look-around and back-references."
+    )
+    schema_: dict[str, Any] | str | None = Field(
+        default=None, alias="schema", description="A JSON Schema, or an example, that it fits."
+    )
+    number: float | None = Field(default=None, allow_inf_nan=False, description="The last number in it is this one.")
+    tolerance: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="How far off the number may be.")
+    judge: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="Criteria by which a model judges it, from 0 to 10."
+    )
+    class_: str | None = Field(
+        default=None, alias="class", description="A subclass of Evaluator that judges it, as package.module.Class."
+    )
+    params: dict[str, Any] = Field(default={}, description="Keyword arguments for that class.")
+
+    @model_validator(mode="after")
+    def _something(self) -> VerifySpec:
+        given = self.model_fields_set
+        if not given & {"equals", "contains", "matches", "schema_", "number", "judge", "class_"}:
+            raise ValueError("say how an answer is verified: equals, contains, matches, schema, number, judge or class")
+        for key, needed in (("tolerance", "number"), ("params", "class_")):
+            if key in given and needed not in given:
+                raise ValueError(f"`{key}` goes with `{needed.rstrip('_')}`")
+        return self
+
+
+def make_verifier(spec: VerifySpec, folder: Path, faults: Faults, path: Path_) -> Verifier:
+    """What verifies as the specification says; what is wrong with it is reported and left out.
+
+    Args:
+        spec: What an answer must be.
+        folder: Where modules are found beside others.
+        faults: What is wrong with the file.
+        path: Where the specification stands in it.
+    """
+    checks: list[Check] = []
+    if spec.equals is not None:
+        checks.append(lambda answer: _equals(spec.equals, answer))
+    if spec.contains is not None:
+        wanted = [spec.contains] if isinstance(spec.contains, str) else spec.contains
+        checks.append(lambda answer: _contains(wanted, answer))
+    if spec.matches is not None and (pattern := _pattern(spec.matches, faults, (*path, "matches"))):
+        checks.append(lambda answer: _matches(pattern, spec.matches or "", answer))
+    if spec.schema_ is not None and (schema := _schema(spec.schema_, faults, (*path, "schema"))) is not None:
+        checks.append(lambda answer: _fits(schema, answer))
+    if (number := spec.number) is not None:
+        checks.append(lambda answer: _number(number, spec.tolerance, answer))
+    return Verifier(checks, _evaluator(spec, folder, faults, path), in_code=bool(spec.class_))
+
+
+def lowest(verdicts: Sequence[Verdict]) -> Verdict:
+    """The one that counts, of several."""
+    return min(verdicts, key=lambda verdict: verdict.score)
+
+
+def _equals(wanted: JsonValue, answer: str) -> Verdict:
+    if isinstance(wanted, str):
+        same = answer.split() == wanted.split()
+    else:
+        try:
+            same = _plain(validate({}, answer, repair=False)) == _plain(wanted)
+        except SchemaMismatch:
+            same = False
+    return _verdict(same, f"it is to be {_shown(wanted)}")
+
+
+def _plain(value: Any) -> Any:
+    """Values as JSON compares them: true is not 1, and 1.0 is."""
+    if isinstance(value, bool):
+        return str(value)
+    if isinstance(value, list):
+        return [_plain(item) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in cast("dict[str, Any]", value).items()}
+    return (value,)
+
+
+def _contains(wanted: Sequence[str], answer: str) -> Verdict:
+    missing = [text for text in wanted if text not in answer]
+    score = (len(wanted) - len(missing)) / len(wanted)
+    return Verdict(score, f"it lacks {', '.join(map(_shown, missing))}"[:MAX_REASON] if missing else "right")
+
+
+def _matches(pattern: TypeAdapter[str], written: str, answer: str) -> Verdict:
+    try:
+        pattern.validate_python(answer.encode("utf-8", "replace").decode())
+    except ValidationError:
+        return _verdict(False, f"nothing in it matches {_shown(written)}")
+    return Verdict(1.0, "right")
+
+
+def _fits(schema: Schema, answer: str) -> Verdict:
+    try:
+        validate(schema, answer, repair=False)
+    except SchemaMismatch as mismatch:
+        return _verdict(False, f"it does not fit its schema: {mismatch}")
+    return Verdict(1.0, "right")
+
+
+def _number(wanted: float, tolerance: float, answer: str) -> Verdict:
+    found = _NUMBER.findall(answer)
+    if not found:
+        return Verdict(0.0, f"it is to be {wanted:g}, and holds no number")
+    last = float(found[-1].replace(",", ""))
+    near = math.isclose(last, wanted, rel_tol=1e-9, abs_tol=tolerance)
+    within = f", or up to {tolerance:g} off" if tolerance else ""
+    return _verdict(near, f"it is to be {wanted:g}{within}; its last number is {last:g}")
+
+
+def _verdict(right: bool, wrong: str) -> Verdict:
+    return Verdict(1.0, "right") if right else Verdict(0.0, wrong[:MAX_REASON])
+
+
+def _shown(value: JsonValue) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MAX_REASON // 2 else f"{text[: MAX_REASON // 2]}…"
+
+
+def _pattern(written: str, faults: Faults, path: Path_) -> TypeAdapter[str] | None:
+    """A regular expression of Rust's kind, whose time grows with the text alone, whatever the expression."""
+    try:
+        return TypeAdapter(Annotated[str, StringConstraints(pattern=written)])
+    except SchemaError as error:
+        why = str(error).splitlines()[-1].strip().removeprefix("error: ")
+        faults.report(path, "pattern", f"is no regular expression that can be used here: {why}")
+        return None
+
+
+def _schema(written: dict[str, Any] | str, faults: Faults, path: Path_) -> Schema | None:
+    try:
+        if isinstance(written, dict):
+            check_schema(written)
+            return written
+        schema = parse_output_schema(written)
+    except InvalidError as error:
+        for issue in error.issues:
+            faults.report(path, issue.code, issue.message)
+        return None
+    if schema is None:
+        faults.report(path, "value", "is no JSON Schema, and no example in braces")
+    return schema
+
+
+def _evaluator(spec: VerifySpec, folder: Path, faults: Faults, path: Path_) -> Evaluator | None:
+    if spec.class_ is None and spec.judge is None:
+        return None
+    config = OperatorConfig(id="verifier", instruction=spec.judge or f"Judge as {spec.class_} does.")
+    if spec.class_ is None:
+        return Evaluator(config)
+    made_of = operator_class(spec.class_, Evaluator)
+    made_of = shadowed(spec.class_, folder) or made_of
+    if isinstance(made_of, str):
+        faults.report((*path, "class"), "class", made_of)
+        return None
+    try:
+        return made_of(config, **spec.params)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's class may raise anything
+        faults.report((*path, "params"), "params", f"{spec.class_} cannot be made with these: {describe(error)}")
+        return None

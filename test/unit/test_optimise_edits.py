@@ -1,0 +1,235 @@
+"""Changes of a configuration's data: all of them or none, and nothing but what is asked for."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from operad import configs
+from operad.configs.loader import load_text
+from operad.configs.optimise.edits import (
+    AddOperator,
+    RemoveOperator,
+    SetEvaluator,
+    SetInstruction,
+    SetMaxRounds,
+    dump,
+    edited,
+    normalised,
+    outline,
+)
+from operad.runtime.document import parse_document
+from operad.runtime.errors import InputError, InvalidError
+
+DESK = """
+plugin: {workflow_platform: BUILTIN}
+actions:
+  - &look {name: look up, desc: Look it up.}
+operators:
+  - &triage
+    instruction: Refund or complaint?
+    ports: [refund, complaint]
+  - &refund {instruction: Say what is paid., actions: [*look]}
+  - &reply {instruction: Reply.}
+experts:
+  - profile: {name: Desk}
+    workflow:
+      - [{operator: *triage, port: refund}, *refund, *reply]
+      - [{operator: *triage, port: complaint}, &soothe {instruction: Soothe.}, *reply]
+    evaluator: {instruction: Is it kind?}
+  - profile: {name: Other}
+    workflow: [[*reply]]
+"""
+CHAIN = """
+plugin: {workflow_platform: BUILTIN}
+operators: [{name: a, instruction: A.}, {name: b, instruction: B.}, {name: c, instruction: C.}]
+experts: [{profile: {name: Desk}, workflow: CHAINS}]
+"""
+
+
+def data_of(text):
+    return normalised(parse_document(text, "desk.yaml"))
+
+
+def chains(text, *operations):
+    data = edited(data_of(text), "Desk", operations)
+    load_text(dump(data), "desk.yaml", Path())
+    return data["experts"][0]["workflow"]
+
+
+def chained(written, *operations):
+    return chains(CHAIN.replace("CHAINS", written), *operations)
+
+
+def add(name="n", after="", before="", instruction="N."):
+    return AddOperator(op="add_operator", name=name, instruction=instruction, after=after, before=before)
+
+
+def remove(name):
+    return RemoveOperator(op="remove_operator", operator=name)
+
+
+def test_data_is_written_by_names_and_means_the_same():
+    data = data_of(DESK)
+    assert data["experts"][0]["workflow"][0] == [{"operator": "triage", "port": "refund"}, "refund", "reply"]
+    assert data["operators"][1]["actions"] == ["look up"]
+    assert data["experts"][0]["workflow"][1][1] == {"name": "soothe", "instruction": "Soothe."}
+    assert "&" not in dump(data)
+    again = normalised(parse_document(dump(data), "desk.yaml"))
+    assert dump(again) == dump(data)
+
+
+@pytest.mark.parametrize("name", ["release_credits"])
+def test_a_file_that_comes_with_operad_comes_through(name):
+    text = (Path(configs.__file__).parent / f"{name}.yaml").read_text(encoding="utf-8")
+    data = data_of(text)
+    load_text(dump(data), name, Path())
+    assert dump(normalised(parse_document(dump(data), name))) == dump(data)
+
+
+def test_what_a_model_is_shown():
+    shown = outline(data_of(DESK), "Desk")
+    assert shown["operators"][0] == {"name": "triage", "instruction": "Refund or complaint?", "after": []}
+    assert shown["operators"][2]["after"] == ["refund", "soothe"]
+    assert shown["operators"][1]["after"] == ["triage (port refund)"]
+    assert (shown["evaluator"], shown["max_rounds"]) == ("Is it kind?", 3)
+
+
+@pytest.mark.parametrize(
+    ("before", "operation", "after"),
+    [
+        ("[[a, b, c]]", add(after="a"), [["a", "n", "b", "c"]]),
+        ("[[a, b, c]]", add(after="c"), [["a", "b", "c", "n"]]),
+        ("[[a, b, c]]", add(before="a"), [["n", "a", "b", "c"]]),
+        ("[[a, b, c]]", add(before="c"), [["a", "b", "n", "c"]]),
+        ("[[a, c], [b, c]]", add(before="c"), [["a", "n", "c"], ["b", "n", "c"]]),
+        ("[[a, b], [a, c]]", add(after="a"), [["a", "n", "b"], ["a", "n", "c"]]),
+        ("[[a, b], [a, c]]", add(after="a", before="b"), [["a", "n", "b"], ["a", "c"]]),
+        ("[[a, b, c]]", add(after="a", before="c"), [["a", "b", "c"], ["a", "n", "c"]]),
+        ("[[a, b, c]]", remove("b"), [["a", "c"]]),
+        ("[[a, b, c]]", remove("a"), [["b", "c"]]),
+        ("[[a, b], [c, b]]", remove("b"), [["a"], ["c"]]),
+        ("[[a, b], [b, c]]", remove("b"), [["a", "c"]]),
+        ("[[a, b, c], [a, c]]", remove("b"), [["a", "c"]]),
+    ],
+)
+def test_operators_come_and_go(before, operation, after):
+    assert chained(before, operation) == after
+
+
+def test_what_nothing_names_any_more_is_gone_and_what_others_use_stays():
+    data = edited(data_of(DESK), "Desk", [remove("reply")])
+    assert [each["name"] for each in data["operators"]] == ["triage", "refund", "reply"]
+    data = edited(data_of(CHAIN.replace("CHAINS", "[[a, b]]")), "Desk", [add(after="a"), remove("n")])
+    assert dump(data) == dump(data_of(CHAIN.replace("CHAINS", "[[a, b]]")))
+
+
+def test_instructions_evaluators_and_rounds_are_set():
+    data = edited(
+        data_of(DESK),
+        "Desk",
+        [
+            SetInstruction(op="set_instruction", operator="soothe", instruction="Soothe.\nBe short."),
+            SetEvaluator(op="set_evaluator", instruction="Is it short?"),
+            SetMaxRounds(op="set_max_rounds", rounds=2),
+        ],
+    )
+    shown = outline(data, "Desk")
+    assert shown["operators"][3]["instruction"] == "Soothe.\nBe short."
+    assert (shown["evaluator"], shown["max_rounds"]) == ("Is it short?", 2)
+    without = edited(data, "Desk", [SetEvaluator(op="set_evaluator", instruction="")])
+    assert outline(without, "Desk")["evaluator"] == ""
+
+
+@pytest.mark.parametrize(
+    ("operation", "message"),
+    [
+        (remove("repyl"), "did you mean 'reply'"),
+        (remove("triage"), "it chooses which way to go on"),
+        (add(after="triage"), "name in `before`"),
+        (add(after="nobody"), "no operator of the workflow is called 'nobody'"),
+        (add(), "say which operator it comes after"),
+        (add("reply", after="refund"), "already"),
+        (add(after="reply", instruction=" "), "the instruction is empty"),
+        (SetInstruction(op="set_instruction", operator="x", instruction="y"), "there are: triage, refund"),
+        (SetInstruction(op="set_instruction", operator="reply", instruction=""), "the instruction is empty"),
+        (SetMaxRounds(op="set_max_rounds", rounds=0), "rounds are 1 to 10"),
+    ],
+)
+def test_what_cannot_be_done_is_said_and_leaves_all_as_it_was(operation, message):
+    data = data_of(DESK)
+    before = dump(data)
+    with pytest.raises(InputError, match="operation 2") as error:
+        edited(data, "Desk", [add("first", after="reply"), operation])
+    assert message in str(error.value)
+    assert dump(data) == before
+
+
+def test_it_does_not_grow_without_end():
+    data = data_of(CHAIN.replace("CHAINS", "[[a]]"))
+    with pytest.raises(InputError, match="20 operators already"):
+        edited(data, "Desk", [add(f"n{number}", after="a") for number in range(25)])
+
+
+@pytest.mark.parametrize("name", ["../x", "a b", "a: {b", "", "x" * 41, "*a", "é", "n\n", "{{#a.b#}}"])
+def test_a_name_is_a_plain_one(name):
+    with pytest.raises(ValueError, match="is no name"):
+        add(name, after="a")
+
+
+@pytest.mark.parametrize("text", ["x" * 4_001, "\ud800", "a\0b"])
+def test_an_instruction_is_a_text_of_bounded_length(text):
+    with pytest.raises(ValueError):
+        add(instruction=text, after="a")
+
+
+def test_a_typed_node_and_a_workflow_stay_as_they_are():
+    text = """
+    plugin: {workflow_platform: BUILTIN}
+    operators:
+      - &begin {type: start, params: {variables: [[question, string]]}}
+      - &inner {name: inner, workflow: [[{name: one, instruction: One.}]]}
+    experts: [{profile: {name: Desk}, workflow: [[*begin, *inner]]}]
+    """
+    shown = outline(data_of(text), "Desk")
+    assert "typed node: start" in shown["operators"][0]["instruction"]
+    assert "a workflow" in shown["operators"][1]["instruction"]
+    for name in ("begin", "inner"):
+        with pytest.raises(InputError, match="stays as it is"):
+            edited(data_of(text), "Desk", [SetInstruction(op="set_instruction", operator=name, instruction="x")])
+
+
+def faults_of(text):
+    try:
+        load_text(text, "desk.yaml", Path())
+    except InvalidError as error:
+        return {issue.code for issue in error.issues}
+    return set()
+
+
+names = st.sampled_from(["triage", "refund", "reply", "soothe", "n1", "n2", "nobody", ""])
+words = st.text(max_size=30).filter(lambda text: "\0" not in text and text.isprintable())
+operations = st.one_of(
+    st.builds(add, st.sampled_from(["n1", "n2", "n3"]), names, names, words),
+    st.builds(remove, names),
+    st.builds(SetInstruction, op=st.just("set_instruction"), operator=names, instruction=words),
+    st.builds(SetEvaluator, op=st.just("set_evaluator"), instruction=words),
+    st.builds(SetMaxRounds, op=st.just("set_max_rounds"), rounds=st.integers(-1, 12)),
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(operations, max_size=6))
+def test_whatever_is_done_what_loads_is_read_again_as_it_is(wanted):
+    data = data_of(DESK)
+    for operation in wanted:
+        try:
+            data = edited(data, "Desk", [operation])
+        except InputError:
+            continue
+        text = dump(data)
+        assert yaml.safe_load(text) == data
+        assert dump(normalised(parse_document(text, "desk.yaml"))) == text
+        assert not {"unknown-operator", "duplicate-name", "duplicate-id"} & faults_of(text)
