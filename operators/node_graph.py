@@ -59,12 +59,14 @@ class NodeGraph:
         edges: The edges.
         name: What to call the workflow.
         extra: As of a node.
+        instructions: What it was made from, in words, round by round; files that can hold it keep it.
     """
 
     nodes: Sequence[NodeSpec] = ()
     edges: Sequence[Edge] = ()
     name: str = "workflow"
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    instructions: Sequence[str] = ()
 
     @cached_property
     def by_id(self) -> Mapping[str, NodeSpec]:

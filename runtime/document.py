@@ -19,6 +19,9 @@ MAX_BYTES = 4 * 2**20
 MAX_VALUES = 200_000
 """The most values that a document may hold once its aliases are replaced by what they stand for."""
 
+TEXT_SIZE = 20
+"""Characters of a text with an anchor that count as a value, so that aliases make no more text than a file may have."""
+
 MAX_NUMBER = 300
 """Characters that a number may have."""
 
@@ -160,7 +163,8 @@ class _Values:
             raise self._refuse(node, "depth", f"is nested deeper than {MAX_DEPTH} levels")
         self._open.add(id(node))
         if isinstance(node, yaml.ScalarNode):
-            value, size = self._scalar(node), 1
+            value = self._scalar(node)
+            size = 1 + len(node.value) // TEXT_SIZE if id(node) in self._loader.anchor_names else 1
         else:
             if node.tag not in _COLLECTIONS:
                 self._issues.append(Issue("tag", f"the tag {node.tag!r} is not allowed here", self._where(node)))

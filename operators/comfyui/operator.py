@@ -247,7 +247,7 @@ def _with(graph: NodeGraph, values: Mapping[tuple[str, str], Any]) -> NodeGraph:
         for node in graph.nodes
     ]
     edges = [edge for edge in graph.edges if (edge.target, edge.input) not in values]
-    return NodeGraph(nodes, edges, graph.name, graph.extra)
+    return replace(graph, nodes=nodes, edges=edges)
 
 
 def _safe(filename: str) -> tuple[str, str]:

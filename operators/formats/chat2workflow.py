@@ -1,4 +1,5 @@
 """The simplified workflow of Chat2Workflow (section 2.2): ``{"nodes_info": [{id, type, param}], "edges": [[source, port, target]]}``.
+What a workflow was made from stands behind these, as the texts of ``"instructions"``; a value of another shape is not heeded.
 
 Read is that JSON, or a whole response of a model with it between ``<workflow>`` tags; what stands around the tags is kept
 and written back. Normal form: JSON indented by two, its keys in the order above, ``param`` an object where it was left
@@ -18,6 +19,7 @@ from typing import Any, cast
 from operad.operators.check import Checker, NodeType
 from operad.operators.formats.format import Format, foreign
 from operad.operators.formats.json_text import read_json, read_text
+from operad.operators.formats.shapes import texts_of
 from operad.operators.node import NodeOperator, readable
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
@@ -27,7 +29,12 @@ from operad.runtime.errors import InvalidError, Issue, did_you_mean
 NAME = "chat2workflow"
 _NODE_KEYS = {"id", "type", "param"}
 _TAG = re.compile(r"<workflow>(.*?)(?:</workflow>|\Z)", re.DOTALL)
+_ANY_TAG = re.compile("<(?=/?workflow>)")
 _SELECTION = re.compile(r"<node_selection>(.*?)</node_selection>", re.DOTALL)
+_LINE_OF_TAG = re.compile(rb"^<workflow>", re.MULTILINE)
+_YAML = re.compile(rb"^[\"']?(workflow|nodes)[\"']?[ \t]*:", re.MULTILINE)
+"""A key of Operad's or Dify's YAML, whose texts may name the tag, but never at the beginning of a line."""
+
 _SPOKEN = {"template": "template-transform", "text-to-image": "text2image", "text-to-speech": "tts"}
 """Types that have another name in the selection."""
 
@@ -47,6 +54,8 @@ def load(text: str | bytes, name: str = "workflow") -> NodeGraph:
     """
     text = read_text(text, name) if isinstance(text, bytes) else text
     tag = _TAG.search(text)
+    if tag and text.lstrip().startswith("{"):  # a text in the JSON names it
+        tag = None
     data = read_json("\n" * text.count("\n", 0, tag.start(1)) + tag[1] if tag else text, name)
     issues = list(_misshapen(data))
     if issues:
@@ -56,8 +65,9 @@ def load(text: str | bytes, name: str = "workflow") -> NodeGraph:
         for node in data["nodes_info"]
     ]
     edges = [Edge(source=edge[0], port=edge[1], target=edge[2]) for edge in data["edges"]]
+    instructions = texts_of(data.get("instructions"))
     around = {NAME: {"before": text[: tag.start()], "after": text[tag.end() :]}} if tag else {}
-    return NodeGraph(nodes=nodes, edges=edges, name=name, extra=around)
+    return NodeGraph(nodes=nodes, edges=edges, name=name, extra=around, instructions=instructions)
 
 
 def dump(graph: NodeGraph) -> bytes:
@@ -69,7 +79,9 @@ def dump(graph: NodeGraph) -> bytes:
     edges = [
         [names.get(edge.source, edge.source), edge.port, names.get(edge.target, edge.target)] for edge in graph.edges
     ]
-    text = json.dumps({"nodes_info": nodes, "edges": edges}, indent=2, ensure_ascii=False)
+    said = {"instructions": list(graph.instructions)} if graph.instructions else {}
+    text = json.dumps({"nodes_info": nodes, "edges": edges, **said}, indent=2, ensure_ascii=False)
+    text = _ANY_TAG.sub(r"\\u003c", text)  # of a text; it would be taken for one around the JSON
     if around := _around(graph):
         text = f"{around.get('before', '')}<workflow>\n{text}\n</workflow>{around.get('after', '')}"
     else:
@@ -84,8 +96,9 @@ def losses(graph: NodeGraph) -> list[Issue]:
 
 def is_it(data: bytes) -> bool:
     """Whether it is such JSON, however broken, or holds the tags of a response."""
-    begins_as_json = data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[")
-    return b'"nodes_info"' in data if begins_as_json else b"<workflow>" in data
+    if data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"["):
+        return b'"nodes_info"' in data
+    return b"<workflow>" in data and bool(_LINE_OF_TAG.search(data) or not _YAML.search(data))
 
 
 def node_lines(data: bytes) -> dict[str, int]:

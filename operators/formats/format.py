@@ -48,6 +48,12 @@ class Format:
     runs: bool = True
 
 
+def without_instructions(graph: NodeGraph) -> Iterator[Issue]:
+    """What a workflow was made from, as a loss of a format that has no place for it."""
+    if graph.instructions:
+        yield Issue("loss", "the instructions that it was made from")
+
+
 def foreign(graph: NodeGraph, name: str) -> Iterator[Issue]:
     """What other formats say of a workflow and of its parts, as losses of the one of that name."""
     owners = [("the workflow", "", graph.extra)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from operad.operators.formats.format import Format
+from operad.operators.formats.format import Format, without_instructions
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 from operad.runtime.chart import label
 from operad.runtime.errors import InvalidError, Issue
@@ -147,7 +147,8 @@ def _dump(graph: NodeGraph) -> bytes:
 
 
 def _losses(graph: NodeGraph) -> list[Issue]:
-    return [Issue("loss", "a chart shows nodes, edges and ports, and no parameters; it is not read back")]
+    shown = Issue("loss", "a chart shows nodes, edges and ports, and no parameters; it is not read back")
+    return [shown, *without_instructions(graph)]
 
 
 MERMAID = Format("mermaid", ".mmd", _is_it, _load, _dump, _losses, runs=False)

@@ -31,6 +31,12 @@ def pairs_of(value: Any, size: int = 2) -> list[list[Any]]:
     return [item for item in map(list_of, list_of(value)) if len(item) == size]
 
 
+def texts_of(value: Any) -> tuple[str, ...]:
+    """The texts of a list of nothing else."""
+    texts = tuple(each for each in list_of(value) if isinstance(each, str))
+    return texts if len(texts) == len(list_of(value)) else ()
+
+
 def text_of(value: Any) -> str:
     """A value as text; of what is none, the same one for every order of its keys."""
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=repr)

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, cast
 
-from operad.operators.formats.format import Format
+from operad.operators.formats.format import Format, without_instructions
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 from operad.runtime.errors import InvalidError, Issue, did_you_mean, shorten
 
@@ -140,6 +140,7 @@ def _losses(graph: NodeGraph) -> Iterator[Issue]:
     numbers = _numbers(graph)
     if graph.extra:
         yield Issue("loss", f"what {', '.join(graph.extra)} says of the workflow")
+    yield from without_instructions(graph)
     for node in graph.nodes:
         yield from (Issue("loss", what, node.id) for what in _lost(node, numbers[node.id]))
     for edge in graph.edges:

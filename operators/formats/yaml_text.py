@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 
 import yaml
 
-from operad.runtime.document import MAX_BYTES, MAX_DEPTH, MAX_NUMBER, MAX_VALUES
+from operad.runtime.document import MAX_BYTES, MAX_DEPTH, MAX_NUMBER, MAX_VALUES, TEXT_SIZE
 from operad.runtime.errors import InvalidError, Issue
 
 _PLAIN = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null", "timestamp")}
@@ -130,7 +130,7 @@ class _Reader:
             raise self._refuse("yaml", f"a number of {len(event.value):,} characters")
         value = self._loader.construct_object(yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark))
         if event.anchor:
-            self._anchors[event.anchor] = (value, 1)
+            self._anchors[event.anchor] = (value, 1 + len(event.value) // TEXT_SIZE)
         self._add(value, 1)
 
     def _wants_key(self) -> bool:
@@ -179,7 +179,11 @@ class _Reader:
         return InvalidError(self._name, [*self.issues, Issue(code, message, f"line {self.at}")])
 
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
+HALF = re.compile("[\ud800-\udfff]")
+"""Half a character, which no file can hold."""
+
+ODD_BREAK = re.compile("[\x85\u2028\u2029]")
+"""What ends a line in YAML, and comes back only from double quotes."""
 
 
 class _Dumper(yaml.SafeDumper):
@@ -190,9 +194,10 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    text = _SURROGATE.sub("\ufffd", text)  # half a character, which no file can hold
+    text = HALF.sub("\ufffd", text)
     as_block = "\n" in text and not text.startswith((" ", "\n", "\t"))
-    return cast("Any", dumper).represent_scalar("tag:yaml.org,2002:str", str(text), style="|" if as_block else None)
+    style = '"' if ODD_BREAK.search(text) else "|" if as_block else None
+    return cast("Any", dumper).represent_scalar("tag:yaml.org,2002:str", str(text), style=style)
 
 
 _Dumper.add_multi_representer(str, _text)

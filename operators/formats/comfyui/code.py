@@ -142,7 +142,7 @@ def restored(graph: NodeGraph, sidecar: NodeGraph) -> NodeGraph:
             edges.append(left.pop(_key(edge)) if ui_of(edge) is None else _with(left.pop(_key(edge)), edge))
         elif not (edge.input and edge.source in before and edge.target in before) and _stays(edge, before, here):
             edges.append(edge)
-    return NodeGraph(nodes, [*edges, *left.values()], graph.name, sidecar.extra)
+    return NodeGraph(nodes, [*edges, *left.values()], graph.name, sidecar.extra, sidecar.instructions)
 
 
 def _same(spec: NodeSpec, before: Mapping[str, NodeSpec]) -> bool:

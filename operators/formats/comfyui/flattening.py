@@ -181,7 +181,7 @@ class _Flattening:
         self._check_parts()
         for level, spec in self._running(_Level(_Part(self._graph))):
             self._add(level, spec)
-        return NodeGraph(self._nodes, self._edges, self._graph.name)
+        return NodeGraph(self._nodes, self._edges, self._graph.name, instructions=self._graph.instructions)
 
     def _check_parts(self) -> None:
         """See that subgraphs stand in each other only so deep, and in no circle."""

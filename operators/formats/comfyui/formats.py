@@ -27,7 +27,7 @@ from operad.operators.formats.comfyui.written import (
     title_of,
     ui_of,
 )
-from operad.operators.formats.format import Format
+from operad.operators.formats.format import Format, without_instructions
 from operad.operators.formats.json_text import read_json, read_text, write_json
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 from operad.runtime.errors import InvalidError, Issue
@@ -87,13 +87,14 @@ def _code_losses(graph: NodeGraph, definitions: Definitions) -> list[Issue]:
 
 
 def _foreign(graph: NodeGraph) -> Iterator[Issue]:
-    """What other platforms say."""
+    """What other platforms say, and what a workflow that does not come from here has."""
     owners: list[tuple[NodeSpec | Edge | NodeGraph, str]] = [(graph, "")]
     owners += [(spec, spec.id) for spec in graph.nodes]
     owners += [(edge, f"{edge.source} → {edge.target}") for edge in graph.edges]
     for owner, where in owners:
         for other in owner.extra.keys() - {NAME}:
             yield Issue("loss", f"what {other} says of it", where)
+    yield from without_instructions(graph)
     for spec in graph.nodes:
         if spec.parent:
             yield Issue("loss", f"that it runs inside {spec.parent!r}", spec.id)

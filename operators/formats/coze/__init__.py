@@ -13,7 +13,8 @@ Out and back, ``load(dump(graph))`` is the graph in this normal form:
 - a question-classifier's last class is the way where none fits, too (Coze's port default).
 
 What Coze has no place for (our ids, parameters that it has no field for, which ends there were) stands behind ``operad``
-in a node's description, which nobody need heed. It holds as long as the node is not edited there. What an archive says
+in a node's description, which nobody need heed. It holds as long as the node is not edited there. The workflow's own
+description keeps its name and the instructions that it was made from in the same way. What an archive says
 beyond our parameters is kept in ``extra`` and written back; where the parameters were changed, beneath them.
 `losses` says what Coze will not do.
 """

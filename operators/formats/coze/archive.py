@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 import yaml
 
 from operad.operators.formats.shapes import Fields, fields_of
+from operad.operators.formats.yaml_text import HALF, ODD_BREAK
 from operad.runtime.document import MAX_BYTES, Document, parse_document
 from operad.runtime.errors import InputError, InvalidError, Issue, describe
 
@@ -164,7 +165,9 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text_node(dumper: Any, text: str) -> Any:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+    text = HALF.sub("\ufffd", text)
+    style = '"' if ODD_BREAK.search(text) else "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 _Dumper.add_representer(str, _text_node)

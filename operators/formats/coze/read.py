@@ -17,7 +17,7 @@ from operad.operators.formats.coze.ports import port_number
 from operad.operators.formats.coze.structure import END_ID
 from operad.operators.formats.coze.translation import output_names, read_node, with_default_class, write_node
 from operad.operators.formats.coze.write import Writer
-from operad.operators.formats.shapes import Fields
+from operad.operators.formats.shapes import Fields, texts_of
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 
 
@@ -63,8 +63,10 @@ class Reader:
             specs += ends.specs
             edges = to_ends(edges, self._ours[ends.merge], ends)
         flow = self._archive.flow.data
-        called = read_note(flow).get("name") or flow.get("name")
-        return self._with_rest(NodeGraph(specs, edges, called if isinstance(called, str) else self._name))
+        note = read_note(flow)
+        called = note.get("name") or flow.get("name")
+        name = called if isinstance(called, str) else self._name
+        return self._with_rest(NodeGraph(specs, edges, name, instructions=texts_of(note.get("instructions"))))
 
     # Nodes
 
@@ -141,7 +143,8 @@ class Reader:
         rest: Fields = {}
         said = {key: plain(value) for key, value in self._archive.flow.data.items() if key not in ("nodes", "edges")}
         if said != {key: value for key, value in flow.items() if key not in ("nodes", "edges")}:
-            rest["flow"] = said
+            words = {"description": without_note(said["description"])} if read_note(said) else {}
+            rest["flow"] = {**said, **words}
         if (about := plain(self._archive.about)) != writer.about:
             rest["manifest"] = about
         if self._archive.others:

@@ -42,7 +42,8 @@ class Writer:
     @property
     def flow(self) -> Fields:
         """The workflow's file."""
-        note = {"name": self._graph.name} if self.name != self._graph.name else {}
+        note: Fields = {"name": self._graph.name} if self.name != self._graph.name else {}
+        note |= {"instructions": list(self._graph.instructions)} if self._graph.instructions else {}
         flow: Fields = {
             "schema_version": "1.0.0",
             "name": self.name,

@@ -7,8 +7,8 @@ aliases replaced by what they stand for.
 
 What a workflow says that a file has no place for, and that reading the file would not give back, stands in the node's
 data under ``operad``: ``id`` for an id with a hyphen or a dot, ``params`` for what is written otherwise there (``null``
-for ``and``, a quoted id in a reference), each with what it was made of, so that a change made in Dify holds. The
-variables of a conversation are a node of ours, the first one. What comes from outside of the graph (``sys.query``,
+for ``and``, a quoted id in a reference), each with what it was made of, so that a change made in Dify holds. What it was
+made from stands under ``operad`` in the file's root, as ``instructions``. The variables of a conversation are a node of ours, the first one. What comes from outside of the graph (``sys.query``,
 ``env.KEY``) is an input of the start node of that name, where something reads it.
 """
 
@@ -22,9 +22,9 @@ from operad.operators.formats.dify.losses import losses_of
 from operad.operators.formats.dify.overlay import changed
 from operad.operators.formats.dify.plugins import Model, Plugins, Tool
 from operad.operators.formats.dify.read import line_of_nodes, read
-from operad.operators.formats.dify.write import ABSENT, Writer, kept
+from operad.operators.formats.dify.write import ABSENT, INSTRUCTIONS, OWN, Writer, kept
 from operad.operators.formats.format import Format
-from operad.operators.formats.shapes import Fields
+from operad.operators.formats.shapes import Fields, fields_of
 from operad.operators.formats.yaml_text import read_yaml, write_yaml
 from operad.operators.node_graph import NodeGraph
 from operad.runtime.errors import Issue
@@ -33,12 +33,15 @@ BENCHMARK = Plugins()
 """The plugins and models of Chat2Workflow's platform."""
 
 _KIND = re.compile(rb"""^["\s{,]*kind["']?\s*:\s*["']?app\b""", re.MULTILINE)
+_NODES = re.compile(rb"^nodes[ \t]*:", re.MULTILINE)
+"""Where Operad's YAML, whose texts may quote a file of Dify's, has its nodes, and Dify has none."""
+
 _WORKFLOW = re.compile(rb"""^["\s{,]*workflow["']?\s*:""", re.MULTILINE)
 
 
 def is_it(data: bytes) -> bool:
     """Whether a file looks like one of Dify's."""
-    return bool(_KIND.search(data) and _WORKFLOW.search(data))
+    return bool(_KIND.search(data) and _WORKFLOW.search(data)) and not _NODES.search(data)
 
 
 def load(data: bytes, name: str = "", plugins: Plugins = BENCHMARK) -> NodeGraph:
@@ -74,7 +77,9 @@ def dump(graph: NodeGraph, plugins: Plugins = BENCHMARK) -> bytes:
     mine = kept(graph.extra)
     for note in mine.get("notes", []):
         finals.insert(note["at"], note["note"])
-    root = changed(writer.rest, mine.get("rest"))
+    root: Fields = changed(writer.rest, mine.get("rest"))
+    if graph.instructions:
+        root = {**root, OWN: {**fields_of(root.get(OWN)), INSTRUCTIONS: list(graph.instructions)}}
     shell = {**root["workflow"]["graph"], "nodes": finals, "edges": edges}
     root = {**root, "workflow": {**root["workflow"], "graph": shell}}
     plugins_needed = _dependencies(writer.dependencies, mine.get("dependencies"))

@@ -11,8 +11,8 @@ from operad.operators.check import CONVERSATION
 from operad.operators.formats.dify.nodes import handles
 from operad.operators.formats.dify.overlay import change, changed
 from operad.operators.formats.dify.plugins import Plugins
-from operad.operators.formats.dify.write import ABSENT, EXTRA, OWN, Writer, read_params, read_type
-from operad.operators.formats.shapes import Fields, fields_of, list_of, text_of
+from operad.operators.formats.dify.write import ABSENT, EXTRA, INSTRUCTIONS, OWN, Writer, read_params, read_type
+from operad.operators.formats.shapes import Fields, fields_of, list_of, text_of, texts_of
 from operad.operators.formats.yaml_text import YamlText
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 from operad.runtime.errors import InvalidError, Issue
@@ -107,6 +107,7 @@ def read(text: YamlText, name: str, plugins: Plugins) -> NodeGraph:
     entries: list[Fields] = graph.pop("nodes")
     links: list[Fields] = graph.pop("edges")
     dependencies = root.pop("dependencies", None)
+    instructions = _instructions(root)
     rest = {**root, "workflow": {**workflow, "graph": graph}}
     nodes = [entry for entry in entries if not is_note(entry)]
     bare = _with_params(_skeleton(nodes, plugins), nodes, plugins)
@@ -116,9 +117,20 @@ def read(text: YamlText, name: str, plugins: Plugins) -> NodeGraph:
         nodes=[*conversation, *bare.nodes],
         edges=[*bare.edges, *_edges(nodes, links, bare)],
         name=name or (app_name if isinstance(app_name, str) and app_name else "workflow"),
+        instructions=instructions,
     )
     notes = [{"at": place, "note": entry} for place, entry in enumerate(entries) if is_note(entry)]
     return _with_extra(made, nodes, links, {"rest": rest, "notes": notes, "dependencies": dependencies}, plugins)
+
+
+def _instructions(root: Fields) -> tuple[str, ...]:
+    """What the workflow was made from, taken out of the root of a file."""
+    ours = dict(fields_of(root.get(OWN)))
+    instructions = texts_of(ours.pop(INSTRUCTIONS, None))
+    if instructions:
+        root.pop(OWN)
+        root |= {OWN: ours} if ours else {}
+    return instructions
 
 
 def line_of_nodes(text: YamlText) -> dict[str, int]:

@@ -1,6 +1,7 @@
 """Operad's own YAML of a workflow of typed nodes, for people to read and write.
 
     workflow: translate
+    instructions: [Translate a text.]   # what it was made from, round by round
     nodes:
       1: {type: start, variables: [[text, string]]}
       2:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from operad.operators.formats.shapes import fields_of, list_of
 from operad.operators.node_graph import NodeSpec
 
-TOP = ("workflow", "nodes", "edges", "order", "extra")
+TOP = ("workflow", "instructions", "nodes", "edges", "order", "extra")
 """The keys of a workflow."""
 
 EDGE = ("from", "to", "port", "input", "extra")

@@ -56,6 +56,7 @@ class Reader:
         root = self._document.data
         self._known(root, TOP, ())
         name = self._text(root, "workflow", (), name)
+        instructions = self._texts(root, "instructions")
         extra = self._extra(root, ())
         if "nodes" in root:
             self._read_nodes(root["nodes"], ("nodes",), "")
@@ -66,7 +67,7 @@ class Reader:
         edges = self._in_order(self._numbered(), root.get("order"))
         if self._issues:
             raise InvalidError(self._document.name, self._issues)
-        return NodeGraph(self._nodes, edges, name, extra)
+        return NodeGraph(self._nodes, edges, name, extra, instructions)
 
     # Nodes
 
@@ -187,10 +188,16 @@ class Reader:
 
     def _text(self, fields: Mapping[str, Any], key: str, path: Path_, default: str = "") -> str:
         value = fields.get(key, default)
-        if isinstance(value, str):
-            return value
-        self._report("shape", f"must be a text; put it in quotes, not {_shown(value)}", (*path, key))
-        return default
+        return value if self._is_text(value, (*path, key)) else default
+
+    def _texts(self, fields: Mapping[str, Any], key: str) -> tuple[str, ...]:
+        given = self._list(fields.get(key, []), (key,))
+        return tuple(text for number, text in enumerate(given) if self._is_text(text, (key, number)))
+
+    def _is_text(self, value: Any, path: Path_) -> bool:
+        if not isinstance(value, str):
+            self._report("shape", f"must be a text; put it in quotes, not {_shown(value)}", path)
+        return isinstance(value, str)
 
     def _id(self, value: Any, path: Path_) -> str:
         if isinstance(value, str):

@@ -29,6 +29,8 @@ def dump(graph: NodeGraph) -> bytes:
         InvalidError: Values in it are nested deeper than such a file can be.
     """
     root: dict[str, yaml.Node] = {"workflow": text_node(graph.name)}
+    if graph.instructions:
+        root["instructions"] = value_node(plain(graph.instructions))
     by_id = graph.by_id
     arriving: dict[str, list[tuple[int, Edge]]] = {}
     for number, edge in enumerate(graph.edges):

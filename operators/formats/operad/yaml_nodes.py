@@ -9,6 +9,8 @@ from typing import Any, cast
 
 import yaml
 
+from operad.operators.formats.yaml_text import HALF
+
 MAX_LINE = 88
 """How long what stands on one line may be, in characters."""
 
@@ -41,6 +43,7 @@ def id_node(node_id: str) -> yaml.ScalarNode:
 
 def text_node(text: str) -> yaml.ScalarNode:
     """A text, as a block where it has several lines."""
+    text = HALF.sub("\ufffd", text)
     style = None
     if _NO_BLOCK.search(text) or _TAB_FIRST.match(text):
         style = '"'
