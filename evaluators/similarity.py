@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from operad.runtime.errors import InputError, MissingExtraError, OperadError, describe
+from operad.runtime.errors import InputError, MissingExtraError, OperadError, describe, did_you_mean
 
 Similarity = Callable[[Sequence[str], Sequence[str]], Any]
 """Texts of gold and of predicted nodes → a row per gold text with a number per predicted one, from 0 to 1: nested
@@ -22,6 +22,27 @@ def exact(gold: Sequence[str], predicted: Sequence[str]) -> Any:
     numbers: dict[str, int] = {}
     rows, columns = ([numbers.setdefault(text, len(numbers)) for text in texts] for texts in (gold, predicted))
     return numpy().equal.outer(rows, columns).astype(float)
+
+
+SIMILARITIES = ("embeddings", "exact")
+"""The names of similarities, for the command line and YAML."""
+
+
+def named_similarity(name: str) -> Similarity:
+    """The similarity of a name.
+
+    Raises:
+        InputError: There is none; near names are told.
+        MissingExtraError: The extra ``evaluate``, which holds the embeddings, is not installed.
+    """
+    if name not in SIMILARITIES:
+        hint = did_you_mean(name, SIMILARITIES)
+        raise InputError(f"there is no similarity {name!r}{hint}; there are: {', '.join(SIMILARITIES)}")
+    if name == "exact":
+        return exact
+    from operad.evaluators.embeddings import Embeddings
+
+    return Embeddings()
 
 
 def table_of(similarity: Similarity, gold: Sequence[str], predicted: Sequence[str], threshold: float) -> Any:

@@ -7,9 +7,10 @@ from typing import Any
 
 from operad.evaluators.plan import Plan, Workflow, gold_plan, predicted_plan
 from operad.evaluators.score_evaluator import Assessment, ScoreEvaluator
-from operad.evaluators.similarity import Similarity, exact
+from operad.evaluators.similarity import Similarity, exact, named_similarity
 from operad.evaluators.worfeval import THRESHOLD, Mode, Score, check_settings, score_plans
 from operad.operators import OperatorConfig
+from operad.runtime.file import FileDescriptor
 from operad.runtime.message import Job
 
 _LONGEST = 200
@@ -31,15 +32,16 @@ class WorFEvaluator(ScoreEvaluator):
 
     Args:
         config: What it is; by default an evaluator with the id ``worfeval``.
-        gold: The gold workflow: a text in WorFBench's form, or a graph.
-        similarity: How alike texts are.
+        gold: The gold workflow: a text in WorFBench's form, a graph, or, in one line, the name of a file with the text.
+        similarity: How alike texts are; as YAML says it, ``exact`` or ``embeddings``.
         mode: How it is scored: ``paper``, ``full`` or ``official``.
-        threshold: From which similarity on a node may stand for another one.
-        threshold_f1: The least score that is SUCCESS, from 0 to 1.
+        beta: From which similarity on a node may stand for another one.
+        threshold: The least score that is SUCCESS, from 0 to 1.
         seconds: How long each of the two searches may take.
 
     Raises:
-        InputError: A threshold is out of its range, or the gold workflow has no nodes.
+        InputError: A threshold is out of its range, there is no such file or similarity, or the gold workflow has no
+            nodes.
         InvalidError: The gold text is no workflow.
     """
 
@@ -48,19 +50,21 @@ class WorFEvaluator(ScoreEvaluator):
         config: OperatorConfig | None = None,
         *,
         gold: Workflow,
-        similarity: Similarity = exact,
+        similarity: Similarity | str = exact,
         mode: Mode = "paper",
-        threshold: float = THRESHOLD,
-        threshold_f1: float = 0.8,
+        beta: float = THRESHOLD,
+        threshold: float = 0.8,
         seconds: float = 10.0,
         **others: Any,
     ) -> None:
-        check_settings(threshold, mode)
+        check_settings(beta, mode)
         known = config or OperatorConfig(instruction="The workflow is the gold one.", id="worfeval")
-        super().__init__(known, threshold=threshold_f1, **others)
+        super().__init__(known, threshold=threshold, **others)
+        if isinstance(gold, str) and gold.strip() and "\n" not in gold.strip():
+            gold = FileDescriptor.of(gold.strip()).read_text()
         self._gold = gold_plan(gold)
-        self._similarity = similarity
-        self._alike_from = threshold
+        self._similarity = named_similarity(similarity) if isinstance(similarity, str) else similarity
+        self._alike_from = beta
         self._mode: Mode = mode
         self._seconds = seconds
 

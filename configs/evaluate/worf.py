@@ -12,14 +12,13 @@ import typer
 from operad.configs.evaluate.report import Cell, Plot, Report, Table, check_plot, show
 from operad.configs.evaluate.worf_files import Pair, pair, read_items
 from operad.configs.evaluate.work import Result, Work, evaluate
-from operad.runtime.errors import InputError, InvalidError, Issue, OperadError, did_you_mean, shorten
+from operad.runtime.errors import InputError, InvalidError, Issue, OperadError, shorten
 
 if TYPE_CHECKING:
     from operad.evaluators.plan import Plan
     from operad.evaluators.similarity import Similarity
     from operad.evaluators.worfeval import Mode
 
-SIMILARITIES = ("embeddings", "exact")
 
 _FIGURES = tuple((score, figure) for score in ("node", "graph") for figure in ("precision", "recall", "f1"))
 _COLUMNS = ("data set", "items", *(f"{a} {b[0].upper() if b != 'f1' else 'F1'}" for a, b in _FIGURES), "proven")
@@ -47,16 +46,14 @@ def worf(
     A prediction belongs to the gold workflow with its id; without ids, to the one in the same place of the file of the
     same name, or of the only file. A gold workflow without a prediction scores 0. Exit status: 0, or 2 on bad input.
     """
+    from operad.evaluators.similarity import named_similarity
     from operad.evaluators.worfeval import check_settings  # not at import: networkx is not loaded for other commands
 
     check_settings(threshold, mode)
-    if similarity not in SIMILARITIES:
-        hint = did_you_mean(similarity, SIMILARITIES)
-        raise InputError(f"--similarity {similarity}: must be one of {', '.join(SIMILARITIES)}{hint}")
+    alike = named_similarity(similarity)
     check_plot(plot)
     pairs = _pairs(predicted, gold)
     plans = _gold_plans(pairs)
-    alike = _similarity(similarity)
     work = [
         _work(each, plan, alike, threshold, cast("Mode", mode), seconds)
         for each, plan in zip(pairs, plans, strict=True)
@@ -97,16 +94,6 @@ def _gold_plans(pairs: Sequence[Pair]) -> list[Plan]:
     if issues:
         raise InvalidError("gold workflows", issues)
     return plans
-
-
-def _similarity(name: str) -> Similarity:
-    if name == "exact":
-        from operad.evaluators.similarity import exact
-
-        return exact
-    from operad.evaluators.embeddings import Embeddings
-
-    return Embeddings()
 
 
 def _work(each: Pair, gold: Plan, alike: Similarity, threshold: float, mode: Mode, seconds: float) -> Work:

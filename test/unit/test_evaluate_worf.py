@@ -193,7 +193,7 @@ def test_mode_official_is_scored(worf, write):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--similarity", "exac"], "--similarity exac: must be one of embeddings, exact (did you mean 'exact'?)"),
+        (["--similarity", "exac"], "there is no similarity 'exac' (did you mean 'exact'?)"),
         (["--mode", "papper"], "mode must be one of paper, full, official"),
         (["--threshold", "60"], "threshold must be above 0 and at most 1, not 60"),
         (["--plot", "f1.pdf"], "must end in .png or .svg"),

@@ -280,8 +280,8 @@ def test_following_the_lesson_leads_to_success():
 
 def test_an_evaluator_refuses_settings_that_are_none():
     with pytest.raises(InputError, match="threshold"):
-        WorFEvaluator(gold=GOLD, threshold=2)
+        WorFEvaluator(gold=GOLD, beta=2)
     with pytest.raises(InputError, match="threshold"):
-        WorFEvaluator(gold=GOLD, threshold_f1=80)
+        WorFEvaluator(gold=GOLD, threshold=80)
     with pytest.raises(InvalidError):
-        WorFEvaluator(gold="no workflow")
+        WorFEvaluator(gold="no\nworkflow")
