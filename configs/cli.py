@@ -21,6 +21,7 @@ from operad.configs.edit_command import edit
 from operad.configs.flow import find_graph, flow_expert, result_text
 from operad.configs.follow import follow, run_to_end, say
 from operad.configs.formats_command import check, convert, show
+from operad.configs.generate_command import generate
 from operad.configs.inputs import job_of
 from operad.configs.insights_command import insights
 from operad.configs.loader import load
@@ -135,6 +136,7 @@ app.command()(check)
 app.command()(convert)
 app.command()(show)
 app.command()(edit)
+app.command()(generate)
 app.command()(insights)
 app.command()(nodes)
 app.command("repair")(repair_command)

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 from rich.console import Console
 
@@ -26,11 +26,13 @@ from operad.runtime.reasoner import DualModelReasoner, MonoModelReasoner
 
 EXIT_BY_SIGNAL = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
+Result = TypeVar("Result")
+
 GRACE = 0.5
 """Seconds that an interrupted run has to clean up: a thread may hang, a model be in mid-prompt."""
 
 
-def run_to_end(work: Coroutine[Any, Any, WorkflowMessage]) -> WorkflowMessage:
+def run_to_end(work: Coroutine[Any, Any, Result]) -> Result:
     """Ctrl-C and SIGTERM cancel what runs; what does not heed it has `GRACE` seconds, then the process ends all the same."""
     received = signal.SIGINT
 
@@ -40,7 +42,7 @@ def run_to_end(work: Coroutine[Any, Any, WorkflowMessage]) -> WorkflowMessage:
         print(f"{show_cursor}operad: {what}", file=sys.stderr, flush=True)
         os._exit(EXIT_BY_SIGNAL[received])
 
-    async def main() -> WorkflowMessage:
+    async def main() -> Result:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
         def interrupt(number: int, _: object) -> None:
@@ -76,7 +78,7 @@ async def follow(
 ) -> WorkflowMessage:
     """Run the agent, show its events on stderr, ask for what is missing and what it asks, and return its message."""
     console = Console(stderr=True)
-    job = await ask_inputs(job, missing, lines, partial(say, console), partial(_prompt, console))
+    job = await ask_inputs(job, missing, lines, partial(say, console), partial(prompt, console))
     if isinstance(agent.reasoner, MonoModelReasoner | DualModelReasoner):
         say(console, f"model: {agent.reasoner.describe()}")
     if written:
@@ -125,5 +127,6 @@ def say(console: Console, line: str) -> None:
     console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
 
 
-def _prompt(console: Console, text: str) -> None:
+def prompt(console: Console, text: str) -> None:
+    """Print what stands before what is typed, on the same line."""
     console.print(text, end="", markup=False, highlight=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import re
@@ -237,8 +238,17 @@ def called(path: str, known: Mapping[str, Format]) -> str:
     return name.removesuffix(max(ends, key=len, default=Path(path).suffix)) or "workflow"
 
 
-def target_format(path: str, to: str | None, source: Format, known: Mapping[str, Format]) -> Format:
+def target_format(
+    path: str, to: str | None, source: Format, known: Mapping[str, Format], option: str = "--to"
+) -> Format:
     """The format to write: the one that is asked for, or else that of the name; of several the source's.
+
+    Args:
+        path: Where it is to be written.
+        to: The format that is asked for; None for none.
+        source: The format that it comes from.
+        known: The formats by name.
+        option: The option by which one is asked for.
 
     Raises:
         InputError: There is no such format, or the name does not say which.
@@ -246,7 +256,7 @@ def target_format(path: str, to: str | None, source: Format, known: Mapping[str,
     if to is not None:
         if to not in known:
             raise InputError(
-                f"--to {to}: there is no such format{did_you_mean(to, known)}; there are: {', '.join(known)}"
+                f"{option} {to}: there is no such format{did_you_mean(to, known)}; there are: {', '.join(known)}"
             )
         return known[to]
     name = path.lower().replace(".yaml", ".yml")
@@ -257,11 +267,28 @@ def target_format(path: str, to: str | None, source: Format, known: Mapping[str,
     last = Path(name).suffix
     fitting = [key for key, suffix in suffixes.items() if last and suffix.endswith(last)]
     if path == STDOUT or not fitting:
-        raise InputError(f"{path}: say the format with --to; there are: {', '.join(known)}")
+        raise InputError(f"{path}: say the format with {option}; there are: {', '.join(known)}")
     if len(fitting) > 1 and source.name not in fitting:
         ends = ", ".join(f"{known[key].suffix} ({key})" for key in fitting)
-        raise InputError(f"{path}: several formats end so: {ends}; use one of these ends, or --to")
+        raise InputError(f"{path}: several formats end so: {ends}; use one of these ends, or {option}")
     return known[source.name if source.name in fitting else fitting[0]]
+
+
+def refuse_unwritable(path: str) -> None:
+    """Find out whether a file can be written, before work is done for it; nothing of it is changed.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    try:
+        target = Path(path).expanduser().resolve()
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not target.exists() or target.is_file():
+            with tempfile.TemporaryFile(dir=target.parent):
+                return
+    except (OSError, RuntimeError, ValueError) as error:
+        raise _unwritable(path, error) from error
 
 
 def write_file(path: str, data: bytes) -> None:
@@ -292,7 +319,11 @@ def write_file(path: str, data: bytes) -> None:
                 Path(made).unlink()
             raise
     except (OSError, RuntimeError, ValueError) as error:  # no such user's home; a zero byte
-        raise InputError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}") from error
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: str, error: Exception) -> InputError:
+    return InputError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}")
 
 
 def _umask() -> int:

@@ -12,6 +12,7 @@ import asyncio
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
+from contextvars import Context
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,9 @@ async def dry_run(graph: NodeGraph, inputs: Mapping[str, Any] = _NO_INPUTS, *, s
 
     try:
         with tempfile.TemporaryDirectory(prefix="operad-dry-") as folder:
-            issues = await asyncio.wait_for(run(Path(folder)), seconds)
+            # In a context of its own: it is no part of the run that it may be judged in.
+            running = Context().run(asyncio.ensure_future, run(Path(folder)))
+            issues = await asyncio.wait_for(running, seconds)
     except asyncio.TimeoutError:
         issues = [Issue("dry-run", f"took longer than {seconds:g} s")]
     except InvalidError as error:

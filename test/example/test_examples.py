@@ -21,6 +21,7 @@ def run(*command, **environment):
 
 
 EXPECTED = {
+    "run_generate.py": "the very same as before: 1, 2\n",
     "run_leader.py": "to be done: costs, table, text; kept: visitors\n",
     "run_nodes.py": "We do. They are from Crete.\nmade: markdown-exporter-5.docx\n",
     "run_operator.py": "answer: {'person': 'Marit Solberg'}",

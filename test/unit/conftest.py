@@ -1,4 +1,5 @@
 import asyncio
+import json
 import os
 from contextlib import aclosing
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from operad.runtime import BuiltinWorkflow, Job, OperatorError, events
-from operad.runtime.testing import ScriptedReasoner
+from operad.runtime.testing import Say, ScriptedReasoner
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 
@@ -128,3 +129,61 @@ async def web():
     web = _Web()
     yield web
     await web.aclose()
+
+
+CONVERSATIONS = Path(__file__).parent / "data" / "conversations"
+CONTENT = {"evaluation": "right", "status": "SUCCESS", "lesson": "", "blame": [], "score": 9}
+
+
+STAGES = {"drop": "plan", "nodes": "build", "operations": "mend", "blame": "judge"}
+"""By a key of the answer that each asks for."""
+
+
+class Stages:
+    """A model that makes a design as a conversation's file says, and answers what the workflow's own nodes ask.
+
+    Attributes:
+        asked: The stages that it was asked for, and what they said.
+    """
+
+    def __init__(self, *rounds, **answers):
+        self.asked = []
+        self._answers = {
+            stage: [*answers.get(stage, ()), *(said for each in rounds for said in each.get(stage, ()))]
+            for stage in STAGES.values()
+        }
+        self._says = {word: said for each in rounds for word, said in each["run"]["says"].items()}
+
+    def __call__(self, request):
+        told = "\n".join(str(message["content"]) for message in request["messages"])
+        form = (request.get("response_format") or {}).get("json_schema", {}).get("schema", {}).get("properties", {})
+        stage = next((stage for key, stage in STAGES.items() if key in form), "")
+        if not stage:
+            return self._of_a_node(told, form)
+        self.asked.append((stage, told))
+        left = self._answers[stage]
+        answer = (left.pop(0) if len(left) > 1 else left[0]) if left else CONTENT
+        return answer if isinstance(answer, Say) else Say(answer if isinstance(answer, str) else json.dumps(answer))
+
+    def _of_a_node(self, told, form):
+        if "port" in form:
+            return Say(json.dumps({"port": self._says["classes"]}))
+        said = next(said for word, said in reversed(self._says.items()) if word in told)
+        return Say(said if isinstance(said, str) else json.dumps(said))
+
+    @property
+    def stages(self):
+        """The stages that it was asked for."""
+        return [stage for stage, _ in self.asked]
+
+
+@pytest.fixture
+def stages():
+    """A scripted model for designs: ``stages(*rounds)``, and ``stages(plan=[…], build=[…])`` for what comes before."""
+    return Stages
+
+
+@pytest.fixture
+def conversation():
+    """The rounds of a conversation, by its name."""
+    return lambda name: json.loads((CONVERSATIONS / f"{name}.json").read_text(encoding="utf-8"))["rounds"]

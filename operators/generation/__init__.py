@@ -1,0 +1,1 @@
+"""Workflows made from words: planned, built and mended by operators (Chat2Workflow)."""
