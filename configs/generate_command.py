@@ -8,24 +8,34 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, get_args
+from typing import Annotated, Any, NamedTuple, cast, get_args
 
 import typer
 from rich.console import Console
 
 from operad.configs.ask import Lines
+from operad.configs.comfyui_generation import COMFYUI_DESIGNER, ComfyDesigner
 from operad.configs.flow import flow_expert, is_configuration, read_file, result_text
 from operad.configs.follow import follow, prompt, run_to_end, say
-from operad.configs.formats_command import STDOUT, called, refuse_unwritable, target_format, write_file
+from operad.configs.formats_command import (
+    STDOUT,
+    ObjectInfo,
+    called,
+    definitions_of,
+    refuse_unwritable,
+    target_format,
+    write_file,
+)
 from operad.configs.generation import DESIGNER, NOTHING, Design, Designer, best_so_far, result
 from operad.configs.inputs import job_of
 from operad.configs.progress import printable
 from operad.configs.services import services_of_environment
+from operad.operators.formats.comfyui import Definitions
 from operad.operators.formats.format import Format
 from operad.operators.formats.mermaid import write
 from operad.operators.formats.picture import PictureTarget, draw
 from operad.operators.formats.shapes import fields_of
-from operad.operators.formats.table import FORMATS, read
+from operad.operators.formats.table import COMFYUI_FORMATS, formats, read
 from operad.operators.generation.graph_json import workflow_of
 from operad.operators.node_graph import NodeGraph
 from operad.runtime import events
@@ -74,6 +84,7 @@ def generate(
     designer: Annotated[str, typer.Option(help="The configuration of the expert that designs.")] = DESIGNER,
     model: Annotated[str | None, typer.Option(help="The model's name at its endpoint.")] = None,
     base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint, with /v1.")] = None,
+    object_info: ObjectInfo = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Say what each stage was told, in tokens, and what rules mended.")
     ] = False,
@@ -89,11 +100,18 @@ def generate(
     if instruction is None and not lines.typed:
         raise InputError('say what the workflow is to do: operad generate "…"; at a terminal it asks')
     given = [_named(text) for text in run or ()]
-    found, graph = _read(base) if base else (None, NOTHING)
+    definitions = definitions_of(object_info)
+    known = formats(definitions)
+    found, graph = _read(base, known) if base else (None, NOTHING)
     file = out if out != STDOUT else None
-    wanted = _format(out, to, found)
+    wanted = _format(out, to, found, known)
     _refuse_targets(file, picture, wanted, as_json=as_json)
-    expert = Designer(config=designer, model_name=model, base_url=base_url, store=store)
+    if COMFYUI_FORMATS.intersection(each.name for each in (found, wanted) if each):
+        _check_comfyui(definitions, found, wanted, run, store)
+        config = COMFYUI_DESIGNER if designer == DESIGNER else designer
+        expert: Designer = ComfyDesigner(definitions, config=config, model_name=model, base_url=base_url)
+    else:
+        expert = Designer(config=designer, model_name=model, base_url=base_url, store=store)
     _refuse_embedded(expert.expert.reasoner)
     told = _Told()
     expert.expert.workflow.add_listener(told.hear)
@@ -322,6 +340,8 @@ def _report(design: Design, wanted: Format, told: _Told | None, *, written: str 
         say(console, line)
     for issue in lost:
         say(console, f"{issue.code} {issue.where}: {issue.message}")
+    for needed in cast("Sequence[Any]", design.message.outputs.get("files", ())):
+        say(console, f"needed: {needed}")
     if not design.accepted:
         _say_left(design, console)
 
@@ -342,7 +362,7 @@ def _as_json(
     }
 
 
-def _read(path: str) -> tuple[Format, NodeGraph]:
+def _read(path: str, known: Mapping[str, Format]) -> tuple[Format, NodeGraph]:
     """The workflow of a file, and its format.
 
     Raises:
@@ -352,26 +372,46 @@ def _read(path: str) -> tuple[Format, NodeGraph]:
     data = read_file(path)
     if is_configuration(data):
         raise InputError(f"{path}: configures experts; operad generate changes workflows of typed nodes")
-    found, graph = read(data, called(path, FORMATS), FORMATS)
-    if not found.runs:
+    found, graph = read(data, called(path, known), known)
+    if not found.runs and found.name not in COMFYUI_FORMATS:
         raise InputError(f"{path}: is of the format {found.name}, whose nodes are not of operad's types")
     return found, graph
 
 
-def _format(out: str | None, to: str | None, found: Format | None) -> Format:
+def _format(out: str | None, to: str | None, found: Format | None, known: Mapping[str, Format]) -> Format:
     """The format to write.
 
     Raises:
         InputError: There is no such format, the name does not say which, or it holds no typed nodes.
     """
-    default = found or FORMATS["operad"]
+    default = found or known["operad"]
     if out in (None, STDOUT) and to is None:
         return default
-    wanted = target_format(out or STDOUT, to, default, FORMATS, "--format")
-    if not wanted.runs:
-        able = ", ".join(name for name, each in FORMATS.items() if each.runs)
+    wanted = target_format(out or STDOUT, to, default, known, "--format")
+    if not wanted.runs and wanted.name not in COMFYUI_FORMATS:
+        able = ", ".join(name for name, each in known.items() if each.runs or name in COMFYUI_FORMATS)
         raise InputError(f"{out or to}: workflows are generated in formats whose nodes run: {able}; see operad convert")
     return wanted
+
+
+def _check_comfyui(
+    definitions: Definitions, found: Format | None, wanted: Format, run: Sequence[str] | None, store: Path | None
+) -> None:
+    """Whether all is given that a workflow of ComfyUI takes, and nothing that only typed nodes do.
+
+    Raises:
+        InputError: It is not.
+    """
+    if found is not None and not {found.name, wanted.name} <= COMFYUI_FORMATS:
+        raise InputError(f"--continue: {found.name} and {wanted.name} have other nodes; take a format of the same ones")
+    if not definitions:
+        raise InputError(
+            f"{wanted.name}: is made by the classes of a server; give --object-info: its address, or a file with what "
+            "it answers at /object_info"
+        )
+    if run or store:
+        what = "--run" if run else "--store"
+        raise InputError(f"{what}: is for typed nodes; the operator ComfyUI runs workflows of {wanted.name}")
 
 
 def _kind(picture: str) -> PictureTarget:

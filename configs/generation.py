@@ -13,6 +13,8 @@ from pydantic import JsonValue
 from operad.configs.loader import load
 from operad.operators.edit.difference import Difference, difference
 from operad.operators.formats.chat2workflow import dump
+from operad.operators.generation.comfyui.continued import continued
+from operad.operators.generation.comfyui.designer import CODE
 from operad.operators.generation.designer import EXAMPLE, ROUNDS, WORKFLOW
 from operad.operators.generation.graph_json import to_json, with_originals, workflow_of
 from operad.operators.generation.plan import read_plan
@@ -168,11 +170,19 @@ def result(message: WorkflowMessage, job: Job, base: NodeGraph) -> Design:
         job: The job that it was for.
         base: The workflow that was there.
     """
-    made = workflow_of(message.outputs)
+    made = _made(message, job, base)
     if made is None:
         return Design(base, base, message)
-    graph = replace(with_originals(made, base), instructions=(*base.instructions, job.goal))
-    return Design(graph, base, message)
+    return Design(replace(made, instructions=(*base.instructions, job.goal)), base, message)
+
+
+def _made(message: WorkflowMessage, job: Job, base: NodeGraph) -> NodeGraph | None:
+    """The workflow of a message, of typed nodes or ComfyUI's; None where there is none."""
+    code = message.outputs.get(CODE)
+    if isinstance(code, str):
+        return continued(code, str(job.inputs.get(CODE) or ""), base)
+    made = workflow_of(message.outputs)
+    return made if made is None else with_originals(made, base)
 
 
 def best_so_far(error: BudgetError | OperatorError, job: Job, base: NodeGraph) -> Design:
@@ -182,7 +192,7 @@ def best_so_far(error: BudgetError | OperatorError, job: Job, base: NodeGraph) -
         BudgetError, OperatorError: Nothing had been made; the error itself.
     """
     for message in reversed(list(error.finished.values())):
-        if workflow_of(message.outputs) is not None:
+        if _made(message, job, base) is not None:
             ended = message.model_copy(
                 update={"status": WorkflowStatus.EXECUTION_ERROR, "evaluation": f"the run broke off: {describe(error)}"}
             )

@@ -33,6 +33,10 @@ FORMATS: Mapping[str, Format] = formats()
 """The formats by name, those that are told at a glance before others."""
 
 
+COMFYUI_FORMATS = frozenset(each.name for each in comfyui.formats())
+"""The formats of ComfyUI, whose nodes are the classes of a server."""
+
+
 def find_format(data: bytes, known: Mapping[str, Format] = FORMATS) -> Format | None:
     """The format that a file has, by its content; None where it has none of these.
 

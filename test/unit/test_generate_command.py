@@ -340,7 +340,7 @@ def test_an_instruction_that_contradicts_itself_gets_the_best_attempt_with_reaso
         (["x", "--continue", "prose.txt"], "is of no format that is known"),
         (["x", "--continue", "empty.yaml"], "is empty"),
         (["x", "--continue", "experts.yaml"], "experts.yaml: configures experts"),
-        (["x", "--continue", "comfy.json"], "comfy.json: is of the format comfyui"),
+        (["x", "--continue", "comfy.json"], "comfyui-api: is made by the classes of a server; give --object-info"),
         (["x", "--continue", "broken.json"], "line 1"),
     ],
 )

@@ -12,6 +12,9 @@ from operad.runtime.errors import Issue, did_you_mean
 MAX_CLASSES = 50_000
 """The most classes that are read; servers with hundreds of custom nodes have some 10,000."""
 
+MAX_SAID = 500
+"""The most characters that are read of what a class says of itself, of each of its texts."""
+
 COMBO = "COMBO"
 """The type of an input that takes one of its options, and of an output written as a list of them."""
 
@@ -87,12 +90,14 @@ class NodeDefinition:
         outputs: The types of its outputs.
         names: Their names.
         output_node: Whether it is an end that a run aims for, such as one that saves an image.
+        says: What people are told of it: how the page calls it, where its menu has it, what it does.
     """
 
     inputs: Mapping[str, InputDefinition] = field(default_factory=dict[str, InputDefinition])
     outputs: Sequence[str] = ()
     names: Sequence[str] = ()
     output_node: bool = False
+    says: str = ""
 
     @property
     def widgets(self) -> Iterator[InputDefinition]:
@@ -180,7 +185,9 @@ def _class_of(entry: Mapping[str, Any], name: str, issues: list[Issue]) -> NodeD
     outputs = [type_of(each) for each in list_of(entry.get("output"))]
     names = [str(each) for each in list_of(entry.get("output_name"))]
     names += outputs[len(names) :]
-    return NodeDefinition(inputs, outputs, names, entry.get("output_node") is True)
+    told = [entry.get(key) for key in ("display_name", "category", "description")]
+    says = "; ".join(" ".join(each[:MAX_SAID].split()) for each in told if isinstance(each, str) and each.strip())
+    return NodeDefinition(inputs, outputs, names, entry.get("output_node") is True, says)
 
 
 def _input_of(name: str, written: Any, required: bool) -> InputDefinition | None:

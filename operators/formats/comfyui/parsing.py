@@ -21,6 +21,9 @@ from operad.runtime.errors import InvalidError, Issue
 MAX_BYTES = 4 * 2**20
 """The longest code, in bytes; its syntax tree takes a hundred times as much."""
 
+_MAX_BITS = 4096
+"""Of a whole number: Python reads longer ones, as `0xff…`, and refuses to write them in decimals."""
+
 _COMMENT = re.compile(r'\s*#\s*(?:("(?:[^"\\]|\\.)*")|(\S+))[ \t]*(.*)')
 
 
@@ -207,8 +210,10 @@ def _value_of(written: ast.expr) -> Any:
 
 def _is_json(value: Any, depth: int = 0) -> bool:
     match value:
-        case None | bool() | int() | str():
+        case None | bool() | str():
             return True
+        case int():
+            return value.bit_length() <= _MAX_BITS
         case float():
             return math.isfinite(value)
         case list():

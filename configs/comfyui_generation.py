@@ -1,0 +1,79 @@
+"""ComfyUI workflows from words: an expert that drafts code by the classes of a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from operad.configs.generation import NOTHING, Designer
+from operad.operators.formats.comfyui import Definitions
+from operad.operators.generation.comfyui.continued import code_of
+from operad.operators.generation.comfyui.designer import CODE, KnowsClasses
+from operad.operators.generation.comfyui.drafts import MAX_LINES
+from operad.operators.generation.comfyui.prompts import CODE_TOKENS, fits
+from operad.operators.generation.designer import ROUNDS
+from operad.operators.node_graph import NodeGraph
+from operad.runtime.errors import InputError
+from operad.runtime.message import Job
+from operad.runtime.model import Model
+
+COMFYUI_DESIGNER = "comfyui_designer"
+"""The configuration that comes with operad."""
+
+
+class ComfyDesigner(Designer):
+    """Makes ComfyUI workflows from instructions, and changes them; `design` and the rest are as of `Designer`.
+
+        definitions = read_definitions(Path("object_info.json").read_text())
+        design = ComfyDesigner(definitions).design("A picture of a lighthouse at dusk, 1024 pixels wide and high.")
+        Path("lighthouse.json").write_bytes(dump_api(design.graph))
+
+    Args:
+        definitions: The classes of the server.
+        model: Who is asked; None for whom the configuration or the environment names.
+        config: The configuration of the expert: a YAML file, or the name of one that comes with operad.
+        model_name: The model's name at its endpoint, instead of the configuration's.
+        base_url: An endpoint, instead of the configuration's.
+
+    Raises:
+        InputError: There are no classes, or there is no such configuration.
+        InvalidError: The configuration is not right; every issue is listed.
+    """
+
+    def __init__(
+        self,
+        definitions: Definitions,
+        model: Model | None = None,
+        *,
+        config: str | Path = COMFYUI_DESIGNER,
+        model_name: str | None = None,
+        base_url: str | None = None,
+    ) -> None:
+        if not definitions:
+            raise InputError("the definitions hold no class: give what a ComfyUI server answers at /object_info")
+        super().__init__(model, config=config, model_name=model_name, base_url=base_url)
+        self._definitions = definitions
+        graph = self.expert.workflow.graph()
+        for each in (*graph.operators.values(), *graph.evaluators):
+            if isinstance(each, KnowsClasses):
+                each.use(definitions)
+
+    def job(self, instruction: str, base: NodeGraph = NOTHING) -> Job:
+        """An instruction as a job of the expert.
+
+        Args:
+            instruction: What is asked for.
+            base: The workflow that is there, in any of ComfyUI's forms.
+
+        Raises:
+            InputError: The instruction is empty, or the workflow is too long to be shown to a model.
+        """
+        job = super().job(instruction)
+        if not base.nodes:
+            return job
+        code = code_of(base, self._definitions)
+        if not fits(code) or len(base.nodes) > MAX_LINES:
+            raise InputError(
+                f"{base.name}: its code has {len(code):,} characters and {len(base.nodes):,} nodes; a model is shown "
+                f"{4 * CODE_TOKENS:,} and {MAX_LINES} at most: change a part of it"
+            )
+        return job.model_copy(update={"inputs": {CODE: code, ROUNDS: list(base.instructions)}})

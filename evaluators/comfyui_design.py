@@ -1,0 +1,67 @@
+"""The judge of a design for ComfyUI: what a server's classes do not allow, and what leads nowhere. No model is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from operad.evaluators.evaluator import Evaluator
+from operad.evaluators.score_evaluator import lesson_of
+from operad.operators.generation.comfyui.designer import KnowsClasses
+from operad.operators.generation.comfyui.findings import findings
+from operad.operators.generation.prompts import MOST_FINDINGS
+from operad.runtime.errors import AnswerError
+from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.reasoner import Reasoner
+
+STAGES = ("none", "written", "read")
+"""How far a design came: to no code, to some that can be read in part, to some that is read and checked as a whole."""
+
+
+class ComfyDesignEvaluator(Evaluator, KnowsClasses):
+    """Judges the code in an operator's outputs by the classes of a server.
+
+    Found are lines that cannot be read, undefined variables, classes, inputs and options that there are not, required
+    inputs that are missing, cycles, no output node, and parts that hang together with none. What was wrong before
+    anything was changed is not found, and neither are files that the server does not have. What was found becomes the
+    lesson of who mends; the same findings twice are JOB_TOO_COMPLICATED_ERROR: another round would bring no more.
+    """
+
+    async def execute(
+        self,
+        reasoner: Reasoner,
+        job: Job,
+        workflow_messages: list[WorkflowMessage] | None = None,
+        previous_expert_outputs: list[WorkflowMessage] | None = None,
+        lesson: str | None = None,
+    ) -> WorkflowMessage:
+        """Judge the last message; the reasoner is not asked."""
+        judged = (workflow_messages or [WorkflowMessage()])[-1]
+        asked = self.asked(job)
+        try:
+            draft = self.drafted(judged.outputs, asked.base.graph)
+        except AnswerError as error:
+            return self._verdict(job, judged, 0, [f"there is no workflow: {error}"], ())
+        if draft is None:
+            why = str(judged.outputs.get("failure") or "nothing was written")
+            return self._verdict(job, judged, 0, [f"there is no workflow: {why}"], ())
+        found = await asyncio.to_thread(findings, draft, asked.known)
+        return self._verdict(job, judged, 1 if draft.unread else 2, found, (judged.operator_id,) if found else ())
+
+    def _verdict(
+        self, job: Job, judged: WorkflowMessage, stage: int, found: Sequence[str], blame: Sequence[str]
+    ) -> WorkflowMessage:
+        again = bool(found) and list(found[:MOST_FINDINGS]) == judged.outputs.get("asked")
+        status = WorkflowStatus.JOB_TOO_COMPLICATED_ERROR if again else WorkflowStatus.EXECUTION_ERROR
+        said = "the same is found again, so that another round would bring no more" if again else ""
+        return WorkflowMessage(
+            scratchpad=judged.scratchpad,
+            status=status if found else WorkflowStatus.SUCCESS,
+            evaluation="\n".join(filter(None, [f"{STAGES[stage]}; {len(found)} findings", said, *found])),
+            lesson=lesson_of(found) if found else "",
+            blame=tuple(blame),
+            score=4.0 * stage + 2 / (1 + len(found)) if stage else 0.0,
+            outputs={"findings": list(found), "stage": STAGES[stage]},
+            job_id=job.id,
+            operator_id=self.get_id(),
+        )
