@@ -25,6 +25,7 @@ class Plan(NamedTuple):
         edges: From place to place in the list.
         marks: The ids of START and END, where edges name them, and of nodes of these types.
         written: All edges, from id to id.
+        source: The text it was read from; of a graph, none.
     """
 
     ids: tuple[str, ...]
@@ -32,6 +33,7 @@ class Plan(NamedTuple):
     edges: frozenset[tuple[int, int]]
     marks: frozenset[str]
     written: frozenset[tuple[str, str]]
+    source: str = ""
 
 
 def gold_plan(gold: Workflow) -> Plan:
@@ -44,7 +46,7 @@ def gold_plan(gold: Workflow) -> Plan:
     graph = gold if isinstance(gold, NodeGraph) else load(_bytes(gold), "gold workflow")
     if not (plan := plan_of(graph)).ids:
         raise InputError(f"gold workflow {graph.name!r}: has no nodes, so that nothing can be scored against it")
-    return plan
+    return plan._replace(source=_source(gold))
 
 
 def predicted_plan(predicted: Workflow) -> Plan:
@@ -54,7 +56,7 @@ def predicted_plan(predicted: Workflow) -> Plan:
     data = _bytes(predicted)
     for said in (data, data + b"\nEdge:"):
         try:
-            return plan_of(load(said, "prediction"))
+            return plan_of(load(said, "prediction"))._replace(source=_source(predicted))
         except InvalidError:
             continue
     return plan_of(NodeGraph())
@@ -82,6 +84,10 @@ def plan_of(graph: NodeGraph) -> Plan:
 def _text(kind: str, params: Any) -> str:
     said = cast("Mapping[str, Any]", params).get(TASK) if kind == TASK and isinstance(params, Mapping) else None
     return said if isinstance(said, str) else kind
+
+
+def _source(workflow: Workflow) -> str:
+    return "" if isinstance(workflow, NodeGraph) else _bytes(workflow).decode("utf-8", "replace")
 
 
 def _bytes(text: str | bytes) -> bytes:

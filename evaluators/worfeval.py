@@ -14,7 +14,7 @@ from operad.evaluators.matching import MAX_PAIRS, OptimalPairs, Pair, best_match
 from operad.evaluators.node_chain import longest_chain
 from operad.evaluators.plan import Plan, Workflow, gold_plan, predicted_plan
 from operad.evaluators.similarity import Similarity, exact, numpy, table_of
-from operad.evaluators.worfeval_official import official_chain, official_graph, official_matching
+from operad.evaluators.worfeval_official import as_read, official_chain, official_graph
 from operad.runtime.errors import InputError
 
 Mode = Literal["paper", "full", "official"]
@@ -113,15 +113,17 @@ def score_plans(
     predicted: Plan, gold: Plan, similarity: Similarity, threshold: float, *, mode: Mode, seconds: float
 ) -> Score:
     """As `score`, of what has been read."""
-    if not predicted.ids:
+    if mode == "official":
+        predicted, gold = as_read(predicted), as_read(gold, once=True)
+    if not (predicted.ids and gold.ids):
         return NOTHING
     table = table_of(similarity, gold.texts[:MAX_NODES], predicted.texts[:MAX_NODES], threshold)
     sizes = (len(predicted.ids), len(gold.ids))
     if mode == "official":
-        matched = official_matching(table)
-        chain, graph = official_chain(gold, len(predicted.ids), matched), official_graph(predicted, gold, matched)
+        matched = best_matching(table)
+        chain, graph = official_chain(predicted, gold, matched), official_graph(predicted, gold, matched)
         with_marks = (sizes[0] + len(predicted.marks), sizes[1] + len(gold.marks))
-        return Score(PRF.of(chain, *sizes), PRF.of(graph, *with_marks), _named(matched, predicted, gold), True)
+        return Score(PRF.of(chain, *with_marks), PRF.of(graph, *with_marks), _named(matched, predicted, gold), True)
     best = _few(table, optimal_pairs(table))
     chain = longest_chain(best.pairs, gold.edges, seconds=seconds)
     allowed = best if mode == "paper" else _all_pairs(table, best)

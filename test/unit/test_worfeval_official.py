@@ -29,7 +29,7 @@ def test_only_the_first_20_orders_are_tried_and_from_10_nodes_up_the_listed_one(
     """Of parallel tasks every order is right; the listed one is among the first 20 of three tasks, not of four. With
     eight tasks there are ten nodes, START and END counted."""
     found = official(parallel(count), parallel(count))
-    assert found.node.f1 == chain / count
+    assert found.node.f1 == (chain + 2) / (count + 2)
     assert found.graph.f1 == 1
     assert score(parallel(count), parallel(count)).node.f1 == 1
 
@@ -38,7 +38,7 @@ def test_from_10_nodes_up_another_right_order_is_wrong():
     gold = parallel(8)
     lines = gold.splitlines()
     turned = "\n".join([lines[0], *lines[8:0:-1], lines[9]])
-    assert official(turned, gold).node.f1 == 1 / 8
+    assert official(turned, gold).node.f1 == (1 + 2) / (8 + 2)
     assert score(turned, gold).node.f1 == 1
 
 
@@ -67,9 +67,27 @@ def test_nothing_matched_on_one_node_scores_1():
     assert score(workflow("x", ["START,1"]), workflow("a", ["START,1"])).node.f1 == 0
 
 
-def test_nothing_matched_scores_one_node_of_each():
-    found = official(workflow("xy", ["START,1", "1,2"]), workflow("abcd", ["START,1", "1,2"]))
-    assert (found.node.precision, found.node.recall) == (1 / 2, 1 / 4)
+def test_nothing_matched_scores_one_node_of_each_besides_start_and_end():
+    found = official(workflow("xy", ["START,1", "1,2", "2,END"]), workflow("abcd", ["START,1", "1,2", "4,END"]))
+    assert (found.node.precision, found.node.recall) == (3 / 4, 3 / 6)
+
+
+def test_of_equal_tasks_one_counts():
+    gold = workflow("aba", ["START,1", "1,2", "2,3", "3,END"])
+    assert official(gold, gold).node.f1 == 4 / 5
+    assert score(gold, gold).node.f1 == 1
+
+
+def test_a_number_within_a_line_is_a_task_too_and_of_gold_ones_with_one_number_the_last_counts():
+    gold = "Node:\n1: a\n2: b\nSay 2: c\nEdge: (START,1) (1,2) (2,END)"
+    found = official(gold, gold)
+    assert (found.node.precision, found.node.recall) == (4 / 5, 1)
+
+
+def test_a_text_without_the_very_word_edge_and_a_colon_scores_0():
+    gold = workflow("ab", ["START,1", "1,2", "2,END"]).replace("Edge:", "Edges:")
+    assert official(gold, gold) == NOTHING
+    assert score(gold, gold).node.f1 == 1
 
 
 def test_where_the_program_crashes_the_score_is_0():
@@ -79,22 +97,23 @@ def test_where_the_program_crashes_the_score_is_0():
     assert official("Nothing.", workflow("a", ["START,1"])) == NOTHING
 
 
-def test_a_gold_workflow_scores_below_1_against_itself(shared_data):
-    """What it comes to in four of WorFBench's seven sets; the authors' program has 0.937, 0.978, 0.983 and 0.983 for
-    wikihow, alfworld, lumos and toolbench. How equal tasks are matched, which decides alfworld, is left to networkx."""
+def test_gold_workflows_against_themselves_score_as_in_the_authors_program(shared_data):
+    """The program's values are 0.937, 0.978 and 0.983 for wikihow, alfworld and toolbench; of lumos, where it has 0.983,
+    it is not known why."""
     node, graph = {}, {}
     for file in sorted(shared_data.glob("worfbench/*.json")):
         golds = [item["conversations"][-1]["content"] for item in json.loads(file.read_text())]
         found = [official(gold, gold) for gold in golds]
         node[file.stem] = round(sum(each.node.f1 for each in found) / len(found), 3)
         graph[file.stem] = round(sum(each.graph.f1 for each in found) / len(found), 3)
-    assert 0.9 < node.pop("alfworld") < 1
     assert node == {
-        "lumos": 0.998,
+        "alfworld": 0.978,
+        "lumos": 0.999,
         "os": 1.0,
         "toolalpaca": 0.998,
-        "toolbench": 0.977,
+        "toolbench": 0.983,
         "webshop": 1.0,
-        "wikihow": 0.954,
+        "wikihow": 0.937,
     }
+    assert graph.pop("wikihow") == 0.969
     assert min(graph.values()) > 0.99
