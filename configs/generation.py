@@ -42,11 +42,13 @@ class Design:
         graph: The workflow: the best that was made, or the one that was there, where none was.
         base: The workflow that was there; without nodes where there was none.
         message: What the expert said in the end.
+        error: What the run broke off with; None where it came to its end.
     """
 
     graph: NodeGraph
     base: NodeGraph
     message: WorkflowMessage
+    error: BudgetError | OperatorError | None = None
 
     @property
     def made(self) -> bool:
@@ -196,5 +198,5 @@ def best_so_far(error: BudgetError | OperatorError, job: Job, base: NodeGraph) -
             ended = message.model_copy(
                 update={"status": WorkflowStatus.EXECUTION_ERROR, "evaluation": f"the run broke off: {describe(error)}"}
             )
-            return result(ended, job, base)
+            return replace(result(ended, job, base), error=error)
     raise error

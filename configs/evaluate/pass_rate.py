@@ -13,9 +13,11 @@ from typing import Annotated, Any
 
 import typer
 
+from operad.configs.evaluate.generating import generate_run
 from operad.configs.evaluate.pass_report import report_of
 from operad.configs.evaluate.report import check_plot, show
 from operad.configs.evaluate.work import Result, Work, evaluate
+from operad.configs.generation import DESIGNER, Designer
 from operad.configs.models import make_model
 from operad.configs.schema import ModelSpec
 from operad.evaluators.chat2workflow import Dataset, Record, Response, Run, Subtask, read_dataset, read_run
@@ -35,12 +37,16 @@ def pass_rate(
     ask_judge: Annotated[
         bool, typer.Option("--judge", help="Ask a model whether what passes keeps to its design principle, too.")
     ] = False,
-    model: Annotated[str | None, typer.Option(help="The model that judges, by its name.")] = None,
+    generate: Annotated[
+        bool, typer.Option("--generate", help="Have a model respond first, to what RUN.jsonl has no response for.")
+    ] = False,
+    designer: Annotated[str, typer.Option(help="With --generate: the configuration of the expert.")] = DESIGNER,
+    model: Annotated[str | None, typer.Option(help="The model that responds or judges, by its name.")] = None,
     base_url: Annotated[str | None, typer.Option(help="Its OpenAI-compatible endpoint, with /v1.")] = None,
     mend: Annotated[
         bool, typer.Option("--repair", help="Repair responses first, by all rules and the instructions so far.")
     ] = False,
-    at_once: Annotated[int, typer.Option(min=1, help="How many responses are judged at the same time.")] = 1,
+    at_once: Annotated[int, typer.Option(min=1, help="How many responses are made or judged at the same time.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Keep results here, as JSON lines; go on from there.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the rates: a file .png or .svg.")] = None,
@@ -51,10 +57,16 @@ def pass_rate(
     whose files have the same name are runs of one model, and their rates have a mean.
     """
     check_plot(plot)
-    if not ask_judge and (model or base_url):
-        raise InputError("--model and --base-url name the model that judges: add --judge, or leave them out")
+    if not (ask_judge or generate) and (model or base_url):
+        raise InputError(
+            "--model and --base-url name who responds or judges: add --judge or --generate, or leave them out"
+        )
+    if generate and len(runs) != 1:
+        raise InputError(f"--generate makes one run, not {len(runs)}; name one file, such as RUN.jsonl")
     asked = _judge_model(model, base_url) if ask_judge else None
     data = read_dataset(dataset)
+    if generate:
+        generate_run(runs[0], data, Designer(config=designer, model_name=model, base_url=base_url), at_once=at_once)
     read = [read_run(path, data) for path in runs]
     _tell_incomplete(read, data)
     settings = {"evaluation": "chat2workflow pass", "repair": mend, "judge": asked and asked.describe()}

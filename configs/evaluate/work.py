@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from operad.configs.lines import add_line, read_lines
 from operad.runtime.errors import InputError, OperadError
+
+T = TypeVar("T")
 
 EXIT_INTERRUPTED = 130
 
@@ -65,32 +67,49 @@ def evaluate(
     prints = {each.key: sha256(each.content).hexdigest() for each in work}
     with _kept(out, settings, prints) as (results, keep):
         todo = [each for each in work if each.key not in results]
-        console = Console(stderr=True)
         if results:
             print(f"{len(results)} of {len(work)} were done before and are taken from {out}", file=sys.stderr)
-        try:
-            with _progress(console, len(work), len(results)) as advance:
+        with progress(len(work), len(results)) as advance:
 
-                def finish(each: Work, result: Result) -> None:
-                    results[each.key] = {"key": each.key, **result}
-                    keep({"print": prints[each.key], **results[each.key]})
-                    advance()
+            async def score(each: Work) -> None:
+                results[each.key] = {"key": each.key, **await each.score()}
+                keep({"print": prints[each.key], **results[each.key]})
+                advance()
 
-                asyncio.run(_score_all(todo, finish, at_once))
-        except KeyboardInterrupt:
-            print(f"operad: interrupted; {_how_far(results, work, out)}", file=sys.stderr)
-            raise SystemExit(EXIT_INTERRUPTED) from None
-        except OperadError as error:
-            raise IncompleteError(f"{error}\n{_how_far(results, work, out)}") from error
+            worked_through(todo, score, at_once, lambda: _how_far(results, work, out))
     return [results[each.key] for each in work]
 
 
-async def _score_all(todo: Sequence[Work], finish: Callable[[Work, Result], None], at_once: int) -> None:
+def worked_through(
+    todo: Iterable[T], work_on: Callable[[T], Awaitable[None]], at_once: int, how_far: Callable[[], str]
+) -> None:
+    """Work on things, some at the same time, and say how far it came where it ends early.
+
+    Args:
+        todo: The things.
+        work_on: Works on one.
+        at_once: On how many at the same time.
+        how_far: Says what is done, and where it is kept.
+
+    Raises:
+        IncompleteError: One failed.
+        SystemExit: Interrupted; its status is 130.
+    """
+    try:
+        asyncio.run(_all(list(todo), work_on, at_once))
+    except KeyboardInterrupt:
+        print(f"operad: interrupted; {how_far()}", file=sys.stderr)
+        raise SystemExit(EXIT_INTERRUPTED) from None
+    except OperadError as error:
+        raise IncompleteError(f"{error}\n{how_far()}") from error
+
+
+async def _all(todo: Sequence[T], work_on: Callable[[T], Awaitable[None]], at_once: int) -> None:
     waiting = iter(todo)
 
     async def worker() -> None:
         for each in waiting:
-            finish(each, await each.score())
+            await work_on(each)
             await asyncio.sleep(0)  # where Ctrl-C is heard
 
     workers = [asyncio.ensure_future(worker()) for _ in range(min(at_once, len(todo)))]
@@ -118,11 +137,13 @@ def _how_far(results: Mapping[str, Any], work: Sequence[Work], out: Path | None)
 
 
 @contextmanager
-def _progress(console: Console, total: int, done: int) -> Generator[Callable[[], None]]:
+def progress(total: int, done: int) -> Generator[Callable[[], None]]:
+    """A progress bar on stderr, if that is a terminal; what is given is called for each thing that is done."""
+    console = Console(stderr=True)
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=total, completed=done)
-        yield lambda: progress.advance(task)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=total, completed=done)
+        yield lambda: bar.advance(task)
 
 
 @contextmanager
