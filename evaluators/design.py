@@ -9,7 +9,7 @@ from operad.evaluators.dry_run import LONGEST, dry_run
 from operad.evaluators.evaluator import Evaluator
 from operad.evaluators.score_evaluator import lesson_of
 from operad.operators import OperatorConfig
-from operad.operators.generation.designer import asked, heeded, nodes_in
+from operad.operators.generation.designer import asked, nodes_in
 from operad.operators.generation.graph_json import workflow_of
 from operad.operators.generation.prompts import MOST_FINDINGS, concerned
 from operad.operators.node_graph import NodeGraph
@@ -55,7 +55,6 @@ class DesignEvaluator(Evaluator):
             said = "; ".join(line.removeprefix("- ") for line in why.splitlines())
             return self._verdict(job, judged, 0, [f"there is no workflow: {said}"], ())
         base, _, contract = asked(job)
-        contract = heeded(contract, graph)
         known = set(repair_graph(base, contract, rules=()).lessons) if base.nodes else set[str]()
         issues = [each for each in repair_graph(graph, contract, rules=()).lessons if each not in known]
         if issues:

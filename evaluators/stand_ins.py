@@ -32,8 +32,22 @@ MARKDOWN = "# A report\n\nSome *words*, and a table:\n\n| quarter | sales |\n|--
 PAGE = b"<html><head><title>A page</title></head><body><h1>A page</h1><p>Some words.</p></body></html>"
 ADDRESS = "https://example.org/page"
 
-_BY_NAME = {"date": "2024-03-15", "url": ADDRESS, "link": ADDRESS}
+DIAGRAM = "flowchart TD\n  A[Start] --> B[End]"
+
+_BY_NAME = {"date": "2024-03-15", "url": ADDRESS, "link": ADDRESS, "mermaid": DIAGRAM}
 """What is said for texts with such names."""
+
+WORDS = "Some words on the matter."
+"""What is said where nothing else is asked for."""
+
+_NUMBERS = re.compile("(?:.*_)?(?:score|count|number|amount|total|rating|index)", re.IGNORECASE)
+"""Names of what is a number."""
+
+_SEVERAL = re.compile(r"\w*[^isu]s", re.IGNORECASE)
+"""Names of what is a list, as a rule."""
+
+_DIVIDERS = re.compile(r"(?:-{3,}|={3,}|#{3,}) ?[A-Z][A-Z_ ]*(?:-{3,}|={3,}|#{3,})")
+"""Lines that a prompt wants between the parts of an answer."""
 
 _PICTURES = ("png", "jpg", "jpeg")
 _SUFFIXES = {
@@ -182,10 +196,13 @@ class Answers:
             return json.dumps(filled, ensure_ascii=False)
         prompt = "\n".join((task.instruction, task.job.goal))
         if re.search("mermaid", prompt, re.IGNORECASE):
-            return "flowchart TD\n  A[Start] --> B[End]"
+            parts = (f"{each}\n{DIAGRAM}" for each in dict.fromkeys(_DIVIDERS.findall(prompt)))
+            return "\n".join((WORDS, *parts)) if _DIVIDERS.search(prompt) else DIAGRAM
         if re.search(r"\bjson\b", prompt, re.IGNORECASE):
-            return json.dumps(_example_in(prompt) or {"text": "text"}, ensure_ascii=False)
-        return "Some words on the matter."
+            said = _example_in(prompt) or _named_in(prompt) or {"text": "text"}
+            several = re.search(r"\bjson\s+(?:array|list)\b", prompt, re.IGNORECASE)
+            return json.dumps([said] if several else said, ensure_ascii=False)
+        return WORDS
 
     def _filled(self, value: Any, name: str = "") -> Any:
         if isinstance(value, dict):
@@ -204,6 +221,19 @@ def _example_in(prompt: str) -> dict[str, Any]:
     found: list[Any] = [loads(re.sub(r"<[^<>]*>", "1", text)) for text in shown if '"' in text]
     objects = [cast("dict[str, Any]", each) for each in found if isinstance(each, dict)]
     return max(objects, key=len) if objects else {}
+
+
+def _named_in(prompt: str) -> dict[str, Any]:
+    """An object with the keys that a prompt names in quotes after it asks for JSON."""
+    _, _, after = prompt.lower().partition("json")
+    after = prompt[len(prompt) - len(after) :][:1_000]
+    names = re.findall(r"""(?<!\w)(['"`])([A-Za-z_]\w{0,40})\1""", after)
+    return {name: _value_of(name) for _, name in names}
+
+
+def _value_of(name: str) -> Any:
+    """What fits a name."""
+    return 1 if _NUMBERS.fullmatch(name) else ["text"] if _SEVERAL.fullmatch(name) else "text"
 
 
 # The web

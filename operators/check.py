@@ -10,13 +10,16 @@ from typing import Any
 from operad.operators.node import Fault, NodeOperator, Reference, readable, references_in
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.variables import Selector, VariableType, part_type
-from operad.runtime.errors import InvalidError, Issue, did_you_mean, shorten
+from operad.runtime.errors import Hints, InvalidError, Issue, shorten
 from operad.runtime.graph import END
 
 T = VariableType
 NodeType = type[NodeOperator[Any]]
 MOST_LEVELS = 16
 """How deep nodes may run inside others."""
+
+_MOST_NAMED = 50
+"""Of how many variables of a node a message gives the names."""
 
 OUTCOME = "<outcome>"
 """The id of what gathers the results, at the end of a workflow of typed nodes and of what runs inside one."""
@@ -55,6 +58,7 @@ class Checker:
         self.graph = graph
         self.types = types
         self.issues: list[Issue] = []
+        self._hints = Hints()
         self.nodes: dict[str, NodeOperator[Any]] = {}
         self.outputs: dict[str, Mapping[str, VariableType]] = {}
         self.inner: dict[str, Mapping[str, VariableType]] = {}
@@ -97,7 +101,7 @@ class Checker:
                 self._report("crosses-border", f"a node of type {CONVERSATION!r} runs inside no other", spec.id)
             node_type = self.types.get(spec.type)
             if node_type is None:
-                hint = did_you_mean(spec.type, self.types)
+                hint = self._hints.near(spec.type, self.types)
                 known = "" if hint else f"; there are: {', '.join(self.types)}"
                 self._report("unknown-type", f"{spec.type!r} is no node type{hint}{known}", spec.id)
                 continue
@@ -122,7 +126,7 @@ class Checker:
             around = list(self._around(spec.id))
             outermost = self._by_id[around[-1]].parent
             if spec.parent and spec.parent not in self._by_id:
-                hint = did_you_mean(spec.parent, self._by_id)
+                hint = self._hints.near(spec.parent, self._by_id)
                 self._report("undefined-node", f"belongs inside {spec.parent!r}, which is not there{hint}", spec.id)
             elif outermost == spec.id:
                 self._report("cycle", f"runs inside itself: {shorten([*around, spec.id])}", spec.id)
@@ -138,7 +142,7 @@ class Checker:
         where = f"{edge.source} → {edge.target}"
         missing = [end for end in (edge.source, edge.target) if end not in self._by_id]
         for end in missing:
-            self._report("dangling-edge", f"there is no node {end!r}{did_you_mean(end, self._by_id)}", where)
+            self._report("dangling-edge", f"there is no node {end!r}{self._hints.near(end, self._by_id)}", where)
         if missing:
             return False
         source, target = self._by_id[edge.source], self._by_id[edge.target]
@@ -288,7 +292,7 @@ class Checker:
     def _check_reference(self, node_id: str, reference: Reference) -> None:
         selector = reference.selector
         if selector.node not in self._by_id:
-            hint = did_you_mean(selector.node, self._by_id)
+            hint = self._hints.near(selector.node, self._by_id)
             self._report(
                 "undefined-node",
                 f"{reference.where}: {_named(selector)}: there is no node {selector.node!r}{hint}",
@@ -319,13 +323,13 @@ class Checker:
 
     def _check_variable(self, node_id: str, reference: Reference, outputs: Mapping[str, VariableType]) -> None:
         who = f"node {reference.selector.node!r} ({self._by_id[reference.selector.node].type})"
-        if fault := misread(reference, outputs, who):
+        if fault := misread(reference, outputs, who, self._hints):
             self._report(fault.code, f"{fault.where}: {fault.what}", node_id)
 
     def _check_result(self, node_id: str, where: str, selector: Selector) -> None:
         spec = self._by_id.get(selector.node)
         if spec is None:
-            hint = did_you_mean(selector.node, self._by_id)
+            hint = self._hints.near(selector.node, self._by_id)
             self._report("undefined-node", f"{where}: there is no node {selector.node!r}{hint}", node_id)
         elif spec.parent != node_id:
             self._report("outside-body", f"{where}: {selector.node!r} does not run inside {node_id!r}", node_id)
@@ -348,14 +352,14 @@ class Checker:
         return T.ANY
 
 
-def misread(reference: Reference, outputs: Mapping[str, VariableType], who: str) -> Fault | None:
+def misread(reference: Reference, outputs: Mapping[str, VariableType], who: str, hints: Hints) -> Fault | None:
     """What is wrong with reading one of these outputs of a node; None where nothing is."""
     name = reference.selector.variable
     kind = lookup(outputs, name)
     if kind is None:
         known = list(outputs)
-        has = f"it has: {', '.join(known)}" if known else "it has none"
-        what = f"{who} has no variable {name!r}{did_you_mean(name, known)}; {has}"
+        has = f"it has: {shorten(known, _MOST_NAMED)}" if known else "it has none"
+        what = f"{who} has no variable {name!r}{hints.near(name, known)}; {has}"
         return Fault(reference.where, f"{_named(reference.selector)}: {what}", "undefined-variable")
     if not any(kind.may_be(wanted) for wanted in reference.accepts):
         wanted = ", ".join(each.value for each in reference.accepts)

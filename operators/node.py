@@ -331,6 +331,46 @@ class NodeOperator(Operator, Generic[ParamsT]):
         )
 
 
+Change = Callable[[Selector], Selector]
+"""What takes the place of a variable."""
+
+
+def rewritten(read: Any, written: Any, change: Change) -> Any:
+    """What was written, with other variables in the place of those that were read.
+
+    Args:
+        read: The parameters, as `readable` reads them.
+        written: The same as they are written.
+        change: What takes the place of each variable.
+
+    Returns:
+        The same object where nothing changes.
+    """
+    match read, written:
+        case Selector(), [_, _]:
+            new = change(read)
+            return written if new == read else [new.variable, new.node]
+        case Selector(), Mapping():
+            new = change(read)
+            given = cast("Mapping[str, Any]", written)
+            return given if new == read else {**given, **new._asdict()}
+        case Text(), str():
+            text = Text(written).reselected(change)
+            return written if text == written else text
+        case (list() | tuple(), list() | tuple()):  # a tuple with names may be written without its last ones
+            known, raws = cast("Sequence[Any]", read), cast("Sequence[Any]", written)
+            inner = [rewritten(one, raw, change) for one, raw in zip(known, raws, strict=False)]
+            same = all(new is raw for new, raw in zip(inner, raws, strict=False))
+            return raws if same else [*inner, *raws[len(inner) :]]
+        case _, Mapping() if isinstance(read, Mapping) or hasattr(read, "_asdict"):
+            fields = cast("Mapping[str, Any]", read if isinstance(read, Mapping) else read._asdict())
+            given = cast("Mapping[str, Any]", written)
+            made = {key: rewritten(fields.get(key), raw, change) for key, raw in given.items()}
+            return given if all(made[key] is raw for key, raw in given.items()) else made
+        case _:
+            return written
+
+
 def references_in(params_type: type[NodeParams], values: Values) -> Iterator[Reference]:
     """The variables that parameters name.
 

@@ -10,7 +10,7 @@ from operad.operators.check import lookup, misread
 from operad.operators.node import Fault, NodeOperator, Reference
 from operad.operators.operator import Operator
 from operad.operators.variables import Selector, VariableType
-from operad.runtime.errors import did_you_mean
+from operad.runtime.errors import Hints
 from operad.runtime.graph import Executable, WorkflowGraph
 from operad.runtime.map import Map
 
@@ -40,6 +40,7 @@ class Reads:
         self._given = given or {}
         self._is_known = given is not None
         self._before: dict[str, set[str]] = {}
+        self._hints = Hints()
         try:
             order = list(TopologicalSorter(graph.before).static_order())
         except CycleError:  # which others report
@@ -77,9 +78,9 @@ class Reads:
         elif not self._is_known:
             return None
         else:
-            hint = did_you_mean(other, [*self._graph.operators, *self._given])
+            hint = self._hints.near(other, [*self._graph.operators, *self._given])
             return Fault(reference.where, f"{named}: there is no operator {other!r}{hint}", "undefined-node")
-        return None if outputs is None else misread(reference, outputs, f"operator {other!r}")
+        return None if outputs is None else misread(reference, outputs, f"operator {other!r}", self._hints)
 
     def _type_of(self, selector: Selector) -> VariableType:
         outputs = self.outputs.get(selector.node, self._given.get(selector.node))

@@ -22,7 +22,7 @@ OperadError                 operator_id, attempt; the cause is chained
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -240,6 +240,27 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """``" (did you mean 'x'?)"`` for the nearest known name, or an empty string."""
     nearest = get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f" (did you mean {nearest[0]!r}?)" if nearest else ""
+
+
+MOST_COMPARED = 200_000
+"""With how many names others are compared, in one check, to find near ones; each takes some 10 microseconds."""
+
+_LONGEST_NAME = 200
+"""The longest name, in characters, that near ones are looked for."""
+
+
+class Hints:
+    """Near names, for as many as one check may cost."""
+
+    def __init__(self) -> None:
+        self._left = MOST_COMPARED
+
+    def near(self, name: str, known: Collection[str]) -> str:
+        """What `did_you_mean` says, or an empty string where that would cost too much by now."""
+        if len(known) > self._left or len(name) > _LONGEST_NAME:
+            return ""
+        self._left -= len(known)
+        return did_you_mean(name, known)
 
 
 def shorten(names: Sequence[str], most: int = 8) -> str:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from operad.operators.check import NodeType
-from operad.operators.node import NodeOperator, readable, references_in
+from operad.operators.node import Change, NodeOperator, readable, references_in, rewritten
 from operad.operators.node_graph import NodeGraph, NodeSpec
-from operad.operators.variables import Selector, Text
 from operad.runtime.errors import InvalidError
-
-Change = Callable[[Selector], Selector]
-"""What takes the place of a variable."""
 
 
 def node_of(spec: NodeSpec, types: Mapping[str, NodeType]) -> NodeOperator[Any] | None:
@@ -50,32 +46,5 @@ def following(graph: NodeGraph, types: Mapping[str, NodeType], change: Change) -
 def _changed(spec: NodeSpec, types: Mapping[str, NodeType], change: Change) -> NodeSpec:
     if spec.type not in types:
         return spec
-    params = _rewritten(readable(types[spec.type].params_type, spec.params), spec.params, change)
+    params = rewritten(readable(types[spec.type].params_type, spec.params), spec.params, change)
     return spec if params is spec.params else replace(spec, params=params)
-
-
-def _rewritten(read: Any, written: Any, change: Change) -> Any:
-    """What was written, with other variables in the place of those that were read; the same object where none is."""
-    match read, written:
-        case Selector(), [_, _]:
-            new = change(read)
-            return written if new == read else [new.variable, new.node]
-        case Selector(), Mapping():
-            new = change(read)
-            given = cast("Mapping[str, Any]", written)
-            return given if new == read else {**given, **new._asdict()}
-        case Text(), str():
-            text = Text(written).reselected(change)
-            return written if text == written else text
-        case (list() | tuple(), list() | tuple()):  # a tuple with names may be written without its last ones
-            known, raws = cast("Sequence[Any]", read), cast("Sequence[Any]", written)
-            inner = [_rewritten(one, raw, change) for one, raw in zip(known, raws, strict=False)]
-            same = all(new is raw for new, raw in zip(inner, raws, strict=False))
-            return raws if same else [*inner, *raws[len(inner) :]]
-        case _, Mapping() if isinstance(read, Mapping) or hasattr(read, "_asdict"):
-            fields = cast("Mapping[str, Any]", read if isinstance(read, Mapping) else read._asdict())
-            given = cast("Mapping[str, Any]", written)
-            made = {key: _rewritten(fields.get(key), raw, change) for key, raw in given.items()}
-            return given if all(made[key] is raw for key, raw in given.items()) else made
-        case _:
-            return written

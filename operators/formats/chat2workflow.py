@@ -20,10 +20,9 @@ from operad.operators.check import Checker, NodeType
 from operad.operators.formats.format import Format, foreign
 from operad.operators.formats.json_text import read_json, read_text
 from operad.operators.formats.shapes import texts_of
-from operad.operators.node import NodeOperator, readable
+from operad.operators.node import NodeOperator, readable, rewritten
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
-from operad.operators.variables import Selector, Text
 from operad.runtime.errors import InvalidError, Issue, did_you_mean
 
 NAME = "chat2workflow"
@@ -307,24 +306,8 @@ def _params(node: NodeSpec, names: Mapping[str, str]) -> Any:
     params = cast("Mapping[str, Any]", given)
     if all(name == old for old, name in names.items()) or node.type not in NODE_TYPES:
         return params
-    return _renamed(readable(NODE_TYPES[node.type].params_type, params), params, names)
-
-
-def _renamed(read: Any, written: Any, names: Mapping[str, str]) -> Any:
-    match read, written:
-        case Selector(), [variable, _]:
-            return [variable, names.get(read.node, read.node)]
-        case Text(), _ if any(names.get(each.node, each.node) != each.node for each in read.selectors):
-            return read.renamed(lambda each: f"{{{{#{names.get(each.node, each.node)}.{each.variable}#}}}}")
-        case (list() | tuple(), list()) if len(cast("Sequence[Any]", read)) == len(cast("Sequence[Any]", written)):
-            pairs = zip(cast("Sequence[Any]", read), cast("Sequence[Any]", written), strict=True)
-            return [_renamed(inner, raw, names) for inner, raw in pairs]
-        case Mapping(), Mapping():
-            known = cast("Mapping[str, Any]", read)
-            raws = cast("Mapping[str, Any]", written)
-            return {key: _renamed(known.get(key), raw, names) for key, raw in raws.items()}
-        case _:
-            return written
+    read = readable(NODE_TYPES[node.type].params_type, params)
+    return rewritten(read, params, lambda each: each._replace(node=names.get(each.node, each.node)))
 
 
 def _around(graph: NodeGraph) -> Mapping[str, Any]:

@@ -29,8 +29,7 @@ from operad.operators.generation.plan import faults_of, plan_schema, read_plan
 from operad.operators.node_graph import NodeGraph
 from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
 from operad.operators.operator import Operator
-from operad.operators.repair import Contract, Ends, Repaired, read_contract, repair, repair_graph
-from operad.operators.repair.contract import declared, ends_of
+from operad.operators.repair import Contract, Repaired, read_contract, repair, repair_graph
 from operad.operators.repair.state import State
 from operad.runtime.errors import AnswerError, InvalidError, describe
 from operad.runtime.message import Job, WorkflowMessage
@@ -84,26 +83,6 @@ def asked(job: Job) -> Asked:
     rounds = [*(str(each) for each in (cast("list[Any]", earlier) if isinstance(earlier, list) else ())), job.goal]
     base = from_json(job.inputs.get(WORKFLOW) or {})
     return Asked(base, rounds, read_contract(rounds))
-
-
-def heeded(contract: Contract, graph: NodeGraph) -> Contract:
-    """What is stated, as a workflow has it: a name that seems to be an output, and that its start declares, goes in.
-
-    Words such as "sum the paper up in a language (variable language)" do not say which of the two a name is; whoever
-    planned the workflow knows.
-
-    Args:
-        contract: What the instructions state.
-        graph: The workflow.
-    """
-    starts = {name for spec in graph.nodes if spec.type == "start" for name in declared(spec.params, "variables")}
-    asked_for = frozenset(name for each in contract.outputs for name in each.needed)
-    given = asked_for & starts - set(contract.input_names) - frozenset().union(*ends_of(graph))
-    if not given:
-        return contract
-    inputs = (*contract.inputs, *map(contract.stated, sorted(given))) if contract.inputs else ()
-    ends = tuple(Ends(each.needed - given, each.allowed) for each in contract.outputs if each.needed - given)
-    return replace(contract, inputs=inputs, outputs=ends)
 
 
 class _Stage(Operator):
@@ -235,7 +214,6 @@ class MendWorkflow(_Stage):
             why = str(drafted.outputs.get("failure", "there is no workflow")) if drafted else "there is no workflow"
             return self._message(job, why, failure=why, asked=findings_in(lesson or ""))
         base, _, contract = asked(job)
-        contract = heeded(contract, graph)
         plan: dict[str, Any] = drafted.outputs.get("plan") or {}
         allowed = _allowed(base, graph, plan)
         drafted_as = drafted.outputs[WORKFLOW]

@@ -19,8 +19,8 @@ def echarts_option(chart_type: ChartType, title: str, data: str, categories: str
     Args:
         chart_type: What to draw.
         title: What stands above it; may be empty.
-        data: Numbers, with ``;`` between them.
-        categories: A name for each, with ``;`` between them.
+        data: Numbers, with ``;`` between them, or as a JSON list.
+        categories: A name for each, in the same way.
 
     Returns:
         A fence with the language ``echarts``, and the option as JSON in it.
@@ -46,10 +46,26 @@ def echarts_option(chart_type: ChartType, title: str, data: str, categories: str
 
 
 def _items(what: str, text: str) -> list[str]:
+    if (listed := _listed(text)) is not None:
+        if not listed:
+            raise MediaError(f"echarts: the {what} are an empty list; give one or more")
+        return listed
     items = [item.strip() for item in text.strip().removesuffix(";").split(";")]
     if items == [""]:
         raise MediaError(f"echarts: the {what} are empty; give them with ';' between them")
     return items
+
+
+def _listed(text: str) -> list[str] | None:
+    """The items of a list of texts and numbers in JSON; None for anything else."""
+    if not text.lstrip().startswith("["):
+        return None
+    try:
+        value: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    plain = all(isinstance(each, str | int | float) and not isinstance(each, bool) for each in value)
+    return [str(each).strip() for each in value] if plain else None
 
 
 def _numbers(items: Sequence[str]) -> Sequence[float]:

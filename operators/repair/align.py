@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
+from typing import Any
 
 from operad.operators.formats.shapes import list_of, pairs_of
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
@@ -24,12 +25,12 @@ def input_names(state: State) -> Iterator[Proposal]:
     for start in of_type(state.graph, "start") if stated else ():
         given = declared(start.params, "variables")
         missing = [name for name in stated if name not in given]
-        extra = [name for name in given if name not in stated]
+        extra = [name for name in given if name not in stated and name not in state.contract.open]
         for name in missing:
             near = get_close_matches(name, extra, n=1, cutoff=0.6)
             near = near or [each for each in extra if set(words_of(each)) & set(words_of(name))]
             for other in near[:1] or (extra if len(extra) == len(missing) == 1 else []):
-                variables = [[name if each[0] == other else each[0], *each[1:]] for each in start.params["variables"]]
+                variables = [[name, *each[1:]] if list_of(each)[:1] == [other] else each for each in _variables(start)]
                 graph = with_params(state.graph, start, {**params_of(start), "variables": variables})
                 graph = _renamed(graph, Selector(other, start.id), Selector(name, start.id))
                 why = f"the instruction states the input {name!r}, and not {other!r}"
@@ -44,7 +45,7 @@ def input_read(state: State) -> Iterator[Proposal]:
             if each.name in given or not _is_read(state.graph, Selector(each.name, start.id)):
                 continue
             kind = each.kind or T.STRING
-            variables = [*start.params["variables"], [each.name, kind.value]]
+            variables = [*_variables(start), [each.name, kind.value]]
             graph = with_params(state.graph, start, {**params_of(start), "variables": variables})
             why = "the instruction states it, and it is read"
             yield Proposal(start.id, f"input {each.name!r} ({kind.value}) is added", why, graph)
@@ -55,8 +56,8 @@ def input_unread(state: State) -> Iterator[Proposal]:
     stated = state.contract.input_names
     for start in of_type(state.graph, "start") if stated else ():
         for name in declared(start.params, "variables"):
-            if name not in stated and not _is_read(state.graph, Selector(name, start.id)):
-                variables = [each for each in start.params["variables"] if each[0] != name]
+            if name not in (*stated, *state.contract.open) and not _is_read(state.graph, Selector(name, start.id)):
+                variables = [each for each in _variables(start) if list_of(each)[:1] != [name]]
                 graph = with_params(state.graph, start, {**params_of(start), "variables": variables})
                 why = "the instruction does not state it, and nothing reads it"
                 yield Proposal(start.id, f"input {name!r} is left out", why, graph)
@@ -65,12 +66,11 @@ def input_unread(state: State) -> Iterator[Proposal]:
 def input_types(state: State) -> Iterator[Proposal]:
     """Inputs that are stated to be files, and declared as something else."""
     for start in of_type(state.graph, "start"):
-        listed = list_of(params_of(start).get("variables"))
-        for name, kind in pairs_of(listed):
+        for name, kind in pairs_of(_variables(start)):
             wanted = next((each.kind for each in state.contract.inputs if each.name == name), None)
             if wanted is None or wanted.value == kind:
                 continue
-            variables = [[name, wanted.value] if each[0] == name else each for each in listed]
+            variables = [[name, wanted.value] if list_of(each)[:1] == [name] else each for each in _variables(start)]
             graph = with_params(state.graph, start, {**params_of(start), "variables": variables})
             why = f"the instruction says {state.contract.stated(name).what!r}"
             yield Proposal(start.id, f"input {name!r} is {wanted.value}", why, graph)
@@ -114,7 +114,7 @@ def documents(state: State) -> Iterator[Proposal]:
 
 def _extractor(graph: NodeGraph, selector: Selector) -> NodeSpec | None:
     return next((node for node in of_type(graph, "document-extractor")
-                 if params_of(node) and node.params.get("variable_selector") == list(selector)), None)  # fmt: skip
+                 if params_of(node).get("variable_selector") == list(selector)), None)  # fmt: skip
 
 
 def _inserted(graph: NodeGraph, made: NodeSpec, source: str) -> NodeGraph:
@@ -131,6 +131,10 @@ def _inserted(graph: NodeGraph, made: NodeSpec, source: str) -> NodeGraph:
 def of_type(graph: NodeGraph, name: str) -> Iterator[NodeSpec]:
     """The nodes of a type whose parameters are an object."""
     return (node for node in graph.nodes if node.type == name and isinstance(node.params, Mapping))
+
+
+def _variables(start: NodeSpec) -> list[Any]:
+    return list_of(params_of(start).get("variables"))
 
 
 def _is_read(graph: NodeGraph, selector: Selector) -> bool:

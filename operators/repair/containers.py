@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 from operad.operators.formats.chat2workflow import parent_of
+from operad.operators.formats.shapes import is_selector, list_of
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.repair.aggregators import free_id
 from operad.operators.repair.names import STARTS
@@ -18,7 +19,15 @@ _START_OF = {"iteration": "iteration-start", "loop": "loop-start"}
 
 
 def rename(graph: NodeGraph, names: dict[str, str]) -> NodeGraph:
-    """The workflow with other ids, in whatever names them."""
+    """The workflow with other ids, in whatever names them, and in the ids of what runs inside, where these begin so."""
+    names = dict(names)
+    open_ = list(names)
+    while open_:
+        holder = open_.pop()
+        for node in graph.nodes:
+            if node.parent == holder and node.id not in names and node.id.startswith(f"{holder}-"):
+                names[node.id] = names[holder] + node.id.removeprefix(holder)
+                open_.append(node.id)
     params = ids_renamed(graph.nodes, names)
     nodes = [
         replace(node, id=names.get(node.id, node.id), parent=names.get(node.parent, node.parent), params=params[number])
@@ -214,9 +223,5 @@ def on_level(graph: NodeGraph, node: NodeSpec, level: str) -> NodeSpec | None:
 
 def kept_inside(graph: NodeGraph) -> set[str]:
     """The nodes inside iterations that their results are of."""
-    params = [params_of(node) for node in graph.nodes if node.type == "iteration" and params_of(node)]
-    return {
-        each[1]
-        for given in params
-        if isinstance(each := given.get("output_selector"), list) and len(cast("list[Any]", each)) == 2
-    }
+    results = [params_of(node).get("output_selector") for node in graph.nodes if node.type == "iteration"]
+    return {list_of(each)[1] for each in results if is_selector(each)}

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from operad.operators.formats.shapes import fields_of, list_of
+from operad.operators.formats.shapes import fields_of, is_selector, list_of
 from operad.operators.node_graph import NodeGraph
 from operad.operators.variables import Selector, Text, VariableType
 
@@ -71,11 +71,13 @@ class Contract:
     Attributes:
         inputs: The inputs; none where nothing is stated.
         outputs: What each end gives: several where branches end with different outputs; none where nothing is stated.
+        open: Names that are stated, and not on which side: they may be inputs, outputs or both, and need not.
         words: Everything that is stated of an output or an input, by its name.
     """
 
     inputs: tuple[Stated, ...] = ()
     outputs: tuple[Ends, ...] = ()
+    open: frozenset[str] = frozenset()
     words: Mapping[str, Stated] | None = None
 
     @property
@@ -94,7 +96,7 @@ class Contract:
             given = {
                 name for node in graph.nodes if node.type == "start" for name in declared(node.params, "variables")
             }
-            count += len(given ^ set(self.input_names))
+            count += len((given ^ set(self.input_names)) - self.open)
         if self.outputs:
             ends = ends_of(graph)
             count += sum(min(each.apart(end) for each in self.outputs) for end in ends)
@@ -109,8 +111,8 @@ class Contract:
         raw = {Selector(name, node.id) for node in graph.nodes if node.type == "start" for name in documents}
         for node in graph.nodes:
             if node.type == "iteration":
-                over = list_of(fields_of(node.params).get("iterator_selector"))
-                if tuple(over) in raw:
+                over = fields_of(node.params).get("iterator_selector")
+                if is_selector(over) and Selector(*list_of(over)) in raw:
                     raw.add(Selector("item", node.id))
         for node in graph.nodes:
             if node.type == "llm":
@@ -145,7 +147,8 @@ def read_contract(instructions: Iterable[str]) -> Contract:
         for each in contract.outputs:
             for name in each.needed:
                 told.setdefault(name, text)
-    return contract
+    ends = tuple(Ends(each.needed, each.allowed | contract.open) for each in contract.outputs)
+    return replace(contract, outputs=ends)
 
 
 # One round
@@ -176,10 +179,32 @@ _INPUT = re.compile(
 )  # fmt: skip
 _OUTPUT = re.compile(
     r"\b(outputs?|outputting|returns?|returning|returned|produc(?:e|es|ed|ing)|generat(?:e|es|ed|ing)|deliver(?:s|ed|ing)?|results? in|ends? with|"
-    r"emits?|emitted|exposes?|hands? back|gives? back|(?:comes?|goes|get|gets) (?:back|out)|presents?|yields?|renders?|finish(?:es)? with|final result)\b",
+    r"obtain(?:s|ed|ing)?|emits?|emitted|exposes?|hands? back|gives? back|(?:comes?|goes|get|gets) (?:back|out)|presents?|yields?|renders?|finish(?:es)? with|final result)\b",
     re.IGNORECASE,
 )  # fmt: skip
 _EITHER = re.compile(r"\b(provid(?:e|es|ed|ing)|gives?|giving|hands?|shares?|sends?)\b", re.IGNORECASE)
+_PASSIVE = re.compile(r"\b(?:is|are|be|been|being|was|were|get|gets|which|that|as)\b[\w\s]{0,30}$", re.IGNORECASE)
+"""Before a verb that says it of what stands before."""
+
+_SOURCE = re.compile(
+    r"\W*(?:from|based\s+on|about|using|according\s+to|given|in\s+(?:the|a|an|this|that)|by\s+means\s+of)\b",
+    re.IGNORECASE,
+)
+_LINK = re.compile(
+    r"\W*(?:from|based\s+on|about|using|according\s+to|given|in|by|of|for|to|into|with|on|at|as)\b", re.IGNORECASE
+)
+_LINK_INSIDE = re.compile(
+    r"\b(?:from|based\s+on|about|using|according\s+to|given|of|for|to|into|with|on)\b", re.IGNORECASE
+)
+"""Words before what something is made of, and before what it may have to do with."""
+
+_PLENTY = re.compile(
+    r"\b(?:lists?|sets?|series|collections?|arrays?|numbers?|amounts?|cop(?:y|ies)|versions?|files?|texts?)\s*$",
+    re.IGNORECASE,
+)
+"""Words after which ``of`` says what the same thing is."""
+
+_PRONOUN = re.compile(r"\b(?:name|call|label|title)\s+(?:it|them|this|that|these|those)\b", re.IGNORECASE)
 _PEOPLE = re.compile(
     r"\b(users?|people|person|they|he|she|customers?|clients?|callers?|students?|teachers?|someone|who)\b",
     re.IGNORECASE,
@@ -224,7 +249,7 @@ _SUFFIXES = {
 class _Mention(NamedTuple):
     name: str
     what: str
-    goes_in: bool
+    goes_in: bool | None
     sentence: str
 
 
@@ -237,8 +262,13 @@ def _after(contract: Contract, text: str, told: Mapping[str, str]) -> Contract:
         words.setdefault(each.name, Stated(each.name, each.what))
     inputs = _inputs(contract, [each for each in mentions if each.goes_in], text, is_first)
     given = {each.name for each in inputs}
-    outputs = [each for each in mentions if not each.goes_in and not (each.name in given and not _names_output(each))]
-    return replace(contract, inputs=inputs, words=words, outputs=_outputs(contract, outputs, text, told, is_first))
+    outputs = [
+        each for each in mentions if each.goes_in is False and not (each.name in given and not _names_output(each))
+    ]
+    ends = _outputs(contract, outputs, text, told, is_first)
+    told_of = {*given, *(name for each in ends for name in each.needed)}
+    untold = {each.name for each in mentions if each.goes_in is None}
+    return replace(contract, inputs=inputs, words=words, outputs=ends, open=(contract.open | untold) - told_of)
 
 
 def _names_output(each: _Mention) -> bool:
@@ -246,8 +276,10 @@ def _names_output(each: _Mention) -> bool:
 
 
 def _mentions(text: str) -> Iterator[_Mention]:
+    side: bool | None = None
     for sentence in _SENTENCE.split(text):
-        last = 0
+        last, named = 0, side
+        side = _last_side(sentence)
         for found in _MARKED.finditer(sentence):
             listed = found["a"] or found["b"] or found["c"] or found["d"]
             quoted = re.match(r"[`'\"“‘]", listed)
@@ -260,8 +292,10 @@ def _mentions(text: str) -> Iterator[_Mention]:
             if found["a"] and not quoted and not _closed(sentence, found) and names[0].lower() in _NO_NAMES:
                 continue
             what = _words_before(sentence[last : found.start()])
+            goes_in = _goes_in(sentence, last, found.start(), found.end(), names)
+            if goes_in is None and _PRONOUN.search(sentence):
+                goes_in = named
             last = found.end()
-            goes_in = _goes_in(sentence, found.start(), found.end())
             yield from (_Mention(name, what, goes_in, sentence) for name in names)
 
 
@@ -297,23 +331,54 @@ def _words_before(said: str) -> str:
     return (last if (len(last) > 2 and last in tail) or not tail.strip() else tail).strip(" (—–-'\"`")
 
 
-def _goes_in(sentence: str, start: int, end: int) -> bool:
-    """Whether a variable goes in or comes out, by the nearest word before it that says so, else by the next one; what nothing is said of comes out."""
-    clues: list[tuple[int, bool]] = []
-    clues += [(found.end(), True) for found in _INPUT.finditer(sentence)]
-    clues += [(found.end(), False) for found in _OUTPUT.finditer(sentence)]
-    clues += [(found.end(), bool(_PEOPLE.search(sentence[: found.start()])) or "workflow" not in sentence[: found.start()].lower())
-              for found in _EITHER.finditer(sentence)]  # fmt: skip
+def _goes_in(sentence: str, last: int, start: int, end: int, names: Sequence[str]) -> bool | None:
+    """Whether a variable goes in or comes out; None where the sentence does not tell.
+
+    Args:
+        sentence: The sentence.
+        last: Where the variable before it ends.
+        start: Where it begins.
+        end: Where it ends.
+        names: What it is called.
+    """
     follows = re.match(
         r"[^.,;]{0,40}?\bas\s+(?:an?\s+|its\s+|the\s+)?(?:\w+\s+)?(input|output)s?\b", sentence[end:], re.IGNORECASE
     )
     if follows:
         return follows[1].lower() == "input"
+    clues = _clues(sentence)
     before = [clue for clue in clues if clue[0] <= start]
-    if before:
-        return max(before)[1]
-    after = [clue for clue in clues if clue[0] > end]
-    return min(after)[1] if after else False
+    if not before:
+        after = min((clue for clue in clues if clue[0] > end), default=None)
+        if after and _PASSIVE.search(sentence[start : after[0]]):
+            return after[1]
+        return True if _SOURCE.match(sentence[last:start]) else None
+    place, goes_in = max(before)
+    if place <= last and (
+        link := _LINK.match(sentence[last:start])
+    ):  # "the summary (variable s) of the paper (variable p)"
+        return True if goes_in or _SOURCE.match(sentence[last:start]) else None if link else goes_in
+    said = sentence[max(place, last) : start]
+    links = list(_LINK_INSIDE.finditer(said))
+    if not goes_in and links:  # "a story about the topic (variable topic)"
+        head, tail = said[: links[-1].start()], said[links[-1].end() :]
+        name = set(_tokens(" ".join(names)))
+        if name <= set(_tokens(tail)) and not name & set(_tokens(head)) and not (_PLENTY.search(head) or "," in tail):
+            return True if _SOURCE.match(links[-1][0]) else None
+    return goes_in
+
+
+def _clues(sentence: str) -> list[tuple[int, bool]]:
+    """The words that say that something goes in or comes out, each with where it ends."""
+    clues = [(found.end(), True) for found in _INPUT.finditer(sentence)]
+    clues += [(found.end(), False) for found in _OUTPUT.finditer(sentence)]
+    clues += [(found.end(), bool(_PEOPLE.search(sentence[: found.start()])) or "workflow" not in sentence[: found.start()].lower())
+              for found in _EITHER.finditer(sentence)]  # fmt: skip
+    return clues
+
+
+def _last_side(sentence: str) -> bool | None:
+    return max(_clues(sentence), default=(0, None))[1]
 
 
 def _inputs(contract: Contract, mentions: Sequence[_Mention], text: str, is_first: bool) -> tuple[Stated, ...]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, cast
 
+from operad.operators.formats.shapes import list_of
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.repair.containers import kept_inside, on_level, rename
 from operad.operators.repair.names import STARTS
@@ -39,9 +40,8 @@ def one_start(state: State) -> Iterator[Proposal]:
     first, *others = starts
     variables: dict[str, Any] = {}
     for node in starts:
-        for each in cast("list[Any]", node.params.get("variables", [])):
-            if isinstance(each, list) and each:
-                variables.setdefault(str(cast("list[Any]", each)[0]), each)
+        for each in filter(None, map(list_of, list_of(params_of(node).get("variables")))):
+            variables.setdefault(str(each[0]), each)
     names = {node.id: first.id for node in others}
     whole = replace(first, params={**first.params, "variables": list(variables.values())})
     kept = [whole if node is first else node for node in state.graph.nodes if node not in others]
@@ -195,7 +195,7 @@ def late_reads(state: State) -> Iterator[Proposal]:
     """Nodes that read one that does not come before: an edge; before the branching around, where there is one."""
     graph, checker = state.graph, state.checker
     for node in graph.nodes:
-        known = checker.nodes.get(node.id)
+        known = state.known(node)
         if known is None:
             continue
         for other in dict.fromkeys(each.selector.node for each in known.references):

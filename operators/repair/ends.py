@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import Any, cast
+from typing import Any
 
 from operad.operators.formats.shapes import is_selector, list_of
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
@@ -22,8 +22,8 @@ def _ends(state: State) -> Iterator[tuple[NodeSpec, list[Any], Ends, list[str], 
     if not state.contract.outputs:
         return
     for end in of_type(state.graph, "end"):
-        outputs = params_of(end).get("outputs", [])
-        if not all(isinstance(each, list) and len(cast("list[Any]", each)) == 2 for each in outputs):
+        outputs = list_of(params_of(end).get("outputs"))
+        if not all(map(_is_pair, outputs)):
             continue
         names = frozenset(declared(end.params, "outputs"))
         wanted = min(state.contract.outputs, key=lambda each: each.apart(names))
@@ -49,11 +49,7 @@ def output_names(state: State) -> Iterator[Proposal]:
 def _may_be(state: State, name: str, selector: Any) -> bool:
     """Whether a variable may be an output as it is stated: a file where that is said."""
     stated = state.contract.stated(name)
-    kind = (
-        state.type_of(Selector(*selector))
-        if isinstance(selector, list) and len(cast("list[Any]", selector)) == 2
-        else None
-    )
+    kind = state.type_of(Selector(*selector))
     if kind is None or stated.kind is None:
         return True
     return kind.is_file == stated.kind.is_file or kind is VariableType.ANY
@@ -72,7 +68,7 @@ def output_missing(state: State) -> Iterator[Proposal]:
 
 def _sources(state: State, name: str, outputs: Sequence[Any]) -> Iterator[tuple[Selector, str]]:
     """The variables that an output may be, each with why, the likeliest first."""
-    given = {tuple(each[1]) for each in outputs if isinstance(each[1], list)}
+    given = {tuple(each[1]) for each in outputs}
     here = {node.id: node for node in state.graph.nodes if not node.parent and node.type not in ("start", "end")}
     stated = state.contract.stated(name)
     named = [Selector(name, each) for each in here if name in state.checker.outputs.get(each, {})]
@@ -91,7 +87,7 @@ def _sources(state: State, name: str, outputs: Sequence[Any]) -> Iterator[tuple[
         if len(charts) == 1:
             yield Selector("text", charts[0].id), "it is the only chart that is no output"
     for _, selector in outputs:  # the text that a file among the outputs is made of
-        maker = here.get(str(list_of(selector)[-1])) if list_of(selector) else None
+        maker = here.get(selector[1])
         texts = _texts_of(maker) if maker is not None else []
         if len(texts) == 1 and tuple(texts[0]) not in given:
             yield texts[0], f"{selector[1]!r} makes the file of it"
@@ -167,8 +163,10 @@ def one_end(state: State) -> Iterator[Proposal]:
         return
     by_name: dict[str, list[Any]] = {}
     for end in ends:
-        for name in declared(end.params, "outputs"):
-            selector = dict(cast("list[Any]", end.params["outputs"]))[name]
+        given = list_of(params_of(end).get("outputs"))
+        if not all(map(_is_pair, given)):
+            return
+        for name, selector in given:
             if selector not in by_name.setdefault(name, []):
                 by_name[name].append(selector)
     graph, last = state.graph, ends[-1]
@@ -203,11 +201,9 @@ def ends_by_branch(state: State) -> Iterator[Proposal]:
     if len(state.contract.outputs) < 2 or len(ends) != 1 or ends[0].parent:
         return
     end, graph = ends[0], state.graph
-    outputs = [
-        (each[0], Selector(*each[1])) for each in cast("list[Any]", end.params.get("outputs", [])) if _is_pair(each)
-    ]
+    outputs = [(each[0], Selector(*each[1])) for each in list_of(params_of(end).get("outputs")) if _is_pair(each)]
     for node in graph.nodes:
-        known = state.checker.nodes.get(node.id)
+        known = state.known(node)
         if known is None or node.parent or len(known.ports) < 2:
             continue
         given: dict[frozenset[str], list[int]] = {}

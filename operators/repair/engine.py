@@ -161,7 +161,8 @@ def repair(response: str | bytes, instructions: Iterable[str] = (), rules: Colle
         return Repaired("", issues=error.issues)
     tag = _WORKFLOW.search(text)
     before, inner, after = (text[: tag.start()], tag[1], text[tag.end() :]) if tag else ("", text, "")
-    mended, repairs = _text_mended(inner, rules)
+    mended, in_text = _text_mended(inner, rules)
+    repairs = list(in_text)
     try:
         value = _read(mended, rules, repairs)
         value = _shaped(value, rules, repairs)
@@ -169,13 +170,9 @@ def repair(response: str | bytes, instructions: Iterable[str] = (), rules: Colle
     except (InvalidError, RecursionError) as error:
         issues = error.issues if isinstance(error, InvalidError) else [Issue("depth", "is nested too deep")]
         whole = f"{before}<workflow>\n{mended}\n</workflow>{after}" if tag else mended
-        return Repaired(
-            whole if repairs else text,
-            None,
-            repairs,
-            issues,
-            [f"{each.where}: {each.message}".lstrip(": ") for each in issues],
-        )
+        lessons = [f"{each.where}: {each.message}".lstrip(": ") for each in issues]
+        # what was mended in the value is lost with it
+        return Repaired(whole if in_text else text, None, in_text, issues, lessons)
     around = {chat2workflow.NAME: {"before": before, "after": after}} if tag else {}
     result = repair_graph(replace(loaded, extra=around), read_contract(instructions), rules)
     repairs += result.repairs

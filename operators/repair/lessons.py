@@ -37,7 +37,7 @@ def _of_names(state: State) -> Iterator[str]:
         if name not in given:
             yield f"[input] the instruction states the input {name!r}; declare it in the start, and read it where it is needed"
     if contract.inputs:
-        for name in sorted(given - set(contract.input_names)):
+        for name in sorted(given - set(contract.input_names) - contract.open):
             yield f"[input] the instruction states no input {name!r}; leave it out, or read one of: {', '.join(contract.input_names)}"
     ends = ends_of(state.graph)
     for wanted in contract.outputs:

@@ -8,11 +8,11 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from operad.operators.check import lookup
-from operad.operators.node import references_in
+from operad.operators.node import readable, references_in
 from operad.operators.node_graph import NodeSpec
 from operad.operators.repair.spelling import around, is_container, with_items
 from operad.operators.repair.state import Proposal, State, params_of, with_params
-from operad.operators.repair.walk import changed, renamed
+from operad.operators.repair.walk import changed, params_type_of, renamed
 from operad.operators.variables import Selector, VariableType
 
 T = VariableType
@@ -48,8 +48,8 @@ def unreadable(state: State) -> Iterator[Reading]:
     """What is named and is not there, and results of a container that are not of a node inside."""
     graph, checker = state.graph, state.checker
     for spec in graph.nodes:
-        node = checker.nodes.get(spec.id)
-        if node is None or node.type != spec.type:
+        node = state.known(spec)
+        if node is None:
             continue
         outer = around(graph, spec.id)
         listed = [(each.where, each.selector, each.accepts) for each in node.references]
@@ -161,12 +161,8 @@ def nodes(state: State) -> Iterator[Proposal]:
 
 def _half_read(state: State) -> Iterator[Reading]:
     for spec in state.graph.nodes:
-        node = state.checker.nodes.get(spec.id)
-        if node is not None and node.type == spec.type:
+        if state.known(spec) is not None:
             continue
-        from operad.operators.node import readable
-        from operad.operators.repair.walk import params_type_of
-
         params_type = params_type_of(spec)
         if params_type is not None:
             for each in references_in(params_type, readable(params_type, spec.params)):
@@ -178,7 +174,7 @@ def inside_read_outside(state: State) -> Iterator[Proposal]:
     """Variables of a node inside a container, read outside: what the container gives of it."""
     for node in state.graph.nodes:
         here = [node.id, *around(state.graph, node.id)]
-        known = state.checker.nodes.get(node.id)
+        known = state.known(node)
         results = {each for _, each in known.results} if known else set[Selector]()
         for selector in dict.fromkeys(_selectors(state, node)):
             holder = state.graph.by_id.get(selector.node)
@@ -194,7 +190,7 @@ def inside_read_outside(state: State) -> Iterator[Proposal]:
 
 
 def _selectors(state: State, node: NodeSpec) -> list[Selector]:
-    known = state.checker.nodes.get(node.id)
+    known = state.known(node)
     return [each.selector for each in known.references] if known else []
 
 
@@ -227,7 +223,7 @@ def results(state: State) -> Iterator[Proposal]:
 
 
 def _declared(state: State, spec: NodeSpec) -> Mapping[str, VariableType]:
-    node = state.checker.nodes.get(spec.id)
+    node = state.known(spec)
     return node.outputs(lambda selector: T.ANY) if node else {}
 
 

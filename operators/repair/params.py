@@ -282,10 +282,10 @@ def _condition(given: Any, graph: NodeGraph) -> Any:
 def comparisons(state: State) -> Iterator[Proposal]:
     """Comparisons that are spelt as those of another type: ``=`` of a text, ``is`` of a number."""
     for node in state.graph.nodes:
-        known = state.checker.nodes.get(node.id)
+        known = state.known(node)
         if node.type != "if-else" or known is None:
             continue
-        cases = cast("list[Any]", node.params["cases"])
+        cases = list_of(node.params["cases"])
         mended = [[logic, [_compared(state, each) for each in conditions]] for logic, conditions in cases]
         if mended != cases:
             why = "the variable's type has no other comparison that means it"

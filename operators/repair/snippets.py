@@ -8,7 +8,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, cast
 
-from operad.operators.formats.shapes import list_of
+from operad.operators.formats.shapes import is_selector, list_of
 from operad.operators.node_graph import Edge, NodeSpec
 from operad.operators.repair.aggregators import free_id
 from operad.operators.repair.state import Proposal, State, params_of, with_params
@@ -29,8 +29,8 @@ def template_references(state: State) -> Iterator[Proposal]:
         if not isinstance(template, str) or not isinstance(variables, list) or not Text(template).selectors:
             continue
         named = [list(each) for each in map(list_of, list_of(variables)) if each]
-        of = {tuple(list_of(pair[1])): pair[0] for pair in named if len(pair) == 2}
-        names = {pair[0] for pair in named if pair}
+        of = {tuple(pair[1]): str(pair[0]) for pair in named if len(pair) == 2 and is_selector(pair[1])}
+        names = {str(pair[0]) for pair in named}
         for selector in Text(template).selectors:
             if tuple(selector) not in of:
                 name = _fresh(re.sub(r"\W+", "_", selector.variable) or "value", names)
@@ -43,7 +43,7 @@ def template_references(state: State) -> Iterator[Proposal]:
         yield Proposal(node.id, what, "a template names only its own variables", with_params(state.graph, node, mended))
 
 
-def _fresh(name: str, names: set[Any]) -> str:
+def _fresh(name: str, names: set[str]) -> str:
     name = f"_{name}" if name[:1].isdigit() else name
     number = 2
     fresh = name
@@ -60,9 +60,11 @@ def template_names(state: State) -> Iterator[Proposal]:
             continue
         params = params_of(node)
         found = re.match(r"template: '([^']+)' is not among", issue.message)
-        if not found or found[1] not in names_of(params["template"]):
+        if not found or state.known(node) is None:
             continue
-        name = found[1]
+        name, used = found[1], names_of(params["template"])
+        if name not in used:
+            continue
         holders = [
             Selector(name, other)
             for other, outputs in state.checker.outputs.items()
@@ -73,7 +75,7 @@ def template_names(state: State) -> Iterator[Proposal]:
             what = f"{name!r} is declared: [{name}, [{name}, {holders[0].node}]]"
             why = "no other node before it has a variable of that name"
             yield Proposal(node.id, what, why, with_params(state.graph, node, mended))
-        unused = [each[0] for each in params["variables"] if each[0] not in names_of(params["template"])]
+        unused = [each[0] for each in params["variables"] if each[0] not in used]
         near = get_close_matches(name, unused, n=1, cutoff=0.6) or (unused if len(unused) == 1 else [])
         for other in near:
             mended = {
@@ -87,7 +89,7 @@ def template_names(state: State) -> Iterator[Proposal]:
 def unknown_names(state: State) -> Iterator[Proposal]:
     """Names in a template that nothing before it gives: left out, as nothing would stand there."""
     for node in state.graph.nodes:
-        known = state.checker.nodes.get(node.id)
+        known = state.known(node)
         if node.type != "template-transform" or known is None or check_template(known.params.template):
             continue
         template = known.params.template
@@ -130,13 +132,13 @@ def _line_end(found: re.Match[str]) -> str:
 def walked_lists(state: State) -> Iterator[Proposal]:
     """Values that a model reads out as one number, and that code walks through: several."""
     for node in state.graph.nodes:
-        known = state.checker.nodes.get(node.id)
+        known = state.known(node)
         if node.type != "code" or known is None:
             continue
         walked = walked_through(known.params.code)
         for name, selector in known.params.variables:
             holder = state.graph.by_id.get(selector.node)
-            if name not in walked or holder is None or holder.type != "parameter-extractor":
+            if name not in walked or holder is None or holder.type != "parameter-extractor" or not state.known(holder):
                 continue
             parameters = cast("list[Any]", holder.params["parameters"])
             mended = [
@@ -157,7 +159,7 @@ def whole_extracts(state: State) -> Iterator[Proposal]:
     """All that a parameter-extractor reads out, named as one variable that it does not have: a text with all of them."""
     graph = state.graph
     for node in graph.nodes:
-        known = state.checker.nodes.get(node.id)
+        known = state.known(node)
         if node.type != "parameter-extractor" or known is None:
             continue
         names = list(dict.fromkeys(each.name for each in known.params.parameters))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -10,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 from operad.operators.check import Checker, lookup
 from operad.operators.formats.chat2workflow import CHAT2WORKFLOW
 from operad.operators.formats.shapes import fields_of
+from operad.operators.node import NodeOperator
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.repair.contract import Contract
@@ -102,6 +104,14 @@ class State:
         faults = len(issues) - untidy + hiding + loose(self.graph)
         raw = sum(1 for _ in self.contract.raw_documents(self.graph))
         return Standing(self.contract.apart(self.graph), unread, faults, untidy + 2 * raw)
+
+    @cached_property
+    def _times(self) -> Counter[str]:
+        return Counter(node.id for node in self.graph.nodes)
+
+    def known(self, node: NodeSpec) -> NodeOperator[Any] | None:
+        """A node as the check reads it; None where it cannot be read, or another has its id."""
+        return self.checker.nodes.get(node.id) if self._times[node.id] == 1 else None
 
     def type_of(self, selector: Selector) -> VariableType | None:
         """The type of a variable; None where there is none such."""

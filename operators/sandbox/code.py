@@ -17,8 +17,10 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from html.entities import html5
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
+from operad.operators.sandbox.modules import GIVEN, NAMES, SOURCE, lacking, with_given
 from operad.runtime.errors import InputError, Issue, OperadError, did_you_mean, shorten
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ MODULES = tuple(
     "json math os pathlib random re sys time tomllib typing unicodedata".split()
 )
 """What a snippet may import; of `os`, `pathlib` and `sys` only what touches nothing outside."""
+
+_HAS = ", ".join((*MODULES, *GIVEN))
 
 MOST_CODE = 100_000
 """Characters of the longest snippet."""
@@ -104,14 +108,14 @@ class _Snippet:
         parameters: What `main` takes.
         by_position: Those that can be given by position only.
         awaited: Whether `main` is async.
-        imports: The modules that it imports, each with its line.
+        lacking: What it imports and the sandbox lacks, each with its line.
     """
 
     code: str
     parameters: Parameters
     by_position: tuple[str, ...]
     awaited: bool
-    imports: tuple[tuple[str, int], ...]
+    lacking: tuple[tuple[str, int], ...]
 
 
 def parameters_of(code: str) -> Parameters:
@@ -137,9 +141,8 @@ def check_code(code: str) -> list[Issue]:
     except CodeError as error:
         return [Issue("code", str(error), _where(error.line))]
     issues = [
-        Issue("import", f"import {module}: the sandbox lacks it; it has {', '.join(MODULES)}", _where(line))
-        for module, line in snippet.imports
-        if module.partition(".")[0] not in (*MODULES, "__future__")
+        Issue("import", f"import {name}: the sandbox lacks it; it has {_HAS}", _where(line))
+        for name, line in snippet.lacking
     ]
     with _session(CodeLimits()) as session:
         try:
@@ -185,6 +188,8 @@ def run_code(code: str, arguments: Mapping[str, Any], limits: CodeLimits = CodeL
                 f"the arguments, {len(text):,} characters of JSON, do not fit into a sandbox of "
                 f"{limits.memory_bytes:,} bytes ({_text(error)}); give less, or raise memory_bytes"
             ) from error
+        if NAMES in snippet.code:
+            session.feed_run(SOURCE, inputs={"_entities": html5})
         call = _CALL.format("await " if snippet.awaited else "")
         try:
             returned = session.feed_run(f"{snippet.code}\n{call}", print_callback=_drop)
@@ -241,7 +246,8 @@ def _explain(error: MontyError, code: str, limits: CodeLimits) -> NoReturn:
     from pydantic_monty import MontyCrashedError
 
     lines = code.split("\n")
-    numbers = [frame.line for frame in _frames(error) if frame.filename != "<string>"]  # which is what `exec` runs
+    frames = _frames(error)  # some are of what `exec` runs, or of modules that are given
+    numbers = [frame.line for frame in frames if frame.filename == frames[0].filename]
     inside = [number for number in numbers if number <= len(lines)]
     line = inside[-1] if inside else 0
     text = _text(error)
@@ -262,7 +268,7 @@ def _explain(error: MontyError, code: str, limits: CodeLimits) -> NoReturn:
     elif numbers and not inside:
         text = f"main returned what JSON does not have: {text}"
     elif "ModuleNotFoundError" in text:
-        text = f"{text}; the sandbox has {', '.join(MODULES)}"
+        text = f"{text}; the sandbox has {_HAS}"
     at = f" at line {line}, `{_shorten(lines[line - 1].strip(), _LONGEST_LINE)}`" if line else ""
     raise CodeError(f"the snippet failed{at}: {text}", line=line) from error
 
@@ -328,11 +334,11 @@ def _read(code: str) -> _Snippet:
         has = f"; it has {shorten(others)}" if others else ""
         raise CodeError(f"the snippet has no main{has}; define `def main(a, b):` that returns a dict{_hint(code)}")
     return _Snippet(
-        code=code,
+        code=with_given(code, tree),
         parameters=_parameters(main.args),
         by_position=tuple(argument.arg for argument in main.args.posonlyargs),
         awaited=isinstance(main, ast.AsyncFunctionDef),
-        imports=tuple(_imports(tree)),
+        lacking=tuple(lacking(tree, (*MODULES, "__future__"))),
     )
 
 
@@ -378,14 +384,6 @@ def _parameters(arguments: ast.arguments) -> Parameters:
     required = plain[: len(plain) - len(arguments.defaults)]
     required += [name for name, default in zip(by_name, arguments.kw_defaults, strict=True) if default is None]
     return Parameters((*plain, *by_name), tuple(required), arguments.kwarg is not None)
-
-
-def _imports(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, node.lineno) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield "." * node.level + (node.module or ""), node.lineno
 
 
 def _session(limits: CodeLimits) -> MontySession:

@@ -33,6 +33,22 @@ async def test_a_workflow_that_holds_together_ends():
     assert done.ran["llm"] == 1
 
 
+@pytest.mark.parametrize(
+    ("asked", "code_of_it"),
+    [
+        ("Say a JSON object with two keys: 'score' (1 to 10) and 'reason'.", "x = json.loads(t)\n    x['score'] + 1\n    x['reason']"),
+        ("Format it as a JSON array of chapters.", "[x.get('a') for x in json.loads(t)]"),
+        ("Write the summary, a line ---MERMAID---, and the diagram.", "assert t.split('---MERMAID---', 1)[1].strip().startswith('flowchart')"),
+    ],
+)  # fmt: skip
+async def test_models_say_what_the_prompt_shows(asked, code_of_it):
+    llm = NodeSpec("2", "llm", {"system": asked, "user": "{{#1.topic#}}"})
+    reads = f"import json\ndef main(t):\n    {code_of_it}\n    return {{'m': t}}"
+    code = NodeSpec("3", "code", {"code": reads, "variables": [["t", ["text", "2"]]], "outputs": [["m", "string"]]})
+    done = await dry_run(chain(start(["topic", "string"]), llm, code, end("m", "3")))
+    assert done.issues == ()
+
+
 async def test_code_that_breaks_is_named():
     broken = code("def main(n):\n    return {'m': n.none}", [["n", ["n", "1"]]], [["m", "number"]])
     done = await dry_run(chain(start(["n", "number"]), broken, end("m", "2")))

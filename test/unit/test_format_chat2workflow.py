@@ -55,9 +55,20 @@ def test_ids_come_to_say_what_runs_inside_of_what():
     assert check_nodes(graph) == []
     again = load(dump(graph))
     assert [node.id for node in again.nodes] == ["a_b", "each", "each-1", "each-2", "end"]
-    assert again.by_id["each-2"].params["user"] == "{{#each.item#}} of {{#a_b.items#}}"
+    assert again.by_id["each-2"].params["user"] == "{{#'each'.item#}} of {{#a_b.items#}}"
     assert CHAT2WORKFLOW.check(again) == []
     assert [issue.where for issue in losses(graph)] == ["a-b", "say", "begin"]
+
+
+def test_new_ids_reach_conditions_that_are_written_without_a_value():
+    graph = NodeGraph(
+        [
+            NodeSpec("a-b", "start", {"variables": [["x", "string"]]}),
+            NodeSpec("if", "if-else", {"cases": [[None, [[["x", "a-b"], "empty"]]]]}),
+        ],
+        [Edge("a-b", "if")],
+    )
+    assert load(dump(graph)).by_id["if"].params == {"cases": [[None, [[["x", "a_b"], "empty"]]]]}
 
 
 def test_recorded_workflows_come_back_exactly(shared_data):

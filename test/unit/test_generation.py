@@ -8,10 +8,9 @@ import pytest
 
 from operad.configs.generation import Designer
 from operad.operators.formats.chat2workflow import dump, issues_of
-from operad.operators.generation.designer import findings_in, heeded, keeps_to_schemas, nodes_in, read_tagged
+from operad.operators.generation.designer import findings_in, keeps_to_schemas, nodes_in, read_tagged
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
-from operad.operators.repair import read_contract
 from operad.runtime import MonoModelReasoner, WorkflowStatus
 from operad.runtime.errors import AnswerError, InputError, ModelError, OperatorError
 from operad.runtime.testing import Say, ScriptedModel
@@ -386,20 +385,6 @@ def test_words_that_do_not_say_what_goes_in_leave_it_to_the_plan(design):
     made = design(model, terse)
     assert made.accepted, made.findings
     assert model.stages == ["plan", "build", "judge"]
-
-
-def test_what_seems_an_output_goes_in_where_the_start_declares_it_and_no_end_gives_it():
-    contract = read_contract(
-        ["The user gives a text (variable text).", "Translate it into a language (variable language)."]
-    )
-    start = NodeSpec("1", "start", {"variables": [["text", "string"], ["language", "string"]]})
-    end = NodeSpec("2", "end", {"outputs": [["french", ["text", "1"]]]})
-    taken = heeded(contract, NodeGraph([start, end]))
-    assert taken.input_names == ["text", "language"]
-    assert taken.outputs == ()
-    both = NodeSpec("2", "end", {"outputs": [["language", ["language", "1"]]]})
-    assert heeded(contract, NodeGraph([start, both])) is contract
-    assert heeded(contract, NodeGraph()) is contract
 
 
 def test_a_designer_of_ones_own_can_do_without_a_judge(tmp_path):

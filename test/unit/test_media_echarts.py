@@ -44,6 +44,20 @@ def test_spaces_and_a_last_semicolon_do_not_count():
     assert made["xAxis"]["data"] == ["a", "b c"]
 
 
+@pytest.mark.parametrize(
+    ("data", "names"),
+    [("[1, 2.5]", '["a", "b; c"]'), (" [1, 2.5]\n", "a;b; c".replace("; ", "_")), ('["1", 2.5]', '["a", 3]')],
+)
+def test_a_json_list_is_as_good(data, names):
+    assert option("bar", "", data, names)["series"][0]["data"] == [1, 2.5]
+
+
+def test_other_json_is_no_list_of_numbers():
+    for data in ("[]", "[[1], [2]]", "[true, 1]", '[{"a": 1}]', "[1, 2", "[" * 100_000):
+        with pytest.raises(MediaError, match="echarts"):
+            echarts_option("bar", "", data, '["a", "b"]')
+
+
 def test_a_fence_in_a_name_does_not_end_the_block():
     assert option("bar", "```\n```", "1", "```")["xAxis"]["data"] == ["```"]
 

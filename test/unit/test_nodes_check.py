@@ -13,7 +13,7 @@ from operad.operators.check import MOST_LEVELS, check
 from operad.operators.formats.chat2workflow import issues_of, load, parent_of
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
-from operad.runtime import InvalidError
+from operad.runtime import InvalidError, errors
 
 START = ("1", "start", {"variables": [["x", "string"], ["xs", "array[string]"], ["f", "file"], ["n", "number"]]})
 TEXT = ("2", "template-transform", {"variables": [["x", ["x", "1"]]], "template": "{{ x }}"})
@@ -774,3 +774,20 @@ def test_long_texts_of_half_references_are_read_at_once(text):
 
 def test_the_types_of_the_format_are_twenty():
     assert len(CHAT2WORKFLOW_TYPES) == 20
+
+
+def test_near_names_of_many_bad_references_are_looked_for_in_bounded_work(monkeypatch):
+    compared = []
+    monkeypatch.setattr(errors, "get_close_matches", lambda name, known, **_: compared.append(len(known)) or [])
+    count = 2_000
+    nodes = [
+        NodeSpec(f"n{number}", "llm", {"system": "", "user": f"{{{{#m{number}.text#}}}}"}) for number in range(count)
+    ]
+    nodes.append(NodeSpec("s", "start", {"variables": [[f"x{number}", "string"] for number in range(count)]}))
+    nodes.append(NodeSpec("e", "end", {"outputs": [[f"y{number}", [f"y{number}", "s"]] for number in range(count)]}))
+    edges = [Edge("s", f"k{number}") for number in range(count)] + [Edge("s", "e")]
+    issues = check(NodeGraph(nodes, edges), NODE_TYPES)
+    assert sum(issue.code == "undefined-node" for issue in issues) == count
+    assert sum(issue.code == "undefined-variable" for issue in issues) == count
+    assert 0 < sum(compared) <= errors.MOST_COMPARED
+    assert max(len(issue.message) for issue in issues) < 2_000

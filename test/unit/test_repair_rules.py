@@ -9,7 +9,9 @@ import pytest
 
 from operad.operators import repair as package
 from operad.operators.formats.chat2workflow import load
+from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.repair import FORMAT, PAPER, RULES
+from operad.operators.repair.containers import rename
 
 repair: Any = package.repair
 repair_graph: Any = package.repair_graph
@@ -412,3 +414,16 @@ def test_the_documentation_lists_every_rule():
     for rule in RULES:
         mark = " (`PAPER`)" if rule.name in PAPER else ""
         assert f"| `{rule.name}`{mark} | {rule.level} | {rule.says} |" in page
+
+
+def test_what_runs_inside_of_a_renamed_node_is_renamed_with_it():
+    graph = NodeGraph([NodeSpec("3", "llm"), NodeSpec("3-1", "llm", {}, "3"), NodeSpec("3-1-1", "llm", {}, "3-1"), NodeSpec("x", "llm", {}, "3")],
+                      [Edge("3-1", "x")])  # fmt: skip
+    moved = rename(graph, {"3": "2-2"})
+    assert [(each.id, each.parent) for each in moved.nodes] == [
+        ("2-2", ""),
+        ("2-2-1", "2-2"),
+        ("2-2-1-1", "2-2-1"),
+        ("x", "2-2"),
+    ]
+    assert moved.edges == [Edge("2-2-1", "x")]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
@@ -27,13 +27,7 @@ from operad.operators.formats.comfyui.reading import list_of, mapping_of
 from operad.operators.formats.comfyui.ui import subgraphs
 from operad.operators.formats.comfyui.written import INLET, NAME, OUTLET, link_parts, node_of, ui_of
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
-from operad.runtime.errors import InvalidError, Issue, did_you_mean, shorten
-
-MAX_COMPARED = 200_000
-"""With how many names others are compared, in one check, to find near ones; each takes some 10 microseconds."""
-
-_LONGEST = 200
-"""The longest name, in characters, that near ones are looked for."""
+from operad.runtime.errors import Hints, InvalidError, Issue, shorten
 
 _FILE = re.compile(r"\.[A-Za-z]\w{1,11}$")
 """The end of the name of a file, such as that of a model."""
@@ -72,7 +66,7 @@ def _structure(graph: NodeGraph, path: str, definitions: Definitions) -> Iterato
     for node_id, count in Counter(spec.id for spec in graph.nodes).items():
         if count > 1:
             yield Issue("duplicate-id", f"{count} nodes have this id; give each its own", path + node_id)
-    hints = _Hints()
+    hints = Hints()
     known = graph.by_id
     for edge in graph.edges:
         undefined = mapping_of(edge.extra.get(NAME)).get("undefined")
@@ -124,19 +118,6 @@ def _cycle(graph: NodeGraph) -> Iterator[Issue]:
         yield Issue("cycle", f"each of these leads to the next: {shorten(ids, 20).replace(', ', ' → ')}", ids[0])
 
 
-class _Hints:
-    """Near names, for as many as one check may cost."""
-
-    def __init__(self) -> None:
-        self._left = MAX_COMPARED
-
-    def near(self, name: str, known: Collection[str]) -> str:
-        if len(known) > self._left or len(name) > _LONGEST:
-            return ""
-        self._left -= len(known)
-        return did_you_mean(name, known)
-
-
 # Classes
 
 
@@ -146,7 +127,7 @@ class _Judge:
     def __init__(self, graph: NodeGraph, definitions: Definitions) -> None:
         self._graph = graph
         self._definitions = definitions
-        self._hints = _Hints()
+        self._hints = Hints()
         self._unknown: dict[str, str] = {}
 
     def issues(self) -> Iterator[Issue]:

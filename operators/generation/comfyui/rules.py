@@ -12,12 +12,12 @@ from difflib import get_close_matches
 from typing import Any
 
 from operad.operators.formats.comfyui import Definitions, InputDefinition, NodeDefinition, check
-from operad.operators.formats.comfyui.checking import MAX_COMPARED
 from operad.operators.formats.comfyui.definitions import COMBO, accepts
 from operad.operators.formats.comfyui.reading import mapping_of
 from operad.operators.formats.comfyui.written import NAME
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.repair.state import Repair
+from operad.runtime.errors import MOST_COMPARED
 
 _CLASS, _INPUT, _OPTION = 0.75, 0.6, 0.8
 """How alike names must be, from 0 to 1, to be taken for one another."""
@@ -58,7 +58,7 @@ class Mended:
     definitions: Definitions
     there: frozenset[str] = frozenset()
     repairs: list[Repair] = field(default_factory=list[Repair])
-    _left: int = MAX_COMPARED
+    _left: int = MOST_COMPARED
 
     def near(self, name: str, known: Iterable[str], cutoff: float) -> list[str]:
         """As `near_names`, for as many as one workflow may cost."""
