@@ -140,7 +140,7 @@ def meaning(graph: NodeGraph) -> object:
 
 def main() -> None:
     """Print a line for each kind of slip."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--each", type=int, default=5, help="slips of each kind a workflow")

@@ -2,7 +2,7 @@
 
     python test/benchmark/resolve_recorded.py [RUN.json…] [--own-only] [--json]
 
-Models answer what fits the schema that they are asked for, as in `run_recorded.py`, and the judge always says yes, so
+Models answer what fits the schema that they are asked for, as in a dry run, and the judge always says yes, so
 that what is compared is the execution and the files, steps 2.1 and 2.2. Files of test cases are small generated ones of
 the same kind; with --own-only, test cases that need files are left out. A record says that a case came through these
 steps where it was resolved, or where a judge gave a reason.
@@ -17,36 +17,43 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from run_recorded import DATA, Answers, Found, make_files, world
-
+from operad.evaluators import stand_ins
 from operad.evaluators.chat2workflow import Dataset, RecordedCase, read_dataset, read_run
 from operad.evaluators.chat2workflow.resolve_rate import CaseVerdict, files_of, graph_of, resolve
-from operad.operators.services import Services
-from operad.operators.web.endpoints import ImageModel
-from operad.operators.web.fetch import Fetched, Guard, fetch
-from operad.runtime import MonoModelReasoner
+from operad.operators.node_graph import NodeGraph
 from operad.runtime.errors import InvalidError
-from operad.runtime.testing import Say, ScriptedModel
+from operad.runtime.testing import ScriptedReasoner
 
+DATA = Path(__file__).resolve().parents[3] / "shared/data/chat2workflow"
 LONGEST_RUN = 60.0
 """Seconds that a workflow may take."""
 
 YES = json.dumps({"reason": "It is not looked at.", "resolved": True})
 
 
-def stand_ins(data: Dataset, made: Mapping[str, Path], folder: Path) -> Path:
+async def make_files(data: Dataset, folder: Path) -> Path:
     """A folder with a small file for each that the test cases name."""
     folder.mkdir()
+    made: dict[str, bytes] = {}
     for subtask in data.subtasks.values():
         for case in subtask.cases:
             for name in files_of(case):
-                (folder / name).write_bytes(made[name.rpartition(".")[2].lower()].read_bytes())
+                kind = name.rpartition(".")[2].lower()
+                made[kind] = made.get(kind) or await stand_ins.file(kind)
+                (folder / name).write_bytes(made[kind])
     return folder
+
+
+def about(text: str) -> stand_ins.Answers:
+    """Answers for the workflow of a response."""
+    try:
+        return stand_ins.Answers.about(graph_of(text))
+    except InvalidError:
+        return stand_ins.Answers.about(NodeGraph())
 
 
 def came_through(case: RecordedCase) -> bool:
@@ -56,41 +63,30 @@ def came_through(case: RecordedCase) -> bool:
 
 async def run_all(paths: Sequence[Path], data: Dataset, folder: Path, own_only: bool) -> list[dict[str, Any]]:
     """What became of every test case of the responses that passed."""
-    files = stand_ins(data, await asyncio.to_thread(make_files, folder), folder / "files")
-    answers = Answers()
+    files = await make_files(data, folder / "files")
+    judge = ScriptedReasoner(lambda task: YES)
     found: list[dict[str, Any]] = []
-    with world() as host, ScriptedModel(answers) as model, ScriptedModel(lambda request: Say(YES)) as judge:
-
-        async def fetch_here(url: str, guard: Guard) -> Fetched:
-            return await fetch(f"http://{host}/", guard=Guard(allowed_hosts=(host,)))
-
-        images = ImageModel(name="scripted", base_url=f"http://{host}/v1")
-        services = Services(search=Found(), images=images, fetch=fetch_here)
-        for path in paths:
-            run = read_run(path, data)
-            for record in run.records:
-                if not record.valid:
+    for path in paths:
+        run = read_run(path, data)
+        for record in run.records:
+            if not record.valid:
+                continue
+            subtask = data.subtasks[record.key]
+            for case in subtask.cases:
+                if own_only and any(files_of(case)):
                     continue
-                try:
-                    answers.about(graph_of(record.response.text))
-                except InvalidError:
-                    answers.keys = ()
-                subtask = data.subtasks[record.key]
-                for case in subtask.cases:
-                    if own_only and any(files_of(case)):
-                        continue
-                    verdict = await resolve(
-                        record.response.text,
-                        case,
-                        subtask,
-                        reasoner=MonoModelReasoner(model.model),
-                        judge=MonoModelReasoner(judge.model),
-                        services=replace(services, folder=folder / "made"),
-                        folder=files,
-                        seconds=LONGEST_RUN,
-                    )
-                    recorded = came_through(record.cases[case.name])
-                    found.append(_told(f"{run.label} {record.key} {case.name}", verdict, recorded))
+                verdict = await resolve(
+                    record.response.text,
+                    case,
+                    subtask,
+                    reasoner=about(record.response.text),
+                    judge=judge,
+                    services=stand_ins.services(folder / "made"),
+                    folder=files,
+                    seconds=LONGEST_RUN,
+                )
+                recorded = came_through(record.cases[case.name])
+                found.append(_told(f"{run.label} {record.key} {case.name}", verdict, recorded))
     return found
 
 

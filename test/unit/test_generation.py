@@ -13,7 +13,7 @@ from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime import MonoModelReasoner, WorkflowStatus
 from operad.runtime.errors import AnswerError, InputError, ModelError, OperatorError
-from operad.runtime.testing import Say, ScriptedModel
+from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
 
 INSTRUCTION = (
     "Create a workflow. The user provides a paper file (variable paper) and a language (variable language). Sum the "
@@ -116,8 +116,10 @@ def test_the_build_is_shown_the_chosen_types_alone_and_the_variables(design):
 
 
 def test_rules_mend_slips_without_asking(design):
-    slips = {"3": {"system": "", "user": "Sum up in {{#1.langage#}}: {{2.text}}"}}
-    slips["4"] = {"outputs": [{"name": "summery", "value": "3.text"}]}
+    slips = {
+        "3": {"system": "", "user": "Sum up in {{#1.langage#}}: {{2.text}}"},
+        "4": {"outputs": [{"name": "summery", "value": "3.text"}]},
+    }
     model = Model(build=[built(**slips)])
     made = design(model)
     assert made.accepted
@@ -372,7 +374,7 @@ def test_findings_and_the_nodes_that_they_name(design):
 
 
 def test_a_reasoner_of_ones_own_is_taken_to_keep_to_schemas():
-    assert keeps_to_schemas(object())
+    assert keeps_to_schemas(ScriptedReasoner(""))
     with ScriptedModel(Model()) as scripted:
         assert not keeps_to_schemas(MonoModelReasoner(scripted.model.model_copy(update={"structured": False})))
 

@@ -539,7 +539,7 @@ def test_an_official_page_stays_byte_for_byte_the_same_but_for_what_is_changed(s
                 job = designer.job("Nothing new.", base)
             except InputError:
                 continue
-        code = job.inputs["comfyui_code"]
+        code = str(job.inputs["comfyui_code"])
         assert dump(continued(code, code, base), known) == dump(base, known), file.name
 
 
@@ -548,7 +548,7 @@ def test_a_changed_text_of_an_official_page_changes_one_node(shared_data):
     base = load((shared_data / "comfyui" / "workflows" / "default.json").read_bytes())
     text = next(spec for spec in base.nodes if spec.type == "CLIPTextEncode")
     with ScriptedModel(Model()) as scripted:
-        code = ComfyDesigner(known, scripted.model).job("x", base).inputs["comfyui_code"]
+        code = str(ComfyDesigner(known, scripted.model).job("x", base).inputs["comfyui_code"])
     old = dump_code(replace(base, nodes=[text], edges=[]), known).partition("text=")[2].split("')")[0]
     made = design(
         Model(select=[{"reasoning": "", "classes": ["SaveImage"]}], draft=[code.replace(old, "'a ship")]),

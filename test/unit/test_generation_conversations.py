@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from pydantic import JsonValue
 
 from operad.configs.generation import Designer
 from operad.evaluators import stand_ins
@@ -44,7 +45,7 @@ async def ran(graph, run, folder, model):
     for name, text in run.get("files", {}).items():
         (folder / name).write_text(text, encoding="utf-8")
     placed = {name: str(folder / name) for name in run.get("files", {})}
-    inputs = {
+    inputs: dict[str, JsonValue] = {
         name: [placed.get(each, each) for each in value] if isinstance(value, list) else placed.get(value, value)
         for name, value in run["inputs"].items()
     }

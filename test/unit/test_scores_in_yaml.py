@@ -5,6 +5,7 @@ import json
 import pytest
 
 from operad.configs import load
+from operad.evaluators.score_evaluator import ScoreEvaluator
 from operad.runtime.errors import InvalidError
 
 SCORES = {
@@ -32,6 +33,7 @@ def test_a_score_is_an_evaluator_in_yaml(tmp_path, name):
     pytest.importorskip("scipy")
     made = configured(tmp_path, name, {**SCORES[name], "threshold": 0.7}).expert()
     (judge,) = made.workflow.graph().evaluators
+    assert isinstance(judge, ScoreEvaluator)
     assert judge.get_id() == "judge"
     assert judge.threshold == 0.7
 
