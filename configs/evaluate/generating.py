@@ -40,8 +40,8 @@ def generate_run(path: Path, data: Dataset, designer: Designer, *, at_once: int 
     tasks: dict[str, list[Subtask]] = {}
     for subtask in data.subtasks.values():
         tasks.setdefault(subtask.task, []).append(subtask)
-    done = _read(path)
     try:
+        done = _read(path)
         with path.open("a", encoding="utf-8") as file, progress(len(data.subtasks), len(done)) as advance:
 
             async def respond(rounds: Sequence[Subtask]) -> None:
@@ -103,6 +103,7 @@ def _read(path: Path) -> Records:
 
     Raises:
         InputError: It is another file; it is left as it is.
+        OSError: It cannot be read.
     """
     if not path.exists():
         return {}

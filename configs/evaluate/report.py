@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
+import warnings
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from operad.configs.formats_command import refuse_unwritable, write_file
 from operad.configs.progress import printable
 from operad.runtime.errors import InputError, MissingExtraError
 
@@ -85,6 +86,7 @@ def check_plot(path: Path | None) -> None:
         raise InputError(f"--plot {path}: must end in {' or '.join(SUFFIXES)}")
     if not path.parent.is_dir():
         raise InputError(f"--plot {path}: there is no folder {str(path.parent)!r}")
+    refuse_unwritable(str(path))
     _matplotlib("figure")
 
 
@@ -114,13 +116,11 @@ def draw(plots: Sequence[Plot], path: Path) -> None:
     figure: Any = _matplotlib("figure").Figure(figsize=(9, 4 * max(len(plots), 1)), layout="constrained")
     for number, plot in enumerate(plots, start=1):
         _plot(figure.add_subplot(max(len(plots), 1), 1, number), plot)
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, suffix=path.suffix)
-        os.close(handle)
-        figure.savefig(name, format=path.suffix.lower().lstrip("."))
-        os.replace(name, path)
-    except OSError as error:
-        raise InputError(f"--plot {path}: cannot be written: {error.strerror or error}") from error
+    picture = BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of letters that the font has not: they are boxes
+        figure.savefig(picture, format=path.suffix.lower().lstrip("."))
+    write_file(str(path), picture.getvalue())
 
 
 def _plot(axes: Any, plot: Plot) -> None:
@@ -128,13 +128,19 @@ def _plot(axes: Any, plot: Plot) -> None:
     for number, (name, rates) in enumerate(plot.series.items()):
         heights = [float("nan") if rate is None else 100 * rate for rate in rates]
         if plot.lines:
-            axes.plot(range(len(heights)), heights, marker="o", label=name)
+            axes.plot(range(len(heights)), heights, marker="o", label=_plain(name))
         else:
             middle = (number - (len(plot.series) - 1) / 2) * width
-            axes.bar([place + middle for place in range(len(heights))], heights, width, label=name)
-    axes.set_xticks(range(len(plot.places)), plot.places)
-    axes.set(title=plot.title, xlabel=plot.axis, ylabel="%", ylim=(0, 100))
+            axes.bar([place + middle for place in range(len(heights))], heights, width, label=_plain(name))
+    axes.set_xticks(range(len(plot.places)), [_plain(place) for place in plot.places])
+    axes.set(title=_plain(plot.title), xlabel=plot.axis, ylabel="%", ylim=(0, 100))
     axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
+
+
+def _plain(text: str) -> str:
+    """A text, such as the name of a file, that matplotlib shows as it is: no formula, nor what legends leave out."""
+    text = printable(text).replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text
 
 
 def _matplotlib(module: str) -> Any:

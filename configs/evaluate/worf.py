@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -50,6 +51,8 @@ def worf(
     from operad.evaluators.worfeval import check_settings  # not at import: networkx is not loaded for other commands
 
     check_settings(threshold, mode)
+    if not 0 < seconds < inf:
+        raise InputError(f"--seconds {seconds:g}: must be more than 0, and finite")
     alike = named_similarity(similarity)
     check_plot(plot)
     pairs = _pairs(predicted, gold)

@@ -162,8 +162,9 @@ def _kept(
                 add_line(file, head)
             results: dict[str, dict[str, Any]] = {}
             for line in lines[1:]:
-                if prints.get(str(line.get("key"))) == line.pop("print", ""):
-                    results[line["key"]] = line
+                key = line.get("key")
+                if isinstance(key, str) and key in prints and prints[key] == line.pop("print", ""):
+                    results[key] = line
             yield results, lambda line: add_line(file, line)
     except OSError as error:
         raise InputError(f"--out {out}: cannot be used: {error.strerror or error}") from error

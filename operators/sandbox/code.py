@@ -21,7 +21,7 @@ from html.entities import html5
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from operad.operators.sandbox.modules import GIVEN, NAMES, SOURCE, lacking, with_given
-from operad.runtime.errors import InputError, Issue, OperadError, did_you_mean, shorten
+from operad.runtime.errors import InputError, Issue, OperadError, describe, did_you_mean, shorten
 
 if TYPE_CHECKING:
     from pydantic_monty import Frame, Monty, MontyError, MontySession
@@ -356,7 +356,9 @@ def _parse(code: str) -> ast.Module:
             line=line,
         ) from error
     except (ValueError, RecursionError, MemoryError) as error:
-        raise CodeError(f"the snippet is no Python that can be read: {_shorten(str(error), _LONGEST_LINE)}") from error
+        raise CodeError(
+            f"the snippet is no Python that can be read: {_shorten(describe(error), _LONGEST_LINE)}"
+        ) from error
 
 
 def _hint(source: str) -> str:

@@ -112,6 +112,14 @@ def test_responses_can_be_repaired_before_they_are_judged(operad, runs):
     assert set(after["repairs"][0]) == {"rule", "where", "what", "why"}
 
 
+def test_a_run_whose_name_begins_with_an_underscore_is_in_the_legend(operad, tmp_path):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "_a").mkdir()
+    for name in ("_a/model.json", "b.json"):
+        (tmp_path / name).write_text(json.dumps([record(1), record(2)]))
+    assert operad("_a/model.json", "--plot", "rates.svg")[0] == 0
+
+
 def test_a_picture_is_drawn(operad, runs, tmp_path):
     pytest.importorskip("matplotlib")
     assert operad(*runs, "--plot", "rates.svg")[0] == 0

@@ -131,6 +131,12 @@ def test_another_file_is_left_as_it_is(dataset, content):
     assert path.read_text() == content
 
 
+def test_a_folder_is_no_run_to_be_generated(dataset):
+    (dataset.parent / "run.jsonl").mkdir()
+    with pytest.raises(InputError, match="cannot be used: Is a directory"):
+        evaluate(Model())
+
+
 def test_one_run_is_generated_at_a_time(dataset):
     with pytest.raises(InputError, match="makes one run, not 2"):
         evaluate(Model(), "other.jsonl")

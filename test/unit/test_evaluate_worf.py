@@ -172,6 +172,17 @@ def test_a_picture_is_drawn(worf, write, tmp_path):
     assert "<svg" in (tmp_path / "f1.svg").read_text()
 
 
+@pytest.mark.parametrize("name", [r"$\foo{$", "$1", "new\nline", "x\udcff", "数据"])
+def test_names_of_files_are_drawn_as_they_are(worf, write, tmp_path, name):
+    try:
+        write(f"{name}.json", conversation(GOLD))
+    except OSError:
+        pytest.skip("files cannot be called so here")
+    status, _, err = worf(f"{name}.json", "--gold", f"{name}.json", "--plot", "f1.svg")
+    assert (status, err) == (0, "")
+    assert sorted(file.suffix for file in tmp_path.iterdir()) == [".json", ".svg"]
+
+
 def test_sentences_are_compared_by_their_meaning(worf, write):
     write("gold.json", conversation("Node:\n1: Boil the water.\n2: Add the tea.\nEdge: (1,2)"))
     write("answers.json", conversation("Node:\n1: Heat the water until it boils.\n2: Put the tea in.\nEdge: (1,2)"))
@@ -197,6 +208,8 @@ def test_mode_official_is_scored(worf, write):
         (["--mode", "papper"], "mode must be one of paper, full, official"),
         (["--threshold", "60"], "threshold must be above 0 and at most 1, not 60"),
         (["--plot", "f1.pdf"], "must end in .png or .svg"),
+        (["--plot", "folder.png"], "folder.png: cannot be written: Is a directory"),
+        (["--seconds", "nan"], "--seconds nan: must be more than 0, and finite"),
         (["--gold", "none.json"], "none.json: cannot be read"),
         (["--gold", "empty"], "--gold empty: has no items"),
         (["--gold", "broken.json"], "broken.json: is no JSON"),
@@ -207,6 +220,7 @@ def test_bad_options_are_told(worf, write, tmp_path, options, told):
     write("gold.json", conversation(GOLD))
     (tmp_path / "broken.json").write_text("[" * 100_000)
     (tmp_path / "empty").mkdir()
+    (tmp_path / "folder.png").mkdir()
     status, out, err = worf("gold.json", "--gold", "gold.json", *options, exact=options[0] != "--similarity")
     assert (status, out) == (2, "")
     assert told in " ".join(err.split())

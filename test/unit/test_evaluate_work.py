@@ -80,6 +80,15 @@ def test_another_file_is_left_as_it_is(tmp_path, content):
     assert out.read_bytes() == content
 
 
+@pytest.mark.parametrize("line", ['{"print": null}', '{"print": null, "key": ["a"]}', '{"print": "x", "key": "a"}'])
+def test_lines_that_are_no_results_are_passed_over(tmp_path, line):
+    out = tmp_path / "out.jsonl"
+    evaluate([], {}, out)
+    out.write_text(f"{out.read_text()}{line}\n")
+    scores = Scores("a")
+    assert evaluate(scores.work(), {}, out) == [{"key": "a", "length": 1}]
+
+
 def test_a_file_that_cannot_be_written(tmp_path):
     with pytest.raises(InputError, match="cannot be used"):
         evaluate(Scores("a").work(), {}, tmp_path / "none" / "out.jsonl")

@@ -92,6 +92,8 @@ def test_a_variable_is_what_was_last_assigned_to_it():
         ("a[0] = A()", "must be one call"),
         ("a, b[0] = A()", "must assign to plain variables"),
         ("A(", "is no Python"),
+        ("A()\0", "source code string cannot contain null bytes"),
+        ("a = " + "-" * 100_000 + "1", "is no Python that can be read: MemoryError"),
         ("# nothing", "holds no calls"),
     ],
 )
@@ -99,6 +101,7 @@ def test_what_is_not_a_call_is_refused(code, message):
     with pytest.raises(InvalidError, match="format") as raised:
         read(code)
     assert message in str(raised.value)
+    assert "line None" not in str(raised.value)
 
 
 def test_every_bad_line_is_told():

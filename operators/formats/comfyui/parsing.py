@@ -16,7 +16,7 @@ from operad.operators.formats.comfyui.code import callee_of
 from operad.operators.formats.comfyui.written import NAME
 from operad.operators.formats.json_text import MAX_DEPTH
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
-from operad.runtime.errors import InvalidError, Issue
+from operad.runtime.errors import InvalidError, Issue, describe
 
 MAX_BYTES = 4 * 2**20
 """The longest code, in bytes; its syntax tree takes a hundred times as much."""
@@ -68,10 +68,12 @@ def load_code(text: str, name: str = "workflow") -> NodeGraph:
             warnings.simplefilter("ignore")  # of escapes that Python does not know
             tree = ast.parse(text)
     except SyntaxError as error:
-        where = f"line {error.lineno}, column {error.offset}"
+        where = f"line {error.lineno}, column {error.offset}" if error.lineno else name
         raise InvalidError(name, [Issue("format", f"is no Python: {error.msg}", where)]) from error
     except (ValueError, RecursionError, MemoryError) as error:
-        raise InvalidError(name, [Issue("format", f"is no Python that can be read: {error}", name)]) from error
+        raise InvalidError(
+            name, [Issue("format", f"is no Python that can be read: {describe(error)}", name)]
+        ) from error
     source = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     issues: list[Issue] = []
     lines: list[_Line] = []
