@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from operad.operators.formats.shapes import fields_of, is_selector, list_of
@@ -17,7 +18,7 @@ from operad.operators.node_graph import NodeGraph
 from operad.operators.variables import Selector, Text, VariableType
 
 T = VariableType
-LONGEST = 100_000
+LONGEST = 20_000
 """Characters of instructions that are read."""
 
 
@@ -368,6 +369,7 @@ def _goes_in(sentence: str, last: int, start: int, end: int, names: Sequence[str
     return goes_in
 
 
+@lru_cache(maxsize=16)  # a sentence is asked for each of its names
 def _clues(sentence: str) -> list[tuple[int, bool]]:
     """The words that say that something goes in or comes out, each with where it ends."""
     clues = [(found.end(), True) for found in _INPUT.finditer(sentence)]
