@@ -443,7 +443,7 @@ def _run(
         InputError: Inputs are missing or wrong.
     """
     services = replace(services_of_environment())
-    job, missing = job_of(graph, Job(goal=graph.name), given, may_ask=lines.typed)
+    job, missing = job_of(graph, Job(goal=graph.name), given, may_ask=lines.typed, option="--run")
     message = run_to_end(follow(flow_expert(graph, services, model, base_url), job, missing, {}, None, lines))
     print(result_text(message.outputs), file=sys.stderr)
     if services.made:

@@ -23,7 +23,7 @@ def start_variables(graph: NodeGraph) -> Sequence[StartVariable]:
 
 
 def job_of(
-    graph: NodeGraph, job: Job, given: Iterable[tuple[str, str]], *, may_ask: bool
+    graph: NodeGraph, job: Job, given: Iterable[tuple[str, str]], *, may_ask: bool, option: str = "--input"
 ) -> tuple[Job, list[StartVariable]]:
     """The job with the inputs that are given, and which are missing.
 
@@ -32,6 +32,7 @@ def job_of(
         job: The job, with files that have no name.
         given: Names and values, as they are written; a name of files may be there several times.
         may_ask: Whether somebody can be asked for those that are missing.
+        option: The command's option that gives one.
 
     Raises:
         InputError: Some are wrong, or missing while nobody can be asked; all are named.
@@ -54,7 +55,7 @@ def job_of(
         read_inputs(variables, _with(job, {**inputs, **dict.fromkeys((each.name for each in missing), None)}))
     except InputError as error:
         faults.append(str(error).removeprefix("the workflow's inputs: "))
-    faults += [_told(wanted)] if wanted else []
+    faults += [_told(wanted, option)] if wanted else []
     if faults:
         raise InputError(f"{graph.name}: " + "; ".join(faults))
     return _with(job, inputs), missing
@@ -105,9 +106,9 @@ def _missing(variables: Sequence[StartVariable], given: Iterable[str], files: in
     return missing
 
 
-def _told(missing: Sequence[StartVariable]) -> str:
+def _told(missing: Sequence[StartVariable], option: str = "--input") -> str:
     named = ", ".join(f"{name!r} ({kind.value})" for name, kind in missing)
-    options = " ".join(f"--input {name}={'PATH' if kind.is_file else kind.value.upper()}" for name, kind in missing)
+    options = " ".join(f"{option} {name}={'PATH' if kind.is_file else kind.value.upper()}" for name, kind in missing)
     what = "input is" if len(missing) == 1 else "inputs are"
     return f"{len(missing)} {what} missing: {named}; write {options}, with nothing after the = for none"
 

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 DEFAULT_MODEL = "gpt-4.1-mini"
 """The model that is asked where a key or an endpoint is named, but no model."""
 
+MOST_CHARACTERS = 2**21
+"""Characters of an answer, with what it says to tools; of one without end, no more is read."""
+
 ChatMessage = Mapping[str, Any]
 """A message of the protocol: ``role``, ``content`` and, where tools are called, more."""
 
@@ -160,7 +163,7 @@ class Model(Endpoint):
             max_tokens: Instead of the model's own.
 
         Raises:
-            ModelError: The endpoint cannot be reached, refuses the call, or breaks off.
+            ModelError: The endpoint cannot be reached, refuses the call, breaks off, or finds no end.
         """
         request: dict[str, Any] = {"messages": [dict(message) for message in messages]}
         if tools:
@@ -183,6 +186,11 @@ class Model(Endpoint):
                 async for chunk in chunks:
                     with self._reading():
                         text = turn.add(chunk)
+                    if turn.characters > MOST_CHARACTERS:
+                        raise ModelError(
+                            f"{self.describe()} goes on after the {MOST_CHARACTERS:,} characters that an answer may have; "
+                            "set max_tokens"
+                        )
                     if text:
                         emit(TokenStreamed(text=text))
             with self._reading():
@@ -365,6 +373,11 @@ class _Turn:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     calls: dict[int, _Call] = field(default_factory=dict[int, _Call])
+
+    @property
+    def characters(self) -> int:
+        """How long it is so far, with what it says to tools."""
+        return len(self.text) + sum(len(call.name) + len(call.arguments) for call in self.calls.values())
 
     def add(self, chunk: Any) -> str:
         """Take in a chunk; its text."""

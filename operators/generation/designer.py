@@ -261,7 +261,8 @@ class MendWorkflow(_Stage):
         for _ in range(MAX_TRIES):
             try:
                 said = await reasoner.infer(_task(job, parts, OPERATIONS_SCHEMA, lessons))
-                operations = read_operations(validate(OPERATIONS_SCHEMA, said)["operations"])
+                answer = cast("dict[str, Any]", validate(OPERATIONS_SCHEMA, said))
+                operations = read_operations(answer["operations"])
                 changed = apply(before, operations, self._types(before), allowed=allowed).graph
             except AnswerError as error:
                 extra["refused"] = describe(error)
@@ -272,7 +273,7 @@ class MendWorkflow(_Stage):
                 continue
             settled = settle(changed, base, contract, allowed)
             if settled.graph and _is_better(State(settled.graph, contract), was):
-                return settled, {**extra, "operations": json.loads(said) if said.lstrip()[:1] == "{" else said}
+                return settled, {**extra, "operations": answer}
             worse = "\n".join(f"- {each}" for each in settled.lessons[: prompts.MOST_FINDINGS])
             lessons = [f"Your operations were taken back, for they make it no better. With them:\n{worse}"]
             extra["refused"] = "the operations make it no better"

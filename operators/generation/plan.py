@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
@@ -20,6 +21,9 @@ DECLARES = ("start", "code", "parameter-extractor")
 
 MOST_NODES = 60
 """The most nodes of a plan."""
+
+_ID = re.compile(r"[\w-]{1,40}")
+"""The id of a new node; those that are there may have others."""
 
 
 class After(NamedTuple):
@@ -194,8 +198,8 @@ def _missing_kinds(kinds: Sequence[str], types: Mapping[str, NodeType]) -> Itera
 def _node_faults(node: PlannedNode, base: NodeGraph, plan: Plan, types: Mapping[str, NodeType]) -> Iterator[str]:
     there = base.by_id
     known = {*(each for each in there if each not in plan.drop), *(each.id for each in plan.nodes)}
-    if not node.id or any(sign in node.id for sign in " \t\n'\"#{}."):
-        yield f"{node.id!r} can be no id; take a number"
+    if node.id not in there and not _ID.fullmatch(node.id):
+        yield f"{node.id!r:.60} can be no id; take a number"
     if node.change == "add" and node.id in there and node.id not in plan.drop:
         yield f"node {node.id!r} is there already ({there[node.id].type}): plan it as keep or update, or take a free id"
     if node.change != "add" and node.id not in there:

@@ -373,6 +373,7 @@ def test_wrong_inputs_of_a_run_are_refused_with_the_workflow_written(generate, s
     status, _, err = generate(stages(paper[0]), paper[0]["says"], "-o", "flow.yaml", "--run", "papr=x")
     assert status == 2
     assert "papr" in err
+    assert "write --run paper=PATH --run language=STRING" in err
     assert Path("flow.yaml").exists()
 
 

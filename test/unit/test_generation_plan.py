@@ -1,5 +1,7 @@
 """Plans, and the workflows that are drafted from them."""
 
+from dataclasses import replace
+
 import pytest
 
 from operad.operators.check import check
@@ -72,13 +74,23 @@ def test_the_schema_is_strict_and_a_plan_fits_it(ids):
         (plan_of(START, planned("2", "llm", change="update", after=["1"]), END), "can only be planned as add"),
         (plan_of(START, planned("2", "lm", after=["1"]), END), "'lm' is no node type"),
         (plan_of(START, planned("2", "llm", after=["1"], inside="7"), END), "runs inside '7'"),
-        (plan_of(START, planned("a b", "llm", after=["1"]), planned("3", "end", after=["a b"])), "can be no id"),
+        *(
+            (plan_of(START, planned(name, "llm", after=["1"]), planned("3", "end", after=[name])), "can be no id")
+            for name in ("a b", "", "<outcome>", "../x", "2|3", "\x00", "\u202e2", "\ud800", "x" * 5_000)
+        ),
         (plan_of(START, LLM, END, drop=["9"]), "drop: there is no node '9'"),
         (plan_of(*[planned(str(n), "llm") for n in range(70)]), "more than 60"),
     ],
 )
 def test_what_cannot_be_in_a_plan_is_said(plan, said):
     assert any(said in fault for fault in faults_of(read_plan(plan), NONE, NODE_TYPES))
+
+
+def test_a_node_that_is_there_keeps_an_id_that_a_new_one_could_not_have():
+    base = there()
+    odd = replace(base, nodes=[replace(spec, id="2.b") if spec.id == "2" else spec for spec in base.nodes])
+    said = faults_of(read_plan(plan_of(planned("2.b", "llm", "update", after=["1"]))), odd, NODE_TYPES)
+    assert not any("can be no id" in fault for fault in said)
 
 
 @pytest.mark.parametrize(

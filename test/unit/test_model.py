@@ -160,6 +160,14 @@ async def test_what_an_endpoint_does_wrong_is_said_with_what_to_do(step, message
         raise error
 
 
+@pytest.mark.parametrize("step", [Say("on and " * 200), CallTools([("add", "9" * 600)] * 2)], ids=["text", "tools"])
+async def test_an_answer_without_end_is_listened_to_no_longer(step, monkeypatch):
+    monkeypatch.setattr("operad.runtime.model.MOST_CHARACTERS", 1_000)
+    error = await failure(step)
+    assert "goes on after the 1,000 characters that an answer may have; set max_tokens" in str(error)
+    assert not error.transient
+
+
 async def test_silence_ends_with_the_timeout():
     assert "was silent for 0.05 s; raise the timeout" in str(await failure(Hang(), timeout=0.05))
 
