@@ -14,6 +14,9 @@ from operad.operators import OperatorConfig
 from operad.runtime.errors import InputError
 from operad.runtime.message import Job
 
+UNREAD = ("no-tag", "format", "size", "misshapen-node", "misshapen-edge")
+"""The kinds of faults of a text that holds no workflow that could be checked."""
+
 
 class PassEvaluator(ScoreEvaluator):
     """Judges a response by steps 1 to 4 of Chat2Workflow's pass rate; the score is the share of steps that it passed.
@@ -52,7 +55,7 @@ class PassEvaluator(ScoreEvaluator):
 class SoundEvaluator(ScoreEvaluator):
     """Checks a response, or a workflow alone, by the full static check, and needs no answer key.
 
-    The score is 1 of a sound workflow, and 1 / (1 + the number of faults) of another.
+    The score is 1 of a sound workflow, 1 / (1 + the number of faults) of another, and 0 of what is none.
 
     Args:
         config: What the evaluator is; its id is ``sound`` if left out.
@@ -68,7 +71,8 @@ class SoundEvaluator(ScoreEvaluator):
         response = Response.of(text)
         issues = soundness(response if "<workflow>" in text else Response(None, None, text))
         figures = {"sound": is_sound(issues), "issues": [asdict(issue) for issue in issues]}
-        score = 1.0 if is_sound(issues) else 1 / (1 + len(issues))
+        unread = any(issue.code in UNREAD for issue in issues)
+        score = 1.0 if is_sound(issues) else 0.0 if unread else 1 / (1 + len(issues))
         return Assessment(score, [] if is_sound(issues) else [str(issue) for issue in issues], figures)
 
 

@@ -340,7 +340,8 @@ def _example(job: Job, kinds: Collection[str]) -> prompts.Part:
     given: Any = job.inputs.get(EXAMPLE)
     if isinstance(given, dict):
         said = cast("dict[str, Any]", given)
-        return prompts.Part("An example, made for other words", f"{said.get('says', '')}\n{said.get('workflow', '')}")
+        text = f"{said.get('says', '')}\n{said.get('workflow', '')}"
+        return prompts.Part("An example, made for other words", text, data=True)
     motif = nearest(kinds)
     return prompts.Part(f"An example: {motif.says}", motif.text) if motif else prompts.Part("", "")
 

@@ -86,11 +86,13 @@ class Part(NamedTuple):
         title: What it tells.
         text: What it says; empty for nothing.
         keep: Whether it stays whole whatever the budget; others are cut, the last one first.
+        data: Whether others wrote it, so that it is fenced.
     """
 
     title: str
     text: str
     keep: bool = False
+    data: bool = False
 
 
 def fit(parts: Sequence[Part], tokens: int) -> list[Part]:
@@ -116,7 +118,7 @@ def fit(parts: Sequence[Part], tokens: int) -> list[Part]:
 
 def shown(parts: Iterable[Part]) -> str:
     """Parts as one text, each below its title."""
-    return "\n\n".join(f"### {part.title}\n{part.text}" for part in parts)
+    return "\n\n".join(f"### {part.title}\n{fence(part.text) if part.data else part.text}" for part in parts)
 
 
 def sizes(parts: Iterable[Part], schema: Schema | None = None) -> dict[str, int]:
@@ -141,8 +143,8 @@ def to_plan(
             Part("Rules", PLAN_RULES + ("\n" + EDIT_RULES if base.nodes else ""), keep=True),
             Part(STATED, stated(contract), keep=True),
             Part("Node types", types_in_short(types), keep=True),
-            Part("The workflow that is there", skeleton(base)),
-            Part("Asked for before", "\n".join(f"- {each}" for each in rounds[:-1])),
+            Part("The workflow that is there", skeleton(base), data=True),
+            Part("Asked for before", "\n".join(f"- {each}" for each in rounds[:-1]), data=True),
         ],
         PLAN_TOKENS,
     )
@@ -196,7 +198,7 @@ def to_mend(graph: NodeGraph, findings: Sequence[str], ids: Sequence[str]) -> Se
             Part("Rules", rules, keep=True),
             Part("Findings", found, keep=True),
             Part("The nodes concerned", concerned(graph, ids, room), keep=True),
-            Part("All nodes", skeleton(graph)),
+            Part("All nodes", skeleton(graph), data=True),
         ],
         FIX_TOKENS,
     )
