@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -144,14 +143,14 @@ def test_what_rules_cannot_mend_is_asked_for_as_operations_and_nothing_else_runs
 
 
 def test_operations_with_a_slip_in_their_json_are_done():
-    async def infer(task):
+    def answer(task):
         form = json.loads(task.output_schema)["properties"]
         if "operations" in form:
             return json.dumps(operations(MENDED)).removesuffix("}") + ",}"
         return json.dumps(PLAN if "drop" in form else built(**BROKEN) if "nodes" in form else CONTENT)
 
     designer = Designer(base_url="http://127.0.0.1:9/v1")
-    designer.expert.reasoner = SimpleNamespace(infer=infer)
+    designer.expert.reasoner = ScriptedReasoner(answer)
     assert designer.design(INSTRUCTION).accepted
 
 
