@@ -275,7 +275,7 @@ def test_recorded_workflows_come_back_the_same(shared_data):
             if not check(graph, CHAT2WORKFLOW_TYPES):
                 count += 1
                 assert normal(load(dump(graph))) == normal(graph)
-    assert count == 304
+    assert count == 307
 
 
 # What others made
