@@ -24,7 +24,7 @@ from operad.evaluators.chat2workflow import Dataset, Record, Response, Run, Subt
 from operad.evaluators.chat2workflow.consistency import judge_consistency
 from operad.evaluators.chat2workflow.pass_rate import judge
 from operad.operators.repair import repair
-from operad.runtime.errors import InputError
+from operad.runtime.errors import AnswerError, InputError
 from operad.runtime.model import Model
 from operad.runtime.reasoner import MonoModelReasoner, Reasoner
 
@@ -137,5 +137,8 @@ async def _score(
     }
     if reasoner is None or not verdict.passed:
         return result
-    said = await judge_consistency(reasoner, response, subtask)
+    try:
+        said = await judge_consistency(reasoner, response, subtask)
+    except AnswerError as error:  # it concerns this response alone; it counts as not consistent
+        return {**result, "consistent": False, "judged": f"no verdict: {error}"}
     return {**result, "consistent": said.consistent, "judged": said.reason}

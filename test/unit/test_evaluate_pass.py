@@ -7,7 +7,7 @@ import pytest
 
 from operad.configs import cli
 from operad.configs.evaluate.pass_report import report_of
-from operad.runtime.testing import Say, ScriptedModel
+from operad.runtime.testing import Fail, Say, ScriptedModel
 
 GOOD = {
     "nodes_info": [
@@ -135,9 +135,20 @@ def test_a_model_judges_what_passes(operad, runs):
     assert json.loads(out)["summary"]["models"]["model"]["judged"] == 0.5
 
 
+def test_a_response_without_a_verdict_counts_as_not_consistent_and_the_others_are_judged(operad, runs):
+    asked = ("b/model.json", "--judge", "--model", "m", "--json")
+    with ScriptedModel([*[Say("no")] * 3, Say(VERDICT % "true")]) as model:
+        status, out, _ = operad(*asked, "--base-url", model.base_url)
+    first, second = json.loads(out)["items"]
+    assert status == 0
+    assert first["consistent"] is False
+    assert first["judged"].startswith("no verdict: ")
+    assert second["consistent"] is True
+
+
 def test_a_judge_that_fails_ends_the_evaluation_and_what_was_done_is_kept(operad, runs, tmp_path):
     asked = ("b/model.json", "--judge", "--model", "m", "--out", "kept.jsonl", "--json")
-    with ScriptedModel([Say(VERDICT % "true"), *[Say("no")] * 3]) as model:
+    with ScriptedModel([Say(VERDICT % "true"), Fail(401)]) as model:
         status, _, err = operad(*asked, "--base-url", model.base_url)
     assert status != 0
     assert "1 of 2 items are done and kept in kept.jsonl" in err
