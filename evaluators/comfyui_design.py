@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from operad.evaluators.design import verdict_on
 from operad.evaluators.evaluator import Evaluator
-from operad.evaluators.score_evaluator import lesson_of
 from operad.operators.generation.comfyui.designer import KnowsClasses
 from operad.operators.generation.comfyui.findings import findings
-from operad.operators.generation.prompts import MOST_FINDINGS
 from operad.runtime.errors import AnswerError
-from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.message import Job, WorkflowMessage
 from operad.runtime.reasoner import Reasoner
 
 STAGES = ("none", "written", "read")
@@ -51,17 +50,5 @@ class ComfyDesignEvaluator(Evaluator, KnowsClasses):
     def _verdict(
         self, job: Job, judged: WorkflowMessage, stage: int, found: Sequence[str], blame: Sequence[str]
     ) -> WorkflowMessage:
-        again = bool(found) and list(found[:MOST_FINDINGS]) == judged.outputs.get("asked")
-        status = WorkflowStatus.JOB_TOO_COMPLICATED_ERROR if again else WorkflowStatus.EXECUTION_ERROR
-        said = "the same is found again, so that another round would bring no more" if again else ""
-        return WorkflowMessage(
-            scratchpad=judged.scratchpad,
-            status=status if found else WorkflowStatus.SUCCESS,
-            evaluation="\n".join(filter(None, [f"{STAGES[stage]}; {len(found)} findings", said, *found])),
-            lesson=lesson_of(found) if found else "",
-            blame=tuple(blame),
-            score=4.0 * stage + 2 / (1 + len(found)) if stage else 0.0,
-            outputs={"findings": list(found), "stage": STAGES[stage]},
-            job_id=job.id,
-            operator_id=self.get_id(),
-        )
+        score = 4.0 * stage + 2 / (1 + len(found)) if stage else 0.0
+        return verdict_on(judged, job, self.get_id(), STAGES[stage], score, found, blame)

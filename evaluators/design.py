@@ -86,17 +86,41 @@ class DesignEvaluator(Evaluator):
     def _verdict(
         self, job: Job, judged: WorkflowMessage, stage: int, findings: Sequence[str], blame: Sequence[str]
     ) -> WorkflowMessage:
-        again = bool(findings) and list(findings[:MOST_FINDINGS]) == judged.outputs.get("asked")
-        status = WorkflowStatus.JOB_TOO_COMPLICATED_ERROR if again else WorkflowStatus.EXECUTION_ERROR
-        said = "the same is found again, so that another round would bring no more" if again else ""
-        return WorkflowMessage(
-            scratchpad=judged.scratchpad,
-            status=status if findings else WorkflowStatus.SUCCESS,
-            evaluation="\n".join(filter(None, [f"{STAGES[stage]}; {len(findings)} findings", said, *findings])),
-            lesson=lesson_of(findings) if findings else "",
-            blame=tuple(blame),
-            score=2.0 * stage + (2 / (1 + len(findings)) if findings else 2),
-            outputs={"findings": list(findings), "stage": STAGES[stage]},
-            job_id=job.id,
-            operator_id=self.get_id(),
-        )
+        score = 2.0 * stage + (2 / (1 + len(findings)) if findings else 2)
+        return verdict_on(judged, job, self.get_id(), STAGES[stage], score, findings, blame)
+
+
+def verdict_on(
+    judged: WorkflowMessage,
+    job: Job,
+    evaluator_id: str,
+    stage: str,
+    score: float,
+    findings: Sequence[str],
+    blame: Sequence[str],
+) -> WorkflowMessage:
+    """The verdict on a design: SUCCESS without findings; with those that were to be mended before, the end of the rounds.
+
+    Args:
+        judged: The message with the design.
+        job: What it was made for.
+        evaluator_id: Who judges.
+        stage: How far it came.
+        score: How good it is, from 0 to 10.
+        findings: What is wrong, each with a way out.
+        blame: Who can mend it.
+    """
+    again = bool(findings) and list(findings[:MOST_FINDINGS]) == judged.outputs.get("asked")
+    status = WorkflowStatus.JOB_TOO_COMPLICATED_ERROR if again else WorkflowStatus.EXECUTION_ERROR
+    said = "the same is found again, so that another round would bring no more" if again else ""
+    return WorkflowMessage(
+        scratchpad=judged.scratchpad,
+        status=status if findings else WorkflowStatus.SUCCESS,
+        evaluation="\n".join(filter(None, [f"{stage}; {len(findings)} findings", said, *findings])),
+        lesson=lesson_of(findings) if findings else "",
+        blame=tuple(blame),
+        score=score,
+        outputs={"findings": list(findings), "stage": stage},
+        job_id=job.id,
+        operator_id=evaluator_id,
+    )
