@@ -16,8 +16,8 @@ from operad.configs.optimise.folder import BEST, Folder, opened
 from operad.configs.optimise.proposals import MAX_FAULT, Proposal, attempts, cut, failures, propose
 from operad.configs.optimise.state import Candidate, Ranking, State, Step, Unfinished
 from operad.configs.optimise.tasks import Case, Cases, read_tasks
+from operad.configs.optimise.tree import select
 from operad.configs.optimise.trial import Account, Bench
-from operad.evaluators.search import select
 from operad.operators.media.errors import MediaError
 from operad.runtime.document import MAX_BYTES, parse_document
 from operad.runtime.errors import (

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from operad.configs.optimise.edits import Operation, told
+from operad.configs.optimise.tree import Tree, back_up
 from operad.configs.optimise.trial import Result, mean
-from operad.evaluators.search import Tree, back_up
 from operad.runtime.errors import InputError
 from operad.runtime.message import NO_USAGE, Usage, Value
 

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from operad.configs.optimise.search import TRIES
-from operad.evaluators.search import EXPLORATION, Tree, back_up, select
+from operad.configs.optimise.tree import EXPLORATION, Tree, back_up, select
 
 ROUNDS = (20, 40, 80)
 SEEDS = 300

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operad.evaluators.search import Node, Tree, back_up, select, ucb1
+from operad.configs.optimise.tree import Node, Tree, back_up, select, ucb1
 
 BENCHMARK = Path(__file__).parents[1] / "benchmark"
 
