@@ -25,6 +25,7 @@ from operad.runtime.message import NO_USAGE, Contribution, Job, SubJob, Usage, V
 if TYPE_CHECKING:
     from operad.runtime.deadline import Deadline
     from operad.runtime.insights import RunInsights
+    from operad.runtime.keeper import Keeper
     from operad.runtime.limits import Limiter, Place
     from operad.runtime.policy import Budget
     from operad.runtime.questions import Questions
@@ -210,6 +211,10 @@ class FellBack(Event, frozen=True, kw_only=True):
 
     error: str
     to: str
+
+
+class MessageKept(Event, frozen=True, kw_only=True):
+    """An operator had finished when the run was interrupted; its message was kept, and it does not run again."""
 
 
 class CacheHit(Event, frozen=True, kw_only=True):
@@ -405,6 +410,7 @@ class RunInProgress(Protocol):
     questions: Questions
     budget: Budget
     calls: Limiter | None
+    keeper: Keeper | None
     finished: dict[str, WorkflowMessage] | None
     idle: int
 
@@ -448,6 +454,8 @@ class Scope(Struct, kw_only=True, eq=False):
         place: Its place among the operators that may run at once.
         waits_for: How many workflows run inside it, and questions are open.
         questions: How many questions it has asked.
+        around: Whether it does nothing but run workflows, in places of their own.
+        kept: The events that are kept with its message; None where no message is.
     """
 
     run: RunInProgress
@@ -460,6 +468,8 @@ class Scope(Struct, kw_only=True, eq=False):
     place: Place | None = None
     waits_for: int = 0
     questions: int = 0
+    around: bool = False
+    kept: list[Event] | None = None
 
     def outwards(self) -> Generator[Scope, None, None]:
         """This scope, that of the operator around its workflow, and so on."""
@@ -476,6 +486,8 @@ class Scope(Struct, kw_only=True, eq=False):
 
     def write(self, event: Event) -> None:
         """Write an event that happened here."""
+        if self.kept is not None and not isinstance(event, TokenStreamed):
+            self.kept.append(event)
         self.run.log.write(event, self.path, self.operator_id, self.round, self.attempt)
 
     def charge(self, usage: Usage) -> None:

@@ -29,6 +29,8 @@ class Executable(Protocol):
     - ``fingerprint()``, plain values that are the same for operators that answer alike, so that its
       messages can be cached;
     - ``instruction: str``, what it is there for, so that who judges the run can tell who is at fault;
+    - ``runs_workflows = True``, where it does nothing but run workflows, each in a place of its own: then what is
+      kept of a run is what came of the operators in them, and it runs anew when the run is gone on with;
     - ``reads: Sequence[str]``, the ids of operators further back, whose messages it is given as well,
       after those of the operators right before it, as far as they ran. One that is not in its workflow
       is looked for among the messages that the workflow was given.

@@ -27,6 +27,7 @@ from operad.runtime.errors import (
 )
 from operad.runtime.guard import Call
 from operad.runtime.job_graph import JobGraph
+from operad.runtime.keeper import once
 from operad.runtime.message import NO_USAGE, Job, SubJob, WorkflowMessage, WorkflowStatus
 from operad.runtime.policy import Budget, causes, check_positive
 from operad.runtime.reasoner import Reasoner
@@ -250,6 +251,8 @@ class _Lead:
         self.works: dict[str, _Work] = {}
         self._taking_up = Lock()
 
+    runs_workflows = True
+
     def get_id(self) -> str:
         return "leader"
 
@@ -311,7 +314,7 @@ class _Lead:
             self._require(expert)
             work.graph = JobGraph.alone(job, expert)
         if work.graph is None:
-            work.graph = await self.splitter.split(reasoner, job, work.given, work.lesson)
+            work.graph = await self.split(reasoner, job, work.given, work.lesson)
         return await self.have_done(reasoner, work, job, work.graph, work.given, depth=1)
 
     async def have_done(
@@ -325,6 +328,17 @@ class _Lead:
         for part in parts:
             workflow.add_operator(assignments[part.id], [assignments[other] for other in part.dependencies])
         return await run_inside(workflow, Call(reasoner, job, [], given))
+
+    async def split(
+        self, reasoner: Reasoner, job: Job, given: Sequence[WorkflowMessage], lesson: str | None
+    ) -> JobGraph:
+        """A split of the job, or of a sub-job; the one that is kept, where the run was interrupted after it."""
+
+        async def work() -> WorkflowMessage:
+            graph = await self.splitter.split(reasoner, job, given, lesson)
+            return WorkflowMessage(outputs=graph.model_dump(mode="json"))
+
+        return JobGraph.model_validate((await once(f"split {job.id}", work)).outputs)
 
     def _require(self, expert: str) -> None:
         if expert not in self.experts:
@@ -355,6 +369,8 @@ class _Assignment:
         self._work = work
         self._part = part
         self._depth = depth
+
+    runs_workflows = True
 
     @property
     def instruction(self) -> str:
@@ -414,7 +430,7 @@ class _Assignment:
             raise self._error(verdict, [part.id], f"; parts of parts go {self._lead.max_depth} levels deep at most")
         why = "\n".join(filter(None, (verdict.evaluation, verdict.lesson)))
         try:
-            graph = work.graphs[part.id] = await self._lead.splitter.split(reasoner, part, given, why)
+            graph = work.graphs[part.id] = await self._lead.split(reasoner, part, given, why)
         except BudgetError:
             raise
         except Exception as error:

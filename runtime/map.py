@@ -84,6 +84,8 @@ class Map:
         self._concurrency = concurrency
         self._on_error: OnError = on_error
 
+    runs_workflows = True
+
     def get_id(self) -> str:
         """Its identity."""
         return self._id

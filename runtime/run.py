@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import cached_property
 from threading import Lock
@@ -14,24 +14,18 @@ from operad.runtime import events
 from operad.runtime.build import Build
 from operad.runtime.connections import connections
 from operad.runtime.deadline import Deadline, standing_still, within
-from operad.runtime.errors import (
-    BudgetError,
-    OperadError,
-    OperatorError,
-    PortError,
-    SkippedError,
-    describe,
-    did_you_mean,
-)
+from operad.runtime.errand import Errand, completed
+from operad.runtime.errors import BudgetError, OperadError, OperatorError, SkippedError, describe
 from operad.runtime.events import RunLog, Scope
-from operad.runtime.graph import END, Executable, ports_of
-from operad.runtime.guard import Call, guarded
+from operad.runtime.graph import END, Executable
+from operad.runtime.guard import Call
 from operad.runtime.insights import RunInsights
+from operad.runtime.keeper import Keeper
 from operad.runtime.message import NO_USAGE, Contribution, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.policy import NO_BUDGET, Timeout, causes
 from operad.runtime.questions import Questions
 from operad.runtime.schedule import Progress, Skip, Taken
-from operad.runtime.verdict import bearing, better, fault_in, joined, joined_tails, mendable, unknown, verdict_of
+from operad.runtime.verdict import better, fault_in, joined, joined_tails, mendable, unknown, verdict_of
 
 _logger = logging.getLogger(__name__)
 
@@ -62,6 +56,8 @@ class Run:
         outer: The operator that it is inside of.
         budget: What it may use.
         calls: What limits its calls of models.
+        keeper: What keeps the messages of its operators, if anything does: set for the outermost run, and taken
+            from the run around it by those that an operator around them has in it.
         finished: Where there is a budget, the messages of all operators that have finished, by path.
         questions: What is asked, in this run and in those around it.
         active: How many of its operators are at work, or may start.
@@ -88,6 +84,7 @@ class Run:
         self.idle = 0
         self.budget = build.budget
         self.calls = build.calls
+        self.keeper: Keeper | None = outer.run.keeper if outer and outer.around else None
         self._live: set[Run] = set()
         self.on_paused: Callable[[], object] | None = None
         self._build = build
@@ -339,9 +336,15 @@ class Run:
             )
             return None
         node_id = self._plan.ids[node]
-        scope = Scope(run=self, path=(*self._prefix, node_id), operator_id=node_id, round=self._round)
+        scope = Scope(
+            run=self,
+            path=(*self._prefix, node_id),
+            operator_id=node_id,
+            round=self._round,
+            around=getattr(executable, "runs_workflows", False),
+        )
         events.enter(scope)
-        log, given, began = self.log, self._call, 0.0
+        log, began = self.log, 0.0
         if self.outer:
             self.outer.sign_of_life()
         if log.heard:
@@ -350,20 +353,7 @@ class Run:
             log.write(events.OperatorStarted(), scope.path, node_id, self._round, 1)
             began = log.now()
         try:
-            if self._plain:
-                said = await executable.execute(
-                    given.reasoner,
-                    given.job,
-                    workflow_messages=self._messages(node),
-                    previous_expert_outputs=given.previous.copy(),
-                    lesson=self._lesson,
-                )
-            else:
-                policy = self._policies[node]
-                seen = self.contributions() if policy.cache and node >= self._judges_from else ()
-                call = Call(given.reasoner, given.job, self._messages(node), given.previous, self._lesson, seen)
-                said = await guarded(executable, call, policy, scope, self._build.places)
-            message = self._completed(node, executable, said, scope)
+            message = await self._perform(node, executable, scope)
         except BaseException as error:
             self._note_failure(error, scope, log.now() - began)
             if isinstance(error, BudgetError) or not _is_failure(error):
@@ -375,6 +365,35 @@ class Run:
         if self.finished is not None:
             self.finished["/".join(scope.path)] = message
         return self._advance(node, message)
+
+    async def _perform(self, node: int, executable: Executable, scope: Scope) -> WorkflowMessage:
+        if self.keeper is not None:
+            return await self.keeper.perform(self._errand(node, executable), scope)
+        if not self._plain:
+            return await self._errand(node, executable).perform(scope)
+        given, messages = self._call, self._messages(node)
+        said = await executable.execute(
+            given.reasoner,
+            given.job,
+            workflow_messages=messages.copy(),
+            previous_expert_outputs=given.previous.copy(),
+            lesson=self._lesson,
+        )
+        judged, ways = self._judged_by(node), self._plan.ways.get(node, ())
+        return completed(said, executable, messages, judged, ways, given.job, scope)
+
+    def _errand(self, node: int, executable: Executable) -> Errand:
+        """What a node has to do."""
+        given, policy = self._call, self._policies[node]
+        wants_trail = node >= self._judges_from and (policy.cache or self.keeper is not None)
+        trail = self.contributions() if wants_trail else ()
+        call = Call(given.reasoner, given.job, self._messages(node), given.previous, self._lesson, trail)
+        ways = self._plan.ways.get(node, ())
+        return Errand(executable, call, policy, self._judged_by(node), ways, self._build.places)
+
+    def _judged_by(self, node: int) -> WorkflowMessage | None:
+        """What a node judges, if it judges."""
+        return joined_tails(self._inputs(node), self._call.job) if node >= self._judges_from else None
 
     def _inputs(self, node: int) -> list[WorkflowMessage]:
         """What the nodes before a node said, as far as the edges from them are taken."""
@@ -403,30 +422,6 @@ class Run:
     def _given(self) -> Mapping[str, WorkflowMessage]:
         """The messages that the workflow was given, by who said them."""
         return {message.operator_id: message for message in self._call.messages}
-
-    def _completed(
-        self, node: int, executable: Executable, said: WorkflowMessage | str, scope: Scope
-    ) -> WorkflowMessage:
-        """What the operator said, as a message of its own that bears what it cost."""
-        is_evaluator = node >= self._judges_from
-        if isinstance(said, str):
-            if is_evaluator:
-                raise TypeError("an evaluator returns a message with a status, not text")
-            said = WorkflowMessage(scratchpad=said)
-        elif not isinstance(said, WorkflowMessage):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"execute returned {type(said).__name__}, not a WorkflowMessage or text")
-        passed_on = bool(said.operator_id) and any(said is message for message in self._messages(node))
-        if scope.usage is NO_USAGE and said.usage is not NO_USAGE and not passed_on:
-            scope.charge(said.usage)  # it kept an account of its own
-        if self.budget is not NO_BUDGET:
-            self.check_budget()  # it may have gone on after it was told
-        if is_evaluator:
-            said = bearing(said, joined_tails(self._inputs(node), self._call.job))
-        elif passed_on and said.operator_id != scope.operator_id:
-            said = said.model_copy(update={"ports": None})
-        elif said.ports is not None:
-            self._check_ports(node, executable, said.ports)
-        return said.stamped(scope.operator_id, self._call.job.id, scope.usage)
 
     def _note_failure(self, error: BaseException, scope: Scope, seconds: float) -> None:
         if not _is_failure(error):
@@ -494,14 +489,7 @@ class Run:
             if message is not None
         )
 
-    # Ports
-
-    def _check_ports(self, node: int, executable: Executable, taken: Sequence[str]) -> None:
-        known = ports_of(executable) or self._plan.ways.get(node, ())
-        unknown = [port for port in taken if port not in known] if known else []
-        if unknown:
-            hint = did_you_mean(unknown[0], known)
-            raise PortError(f"it takes port {unknown[0]!r}, which it does not have{hint}: {', '.join(sorted(known))}")
+    # Skips
 
     def _note_skips(self) -> None:
         for skip in self._progress.skips():

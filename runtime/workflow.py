@@ -549,6 +549,8 @@ class _Within:
         self.body = workflow
         self._around = around
 
+    runs_workflows = True
+
     def get_id(self) -> str:
         return self.body.get_id()
 

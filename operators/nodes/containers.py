@@ -70,6 +70,7 @@ class Iteration(NodeOperator[IterationParams]):
     """
 
     type = "iteration"
+    runs_workflows = True
     params_type = IterationParams
     gives = "output (a list of what each item came to); inside only: item, index (number)"
     example = {"iterator_selector": ["chapters", "2"], "output_selector": ["text", "3-2"]}
@@ -194,6 +195,7 @@ class Loop(NodeOperator[LoopParams]):
     """
 
     type = "loop"
+    runs_workflows = True
     params_type = LoopParams
     gives = "its variables as the last pass left them, and rounds (number); inside also: index (number)"
     example = {
@@ -285,6 +287,7 @@ class SubWorkflow(NodeOperator[SubWorkflowParams]):
     """Runs another workflow, with its own start and end."""
 
     type = "sub-workflow"
+    runs_workflows = True
     params_type = SubWorkflowParams
     gives = "the declared results of that workflow"
     example = {"workflow": "translate", "inputs": [["text", ["text", "2"]]], "outputs": [["translation", "string"]]}

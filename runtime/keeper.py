@@ -1,0 +1,78 @@
+"""What a run asks of whoever keeps its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Protocol
+
+from pydantic import JsonValue
+
+from operad.runtime.events import Scope, current_scope
+from operad.runtime.message import WorkflowMessage
+
+if TYPE_CHECKING:
+    from operad.runtime.errand import Errand
+    from operad.runtime.questions import Question
+
+
+class Keeper(Protocol):
+    """Keeps what comes of the operators of a run, so that none whose message is kept runs again."""
+
+    async def perform(self, errand: Errand, scope: Scope) -> WorkflowMessage:
+        """The kept message; where there is none, have the work done and keep what comes of it.
+
+        Raises:
+            BaseException: What the operator raised, now or then.
+        """
+        ...
+
+    async def once(self, name: str, scope: Scope, work: Callable[[], Awaitable[WorkflowMessage]]) -> WorkflowMessage:
+        """The same for a part of an operator's work that has a name of its own in it."""
+        ...
+
+    async def answer_to(self, question: Question, scope: Scope) -> tuple[JsonValue] | None:
+        """Note that it is asked; return the answer, if one is kept already."""
+        ...
+
+    async def keep_answer(self, question_id: str, value: JsonValue, scope: Scope) -> None:
+        """Keep an answer."""
+        ...
+
+
+def key_of(scope: Scope) -> str:
+    """What an operator's work is known by in its run, the same whenever the run is gone on with.
+
+    The ids of the operators around it and its own, with slashes; each with its round and, where it is around
+    others, its attempt, as far as these are not the first: ``each[2]/check@2``.
+    """
+    steps = list(scope.path)
+    for outer in scope.outwards():
+        place = len(outer.path) - 1
+        if outer.round > 1:
+            steps[place] += f"@{outer.round}"
+        if outer is not scope and outer.attempt > 1:
+            steps[place] += f"~{outer.attempt}"
+    return "/".join(steps)
+
+
+def idempotency_key() -> str:
+    """What the current operator's work is known by wherever and however often it is done: the run's id and its place.
+
+    An operator with effects outside passes it on, so that they happen once though it may run twice. Outside of
+    runs it is empty.
+    """
+    scope = current_scope()
+    return f"{scope.run.root.log.run_id}:{key_of(scope)}" if scope else ""
+
+
+async def once(name: str, work: Callable[[], Awaitable[WorkflowMessage]]) -> WorkflowMessage:
+    """Do a part of the current operator's work, or take what is kept of it.
+
+    Args:
+        name: What tells it from other parts.
+        work: What does it.
+    """
+    scope = current_scope()
+    if scope is None or scope.run.keeper is None:
+        return await work()
+    return await scope.run.keeper.once(name, scope, work)
