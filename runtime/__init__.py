@@ -28,6 +28,7 @@ from operad.runtime.graph import Executable, WorkflowGraph
 from operad.runtime.insights import Insights, KeptInsight
 from operad.runtime.interrupt import interrupt
 from operad.runtime.job_graph import JobGraph
+from operad.runtime.keeper import idempotency_key
 from operad.runtime.knowledge import Insight, Knowledge, KnowledgeBase, Passage
 from operad.runtime.leader import Leader
 from operad.runtime.limits import Limits
@@ -41,7 +42,7 @@ from operad.runtime.task import Example, Task
 from operad.runtime.tool import Tool, ToolGroup
 from operad.runtime.toolkit import Action, Toolkit
 from operad.runtime.trail import trail
-from operad.runtime.workflow import BuiltinWorkflow, DbgptWorkflow, Port, Workflow
+from operad.runtime.workflow import BuiltinWorkflow, DbgptWorkflow, DurableWorkflow, Port, Workflow
 
 __all__ = [
     "Action",
@@ -55,6 +56,7 @@ __all__ = [
     "DbgptWorkflow",
     "Documents",
     "DualModelReasoner",
+    "DurableWorkflow",
     "Example",
     "Executable",
     "Expert",
@@ -107,6 +109,7 @@ __all__ = [
     "WorkflowMessage",
     "WorkflowStatus",
     "events",
+    "idempotency_key",
     "interrupt",
     "resolve_model",
     "trail",

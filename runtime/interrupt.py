@@ -47,27 +47,32 @@ async def interrupt(question: str, schema: Mapping[str, Any] | str | None = None
     while question_id in asked.asked:  # two runs of one workflow, side by side in one operator
         scope.questions += 1
         question_id = f"{path}#{scope.questions}"
+    keeper = root.keeper
     loop = asyncio.get_running_loop()
     began = loop.time()
+    asks = Question(id=question_id, text=question, schema_=form)
     async with AsyncExitStack() as waiting:
+        answer = asked.ask(asks)
+        waiting.callback(asked.withdraw, question_id)
+        if keeper is not None and (known := await keeper.answer_to(asks, scope)) is not None:
+            return known[0]
         for outer in scope.outwards():
             await waiting.enter_async_context(outer.run.waiting(outer))
-        answer = asked.ask(Question(id=question_id, text=question, schema_=form))
+        scope.write(events.Interrupted(interrupt_id=question_id, question=question, schema=form))
+        scope.waits_for += 1
+        if scope.waits_for == 1:
+            scope.run.idle += 1
         try:
-            scope.write(events.Interrupted(interrupt_id=question_id, question=question, schema=form))
-            scope.waits_for += 1
-            if scope.waits_for == 1:
-                scope.run.idle += 1
-            try:
-                root.look_whether_paused()
-                value = await answer
-            finally:
-                scope.waits_for -= 1
-                if not scope.waits_for:
-                    scope.run.idle -= 1
+            root.look_whether_paused()
+            value = await answer
         finally:
+            scope.waits_for -= 1
+            if not scope.waits_for:
+                scope.run.idle -= 1
             asked.withdraw(question_id)
-        root.look_whether_paused()  # the operator may have asked more than this
+    root.look_whether_paused()  # the operator may have asked more than this
+    if keeper is not None:
+        await keeper.keep_answer(question_id, value, scope)
     scope.write(events.Resumed(interrupt_id=question_id, seconds=loop.time() - began))
     return value
 

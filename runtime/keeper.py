@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import unquote
 
 from pydantic import JsonValue
 
@@ -12,7 +13,29 @@ from operad.runtime.message import WorkflowMessage
 
 if TYPE_CHECKING:
     from operad.runtime.errand import Errand
+    from operad.runtime.guard import Call
     from operad.runtime.questions import Question
+    from operad.runtime.run import Run
+
+
+class Ledger(Protocol):
+    """Where runs are kept; `operad.runtime.durable.Ledger` is one."""
+
+    async def drive(self, workflow: Any, run: Run, call: Call) -> WorkflowMessage:
+        """Begin a run, or go on with it."""
+        ...
+
+    def open_questions(self, run_id: str) -> Sequence[Question]:
+        """What a run asks and nobody has answered yet."""
+        ...
+
+    def answer(self, run_id: str, answers: Mapping[str, JsonValue]) -> None:
+        """Answer what a run asks; may block."""
+        ...
+
+
+_QUOTED = str.maketrans({sign: f"%{ord(sign):02X}" for sign in "%/@~"})
+"""What keys are made of, where it is part of an id."""
 
 
 class Keeper(Protocol):
@@ -45,7 +68,7 @@ def key_of(scope: Scope) -> str:
     The ids of the operators around it and its own, with slashes; each with its round and, where it is around
     others, its attempt, as far as these are not the first: ``each[2]/check@2``.
     """
-    steps = list(scope.path)
+    steps = [step.translate(_QUOTED) for step in scope.path]
     for outer in scope.outwards():
         place = len(outer.path) - 1
         if outer.round > 1:
@@ -53,6 +76,12 @@ def key_of(scope: Scope) -> str:
         if outer is not scope and outer.attempt > 1:
             steps[place] += f"~{outer.attempt}"
     return "/".join(steps)
+
+
+def bare(key: str) -> tuple[list[str], list[int]]:
+    """The path of a key, and the round of each of its steps."""
+    steps = [step.partition("~")[0].partition("@") for step in key.split("/")]
+    return [unquote(name) for name, _, _ in steps], [int(number or 1) for _, _, number in steps]
 
 
 def idempotency_key() -> str:

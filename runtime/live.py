@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -23,6 +24,7 @@ class LiveRun:
     Args:
         run_id: Its identity.
         run: What runs.
+        work: What runs it.
         streamed: Whether somebody consumes its events, and so learns of its questions and its end.
         forget: Called when it has ended and somebody knows: one that fails while it waits for a
             person keeps its error for whoever resumes it.
@@ -34,7 +36,15 @@ class LiveRun:
         loop: The event loop that it runs in.
     """
 
-    def __init__(self, run_id: str, run: Run, *, streamed: bool, forget: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        run: Run,
+        work: Callable[[], Coroutine[Any, Any, WorkflowMessage]],
+        *,
+        streamed: bool,
+        forget: Callable[[], object],
+    ) -> None:
         self.run = run
         self.streamed = streamed
         self.loop = asyncio.get_running_loop()
@@ -44,7 +54,7 @@ class LiveRun:
         self._settled: asyncio.Future[None] = self.loop.create_future()
         if not streamed:
             run.on_paused = self._settle
-        self.task = asyncio.ensure_future(run.execute())
+        self.task = asyncio.ensure_future(work())
 
         self.task.add_done_callback(self._end)
 

@@ -148,6 +148,27 @@ class Run:
         self._say(finished, round=self._best[1] if self._best else 0)
         return message
 
+    def take_up(self, call: Call) -> None:
+        """Before it is executed: be given something else, as when a run is gone on with."""
+        self.job, self._call = call.job, call
+        self._lessons = [call.lesson] if call.lesson else []
+        self._lesson = call.lesson or None
+
+    def recall(self, message: WorkflowMessage, rounds: int) -> None:
+        """Instead of being executed: say what came of it when it was."""
+        self._say(events.RunStarted(workflow=self._build.name, goal=self.job.goal, operators=self._build.before))
+        self._say(events.RunFinished(message=message, seconds=0.0, rounds=rounds))
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds it has begun."""
+        return self._round
+
+    @property
+    def usage(self) -> Usage:
+        """What it has used."""
+        return self._usage
+
     def _say(self, event: events.Event, round: int = 0) -> None:
         """Tell those who listen to this very run."""
         if self.outer is None or self.log is not self.outer.run.log:

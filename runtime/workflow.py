@@ -22,6 +22,7 @@ from operad.runtime.events import Event, Listener, RunLog, Scope
 from operad.runtime.graph import Executable, WorkflowGraph, read_outside, reads_of
 from operad.runtime.guard import Call
 from operad.runtime.insights import Insights, RunInsights
+from operad.runtime.keeper import Ledger
 from operad.runtime.limits import Limiter, Limits
 from operad.runtime.live import LiveRun
 from operad.runtime.message import Job, WorkflowMessage, new_id
@@ -102,6 +103,7 @@ class Workflow(ABC):
         self._evaluators: list[tuple[Executable, Policy]] = []
         self._built: Build | None = None
         self._live: dict[str, LiveRun] = {}
+        self._ledger: Ledger | None = None
 
     def get_id(self) -> str:
         """Its identity as an operator of another workflow: its name."""
@@ -238,6 +240,13 @@ class Workflow(ABC):
             issue = Issue("listener", "is no plain function of an event; it is called, and not awaited", repr(listener))
             raise InvalidError(f"workflow {name!r}", [issue])
 
+    def keep_in(self, ledger: Ledger | None) -> None:
+        """Have every run that begins from now on kept in a ledger, such as a `Ledger`; None for nowhere.
+
+        What runs inside of it is kept with it.
+        """
+        self._ledger = ledger
+
     def graph(self) -> WorkflowGraph:
         """The workflow as it stands, frozen."""
         with self._lock:
@@ -368,6 +377,8 @@ class Workflow(ABC):
         Raises:
             InputError: No run with this id is going on.
         """
+        if self._ledger is not None and run_id not in self._live:
+            return self._ledger.open_questions(run_id)
         return self._find(run_id).run.questions.open()
 
     async def aresume(self, run_id: str, answers: Mapping[str, JsonValue]) -> WorkflowMessage | None:
@@ -378,15 +389,19 @@ class Workflow(ABC):
             answers: By the ids of the questions. Not all need be answered at once.
 
         Returns:
-            The run's message; None where somebody consumes its stream, which will bear it.
+            The run's message; None where somebody consumes its stream, which will bear it, or where the
+            run is kept and goes on elsewhere, or when it is next executed.
 
         Raises:
-            InputError: No run with this id is going on.
+            InputError: No run with this id is going on, or is kept.
             InvalidError: An answer breaks its question's schema, or nobody asks what it answers;
                 then no answer was given.
             PausedError: The run waits for more answers.
             Exception: As `aexecute`.
         """
+        if self._ledger is not None and run_id not in self._live:
+            await asyncio.to_thread(self._ledger.answer, run_id, answers)
+            return None
         live = self._find(run_id)
         if live.loop is asyncio.get_running_loop():
             return await live.resume(answers)
@@ -399,8 +414,8 @@ class Workflow(ABC):
             RunningLoopError: An event loop is running here and nobody consumes the run's stream:
                 await `aresume` instead.
         """
-        live = self._find(run_id)
-        if live.streamed and _running_loop() is live.loop:
+        live = self._live.get(run_id)
+        if live is not None and live.streamed and _running_loop() is live.loop:
             live.run.questions.answer(answers)
             return None
         return run_sync(partial(self.aresume, run_id, answers), instead=f"{type(self).__name__}.aresume(…)")
@@ -431,7 +446,10 @@ class Workflow(ABC):
         insights, listeners = self._insights_in(outer)
         log = RunLog(run_id, listeners, buffer, outer=outer.run.log if outer else None, depth=len(path))
         run = Run(build, call, log, outer=outer, prefix=path, insights=insights)
-        live = LiveRun(run_id, run, streamed=buffer is not None, forget=partial(self._live.pop, run_id, None))
+        kept = self._ledger is not None and outer is None
+        work = partial(self._ledger.drive, self, run, call) if self._ledger and kept else run.execute
+        forget = partial(self._live.pop, run_id, None)
+        live = LiveRun(run_id, run, work, streamed=buffer is not None, forget=forget)
         self._live[run_id] = live
         return live
 
@@ -527,6 +545,30 @@ class BuiltinWorkflow(Workflow):
 
     def _build(self, plan: Plan) -> Engine:
         return drive
+
+
+class DurableWorkflow(BuiltinWorkflow):
+    """A workflow whose runs are kept in a database, and survive a crash.
+
+    A run goes on where it was when it is executed with the same `run_id` again: operators that had
+    finished do not run again. That of a run that has finished returns its message.
+
+    Args:
+        url: The database: a URL of PostgreSQL or SQLite, or the path of an SQLite file; None for one in
+            the user's state folder.
+        max_rounds: How often at most the operators run until the evaluator is content.
+        options: What any `Workflow` takes.
+
+    Raises:
+        InputError: The database cannot be named so.
+        MissingExtraError: The extra ``durable`` is not installed.
+    """
+
+    def __init__(self, url: str | None = None, max_rounds: int = 1, **options: Any) -> None:
+        super().__init__(max_rounds, **options)
+        from operad.runtime.durable.ledger import Ledger
+
+        self.keep_in(Ledger(url))
 
 
 class DbgptWorkflow(Workflow):

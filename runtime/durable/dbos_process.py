@@ -1,0 +1,194 @@
+"""This process's part in dbos, which allows one database per process.
+
+Each operator whose message is kept is one workflow of dbos, under the id of its run and its key in it. What comes of
+it, an error too, is that workflow's result. It is one function for all: whoever drives or works says what it does.
+"""
+
+# dbos's own types are partly unknown, and what it offers for recovery is private (test_durable_dbos.py holds it to each).
+# pyright: reportPrivateUsage=false, reportUnknownMemberType=false
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from dbos import DBOS, DBOSClient, SetWorkflowID
+from dbos._dbos import _get_dbos_instance, _get_or_create_dbos_registry
+from sqlalchemy import URL
+
+from operad.runtime.durable.places import shown
+from operad.runtime.durable.serializer import JsonSerializer, refuse_pickles
+from operad.runtime.errors import InputError
+
+OPERATOR = "operad.operator"
+"""What dbos calls the work of an operator."""
+
+VERSION = "operad-1"
+"""Of what is written between processes; dbos gives work to those of the same version alone."""
+
+POLL = 0.05
+"""Seconds between two looks of a worker for work."""
+
+Perform = Callable[[str, str], str]
+"""Does an operator's work, in a thread of dbos: from its id and the text that describes it to that of what came of it."""
+
+
+class DbosProcess:
+    """A launched dbos. Use `launch`: there is one in a process.
+
+    Attributes:
+        url: Its database.
+        executor_id: What this process is called in it.
+    """
+
+    def __init__(self, url: URL, executor_id: str, perform: Perform, version: str) -> None:
+        self.url = url
+        self.executor_id = executor_id
+        self.perform = perform
+        self.version = version
+
+    def start(self, step_id: str) -> Any:
+        """Begin an operator's work in this process; or find who does, or did.
+
+        Returns:
+            A handle of dbos; `begun_here` says whether it began.
+        """
+        with SetWorkflowID(step_id):
+            return DBOS.start_workflow(_operator, "")
+
+    def stop(self, seconds: int = 0) -> None:
+        """Take no more work, wait so many seconds for what is under way, and end."""
+        global _here
+        with _launching:
+            if _here is not self:
+                return
+            _here = None
+            DBOS.destroy(workflow_completion_timeout_sec=seconds)
+
+    def recover(self, step_id: str, dead: Sequence[str], queue: str) -> bool:
+        """Give work that dead processes had begun to others; False where one of those has it already."""
+        return _get_dbos_instance()._sys_db.reenqueue_for_recovery(step_id, list(dead), queue)
+
+
+def begun_here(handle: Any) -> bool:
+    """Whether the work was begun in this process by who got this handle."""
+    return hasattr(handle, "future")
+
+
+_here: DbosProcess | None = None
+_launching = threading.Lock()
+
+
+def launch(
+    url: URL,
+    executor_id: str,
+    perform: Perform,
+    *,
+    queues: Sequence[str] = (),
+    concurrency: int = 1,
+    version: str = VERSION,
+) -> DbosProcess:
+    """Launch dbos in this process.
+
+    Args:
+        url: The database.
+        executor_id: An id that no other process has.
+        perform: What does operators' work.
+        queues: What to take work from.
+        concurrency: How much work of a queue to do at once.
+        version: Of what is written between processes.
+
+    Raises:
+        InputError: This process runs dbos already, for itself or with another database.
+    """
+    global _here
+    with _launching:
+        if _here is not None:
+            raise InputError(
+                f"this process keeps runs in {shown(_here.url)} already, and dbos serves one database per process; "
+                f"use that one, or another process for {shown(url)}"
+            )
+        if _is_in_use():
+            raise InputError(
+                "this program runs dbos for itself, and dbos serves one application per process; keep runs from a "
+                "process of their own (operad run --durable), or have workers do the work (DurableWorkflow(url, workers=…))"
+            )
+        refuse_pickles()
+        _quiet()
+        DBOS(
+            config={
+                "name": "operad",
+                "system_database_url": url.render_as_string(hide_password=False),
+                "serializer": JsonSerializer(),
+                "executor_id": executor_id,
+                "application_version": version,
+                "use_listen_notify": False,
+            }
+        )
+        _quiet()
+        DBOS.listen_queues([])
+        registry = _get_or_create_dbos_registry()
+        registry.internal_queue_map.clear()
+        for queue in queues:
+            registry._register_internal_queue(queue, worker_concurrency=concurrency, polling_interval_sec=POLL)
+        try:
+            DBOS.launch()
+        except Exception:
+            with suppress(Exception):
+                DBOS.destroy()
+            raise
+        _here = DbosProcess(url, executor_id, perform, version)
+        return _here
+
+
+def here() -> DbosProcess | None:
+    """The dbos that was launched in this process for runs."""
+    return _here
+
+
+def client(url: URL) -> DBOSClient:
+    """What looks into dbos's tables and puts work into queues, without doing any; makes the tables where there are none."""
+    refuse_pickles()
+    _quiet()
+    address = url.render_as_string(hide_password=False)
+    DBOS.migrate(address)
+    return DBOSClient(system_database_url=address, serializer=JsonSerializer(), application_name="operad")
+
+
+def _is_in_use() -> bool:
+    from dbos import _dbos
+
+    return _dbos._dbos_global_instance is not None
+
+
+def _quiet() -> None:
+    """Have dbos tell `logging` what it does, like any library."""
+    log = logging.getLogger("dbos")
+    log.handlers.clear()
+    log.addHandler(logging.NullHandler())
+    log.propagate = True
+    log.setLevel(logging.ERROR)
+
+
+@DBOS.workflow(name=OPERATOR)
+def _operator(request: str) -> str:
+    process = _here
+    step_id = DBOS.workflow_id
+    if process is None or step_id is None:
+        raise _LeftError
+    return process.perform(step_id, request)
+
+
+class _LeftError(BaseException):
+    """The process is on its way out; nothing is to be recorded."""
+
+
+@atexit.register
+def _leave() -> None:
+    if _here is not None:
+        with suppress(Exception):
+            _here.stop()

@@ -1,0 +1,101 @@
+"""A workflow as a JSON value, and what differs between two of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from operad.runtime.errors import InputError
+from operad.runtime.fingerprint import Fingerprinted, fingerprint, name_of
+from operad.runtime.graph import Executable
+from operad.runtime.workflow import Workflow
+
+_INDIFFERENT = ("knowledge_base", "recommended", "insights")
+"""What an operator looks up, rather than what it is."""
+
+Description = dict[str, Any]
+
+
+def describe_workflow(workflow: Workflow) -> Description:
+    """What a workflow does: its operators, their order, those inside them, and who judges.
+
+    Not how long, how often and with which model: that may change while a run is interrupted.
+    """
+    graph = workflow.graph()
+    operators = {
+        key: {
+            "after": {parent: sorted(ports) for parent, ports in graph.before.get(key, {}).items()},
+            "join": graph.joins.get(key, "all_done"),
+            "does": _does(operator),
+            **_inside(operator),
+        }
+        for key, operator in graph.operators.items()
+    }
+    return {
+        "operators": operators,
+        "evaluators": {judge.get_id(): {"does": _does(judge)} for judge in graph.evaluators},
+    }
+
+
+def _inside(operator: Executable) -> Description:
+    body = getattr(operator, "body", None)
+    return {"inside": describe_workflow(body)} if isinstance(body, Workflow) else {}
+
+
+def _does(operator: Executable) -> Any:
+    """What makes an operator answer as it does, as far as it says so; else its type."""
+    if not isinstance(operator, Fingerprinted) or isinstance(getattr(operator, "body", None), Workflow):
+        return name_of(type(operator))
+    try:
+        made = dict(operator.fingerprint())
+    except InputError:  # a tool binds something that nothing is known of
+        config = getattr(operator, "config", None)
+        made = {"type": name_of(type(operator)), "id": getattr(config, "id", "")}
+    for key in _INDIFFERENT:
+        made.pop(key, None)
+    return json.loads(json.dumps(fingerprint(made)))
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any], where: str = "") -> dict[str, list[str]]:
+    """What differs between two workflows: by the path of the operator, in words."""
+    found: dict[str, list[str]] = {}
+    for part in ("operators", "evaluators"):
+        old, new = before.get(part, {}), now.get(part, {})
+        for key in [*old, *(key for key in new if key not in old)]:
+            path = f"{where}{key}"
+            if key not in new:
+                found[path] = ["is gone"]
+            elif key not in old:
+                found[path] = ["is new"]
+            else:
+                if said := list(_differences(old[key], new[key])):
+                    found[path] = said
+                found |= changes(old[key].get("inside", {}), new[key].get("inside", {}), f"{path}/")
+    return found
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    if old.get("after") != new.get("after"):
+        yield f"comes after {_names(new.get('after'))}, and came after {_names(old.get('after'))}"
+    if old.get("join") != new.get("join"):
+        yield f"joins by {new.get('join')!r}, and joined by {old.get('join')!r}"
+    for path in _differing(old.get("does"), new.get("does")):
+        yield f"has another {path or 'class'}"
+
+
+def _differing(old: Any, new: Any, path: str = "") -> Iterator[str]:
+    """Where two JSON values differ."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        one, other = cast("dict[str, Any]", old), cast("dict[str, Any]", new)
+        for key in [*one, *(key for key in other if key not in one)]:
+            if one.get(key) != other.get(key):
+                yield from _differing(
+                    one.get(key), other.get(key), f"{path}.{key}".removeprefix(".").removeprefix("config.")
+                )
+    elif old != new:
+        yield path
+
+
+def _names(after: Mapping[str, Any] | None) -> str:
+    return ", ".join(after or ()) or "nothing"

@@ -1,0 +1,185 @@
+"""One run, driven by this process: what is kept of it, and how what is not yet is had done."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar
+
+from pydantic import JsonValue
+
+from operad.runtime.durable.store import KeptQuestion, Store
+from operad.runtime.durable.wire import Outcome, Wire
+from operad.runtime.errand import Errand
+from operad.runtime.errors import BudgetError, InputError
+from operad.runtime.events import MessageKept, Scope
+from operad.runtime.graph import Executable
+from operad.runtime.keeper import key_of
+from operad.runtime.message import NO_USAGE, WorkflowMessage
+from operad.runtime.questions import Question
+
+T = TypeVar("T")
+
+THREADS = ThreadPoolExecutor(max_workers=32, thread_name_prefix="operad-database")
+"""In which the database is spoken to: not those of `asyncio.to_thread`, which operators may fill."""
+
+
+async def in_thread(function: Callable[..., T], *args: object) -> T:
+    """Call what may block."""
+    return await asyncio.get_running_loop().run_in_executor(THREADS, function, *args)
+
+
+class Place(Protocol):
+    """Where operators are had done."""
+
+    async def outcome_of(self, step_id: str, work: Callable[[], Awaitable[str]]) -> str:
+        """Have it done here.
+
+        Args:
+            step_id: What it is known by.
+            work: What does it, and says what came of it as text.
+
+        Returns:
+            What came of it as it is kept, whoever did it.
+        """
+        ...
+
+    def takes(self, executable: Executable) -> bool:
+        """Whether others do this operator's work."""
+        ...
+
+    async def outcome_elsewhere(self, step_id: str, errand: Errand, scope: Scope) -> str:
+        """Have others do it."""
+        ...
+
+
+class Drive:
+    """Keeps what comes of a run's operators; see `Keeper`.
+
+    Args:
+        run_id: The run.
+        store: Where it is kept.
+        wire: What writes and reads it.
+        kept: What is kept already, by key.
+        place: Where the rest is had done.
+
+    Attributes:
+        done: How many operators have finished.
+        failed: The key of each operator that failed, with its error.
+    """
+
+    def __init__(self, run_id: str, store: Store, wire: Wire, kept: Mapping[str, str], place: Place) -> None:
+        self.run_id = run_id
+        self.done = 0
+        self.failed: list[tuple[BaseException, str]] = []
+        self._store = store
+        self._wire = wire
+        self._kept = dict(kept)
+        self._place = place
+        self._answers: dict[tuple[str, str], str] = {}
+
+    def know_answers(self, questions: Mapping[tuple[str, str], str]) -> None:
+        """Take in answers that are kept, by the key of the operator and the id of the question."""
+        self._answers.update(questions)
+
+    def step_id(self, key: str) -> str:
+        """What an operator's work is known by among all runs."""
+        return f"{self.run_id}:{key}"
+
+    async def perform(self, errand: Errand, scope: Scope) -> WorkflowMessage:
+        """See `Keeper.perform`."""
+        if scope.around:
+            return await errand.perform(scope)
+        key = key_of(scope)
+        if (text := self._kept.pop(key, None)) is not None:
+            scope.write(MessageKept())
+            return self._settle(key, self._wire.load(text), scope, replayed=True)
+        if self._place.takes(errand.executable):
+            return await self._elsewhere(key, errand, scope)
+        return await self._here(key, lambda: errand.perform(scope), scope)
+
+    async def once(self, name: str, scope: Scope, work: Callable[[], Awaitable[WorkflowMessage]]) -> WorkflowMessage:
+        """See `Keeper.once`."""
+        key = f"{key_of(scope)}/{name}"
+        if (text := self._kept.pop(key, None)) is not None:
+            return self._settle(key, self._wire.load(text), scope, replayed=True)
+        return await self._here(key, work, scope)
+
+    async def _here(self, key: str, work: Callable[[], Awaitable[WorkflowMessage]], scope: Scope) -> WorkflowMessage:
+        made: Outcome | None = None
+        made_text = ""
+
+        async def outcome() -> str:
+            nonlocal made, made_text
+            before, scope.kept = scope.kept, []
+            try:
+                made = await self._outcome(work, scope)
+            finally:
+                scope.kept = before
+            try:
+                made_text = await in_thread(self._wire.dump, made)
+            except InputError as error:  # what it made cannot be kept
+                made = Outcome(error=error, usage=made.usage)
+                made_text = self._wire.dump(made)
+            return made_text
+
+        text = await self._place.outcome_of(self.step_id(key), outcome)
+        if made is not None and text == made_text:
+            return self._settle(key, made, scope, replayed=False)
+        return self._settle(key, await in_thread(self._wire.load, text), scope, replayed=True)
+
+    async def _outcome(self, work: Callable[[], Awaitable[WorkflowMessage]], scope: Scope) -> Outcome:
+        used = scope.usage
+        try:
+            message = await work()
+        except BudgetError:
+            raise
+        except Exception as error:  # noqa: BLE001 - it is an outcome like any other
+            return Outcome(error=error, usage=_since(scope, used), events=tuple(scope.kept or ()))
+        return Outcome(message=message, usage=_since(scope, used), events=tuple(scope.kept or ()))
+
+    async def _elsewhere(self, key: str, errand: Errand, scope: Scope) -> WorkflowMessage:
+        text = await self._place.outcome_elsewhere(self.step_id(key), errand, scope)
+        return self._settle(key, await in_thread(self._wire.load, text), scope, replayed=True)
+
+    def _settle(self, key: str, outcome: Outcome, scope: Scope, *, replayed: bool) -> WorkflowMessage:
+        """The message; or the error, raised."""
+        self.done += 1
+        if replayed:
+            for event in outcome.events:
+                scope.write(event)
+            if outcome.usage != NO_USAGE:
+                scope.charge(outcome.usage)
+        if outcome.error is not None:
+            self.failed.append((outcome.error, key))
+            raise outcome.error
+        assert outcome.message is not None  # noqa: S101 - it is one or the other
+        return outcome.message
+
+    # Questions
+
+    async def answer_to(self, question: Question, scope: Scope) -> tuple[JsonValue] | None:
+        """See `Keeper.answer_to`."""
+        key = key_of(scope)
+        known = self._answers.get((key, question.id))
+        if known is not None:
+            return (json.loads(known),)
+        schema = json.dumps(question.schema_) if question.schema_ is not None else ""
+        await in_thread(self._store.ask, KeptQuestion(self.run_id, key, question.id, question.text, schema))
+        return None
+
+    async def keep_answer(self, question_id: str, value: JsonValue, scope: Scope) -> None:
+        """See `Keeper.keep_answer`."""
+        key, answer = key_of(scope), json.dumps(value)
+        self._answers[key, question_id] = answer
+        await in_thread(self._store.answer, self.run_id, key, question_id, answer)
+
+
+def _since(scope: Scope, used: Any) -> Any:
+    """What the scope has used since then."""
+    now = scope.usage
+    if used == NO_USAGE:
+        return now
+    return type(now)(**{name: getattr(now, name) - getattr(used, name) for name in type(now).model_fields})

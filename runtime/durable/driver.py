@@ -1,0 +1,215 @@
+"""This process as one that drives runs: its signs of life, and the operators that are done in it."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
+
+from operad.runtime.durable.drive import in_thread
+from operad.runtime.durable.places import new_executor_id, process_identity
+from operad.runtime.durable.store import Executor, Store
+from operad.runtime.errand import Errand
+from operad.runtime.errors import InputError, OperadError
+from operad.runtime.events import Scope
+from operad.runtime.graph import Executable
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+BEAT = 1.0
+"""Seconds between two signs of life."""
+
+LIMIT = 10.0
+"""Seconds without a sign of life after which a process counts as dead."""
+
+
+class Held:
+    """A run that this process drives.
+
+    Attributes:
+        lost: Whether another process drives it now.
+        cancelled: Whether somebody wants it to end.
+    """
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        self.lost = self.cancelled = False
+        self._task = task
+        self._loop = task.get_loop()
+
+    def end(self) -> None:
+        """Have it end; from any thread."""
+        with suppress(RuntimeError):  # its loop is closed
+            self._loop.call_soon_threadsafe(self._task.cancel)
+
+
+class Presence:
+    """A process's signs of life, given in a thread of their own, and what it hears of its runs meanwhile.
+
+    Args:
+        store: Where they are given.
+        executor: Who gives them.
+    """
+
+    def __init__(self, store: Store, executor: Executor) -> None:
+        self._store = store
+        self._executor = executor
+        self._held: dict[str, Held] = {}
+        self._stopped = threading.Event()
+        store.beat(executor)
+        self._thread = threading.Thread(target=self._go, name="operad-presence", daemon=True)
+        self._thread.start()
+
+    def hold(self, run_id: str, task: asyncio.Task[Any]) -> Held:
+        """Note that a task drives a run."""
+        held = self._held[run_id] = Held(task)
+        return held
+
+    def let_go(self, run_id: str) -> None:
+        """Note that it does no more."""
+        self._held.pop(run_id, None)
+
+    def stop(self) -> None:
+        """Leave."""
+        self._stopped.set()
+        self._thread.join(timeout=5)
+        with suppress(OperadError):
+            self._store.leave(self._executor.id)
+
+    def _go(self) -> None:
+        while not self._stopped.wait(BEAT):
+            mine = dict(self._held)
+            try:
+                wanted = self._store.beat(self._executor)
+            except self._store.errors:
+                continue  # the database is gone for a while, and so it is for everybody else
+            for run_id, held in mine.items():
+                if self._held.get(run_id) is not held or held.lost or held.cancelled:
+                    continue
+                held.lost, held.cancelled = run_id not in wanted, wanted.get(run_id, False)
+                if held.lost or held.cancelled:
+                    held.end()
+
+
+class Driver(Presence):
+    """This process, driving runs; see `driver_of`.
+
+    Attributes:
+        url: The database.
+        executor: What it is called there.
+    """
+
+    def __init__(self, url: URL, limit: float) -> None:
+        dbos_process = import_module("operad.runtime.durable.dbos_process")
+        self.url = url
+        self.executor = Executor(new_executor_id(), process=process_identity(), limit=limit)
+        self._begun: dict[str, Future[str]] = {}
+        self._begun_here: Callable[[Any], bool] = dbos_process.begun_here
+        store = Store(url)
+        self._process = dbos_process.launch(url, self.executor.id, self._perform)
+        self._client = dbos_process.client(url)
+        super().__init__(store, self.executor)
+
+    def stop(self) -> None:
+        """Leave; runs that it drives can be gone on with elsewhere at once."""
+        super().stop()
+        self._process.stop()
+        self._client.destroy()
+        self._store.close()
+
+    def takes(self, executable: Executable) -> bool:
+        """See `Place.takes`."""
+        return False
+
+    async def outcome_elsewhere(self, step_id: str, errand: Errand, scope: Scope) -> str:
+        """See `Place.outcome_elsewhere`."""
+        raise NotImplementedError
+
+    def _perform(self, step_id: str, _: str) -> str:
+        return self._begun[step_id].result()
+
+    async def outcome_of(self, step_id: str, work: Callable[[], Awaitable[str]]) -> str:
+        """See `Place.outcome_of`."""
+        while True:
+            result = self._begun[step_id] = Future[str]()
+            try:
+                handle = await self._speak(self._process.start, step_id)
+                if self._begun_here(handle):
+                    result.set_result(await work())
+                    return cast("str", await self._speak(handle.get_result))
+            except BaseException:
+                if not result.done():
+                    result.set_exception(_DroppedError())
+                raise
+            finally:
+                self._begun.pop(step_id, None)
+            if (text := await self._speak(self._of_another, step_id)) is not None:
+                return text
+
+    async def _speak(self, function: Callable[..., Any], *args: object) -> Any:
+        store = self._store
+        try:
+            return await in_thread(function, *args)
+        except store.errors as error:
+            raise store.wrong(error) from error
+
+    def _of_another(self, step_id: str) -> str | None:
+        """What another process kept; what it has only begun is forgotten, for this one drives the run now."""
+        found = self._client.list_workflows(workflow_ids=[step_id], load_input=False)
+        if found and found[0].status == "SUCCESS":
+            return text_of(found[0].output, step_id)
+        self._client.delete_workflows([step_id])
+        return None
+
+
+class _DroppedError(BaseException):
+    """The work was stopped, and nothing is to be recorded."""
+
+
+def text_of(output: object, step_id: str) -> str:
+    """What is kept of an operator, as text.
+
+    Raises:
+        InputError: It is none.
+    """
+    if not isinstance(output, str):
+        raise InputError(f"what was kept of {step_id!r} is no text; was it written by something else?")
+    return output
+
+
+_driver: Driver | None = None
+_changing = threading.Lock()
+
+
+def driver_of(url: URL, limit: float = LIMIT) -> Driver:
+    """This process as a driver of runs in a database; it is one for all, since dbos allows one.
+
+    Raises:
+        InputError: It is one in another database already, or the program runs dbos for itself.
+    """
+    global _driver
+    with _changing:
+        if _driver is None or _driver.url != url:
+            _driver = Driver(url, limit)  # which refuses a second database
+        return _driver
+
+
+def leave(url: URL) -> None:
+    """End being a driver in a database."""
+    global _driver
+    with _changing:
+        if _driver is not None and _driver.url == url:
+            _driver.stop()
+            _driver = None
+
+
+@atexit.register
+def _leave() -> None:
+    if _driver is not None:
+        with suppress(Exception):
+            leave(_driver.url)

@@ -1,0 +1,483 @@
+"""A ledger: a database that runs are kept in, so that they outlive the process that drives them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property, partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import JsonValue
+
+from operad.runtime.durable.description import changes, describe_workflow
+from operad.runtime.durable.drive import Drive, in_thread
+from operad.runtime.durable.driver import BEAT, LIMIT, driver_of, leave, text_of
+from operad.runtime.durable.places import check_id, database_url, is_dead
+from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, RUNNING, Executor, KeptQuestion, KeptRun, Store
+from operad.runtime.durable.wire import Files, Wire
+from operad.runtime.errors import InputError, OperadError, describe, did_you_mean, shorten
+from operad.runtime.guard import Call
+from operad.runtime.keeper import bare
+from operad.runtime.message import Job, WorkflowMessage
+from operad.runtime.policy import causes
+from operad.runtime.questions import Question
+from operad.runtime.run import Run
+from operad.runtime.schema import faults
+from operad.runtime.workflow import Workflow
+
+if TYPE_CHECKING:
+    from dbos import DBOSClient, WorkflowStatus
+
+_LOOK = 0.5
+_PAGE = 500
+
+
+class Ledger:
+    """Runs in a database: SQLite on one machine, PostgreSQL on many.
+
+    A run that is interrupted, by a crash or by whoever ends its process, goes on where it was when it is executed
+    with its id again, here or elsewhere: operators that had finished do not run again.
+
+    Args:
+        url: The database: a URL, or the path of an SQLite file; None for one in the user's state folder.
+        source: What runs are made from, so that a command can go on with them: any JSON value.
+        files: Where files that operators make are kept; None to keep nothing of them but where they lie.
+        limit: Seconds without a sign of life after which this process counts as dead.
+
+    Raises:
+        InputError: The database cannot be named so.
+        MissingExtraError: The extra ``durable`` is not installed.
+    """
+
+    def __init__(
+        self,
+        url: str | Path | None = None,
+        *,
+        source: JsonValue = None,
+        files: Files | None = None,
+        limit: float = LIMIT,
+    ) -> None:
+        self.url = database_url(url)
+        self.source = source
+        self.wire = Wire(files)
+        self._limit = limit
+
+    @cached_property
+    def store(self) -> Store:
+        """The tables.
+
+        Raises:
+            InputError: The database cannot be reached or used.
+        """
+        return Store(self.url)
+
+    @cached_property
+    def client(self) -> DBOSClient:
+        """What looks into the tables of dbos."""
+        _ = self.store  # which says in words what is wrong with the database
+        return import_module("operad.runtime.durable.dbos_process").client(self.url)
+
+    def close(self) -> None:
+        """Leave the database. Runs that are under way here can be gone on with elsewhere at once."""
+        leave(self.url)
+        for name in ("client", "store"):
+            opened = vars(self).pop(name, None)
+            if opened is not None:
+                (opened.destroy if name == "client" else opened.close)()
+
+    # Driving
+
+    async def drive(self, workflow: Workflow, run: Run, call: Call) -> WorkflowMessage:
+        """Begin a run, or go on with it.
+
+        Args:
+            workflow: What is run.
+            run: A fresh run of it.
+            call: What it is given.
+
+        Returns:
+            Its message; that which is kept, where it has finished.
+
+        Raises:
+            InputError: Another process drives it, it failed or was of another job, or the workflow was changed.
+            Exception: As `Workflow.aexecute`.
+        """
+        run_id = run.log.run_id
+        check_id(run_id)
+        driver = await in_thread(driver_of, self.url, self._limit)
+        graph = await in_thread(describe_workflow, workflow)
+        kept = await in_thread(self._begin, driver.executor.id, run_id, workflow, graph, call)
+        if kept.result:
+            message, rounds = await in_thread(self.wire.load, kept.result)
+            run.recall(message, rounds)
+            return message
+        run.take_up(await self._call_of(kept, call))
+        steps = await in_thread(self._steps, run_id)
+        drive = Drive(run_id, self.store, self.wire, steps, driver)
+        questions = await in_thread(self.store.questions, run_id)
+        drive.know_answers({(q.step, q.id): q.answer for q in questions if q.answer is not None})
+        run.keeper = drive
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101
+        held = driver.hold(run_id, task)
+        noting = asyncio.ensure_future(self._keep_noting(run, drive, driver.executor.id))
+        note_end = partial(self._note_end, run, drive, driver.executor.id)
+        try:
+            message = await run.execute()
+        except asyncio.CancelledError:
+            if held.lost:
+                raise InputError(f"run {run_id!r} is driven by another process now; it goes on there") from None
+            await note_end(CANCELLED if held.cancelled else RUNNING)
+            if held.cancelled:
+                raise InputError(f"run {run_id!r} was cancelled; operad runs resume {run_id} goes on with it") from None
+            raise
+        except Exception as error:
+            await note_end(FAILED, error=error)
+            raise
+        finally:
+            noting.cancel()
+            driver.let_go(run_id)
+        await note_end(FINISHED, message=message)
+        return message
+
+    def _begin(self, driver_id: str, run_id: str, workflow: Workflow, graph: Any, call: Call) -> KeptRun:
+        given = self.wire.dump((call.job, tuple(call.messages), tuple(call.previous), call.lesson))
+        run = KeptRun(
+            run_id,
+            workflow=workflow.name,
+            source=json.dumps(self.source),
+            graph=json.dumps(graph),
+            call=given,
+            driver=driver_id,
+            total=len(workflow.get_operators()),
+        )
+        if self.store.create(run):
+            return run
+        kept = self._known(run_id)
+        self._check_same(kept, graph, call)
+        if kept.state == FINISHED:
+            return kept
+        if kept.state == FAILED:
+            raise InputError(
+                f"run {run_id!r} failed: {kept.error}\n  what had finished is kept; to try again what failed: "
+                f"operad runs resume {run_id}, or Ledger(…).retry({run_id!r})"
+            )
+        self._take(kept, driver_id)
+        return replace(kept, driver=driver_id)
+
+    def _take(self, kept: KeptRun, driver_id: str) -> None:
+        """Become who drives a run, once whoever did is known to be dead."""
+        while kept.driver != driver_id:
+            driver = next((each for each in self.store.executors() if each.id == kept.driver), None)
+            if driver and driver.alive and not is_dead(driver.process):
+                self._wait_for_sign_of(driver, kept.run_id)
+                kept = self._known(kept.run_id)
+                continue
+            if self.store.take(kept.run_id, kept.driver, driver_id):
+                return
+            kept = self._known(kept.run_id)
+
+    def _wait_for_sign_of(self, driver: Executor, run_id: str) -> None:
+        """Wait until a process that drives a run counts as dead.
+
+        Raises:
+            InputError: It gives a sign of life.
+        """
+        while True:
+            time.sleep(_LOOK)
+            now = next((each for each in self.store.executors() if each.id == driver.id), None)
+            if now is None or not now.alive:
+                return
+            if now.beat > driver.beat:
+                raise InputError(
+                    f"run {run_id!r} is being driven by {driver.id}, which gave a sign of life {now.silent:.0f} s ago; "
+                    "wait for it, or end it there"
+                )
+
+    def _check_same(self, kept: KeptRun, graph: Any, call: Call) -> None:
+        job, *_ = self.wire.load(kept.call)
+        if other := [name for name in ("goal", "context", "inputs", "files") if _differs(job, call.job, name)]:
+            raise InputError(
+                f"run {kept.run_id!r} is about another job: its {', '.join(other)} differ; give this one an id of its own"
+            )
+        if changed := changes(json.loads(kept.graph), graph):
+            said = "\n  ".join(f"{path} {'; '.join(what)}" for path, what in changed.items())
+            raise InputError(
+                f"run {kept.run_id!r} began with another workflow:\n  {said}\n"
+                "take the change back, begin a run with another id, or say from where to do it anew: "
+                f"--restart-from {next(iter(changed))}"
+            )
+
+    async def _call_of(self, kept: KeptRun, call: Call) -> Call:
+        job, messages, previous, lesson = await in_thread(self.wire.load, kept.call)
+        return Call(call.reasoner, job, list(messages), list(previous), lesson)
+
+    def _steps(self, run_id: str) -> dict[str, str]:
+        """What is kept of a run's operators; what was begun and not finished by processes that are gone is forgotten."""
+        steps, unfinished = dict[str, str](), list[str]()
+        for key, step in self._rows(run_id, load_output=True):
+            if step.status == "SUCCESS":
+                steps[key] = text_of(step.output, step.workflow_id)
+            else:
+                unfinished.append(step.workflow_id)
+        if unfinished:
+            self.client.delete_workflows(unfinished)
+        return steps
+
+    def _rows(self, run_id: str, *, load_output: bool = False, **only: Any) -> Iterator[tuple[str, WorkflowStatus]]:
+        """What dbos knows of a run's operators, by their keys, in order of their beginning."""
+        prefix, page = f"{run_id}:", 0
+        while True:
+            found = self.client.list_workflows(
+                workflow_id_prefix=prefix, load_input=False, load_output=load_output, limit=_PAGE, offset=page, **only
+            )
+            for step in found:
+                if step.workflow_id.startswith(prefix):  # SQLite takes capitals for small letters
+                    yield step.workflow_id[len(prefix) :], step
+            if len(found) < _PAGE:
+                return
+            page += len(found)
+
+    async def _keep_noting(self, run: Run, drive: Drive, driver_id: str) -> None:
+        """Note now and then how far the run is, and hand on answers that were given elsewhere."""
+        while True:
+            await asyncio.sleep(BEAT)
+            with suppress(OperadError):
+                now = {"done": drive.done, "usage": run.usage.model_dump_json()}
+                await in_thread(partial(self.store.note, drive.run_id, driver_id, **now))
+                if run.questions.open():
+                    for question in await in_thread(self.store.questions, drive.run_id):
+                        if question.answer is not None and question.id in {q.id for q in run.questions.open()}:
+                            run.questions.answer({question.id: json.loads(question.answer)})
+
+    async def _note_end(
+        self,
+        run: Run,
+        drive: Drive,
+        driver_id: str,
+        state: str,
+        *,
+        message: WorkflowMessage | None = None,
+        error: BaseException | None = None,
+    ) -> None:
+        values: dict[str, object] = {
+            "state": state,
+            "done": drive.done,
+            "usage": run.usage.model_dump_json(),
+            "driver": "",
+            "cancelling": False,
+            "result": self.wire.dump((message, run.rounds)) if message else "",
+        }
+        if error is not None:
+            failed = [key for link in causes(error) for failure, key in drive.failed if failure is link]
+            values |= {"error": describe(error)[:10_000], "failed": failed[-1] if failed else ""}
+        noting = in_thread(partial(self.store.note, drive.run_id, driver_id, **values))
+        await asyncio.shield(asyncio.ensure_future(noting))
+
+    # Looking, answering, ending
+
+    def runs(self) -> Sequence[KeptRun]:
+        """All runs, the newest first."""
+        return self.store.runs()
+
+    def _known(self, run_id: str) -> KeptRun:
+        kept = self.store.run(run_id)
+        if kept is None:
+            hint = did_you_mean(run_id, [run.run_id for run in self.store.runs()])
+            raise InputError(f"no run has the id {run_id!r}{hint}; operad runs lists them")
+        return kept
+
+    def run(self, run_id: str) -> KeptRun:
+        """A run.
+
+        Raises:
+            InputError: There is none with that id.
+        """
+        return self._known(run_id)
+
+    def steps(self, run_id: str) -> Mapping[str, Any]:
+        """What has come of a run's operators, by their keys, in the order in which they finished.
+
+        Returns:
+            For each an `Outcome`.
+        """
+        rows = list(self._rows(self._known(run_id).run_id, load_output=True, status="SUCCESS"))
+        rows.sort(key=lambda row: row[1].updated_at or 0)
+        return {key: self.wire.load(text_of(step.output, step.workflow_id)) for key, step in rows}
+
+    def open_questions(self, run_id: str) -> Sequence[Question]:
+        """The same, as questions."""
+        schemas = [(each, json.loads(each.schema) if each.schema else None) for each in self.questions(run_id)]
+        return [Question(id=each.id, text=each.text, schema_=schema) for each, schema in schemas]
+
+    def questions(self, run_id: str) -> Sequence[KeptQuestion]:
+        """What a run asks and nobody has answered yet."""
+        return [question for question in self.store.questions(self._known(run_id).run_id) if question.answer is None]
+
+    def answer(self, run_id: str, answers: Mapping[str, JsonValue]) -> None:
+        """Answer what a run asks. Whoever drives it hears of it; else it is known when the run is gone on with.
+
+        Raises:
+            InputError: There is no such run, nobody asks this, or the answer does not fit.
+        """
+        open_ = {question.id: question for question in self.questions(run_id)}
+        wrong: list[str] = []
+        for question_id, value in answers.items():
+            if question_id not in open_:
+                hint = did_you_mean(question_id, open_)
+                wrong.append(f"{question_id!r}: nobody asks this{hint}; open: {', '.join(open_) or 'none'}")
+            elif schema := open_[question_id].schema:
+                wrong += [f"{question_id!r}: {fault}" for fault in faults(json.loads(schema), value)]
+        if wrong:
+            raise InputError("\n  ".join(["the answers cannot be taken:", *wrong]))
+        for question_id, value in answers.items():
+            self.store.answer(run_id, open_[question_id].step, question_id, json.dumps(value))
+
+    def retry(self, run_id: str) -> None:
+        """Have a failed run tried again when it is next executed: what failed runs again, what had finished does not.
+
+        Raises:
+            InputError: There is no such run, or it did not fail.
+        """
+        kept = self._known(run_id)
+        if kept.state != FAILED:
+            raise InputError(f"run {run_id!r} did not fail: it is {kept.state}")
+        if kept.failed:
+            self._forget_steps(run_id, [kept.failed])
+        self.store.note(run_id, "", state=RUNNING, failed="")
+
+    def restart_from(self, run_id: str, operator: str, workflow: Workflow, *, round: int = 1) -> Sequence[str]:
+        """Have an operator, and all that depends on it, run again when the run is next executed.
+
+        Args:
+            run_id: The run, which nobody drives.
+            operator: The operator's path: its id, with those of the operators around it and slashes.
+            workflow: The workflow as it is now; it may differ from that operator on.
+            round: From which round on.
+
+        Returns:
+            The keys of what is forgotten.
+
+        Raises:
+            InputError: There is no such run or operator, somebody drives the run, or the workflow differs before
+                the operator.
+        """
+        kept = self._known(run_id)
+        self._refuse_driven(kept)
+        graph = describe_workflow(workflow)
+        again = _descendants(graph, operator.split("/"), kept)
+        stray = [path for path in changes(json.loads(kept.graph), graph) if not _is_under(path, again)]
+        if stray:
+            raise InputError(
+                f"run {run_id!r}: {shorten(stray)} changed, too, and does not come after {operator!r}; "
+                "restart from there, or begin a run with another id"
+            )
+        gone = [key for key, _ in self._rows(run_id) if _is_again(key, again, round)]
+        self._forget_steps(run_id, gone)
+        self.store.note(
+            run_id, kept.driver, state=RUNNING, graph=json.dumps(graph), result="", error="", failed="", driver=""
+        )
+        return gone
+
+    def _forget_steps(self, run_id: str, keys: Collection[str]) -> None:
+        if keys:
+            self.client.delete_workflows([f"{run_id}:{key}" for key in keys])
+            self.store.forget_questions(run_id, keys)
+
+    def is_driven(self, kept: KeptRun) -> bool:
+        """Whether a process that lives drives a run."""
+        return any(
+            each.id == kept.driver and each.alive and not is_dead(each.process) for each in self.store.executors()
+        )
+
+    def _refuse_driven(self, kept: KeptRun) -> None:
+        if self.is_driven(kept):
+            raise InputError(f"run {kept.run_id!r} is being driven by {kept.driver}; cancel it first")
+
+    def cancel(self, run_id: str) -> None:
+        """End a run: nothing more begins in it, and what is under way is stopped where it can be.
+
+        Raises:
+            InputError: There is no such run, or it has ended.
+        """
+        kept = self._known(run_id)
+        if kept.state in (FINISHED, FAILED, CANCELLED):
+            raise InputError(f"run {run_id!r} has ended already: it is {kept.state}")
+        if self.is_driven(kept):
+            self.store.ask_to_end(run_id)
+            return
+        self.store.note(run_id, kept.driver, state=CANCELLED, driver="", cancelling=False)
+        open_ = [step.workflow_id for _, step in self._rows(run_id, status=["ENQUEUED", "PENDING"])]
+        if open_:
+            self.client.cancel_workflows(open_)
+
+    def delete(self, run_id: str) -> None:
+        """Forget a run with all that is kept of it.
+
+        Raises:
+            InputError: There is no such run, or it is being driven.
+        """
+        kept = self._known(run_id)
+        self._refuse_driven(kept)
+        steps = [step.workflow_id for _, step in self._rows(run_id)]
+        for first in range(0, len(steps), _PAGE):
+            self.client.delete_workflows(steps[first : first + _PAGE])
+        self.store.forget(run_id)
+
+
+def _differs(kept: Job, given: Job, name: str) -> bool:
+    one, other = getattr(kept, name), getattr(given, name)
+    if name == "files":
+        return [(file.name, file.size) for file in one] != [(file.name, file.size) for file in other]
+    return bool(one != other)
+
+
+def _descendants(graph: Mapping[str, Any], path: Sequence[str], kept: KeptRun) -> list[str]:
+    """The paths of an operator and of all that depends on it, inside the operators around it and after them."""
+    found: list[str] = []
+    level, prefix = graph, ""
+    for place, name in enumerate(path):
+        key = name.partition("[")[0]
+        operators: Mapping[str, Any] = level.get("operators", {})
+        if key not in operators and key not in level.get("evaluators", {}):
+            known = [*operators, *level.get("evaluators", {})]
+            raise InputError(
+                f"run {kept.run_id!r}: no operator is called {prefix + key!r}{did_you_mean(key, known)}; "
+                f"there are: {shorten(known, 20)}"
+            )
+        after = {key}
+        while True:
+            more = {each for each, what in operators.items() if after & what["after"].keys()} - after
+            if not more:
+                break
+            after |= more
+        is_last = place == len(path) - 1
+        found += [prefix + each for each in after if is_last or each != key]
+        found += [prefix + judge for judge in level.get("evaluators", {})]
+        prefix += f"{name}/"
+        level = operators.get(key, {}).get("inside", {})
+    return found
+
+
+def _is_again(key: str, again: Collection[str], round: int) -> bool:
+    """Whether what is kept under a key is to be done anew."""
+    steps, rounds = bare(key)
+    return _is_under("/".join(steps), again) if rounds[0] == round else rounds[0] > round
+
+
+def _is_under(path: str, again: Collection[str]) -> bool:
+    """Whether a path is one of these or inside of one; those of a map's items are inside of the map."""
+    steps = path.split("/")
+    for wanted in again:
+        named = wanted.split("/")
+        if len(named) <= len(steps) and all(
+            name in (step, step.partition("[")[0]) for name, step in zip(named, steps, strict=False)
+        ):
+            return True
+    return False

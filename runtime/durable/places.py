@@ -1,0 +1,122 @@
+"""Where runs are kept, and by which process: names of databases, identities of processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from operad.runtime.errors import InputError, MissingExtraError
+from operad.runtime.message import new_id
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+_RUN_ID = re.compile(r"[\w.-]{1,100}")
+
+SQLITE, POSTGRES = "sqlite", "postgresql"
+
+
+def state_folder() -> Path:
+    """The user's folder for what programs keep between runs: ``$XDG_STATE_HOME/operad``, or ``~/.local/state/operad``."""
+    given = os.environ.get("XDG_STATE_HOME", "")
+    base = Path(given) if Path(given).is_absolute() else Path.home() / ".local" / "state"
+    return base / "operad"
+
+
+def database_url(given: str | Path | None) -> URL:
+    """The database that a user names: a URL of PostgreSQL or SQLite, or the path of an SQLite file.
+
+    Args:
+        given: The name; None for ``runs.sqlite`` in the user's state folder.
+
+    Raises:
+        InputError: It is neither.
+        MissingExtraError: The extra ``durable`` is not installed.
+    """
+    make_url = sqlalchemy().engine.make_url
+    text = str(state_folder() / "runs.sqlite") if given is None else str(given)
+    if "://" not in text:
+        if not text.strip():
+            raise InputError("--db: name a file, or a URL such as postgresql://user:password@host/database")
+        path = Path(text).expanduser().absolute()
+        if path.is_dir():
+            raise InputError(f"{text}: is a folder; name a file in it")
+        return make_url(f"{SQLITE}:///").set(database=str(path))
+    try:
+        url: URL = make_url(text)
+    except Exception as error:
+        raise InputError(
+            "the URL of the database cannot be read; write postgresql://user:password@host/name"
+        ) from error
+    kind = url.get_backend_name()
+    if kind == "postgres":
+        url, kind = url.set(drivername=POSTGRES), POSTGRES
+    if kind not in (SQLITE, POSTGRES):
+        raise InputError(f"{shown(url)}: runs are kept in {SQLITE} or {POSTGRES}, not in {kind}")
+    if kind == SQLITE and url.database in (None, "", ":memory:"):
+        raise InputError("sqlite in memory keeps nothing; name a file: sqlite:////path/runs.sqlite")
+    return url.set(drivername=kind)
+
+
+def shown(url: URL) -> str:
+    """A database for people: without its password, and a file by its path."""
+    if url.get_backend_name() == SQLITE:
+        return str(url.database)
+    return url.set(query={}).render_as_string(hide_password=True)
+
+
+def sqlalchemy() -> Any:
+    """The module.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
+    try:
+        import_module("dbos")
+        return import_module("sqlalchemy")
+    except ImportError as error:
+        raise MissingExtraError("durable runs need the extra `durable`: pip install 'operad[durable]'") from error
+
+
+def new_executor_id() -> str:
+    """An id for this process that no other has, and that says where it runs."""
+    return f"{socket.gethostname()}:{os.getpid()}:{new_id()[:8]}"
+
+
+def process_identity(pid: int | None = None) -> str:
+    """What tells a process of this machine from all others, also from later ones with its number; empty where unknown.
+
+    Args:
+        pid: Its number; None for this process.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        started = Path(f"/proc/{pid or 'self'}/stat").read_text().rpartition(")")[2].split()[19]
+        return f"{boot} {os.readlink('/proc/self/ns/pid')} {pid or os.getpid()} {started}"
+    except (OSError, IndexError):
+        return ""
+
+
+def is_dead(identity: str) -> bool:
+    """Whether a process with this identity ran on this machine and has ended; False where nobody can tell."""
+    here = process_identity()
+    if not (identity and here) or identity.split()[:2] != here.split()[:2]:
+        return False
+    number = identity.split()[2]
+    return process_identity(int(number)) != identity
+
+
+def check_id(run_id: str) -> None:
+    """See that a run may be called so.
+
+    Raises:
+        InputError: It may not.
+    """
+    if not _RUN_ID.fullmatch(run_id):
+        raise InputError(
+            f"a run cannot have the id {run_id[:100]!r}: use letters, digits, '.', '_' and '-', 100 at most"
+        )

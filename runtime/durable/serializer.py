@@ -1,0 +1,47 @@
+"""What dbos writes into its tables is JSON, and nothing that it reads is ever unpickled."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn, cast
+
+from dbos import Serializer
+from dbos._serialization import DefaultSerializer
+
+from operad.runtime.errors import InputError
+
+
+class JsonSerializer(Serializer):
+    """Plain JSON. An error becomes its text: those of operators are kept as values, and only faults of ours come here."""
+
+    def serialize(self, data: Any) -> str:
+        """A value as JSON."""
+        if isinstance(data, BaseException):
+            data = {"$exception": f"{type(data).__name__}: {data}"}
+        return json.dumps(data)
+
+    def deserialize(self, serialized_data: str) -> Any:
+        """The value of JSON."""
+        value: Any = json.loads(serialized_data)
+        said = cast("dict[str, Any]", value).get("$exception") if isinstance(value, dict) else None
+        return value if said is None else InputError(str(said))
+
+    def name(self) -> str:
+        """What rows say that were written so."""
+        return "operad_json"
+
+
+def refuse_pickles() -> None:
+    """Have dbos refuse rows that say that they are pickles, which it would read whatever its own serializer is.
+
+    Whoever can write to the database could else run code here. It holds for the whole process.
+    """
+    for method in ("serialize", "deserialize"):
+        setattr(DefaultSerializer, method, _refuse)
+
+
+def _refuse(*_: object) -> NoReturn:
+    raise InputError(
+        "a row of the database says that it is a pickle, which operad never writes; it is not read: "
+        "see who else writes to this database"
+    )

@@ -1,0 +1,509 @@
+"""The tables that runs are kept in, beside those of dbos: runs, processes, questions, take-overs, calls of models.
+
+All times are seconds since the epoch by the database's clock. Each method is one transaction, may block, and may
+be called from any thread; a database that is gone for a while is waited for.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from operad.runtime.durable.places import POSTGRES, SQLITE, shown, sqlalchemy
+from operad.runtime.errors import InputError
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+_logger = logging.getLogger(__name__)
+
+PATIENCE = 300.0
+"""Seconds that a database that is gone is waited for."""
+
+_PAUSE = 0.5
+_BUSY_MS = 30_000
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+RUNNING, PAUSED, FINISHED, FAILED, CANCELLED = "running", "paused", "finished", "failed", "cancelled"
+"""What a run is: under way or interrupted, waiting for a person, ended with a message, with an error, by a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRun:
+    """What is kept of a run as a whole. What it was given and what came of it is text, as `Wire` writes it.
+
+    Attributes:
+        run_id: Its id.
+        workflow: The workflow's name.
+        source: What it was made from, so that a command can go on with it.
+        graph: The workflow as a JSON value, to see whether it was changed.
+        call: What it was given.
+        state: ``running``, ``paused``, ``finished``, ``failed`` or ``cancelled``.
+        driver: The process that drives it; empty where none does.
+        drives: How often it was begun or gone on with.
+        created: When it was begun.
+        updated: When anything was last noted.
+        done: How many operators have finished.
+        total: How many there are, as far as is known.
+        usage: What it has cost, as `Usage` writes itself.
+        result: Its message; empty until it has finished.
+        error: What it failed with, in words.
+        failed: The key of the operator that it failed at.
+        cancelling: Whether somebody wants it to end.
+    """
+
+    run_id: str
+    workflow: str = ""
+    source: str = ""
+    graph: str = ""
+    call: str = ""
+    state: str = RUNNING
+    driver: str = ""
+    drives: int = 1
+    created: float = 0.0
+    updated: float = 0.0
+    done: int = 0
+    total: int = 0
+    usage: str = ""
+    result: str = ""
+    error: str = ""
+    failed: str = ""
+    cancelling: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """A process that drives runs, or works for them.
+
+    Attributes:
+        id: Its id.
+        kind: ``driver`` or ``worker``.
+        process: Its identity on its machine.
+        version: Of the code.
+        queues: The queues that it serves.
+        concurrency: How many operators at once.
+        doing: The operators that it is at, with their runs.
+        started: When it began.
+        beat: Its last sign of life.
+        limit: After how many seconds without one it counts as dead.
+        now: The database's clock when this was read.
+    """
+
+    id: str
+    kind: str = "driver"
+    process: str = ""
+    version: str = ""
+    queues: tuple[str, ...] = ()
+    concurrency: int = 0
+    doing: tuple[str, ...] = ()
+    started: float = 0.0
+    beat: float = 0.0
+    limit: float = 10.0
+    now: float = 0.0
+
+    @property
+    def silent(self) -> float:
+        """Seconds since its last sign of life."""
+        return max(0.0, self.now - self.beat)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it gave a sign of life lately enough."""
+        return self.silent <= self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class KeptQuestion:
+    """A question that a run asks.
+
+    Attributes:
+        run_id: The run.
+        step: The key of the operator that asks.
+        id: What the answer is given under.
+        text: The question.
+        schema: The JSON Schema of the answer, as JSON; empty for any.
+        answer: The answer, as JSON; None until there is one.
+    """
+
+    run_id: str
+    step: str
+    id: str
+    text: str
+    schema: str = ""
+    answer: str | None = None
+
+
+def patiently(method: Callable[P, T]) -> Callable[P, T]:
+    """Have a method of the store wait for a database that is gone, and tell what else is wrong in words."""
+
+    @wraps(method)
+    def waiting(*args: P.args, **kwargs: P.kwargs) -> T:
+        store: Any = args[0]
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return method(*args, **kwargs)
+            except store.errors as error:
+                if not _passes(error) or time.monotonic() > until:
+                    raise store.wrong(error) from error
+                _logger.warning("%s: waiting for it: %s", store.name, _first_line(error))
+            time.sleep(_PAUSE)
+
+    return waiting
+
+
+class Store:
+    """The tables in one database, made when they are not there.
+
+    Args:
+        url: The database, as `database_url` gives it.
+
+    Raises:
+        InputError: It cannot be reached or used.
+    """
+
+    def __init__(self, url: URL) -> None:
+        sa = self._sa = sqlalchemy()
+        self.url = url
+        self.name = shown(url)
+        self.errors: type[Exception] = sa.exc.SQLAlchemyError
+        self._is_sqlite = url.get_backend_name() == SQLITE
+        self._lock = threading.Lock()
+        if self._is_sqlite:
+            _claim(Path(str(url.database)))
+        self._engine = self._make_engine(url)
+        self._tables = _Tables(sa)
+        try:
+            with self._engine.begin() as connection:
+                if not self._is_sqlite:  # two processes that make them at once
+                    connection.execute(sa.text("SELECT pg_advisory_xact_lock(7263911)"))
+                self._tables.all.create_all(connection)
+        except self.errors as error:
+            raise self.wrong(error) from error
+
+    def _make_engine(self, url: URL) -> Any:
+        sa = self._sa
+        if not self._is_sqlite:
+            wait = {"connect_timeout": "10"} if "connect_timeout" not in url.query else {}
+            address = url.set(drivername=f"{POSTGRES}+psycopg").update_query_dict(wait)
+            return sa.create_engine(address, pool_size=5, max_overflow=10, pool_pre_ping=True)
+        engine = sa.create_engine(url)
+
+        @sa.event.listens_for(engine, "connect")
+        def _set_up(connection: Any, _: Any) -> None:  # pyright: ignore[reportUnusedFunction]
+            connection.isolation_level = None  # SQLAlchemy says when a transaction begins, as below
+            connection.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
+            connection.execute("PRAGMA journal_mode=WAL")  # of the file, for dbos as well: a quarter of the time
+
+        @sa.event.listens_for(engine, "begin")
+        def _begin(connection: Any) -> None:  # pyright: ignore[reportUnusedFunction]
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+        return engine
+
+    def wrong(self, error: Exception) -> InputError:
+        """What is wrong with the database, for people."""
+        return InputError(
+            f"{self.name}: cannot be used for runs: {_first_line(error)}; what was kept is not lost: see that the "
+            "database is there and has room, and give the same command again"
+        )
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._engine.dispose()
+
+    @property
+    def _now(self) -> Any:
+        clock = (
+            "(julianday('now') - 2440587.5) * 86400.0" if self._is_sqlite else "extract(epoch from clock_timestamp())"
+        )
+        return self._sa.literal_column(clock)
+
+    # Runs
+
+    @patiently
+    def run(self, run_id: str) -> KeptRun | None:
+        """A run; None where there is none."""
+        table = self._tables.runs
+        with self._engine.connect() as connection:
+            row = connection.execute(self._sa.select(table).where(table.c.run_id == run_id)).mappings().first()
+        return None if row is None else KeptRun(**row)
+
+    @patiently
+    def runs(self) -> Sequence[KeptRun]:
+        """All runs, the newest first."""
+        table = self._tables.runs
+        with self._engine.connect() as connection:
+            rows = connection.execute(self._sa.select(table).order_by(table.c.created.desc())).mappings().all()
+        return [KeptRun(**row) for row in rows]
+
+    @patiently
+    def now(self) -> float:
+        """The database's clock."""
+        with self._engine.connect() as connection:
+            return float(connection.execute(self._sa.select(self._now)).scalar())
+
+    @patiently
+    def create(self, run: KeptRun) -> bool:
+        """Note a new run; False where there is one with its id."""
+        table, sa = self._tables.runs, self._sa
+        values = {name: getattr(run, name) for name in KeptRun.__dataclass_fields__} | {
+            "created": self._now,
+            "updated": self._now,
+        }
+        try:
+            with self._engine.begin() as connection:
+                connection.execute(sa.insert(table).values(**values))
+        except sa.exc.IntegrityError:
+            return False
+        return True
+
+    @patiently
+    def take(self, run_id: str, before: str, driver: str) -> bool:
+        """Have `driver` drive a run in the place of `before`; False where that one does not drive it any more."""
+        return self._update_run(
+            run_id, before, driver=driver, state=RUNNING, error="", drives=self._tables.runs.c.drives + 1
+        )
+
+    @patiently
+    def note(self, run_id: str, holder: str, **values: object) -> bool:
+        """Note something about a run that `holder` drives; False where it does not any more."""
+        return self._update_run(run_id, holder, **values)
+
+    def _update_run(self, run_id: str, holder: str, **values: object) -> bool:
+        table = self._tables.runs
+        change = self._sa.update(table).where(table.c.run_id == run_id, table.c.driver == holder)
+        with self._engine.begin() as connection:
+            return connection.execute(change.values(updated=self._now, **values)).rowcount > 0
+
+    @patiently
+    def ask_to_end(self, run_id: str) -> None:
+        """Have whoever drives a run end it."""
+        table = self._tables.runs
+        with self._engine.begin() as connection:
+            connection.execute(self._sa.update(table).where(table.c.run_id == run_id).values(cancelling=True))
+
+    @patiently
+    def forget(self, run_id: str) -> None:
+        """Forget a run with its questions."""
+        with self._engine.begin() as connection:
+            for table in (self._tables.questions, self._tables.takeovers, self._tables.runs):
+                connection.execute(self._sa.delete(table).where(table.c.run_id == run_id))
+
+    # Processes
+
+    def beat(self, executor: Executor) -> Mapping[str, bool]:
+        """Give a sign of life.
+
+        Returns:
+            The runs that it drives, and whether somebody wants them to end.
+
+        Raises:
+            Exception: The database is gone just now.
+        """
+        sa, table, runs = self._sa, self._tables.executors, self._tables.runs
+        values = {
+            "kind": executor.kind,
+            "process": executor.process,
+            "version": executor.version,
+            "queues": json.dumps(executor.queues),
+            "concurrency": executor.concurrency,
+            "doing": json.dumps(executor.doing),
+            "beat": self._now,
+            "max_silence": executor.limit,
+        }
+        with self._engine.begin() as connection:
+            changed = connection.execute(sa.update(table).where(table.c.id == executor.id).values(**values)).rowcount
+            if not changed:
+                connection.execute(sa.insert(table).values(id=executor.id, started=self._now, **values))
+            held = connection.execute(sa.select(runs.c.run_id, runs.c.cancelling).where(runs.c.driver == executor.id))
+            return {row[0]: bool(row[1]) for row in held}
+
+    @patiently
+    def executors(self) -> Sequence[Executor]:
+        """All processes that are known, the oldest first."""
+        table = self._tables.executors
+        query = self._sa.select(table, self._now.label("now")).order_by(table.c.started)
+        with self._engine.connect() as connection:
+            rows = connection.execute(query).mappings().all()
+        return [
+            Executor(
+                id=row["id"],
+                kind=row["kind"],
+                process=row["process"],
+                version=row["version"],
+                queues=tuple(json.loads(row["queues"])),
+                concurrency=row["concurrency"],
+                doing=tuple(json.loads(row["doing"])),
+                started=float(row["started"]),
+                beat=float(row["beat"]),
+                limit=float(row["max_silence"]),
+                now=float(row["now"]),
+            )
+            for row in rows
+        ]
+
+    @patiently
+    def leave(self, executor_id: str) -> None:
+        """A process ends, and drives nothing any more."""
+        executors, runs = self._tables.executors, self._tables.runs
+        with self._engine.begin() as connection:
+            connection.execute(self._sa.delete(executors).where(executors.c.id == executor_id))
+            connection.execute(self._sa.update(runs).where(runs.c.driver == executor_id).values(driver=""))
+
+    # Questions
+
+    @patiently
+    def ask(self, question: KeptQuestion) -> None:
+        """Note a question, if it is not noted yet."""
+        sa, table = self._sa, self._tables.questions
+        values = {name: getattr(question, name) for name in KeptQuestion.__dataclass_fields__}
+        with suppress(sa.exc.IntegrityError), self._engine.begin() as connection:
+            connection.execute(sa.insert(table).values(asked=self._now, **values))
+
+    @patiently
+    def questions(self, run_id: str) -> Sequence[KeptQuestion]:
+        """All that a run has asked, in order."""
+        table = self._tables.questions
+        columns = [table.c[name] for name in KeptQuestion.__dataclass_fields__]
+        query = self._sa.select(*columns).where(table.c.run_id == run_id).order_by(table.c.asked)
+        with self._engine.connect() as connection:
+            return [KeptQuestion(**row) for row in connection.execute(query).mappings().all()]
+
+    @patiently
+    def answer(self, run_id: str, step: str, question_id: str, answer: str) -> bool:
+        """Note an answer; False where there is one already, or no such question."""
+        table = self._tables.questions
+        change = self._sa.update(table).where(
+            table.c.run_id == run_id, table.c.step == step, table.c.id == question_id, table.c.answer.is_(None)
+        )
+        with self._engine.begin() as connection:
+            return connection.execute(change.values(answer=answer)).rowcount > 0
+
+    @patiently
+    def forget_questions(self, run_id: str, steps: Collection[str]) -> None:
+        """Forget what operators of a run asked."""
+        table = self._tables.questions
+        with self._engine.begin() as connection:
+            for step in steps:
+                connection.execute(self._sa.delete(table).where(table.c.run_id == run_id, table.c.step == step))
+
+    # Take-overs
+
+    @patiently
+    def count_takeover(self, run_id: str, step_id: str, executor_id: str) -> Sequence[str]:
+        """Note that a process died over an operator; return all that did."""
+        sa, table = self._sa, self._tables.takeovers
+        with self._engine.begin() as connection:
+            connection.execute(sa.insert(table).values(run_id=run_id, step=step_id, executor=executor_id, at=self._now))
+            query = sa.select(table.c.executor).where(table.c.step == step_id).order_by(table.c.at)
+            return list(connection.execute(query).scalars())
+
+    @patiently
+    def takeovers(self, step_id: str) -> Sequence[str]:
+        """The processes that died over an operator."""
+        table = self._tables.takeovers
+        query = self._sa.select(table.c.executor).where(table.c.step == step_id).order_by(table.c.at)
+        with self._engine.connect() as connection:
+            return list(connection.execute(query).scalars())
+
+
+class _Tables:
+    def __init__(self, sa: Any) -> None:
+        text, number, real, yes = sa.Text, sa.Integer, sa.Double, sa.Boolean
+
+        def column(name: str, kind: Any, **options: Any) -> Any:
+            return sa.Column(name, kind, nullable=False, **options)
+
+        self.all = sa.MetaData()
+        self.runs = sa.Table(
+            "operad_runs",
+            self.all,
+            column("run_id", text, primary_key=True),
+            *(column(name, text) for name in ("workflow", "source", "graph", "call", "state")),
+            column("driver", text, index=True),
+            column("drives", number),
+            column("created", real),
+            column("updated", real),
+            column("done", number),
+            column("total", number),
+            *(column(name, text) for name in ("usage", "result", "error", "failed")),
+            column("cancelling", yes),
+        )
+        self.executors = sa.Table(
+            "operad_executors",
+            self.all,
+            column("id", text, primary_key=True),
+            *(column(name, text) for name in ("kind", "process", "version", "queues", "doing")),
+            column("concurrency", number),
+            column("started", real),
+            column("beat", real),
+            column("max_silence", real),
+        )
+        self.questions = sa.Table(
+            "operad_questions",
+            self.all,
+            *(column(name, text, primary_key=True) for name in ("run_id", "step", "id")),
+            column("text", text),
+            column("schema", text),
+            sa.Column("answer", text),
+            column("asked", real),
+        )
+        self.takeovers = sa.Table(
+            "operad_takeovers",
+            self.all,
+            column("step", text, primary_key=True),
+            column("executor", text, primary_key=True),
+            column("run_id", text, index=True),
+            column("at", real),
+        )
+
+
+def _claim(path: Path) -> None:
+    """Make the file of a database for its owner's eyes alone, where there is none."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be made: {error.strerror or error}; name another file: --db FILE") from error
+
+
+def _passes(error: Exception) -> bool:
+    """Whether it may well work a little later: the connection broke, or the server starts."""
+    text = str(error).lower()
+    lost = getattr(error, "connection_invalidated", False) or type(error).__name__ in (
+        "OperationalError",
+        "TimeoutError",
+    )
+    return lost and not any(
+        sign in text
+        for sign in (
+            "disk is full",
+            "no space",
+            "unable to open database",
+            "readonly",
+            "password authentication",
+            "does not exist",
+            "no such",
+            "not a database",
+            "malformed",
+        )
+    )
+
+
+def _first_line(error: Exception) -> str:
+    """What the database says, without the statement and what was in it."""
+    said = str(getattr(error, "orig", None) or error).strip().splitlines()
+    return said[0] if said else type(error).__name__
