@@ -9,7 +9,6 @@ it, an error too, is that workflow's result. It is one function for all: whoever
 
 from __future__ import annotations
 
-import atexit
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -185,10 +184,3 @@ def _operator(request: str) -> str:
 
 class _LeftError(BaseException):
     """The process is on its way out; nothing is to be recorded."""
-
-
-@atexit.register
-def _leave() -> None:
-    if _here is not None:
-        with suppress(Exception):
-            _here.stop()

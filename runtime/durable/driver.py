@@ -210,6 +210,6 @@ def leave(url: URL) -> None:
 
 @atexit.register
 def _leave() -> None:
-    if _driver is not None:
+    if _driver is not None:  # dbos itself takes a second to stop, and has nothing left to do
         with suppress(Exception):
-            leave(_driver.url)
+            Presence.stop(_driver)
