@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from operad.runtime.errors import InvalidError, Issue, did_you_mean
 from operad.runtime.message import Job, WorkflowMessage
 from operad.runtime.policy import Policy
 from operad.runtime.reasoner import Reasoner
 from operad.runtime.schedule import Join, Plan, Ports
+
+if TYPE_CHECKING:
+    from operad.runtime.workflow import Workflow
 
 END = "<end>"
 """The id of the node that ends a workflow: it joins the verdicts, or the tails where nobody judges."""
@@ -29,8 +32,9 @@ class Executable(Protocol):
     - ``fingerprint()``, plain values that are the same for operators that answer alike, so that its
       messages can be cached;
     - ``instruction: str``, what it is there for, so that who judges the run can tell who is at fault;
-    - ``runs_workflows = True``, where it does nothing but run workflows, each in a place of its own: then what is
-      kept of a run is what came of the operators in them, and it runs anew when the run is gone on with;
+    - ``runs_workflows: Sequence[Workflow]``, where it does nothing but run workflows, each in a place of its own,
+      these or some that it makes: then what is kept of a run is what came of the operators in them, and it runs
+      anew when the run is gone on with;
     - ``reads: Sequence[str]``, the ids of operators further back, whose messages it is given as well,
       after those of the operators right before it, as far as they ran. One that is not in its workflow
       is looked for among the messages that the workflow was given.
@@ -61,6 +65,11 @@ def ports_of(executable: Executable) -> Sequence[str]:
 def reads_of(executable: Executable) -> Sequence[str]:
     """The operators further back whose messages an operator asks for."""
     return tuple(getattr(executable, "reads", None) or ())
+
+
+def workflows_in(executable: Executable) -> Sequence[Workflow] | None:
+    """The workflows that an operator runs; None where it does work of its own."""
+    return getattr(executable, "runs_workflows", None)
 
 
 def read_outside(operators: Sequence[Executable]) -> Sequence[str]:

@@ -40,25 +40,35 @@ async def interrupt(question: str, schema: Mapping[str, Any] | str | None = None
     if scope is None:
         raise InputError("interrupt(…) asks on behalf of a run, and no run is going on here; call it in an operator")
     form = _form(schema)
-    asked, root = scope.run.questions, scope.run.root
+    asked = scope.run.questions
     scope.questions += 1
     path = "/".join(scope.path)
     question_id = path if scope.questions == 1 else f"{path}#{scope.questions}"
     while question_id in asked.asked:  # two runs of one workflow, side by side in one operator
         scope.questions += 1
         question_id = f"{path}#{scope.questions}"
+    return await ask(scope, Question(id=question_id, text=question, schema_=form))
+
+
+async def ask(scope: events.Scope, question: Question) -> Any:
+    """Ask a person on behalf of an operator, and wait for the answer; see `interrupt`.
+
+    Args:
+        scope: Where the operator runs.
+        question: What to ask, under an id that nothing else in the run asks under just now.
+    """
+    asked, root = scope.run.questions, scope.run.root
     keeper = root.keeper
     loop = asyncio.get_running_loop()
     began = loop.time()
-    asks = Question(id=question_id, text=question, schema_=form)
     async with AsyncExitStack() as waiting:
-        answer = asked.ask(asks)
-        waiting.callback(asked.withdraw, question_id)
-        if keeper is not None and (known := await keeper.answer_to(asks, scope)) is not None:
+        answer = asked.ask(question)
+        waiting.callback(asked.withdraw, question.id)
+        if keeper is not None and (known := await keeper.answer_to(question, scope)) is not None:
             return known[0]
         for outer in scope.outwards():
             await waiting.enter_async_context(outer.run.waiting(outer))
-        scope.write(events.Interrupted(interrupt_id=question_id, question=question, schema=form))
+        scope.write(events.Interrupted(interrupt_id=question.id, question=question.text, schema=question.schema_))
         scope.waits_for += 1
         if scope.waits_for == 1:
             scope.run.idle += 1
@@ -69,11 +79,11 @@ async def interrupt(question: str, schema: Mapping[str, Any] | str | None = None
             scope.waits_for -= 1
             if not scope.waits_for:
                 scope.run.idle -= 1
-            asked.withdraw(question_id)
+            asked.withdraw(question.id)
     root.look_whether_paused()  # the operator may have asked more than this
     if keeper is not None:
-        await keeper.keep_answer(question_id, value, scope)
-    scope.write(events.Resumed(interrupt_id=question_id, seconds=loop.time() - began))
+        await keeper.keep_answer(question.id, value, scope)
+    scope.write(events.Resumed(interrupt_id=question.id, seconds=loop.time() - began))
     return value
 
 

@@ -35,7 +35,7 @@ from operad.runtime.split import Splitter
 from operad.runtime.sync import run_sync
 from operad.runtime.toolkit import Action, Toolkit
 from operad.runtime.verdict import fault_in
-from operad.runtime.workflow import BuiltinWorkflow, run_inside
+from operad.runtime.workflow import BuiltinWorkflow, Workflow, run_inside
 
 MAX_OPEN_JOBS = 1_000
 """How many jobs that ended early a leader remembers, so that they can be recovered."""
@@ -251,7 +251,9 @@ class _Lead:
         self.works: dict[str, _Work] = {}
         self._taking_up = Lock()
 
-    runs_workflows = True
+    @property
+    def runs_workflows(self) -> Sequence[Workflow]:
+        return [expert.workflow for expert in self.experts.values()]
 
     def get_id(self) -> str:
         return "leader"
@@ -370,7 +372,7 @@ class _Assignment:
         self._part = part
         self._depth = depth
 
-    runs_workflows = True
+    runs_workflows: Sequence[Workflow] = ()
 
     @property
     def instruction(self) -> str:

@@ -84,7 +84,10 @@ class Map:
         self._concurrency = concurrency
         self._on_error: OnError = on_error
 
-    runs_workflows = True
+    @property
+    def runs_workflows(self) -> Sequence[Workflow]:
+        """Its body."""
+        return (self.body,)
 
     def get_id(self) -> str:
         """Its identity."""

@@ -17,7 +17,7 @@ from operad.runtime.deadline import Deadline, standing_still, within
 from operad.runtime.errand import Errand, completed
 from operad.runtime.errors import BudgetError, OperadError, OperatorError, SkippedError, describe
 from operad.runtime.events import RunLog, Scope
-from operad.runtime.graph import END, Executable
+from operad.runtime.graph import END, Executable, workflows_in
 from operad.runtime.guard import Call
 from operad.runtime.insights import RunInsights
 from operad.runtime.keeper import Keeper
@@ -362,7 +362,7 @@ class Run:
             path=(*self._prefix, node_id),
             operator_id=node_id,
             round=self._round,
-            around=getattr(executable, "runs_workflows", False),
+            around=workflows_in(executable) is not None,
         )
         events.enter(scope)
         log, began = self.log, 0.0

@@ -591,7 +591,9 @@ class _Within:
         self.body = workflow
         self._around = around
 
-    runs_workflows = True
+    @property
+    def runs_workflows(self) -> Sequence[Workflow]:
+        return (self.body,)
 
     def get_id(self) -> str:
         return self.body.get_id()

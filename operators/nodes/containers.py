@@ -70,11 +70,15 @@ class Iteration(NodeOperator[IterationParams]):
     """
 
     type = "iteration"
-    runs_workflows = True
     params_type = IterationParams
     gives = "output (a list of what each item came to); inside only: item, index (number)"
     example = {"iterator_selector": ["chapters", "2"], "output_selector": ["text", "3-2"]}
     body_starts_with = IterationStart.type
+
+    @property
+    def runs_workflows(self) -> Sequence[Workflow]:
+        """Its body."""
+        return (_body(self),)
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
         """What the items came to."""
@@ -195,7 +199,6 @@ class Loop(NodeOperator[LoopParams]):
     """
 
     type = "loop"
-    runs_workflows = True
     params_type = LoopParams
     gives = "its variables as the last pass left them, and rounds (number); inside also: index (number)"
     example = {
@@ -204,6 +207,11 @@ class Loop(NodeOperator[LoopParams]):
         "break_conditions": [[["good", "7"], "is", "true"]],
     }
     body_starts_with = LoopStart.type
+
+    @property
+    def runs_workflows(self) -> Sequence[Workflow]:
+        """Its body."""
+        return (_body(self),)
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
         """Its variables."""
@@ -287,10 +295,14 @@ class SubWorkflow(NodeOperator[SubWorkflowParams]):
     """Runs another workflow, with its own start and end."""
 
     type = "sub-workflow"
-    runs_workflows = True
     params_type = SubWorkflowParams
     gives = "the declared results of that workflow"
     example = {"workflow": "translate", "inputs": [["text", ["text", "2"]]], "outputs": [["translation", "string"]]}
+
+    @property
+    def runs_workflows(self) -> Sequence[Workflow]:
+        """The one that it names, if there is one."""
+        return [w for name, w in self.services.workflows.items() if name == self.params.workflow]
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
         """The declared results."""

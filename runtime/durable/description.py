@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, cast
+
+from pydantic import BaseModel
 
 from operad.runtime.errors import InputError
 from operad.runtime.fingerprint import Fingerprinted, fingerprint, name_of
-from operad.runtime.graph import Executable
+from operad.runtime.graph import Executable, workflows_in
 from operad.runtime.workflow import Workflow
 
 _INDIFFERENT = ("knowledge_base", "recommended", "insights")
@@ -17,18 +20,22 @@ _INDIFFERENT = ("knowledge_base", "recommended", "insights")
 Description = dict[str, Any]
 
 
-def describe_workflow(workflow: Workflow) -> Description:
+def describe_workflow(workflow: Workflow, around: tuple[Workflow, ...] = ()) -> Description:
     """What a workflow does: its operators, their order, those inside them, and who judges.
 
     Not how long, how often and with which model: that may change while a run is interrupted.
+
+    Args:
+        workflow: The workflow.
+        around: Those that it is inside of, which are not described again.
     """
-    graph = workflow.graph()
+    graph, around = workflow.graph(), (*around, workflow)
     operators = {
         key: {
             "after": {parent: sorted(ports) for parent, ports in graph.before.get(key, {}).items()},
             "join": graph.joins.get(key, "all_done"),
             "does": _does(operator),
-            **_inside(operator),
+            **_inside(operator, around),
         }
         for key, operator in graph.operators.items()
     }
@@ -38,20 +45,24 @@ def describe_workflow(workflow: Workflow) -> Description:
     }
 
 
-def _inside(operator: Executable) -> Description:
-    body = getattr(operator, "body", None)
-    return {"inside": describe_workflow(body)} if isinstance(body, Workflow) else {}
+def _inside(operator: Executable, around: tuple[Workflow, ...]) -> Description:
+    bodies = [body for body in workflows_in(operator) or () if body not in around]
+    described = [describe_workflow(body, around) for body in bodies]
+    if len(bodies) < 2:
+        return {"inside": described[0]} if described else {}
+    return {
+        "inside": {"operators": {body.name: {"inside": each} for body, each in zip(bodies, described, strict=True)}}
+    }
 
 
 def _does(operator: Executable) -> Any:
     """What makes an operator answer as it does, as far as it says so; else its type."""
-    if not isinstance(operator, Fingerprinted) or isinstance(getattr(operator, "body", None), Workflow):
-        return name_of(type(operator))
-    try:
-        made = dict(operator.fingerprint())
-    except InputError:  # a tool binds something that nothing is known of
-        config = getattr(operator, "config", None)
-        made = {"type": name_of(type(operator)), "id": getattr(config, "id", "")}
+    made: dict[str, Any] = {"type": name_of(type(operator))}
+    with suppress(InputError):  # a tool binds something that nothing is known of, or it has a body
+        made |= operator.fingerprint() if isinstance(operator, Fingerprinted) else {}
+    params = getattr(operator, "params", None)
+    if isinstance(params, BaseModel):
+        made["params"] = params.model_dump(mode="json", fallback=str)
     for key in _INDIFFERENT:
         made.pop(key, None)
     return json.loads(json.dumps(fingerprint(made)))

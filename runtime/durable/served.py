@@ -1,0 +1,103 @@
+"""What those who drive runs and those who work for them both have: the same agents, found by the same names."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from operad.runtime.agent import Agent
+from operad.runtime.durable.description import describe_workflow
+from operad.runtime.errors import InputError
+from operad.runtime.graph import Executable, workflows_in
+from operad.runtime.leader import Leader
+from operad.runtime.reasoner import Reasoner
+from operad.runtime.workflow import Workflow
+
+Address = tuple[str, ...]
+"""Where an operator is: an agent's name, the ids of the operators around it, and its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is at an address.
+
+    Attributes:
+        workflow: The workflow that the operator is in.
+        executable: The operator.
+        reasoner: Who thinks for it.
+    """
+
+    workflow: Workflow
+    executable: Executable
+    reasoner: Reasoner
+
+
+class Served:
+    """Agents whose operators may be done by workers.
+
+    Args:
+        name: What they are called together, such as the name of their file.
+        agents: The agents; the experts of a leader count as well.
+
+    Attributes:
+        name: The same.
+        queue: Where their work is put. Its name changes with what they do, so that workers that were
+            started from something else never get it.
+    """
+
+    def __init__(self, name: str, agents: Sequence[Agent]) -> None:
+        every = {each.profile.name: each for agent in agents for each in _with_experts(agent)}
+        described = {
+            key: describe_workflow(each.workflow) for key, each in every.items() if not isinstance(each, Leader)
+        }
+        digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:12]
+        self.name = name
+        self.queue = f"operad {re.sub(r'[^A-Za-z0-9._-]+', '-', name)[-60:]} {digest}"
+        self._found: dict[Address, Found] = {}
+        self._addresses: dict[tuple[str, int], Address] = {}
+        for key, agent in every.items():
+            if not isinstance(agent, Leader):
+                for address, workflow, executable in _walk(agent.workflow, (key,)):
+                    self._found.setdefault(address, Found(workflow, executable, agent.reasoner))
+                    self._addresses.setdefault((workflow.name, id(executable)), address)
+
+    def address_of(self, workflow: str, executable: Executable) -> Address | None:
+        """Where an operator of a workflow of that name is; None where it is made while a run goes on."""
+        return self._addresses.get((workflow, id(executable)))
+
+    def find(self, address: Sequence[str]) -> Found:
+        """What is at an address.
+
+        Raises:
+            InputError: Nothing is.
+        """
+        found = self._found.get(tuple(address))
+        if found is None:
+            raise InputError(
+                f"{self.name}: has no operator {'/'.join(address)!r}; was it changed since the worker began?"
+            )
+        return found
+
+
+def _with_experts(agent: Agent) -> Iterator[Agent]:
+    yield agent
+    if isinstance(agent, Leader):
+        yield from agent.experts
+
+
+def _walk(
+    workflow: Workflow, around: Address, seen: tuple[Any, ...] = ()
+) -> Iterator[tuple[Address, Workflow, Executable]]:
+    graph = workflow.graph()
+    for executable in (*graph.operators.values(), *graph.evaluators):
+        address = (*around, executable.get_id())
+        inside = workflows_in(executable)
+        if inside is None:
+            yield address, workflow, executable
+        for body in inside or ():
+            if body not in seen:
+                yield from _walk(body, address, (*seen, body))
