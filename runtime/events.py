@@ -411,6 +411,8 @@ class RunInProgress(Protocol):
     budget: Budget
     calls: Limiter | None
     keeper: Keeper | None
+    usage: Usage
+    workflow: str
     finished: dict[str, WorkflowMessage] | None
     idle: int
 

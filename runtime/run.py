@@ -56,6 +56,8 @@ class Run:
         outer: The operator that it is inside of.
         budget: What it may use.
         calls: What limits its calls of models.
+        usage: What it has used.
+        workflow: The workflow's name.
         keeper: What keeps the messages of its operators, if anything does: set for the outermost run, and taken
             from the run around it by those that an operator around them has in it.
         finished: Where there is a budget, the messages of all operators that have finished, by path.
@@ -84,6 +86,7 @@ class Run:
         self.idle = 0
         self.budget = build.budget
         self.calls = build.calls
+        self.workflow = build.name
         self.keeper: Keeper | None = outer.run.keeper if outer and outer.around else None
         self._live: set[Run] = set()
         self.on_paused: Callable[[], object] | None = None
@@ -114,7 +117,7 @@ class Run:
         self.finished: dict[str, WorkflowMessage] | None = outer.run.finished if outer else None
         if self.finished is None and build.budget is not NO_BUDGET:
             self.finished = {}
-        self._usage = NO_USAGE
+        self.usage = NO_USAGE
         self._spending = Lock()
 
     async def execute(self) -> WorkflowMessage:
@@ -140,7 +143,7 @@ class Run:
             elif isinstance(error, BudgetError):
                 ours = {"/".join((*self._prefix, node_id)): message for node_id, message in self._finished().items()}
                 error.finished = {**ours, **error.finished, **(self.finished or {})}
-            self._say(events.RunFailed(error=describe(error), seconds=now() - began, usage=self._usage))
+            self._say(events.RunFailed(error=describe(error), seconds=now() - began, usage=self.usage))
             raise
         finally:
             self._end()
@@ -163,11 +166,6 @@ class Run:
     def rounds(self) -> int:
         """How many rounds it has begun."""
         return self._round
-
-    @property
-    def usage(self) -> Usage:
-        """What it has used."""
-        return self._usage
 
     def _say(self, event: events.Event, round: int = 0) -> None:
         """Tell those who listen to this very run."""
@@ -211,7 +209,7 @@ class Run:
     def spend(self, usage: Usage) -> None:
         """Add to what the run has used."""
         with self._spending:
-            self._usage = self._usage + usage
+            self.usage = self.usage + usage
 
     def check_budget(self, *, by_next: bool = False) -> None:
         """See that the budget holds; `by_next`, that another model call may be made.
@@ -219,12 +217,12 @@ class Run:
         Raises:
             BudgetError: It does not.
         """
-        if exceeded := self.budget.exceeded(self._usage, by_next=by_next):
+        if exceeded := self.budget.exceeded(self.usage, by_next=by_next):
             raise self._over(exceeded)
 
     def _over(self, exceeded: str) -> BudgetError:
         return BudgetError(
-            f"workflow {self._build.name!r} has used up its budget: {exceeded}; raise it, or ask for less", self._usage
+            f"workflow {self._build.name!r} has used up its budget: {exceeded}; raise it, or ask for less", self.usage
         )
 
     @asynccontextmanager
@@ -305,7 +303,7 @@ class Run:
         """The best round's verdict, which says so where no round succeeded."""
         assert self._best  # noqa: S101 - a run without it raises
         message, best = self._best
-        update: dict[str, object] = {"usage": self._usage}
+        update: dict[str, object] = {"usage": self.usage}
         if message.status is not WorkflowStatus.SUCCESS and self._round > 1:
             none = f"None of {self._round} rounds succeeded; this is round {best}."
             update["evaluation"] = "\n".join(filter(None, (message.evaluation, failed, none)))

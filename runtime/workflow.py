@@ -438,7 +438,7 @@ class Workflow(ABC):
         run_id = run_id or new_id()
         if run_id in self._live:
             raise InputError(f"workflow {self.name!r}: a run with the id {run_id!r} is going on; give each its own")
-        build = self._build_once()
+        build = self.built()
         outer = events.current_scope()
         if outer is None:
             self._refuse_unknown_reads(build)
@@ -460,7 +460,7 @@ class Workflow(ABC):
         insights, listeners = self._insights_in(outer)
         if listeners:
             log = RunLog(new_id(), listeners, outer=log, depth=len(prefix))
-        return await Run(self._build_once(), call, log, outer=outer, prefix=prefix, insights=insights).execute()
+        return await Run(self.built(), call, log, outer=outer, prefix=prefix, insights=insights).execute()
 
     def _refuse_unknown_reads(self, build: Build) -> None:
         known = build.graph.operators
@@ -509,7 +509,12 @@ class Workflow(ABC):
             )
         return live
 
-    def _build_once(self) -> Build:
+    def built(self) -> Build:
+        """The workflow made ready to run, as it stands; made once per edited state.
+
+        Raises:
+            InvalidError: It cannot be built; all its issues are listed.
+        """
         built = self._built
         if built is not None:
             return built

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from dbos import DBOS, DBOSClient, SetWorkflowID
-from dbos._dbos import _get_dbos_instance, _get_or_create_dbos_registry
+from dbos._dbos import _get_or_create_dbos_registry
 from sqlalchemy import URL
 
 from operad.runtime.durable.places import shown
@@ -25,9 +25,6 @@ from operad.runtime.errors import InputError
 
 OPERATOR = "operad.operator"
 """What dbos calls the work of an operator."""
-
-VERSION = "operad-1"
-"""Of what is written between processes; dbos gives work to those of the same version alone."""
 
 POLL = 0.05
 """Seconds between two looks of a worker for work."""
@@ -68,10 +65,6 @@ class DbosProcess:
             _here = None
             DBOS.destroy(workflow_completion_timeout_sec=seconds)
 
-    def recover(self, step_id: str, dead: Sequence[str], queue: str) -> bool:
-        """Give work that dead processes had begun to others; False where one of those has it already."""
-        return _get_dbos_instance()._sys_db.reenqueue_for_recovery(step_id, list(dead), queue)
-
 
 def begun_here(handle: Any) -> bool:
     """Whether the work was begun in this process by who got this handle."""
@@ -87,9 +80,9 @@ def launch(
     executor_id: str,
     perform: Perform,
     *,
+    version: str,
     queues: Sequence[str] = (),
     concurrency: int = 1,
-    version: str = VERSION,
 ) -> DbosProcess:
     """Launch dbos in this process.
 
@@ -97,9 +90,9 @@ def launch(
         url: The database.
         executor_id: An id that no other process has.
         perform: What does operators' work.
+        version: Of the code; work of another is left to others.
         queues: What to take work from.
         concurrency: How much work of a queue to do at once.
-        version: Of what is written between processes.
 
     Raises:
         InputError: This process runs dbos already, for itself or with another database.
@@ -156,6 +149,11 @@ def client(url: URL) -> DBOSClient:
     address = url.render_as_string(hide_password=False)
     DBOS.migrate(address)
     return DBOSClient(system_database_url=address, serializer=JsonSerializer(), application_name="operad")
+
+
+def give_back(client: DBOSClient, step_id: str, begun_by: Sequence[str], queue: str) -> bool:
+    """Put work that these processes had begun back into its queue; False where another has begun it since."""
+    return client._sys_db.reenqueue_for_recovery(step_id, list(begun_by), queue)
 
 
 def _is_in_use() -> bool:

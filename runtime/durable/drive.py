@@ -15,7 +15,6 @@ from operad.runtime.durable.wire import Outcome, Wire
 from operad.runtime.errand import Errand
 from operad.runtime.errors import BudgetError, InputError
 from operad.runtime.events import MessageKept, Scope
-from operad.runtime.graph import Executable
 from operad.runtime.keeper import key_of
 from operad.runtime.message import NO_USAGE, WorkflowMessage
 from operad.runtime.questions import Question
@@ -46,12 +45,20 @@ class Place(Protocol):
         """
         ...
 
-    def takes(self, executable: Executable) -> bool:
+    def takes(self, errand: Errand, scope: Scope) -> bool:
         """Whether others do this operator's work."""
         ...
 
     async def outcome_elsewhere(self, step_id: str, errand: Errand, scope: Scope) -> str:
         """Have others do it."""
+        ...
+
+    async def look_after(self, run_id: str) -> None:
+        """Now and then: see to what others do."""
+        ...
+
+    async def forget(self, step_id: str) -> None:
+        """Forget what came of it."""
         ...
 
 
@@ -96,7 +103,7 @@ class Drive:
         if (text := self._kept.pop(key, None)) is not None:
             scope.write(MessageKept())
             return self._settle(key, self._wire.load(text), scope, replayed=True)
-        if self._place.takes(errand.executable):
+        if self._place.takes(errand, scope):
             return await self._elsewhere(key, errand, scope)
         return await self._here(key, lambda: errand.perform(scope), scope)
 
@@ -115,7 +122,7 @@ class Drive:
             nonlocal made, made_text
             before, scope.kept = scope.kept, []
             try:
-                made = await self._outcome(work, scope)
+                made = await outcome_of_work(work, scope)
             finally:
                 scope.kept = before
             try:
@@ -130,19 +137,12 @@ class Drive:
             return self._settle(key, made, scope, replayed=False)
         return self._settle(key, await in_thread(self._wire.load, text), scope, replayed=True)
 
-    async def _outcome(self, work: Callable[[], Awaitable[WorkflowMessage]], scope: Scope) -> Outcome:
-        used = scope.usage
-        try:
-            message = await work()
-        except BudgetError:
-            raise
-        except Exception as error:  # noqa: BLE001 - it is an outcome like any other
-            return Outcome(error=error, usage=_since(scope, used), events=tuple(scope.kept or ()))
-        return Outcome(message=message, usage=_since(scope, used), events=tuple(scope.kept or ()))
-
     async def _elsewhere(self, key: str, errand: Errand, scope: Scope) -> WorkflowMessage:
         text = await self._place.outcome_elsewhere(self.step_id(key), errand, scope)
-        return self._settle(key, await in_thread(self._wire.load, text), scope, replayed=True)
+        outcome: Outcome = await in_thread(self._wire.load, text)
+        if isinstance(outcome.error, BudgetError):  # with a larger one it may go on
+            await self._place.forget(self.step_id(key))
+        return self._settle(key, outcome, scope, replayed=True)
 
     def _settle(self, key: str, outcome: Outcome, scope: Scope, *, replayed: bool) -> WorkflowMessage:
         """The message; or the error, raised."""
@@ -175,6 +175,26 @@ class Drive:
         key, answer = key_of(scope), json.dumps(value)
         self._answers[key, question_id] = answer
         await in_thread(self._store.answer, self.run_id, key, question_id, answer)
+
+
+async def outcome_of_work(work: Callable[[], Awaitable[WorkflowMessage]], scope: Scope) -> Outcome:
+    """What comes of an operator's work, an error like a message.
+
+    Args:
+        work: What does it.
+        scope: Where it is done; its events are those that are kept.
+
+    Raises:
+        BudgetError: The run has used more than it may, which is nothing to keep.
+    """
+    used = scope.usage
+    try:
+        message, failure = await work(), None
+    except BudgetError:
+        raise
+    except Exception as error:  # noqa: BLE001 - it is an outcome like any other
+        message, failure = None, error
+    return Outcome(message, failure, _since(scope, used), tuple(scope.kept or ()))
 
 
 def _since(scope: Scope, used: Any) -> Any:

@@ -12,14 +12,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from operad.runtime.durable.drive import in_thread
-from operad.runtime.durable.places import new_executor_id, process_identity
+from operad.runtime.durable.places import new_executor_id, process_identity, version_here
 from operad.runtime.durable.store import Executor, Store
+from operad.runtime.durable.waiting import Waiting
 from operad.runtime.errand import Errand
 from operad.runtime.errors import InputError, OperadError
 from operad.runtime.events import Scope
-from operad.runtime.graph import Executable
 
 if TYPE_CHECKING:
+    from dbos import DBOSClient
     from sqlalchemy import URL
 
 BEAT = 1.0
@@ -102,33 +103,44 @@ class Driver(Presence):
     Attributes:
         url: The database.
         executor: What it is called there.
+        client: What looks into the tables of dbos.
+        waiting: What waits for work that others do.
     """
 
     def __init__(self, url: URL, limit: float) -> None:
         dbos_process = import_module("operad.runtime.durable.dbos_process")
         self.url = url
-        self.executor = Executor(new_executor_id(), process=process_identity(), limit=limit)
+        self.executor = Executor(new_executor_id(), process=process_identity(), version=version_here(), limit=limit)
         self._begun: dict[str, Future[str]] = {}
         self._begun_here: Callable[[Any], bool] = dbos_process.begun_here
         store = Store(url)
-        self._process = dbos_process.launch(url, self.executor.id, self._perform)
-        self._client = dbos_process.client(url)
+        self._process = dbos_process.launch(url, self.executor.id, self._perform, version=self.executor.version)
+        self.client: DBOSClient = dbos_process.client(url)
+        self.waiting = Waiting(self.client, store.errors)
         super().__init__(store, self.executor)
 
     def stop(self) -> None:
         """Leave; runs that it drives can be gone on with elsewhere at once."""
         super().stop()
+        self.waiting.stop()
         self._process.stop()
-        self._client.destroy()
+        self.client.destroy()
         self._store.close()
 
-    def takes(self, executable: Executable) -> bool:
+    def takes(self, errand: Errand, scope: Scope) -> bool:
         """See `Place.takes`."""
         return False
 
     async def outcome_elsewhere(self, step_id: str, errand: Errand, scope: Scope) -> str:
         """See `Place.outcome_elsewhere`."""
         raise NotImplementedError
+
+    async def look_after(self, run_id: str) -> None:
+        """See `Place.look_after`."""
+
+    async def forget(self, step_id: str) -> None:
+        """See `Place.forget`."""
+        await self.speak(self.client.delete_workflows, [step_id])
 
     def _perform(self, step_id: str, _: str) -> str:
         return self._begun[step_id].result()
@@ -138,20 +150,25 @@ class Driver(Presence):
         while True:
             result = self._begun[step_id] = Future[str]()
             try:
-                handle = await self._speak(self._process.start, step_id)
+                handle = await self.speak(self._process.start, step_id)
                 if self._begun_here(handle):
                     result.set_result(await work())
-                    return cast("str", await self._speak(handle.get_result))
+                    return cast("str", await self.speak(handle.get_result))
             except BaseException:
                 if not result.done():
                     result.set_exception(_DroppedError())
                 raise
             finally:
                 self._begun.pop(step_id, None)
-            if (text := await self._speak(self._of_another, step_id)) is not None:
+            if (text := await self.speak(self._of_another, step_id)) is not None:
                 return text
 
-    async def _speak(self, function: Callable[..., Any], *args: object) -> Any:
+    async def speak(self, function: Callable[..., Any], *args: object) -> Any:
+        """Have the database asked something, in a thread.
+
+        Raises:
+            InputError: It cannot be used; the words say why, and what to do.
+        """
         store = self._store
         try:
             return await in_thread(function, *args)
@@ -160,10 +177,10 @@ class Driver(Presence):
 
     def _of_another(self, step_id: str) -> str | None:
         """What another process kept; what it has only begun is forgotten, for this one drives the run now."""
-        found = self._client.list_workflows(workflow_ids=[step_id], load_input=False)
+        found = self.client.list_workflows(workflow_ids=[step_id], load_input=False)
         if found and found[0].status == "SUCCESS":
             return text_of(found[0].output, step_id)
-        self._client.delete_workflows([step_id])
+        self.client.delete_workflows([step_id])
         return None
 
 

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import JsonValue
 
 from operad.runtime.durable.description import changes, describe_workflow
-from operad.runtime.durable.drive import Drive, in_thread
+from operad.runtime.durable.drive import Drive, Place, in_thread
 from operad.runtime.durable.driver import BEAT, LIMIT, driver_of, leave, text_of
+from operad.runtime.durable.elsewhere import Elsewhere
 from operad.runtime.durable.places import check_id, database_url, is_dead
+from operad.runtime.durable.served import Served
 from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, RUNNING, Executor, KeptQuestion, KeptRun, Store
 from operad.runtime.durable.wire import Files, Wire
 from operad.runtime.errors import InputError, OperadError, describe, did_you_mean, shorten
@@ -34,6 +36,7 @@ from operad.runtime.workflow import Workflow
 if TYPE_CHECKING:
     from dbos import DBOSClient, WorkflowStatus
 
+_UNDER_WAY = ["ENQUEUED", "PENDING"]
 _LOOK = 0.5
 _PAGE = 500
 
@@ -47,6 +50,7 @@ class Ledger:
     Args:
         url: The database: a URL, or the path of an SQLite file; None for one in the user's state folder.
         source: What runs are made from, so that a command can go on with them: any JSON value.
+        workers: What workers have, if they are to do the operators' work; None to have it done here.
         files: Where files that operators make are kept; None to keep nothing of them but where they lie.
         limit: Seconds without a sign of life after which this process counts as dead.
 
@@ -60,12 +64,14 @@ class Ledger:
         url: str | Path | None = None,
         *,
         source: JsonValue = None,
+        workers: Served | None = None,
         files: Files | None = None,
         limit: float = LIMIT,
     ) -> None:
         self.url = database_url(url)
         self.source = source
         self.wire = Wire(files)
+        self._workers = workers
         self._limit = limit
 
     @cached_property
@@ -119,14 +125,17 @@ class Ledger:
             return message
         run.take_up(await self._call_of(kept, call))
         steps = await in_thread(self._steps, run_id)
-        drive = Drive(run_id, self.store, self.wire, steps, driver)
+        place: Place = driver
+        if self._workers is not None:
+            place = Elsewhere(driver, self._workers, self.wire, self.store, driver.executor.version)
+        drive = Drive(run_id, self.store, self.wire, steps, place)
         questions = await in_thread(self.store.questions, run_id)
         drive.know_answers({(q.step, q.id): q.answer for q in questions if q.answer is not None})
         run.keeper = drive
         task = asyncio.current_task()
         assert task is not None  # noqa: S101
         held = driver.hold(run_id, task)
-        noting = asyncio.ensure_future(self._keep_noting(run, drive, driver.executor.id))
+        noting = asyncio.ensure_future(self._keep_noting(run, drive, place, driver.executor.id))
         note_end = partial(self._note_end, run, drive, driver.executor.id)
         try:
             message = await run.execute()
@@ -224,7 +233,7 @@ class Ledger:
         for key, step in self._rows(run_id, load_output=True):
             if step.status == "SUCCESS":
                 steps[key] = text_of(step.output, step.workflow_id)
-            else:
+            elif not (self._workers and step.queue_name == self._workers.queue and step.status in _UNDER_WAY):
                 unfinished.append(step.workflow_id)
         if unfinished:
             self.client.delete_workflows(unfinished)
@@ -244,13 +253,14 @@ class Ledger:
                 return
             page += len(found)
 
-    async def _keep_noting(self, run: Run, drive: Drive, driver_id: str) -> None:
+    async def _keep_noting(self, run: Run, drive: Drive, place: Place, driver_id: str) -> None:
         """Note now and then how far the run is, and hand on answers that were given elsewhere."""
         while True:
             await asyncio.sleep(BEAT)
             with suppress(OperadError):
                 now = {"done": drive.done, "usage": run.usage.model_dump_json()}
                 await in_thread(partial(self.store.note, drive.run_id, driver_id, **now))
+                await place.look_after(drive.run_id)
                 if run.questions.open():
                     for question in await in_thread(self.store.questions, drive.run_id):
                         if question.answer is not None and question.id in {q.id for q in run.questions.open()}:
@@ -388,7 +398,7 @@ class Ledger:
     def _forget_steps(self, run_id: str, keys: Collection[str]) -> None:
         if keys:
             self.client.delete_workflows([f"{run_id}:{key}" for key in keys])
-            self.store.forget_questions(run_id, keys)
+            self.store.forget_steps(run_id, keys)
 
     def is_driven(self, kept: KeptRun) -> bool:
         """Whether a process that lives drives a run."""
@@ -413,7 +423,7 @@ class Ledger:
             self.store.ask_to_end(run_id)
             return
         self.store.note(run_id, kept.driver, state=CANCELLED, driver="", cancelling=False)
-        open_ = [step.workflow_id for _, step in self._rows(run_id, status=["ENQUEUED", "PENDING"])]
+        open_ = [step.workflow_id for _, step in self._rows(run_id, status=_UNDER_WAY)]
         if open_:
             self.client.cancel_workflows(open_)
 

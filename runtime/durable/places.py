@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
-from importlib import import_module
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +80,11 @@ def sqlalchemy() -> Any:
         return import_module("sqlalchemy")
     except ImportError as error:
         raise MissingExtraError("durable runs need the extra `durable`: pip install 'operad[durable]'") from error
+
+
+def version_here() -> str:
+    """The version of this package: what one writes for others, only the same version reads."""
+    return metadata.version("operad")
 
 
 def new_executor_id() -> str:

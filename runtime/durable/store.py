@@ -392,12 +392,13 @@ class Store:
             return connection.execute(change.values(answer=answer)).rowcount > 0
 
     @patiently
-    def forget_questions(self, run_id: str, steps: Collection[str]) -> None:
-        """Forget what operators of a run asked."""
-        table = self._tables.questions
+    def forget_steps(self, run_id: str, steps: Collection[str]) -> None:
+        """Forget what operators of a run asked, and who died over them."""
+        table, deaths = self._tables.questions, self._tables.takeovers
         with self._engine.begin() as connection:
             for step in steps:
                 connection.execute(self._sa.delete(table).where(table.c.run_id == run_id, table.c.step == step))
+                connection.execute(self._sa.delete(deaths).where(deaths.c.step == f"{run_id}:{step}"))
 
     # Take-overs
 
@@ -405,10 +406,10 @@ class Store:
     def count_takeover(self, run_id: str, step_id: str, executor_id: str) -> Sequence[str]:
         """Note that a process died over an operator; return all that did."""
         sa, table = self._sa, self._tables.takeovers
-        with self._engine.begin() as connection:
-            connection.execute(sa.insert(table).values(run_id=run_id, step=step_id, executor=executor_id, at=self._now))
-            query = sa.select(table.c.executor).where(table.c.step == step_id).order_by(table.c.at)
-            return list(connection.execute(query).scalars())
+        values = {"run_id": run_id, "step": step_id, "executor": executor_id, "at": self._now}
+        with suppress(sa.exc.IntegrityError), self._engine.begin() as connection:
+            connection.execute(sa.insert(table).values(**values))
+        return self.takeovers(step_id)
 
     @patiently
     def takeovers(self, step_id: str) -> Sequence[str]:

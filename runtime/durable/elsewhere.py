@@ -1,0 +1,151 @@
+"""Operators that are done by workers: put into a queue, and waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from operad.runtime.durable.drive import in_thread
+from operad.runtime.durable.driver import Driver, text_of
+from operad.runtime.durable.served import Address, Served
+from operad.runtime.durable.store import Store
+from operad.runtime.durable.wire import Wire
+from operad.runtime.errand import Errand
+from operad.runtime.errors import InputError
+from operad.runtime.events import Scope, enter
+from operad.runtime.interrupt import ask
+from operad.runtime.limits import Place
+from operad.runtime.questions import Question
+
+_logger = logging.getLogger(__name__)
+
+MAX_DEATHS = 3
+"""How many workers may die over an operator before it is given up."""
+
+
+class Elsewhere:
+    """Where the operators of a run are done: by workers, as far as these have them, and else here.
+
+    Args:
+        driver: This process.
+        served: What workers have.
+        wire: What writes what they are given.
+        store: Where runs are kept.
+        version: Of the code; workers of another do not take its work.
+    """
+
+    def __init__(self, driver: Driver, served: Served, wire: Wire, store: Store, version: str) -> None:
+        self.queue = served.queue
+        self._driver = driver
+        self._served = served
+        self._wire = wire
+        self._store = store
+        self._version = version
+        self._scopes: dict[str, Scope] = {}
+        self._relayed: dict[tuple[str, str], asyncio.Task[Any]] = {}
+        self._told = False
+
+    def _address(self, errand: Errand, scope: Scope) -> Address | None:
+        return self._served.address_of(scope.run.workflow, errand.executable)
+
+    def takes(self, errand: Errand, scope: Scope) -> bool:
+        """See `Place.takes`."""
+        return self._address(errand, scope) is not None
+
+    async def outcome_of(self, step_id: str, work: Callable[[], Awaitable[str]]) -> str:
+        """See `Place.outcome_of`."""
+        return await self._driver.outcome_of(step_id, work)
+
+    async def outcome_elsewhere(self, step_id: str, errand: Errand, scope: Scope) -> str:
+        """See `Place.outcome_elsewhere`."""
+        deaths = await in_thread(self._store.takeovers, step_id)
+        if len(deaths) >= MAX_DEATHS:
+            raise poisoned(step_id, deaths)
+        call = errand.call
+        request = {
+            "address": self._address(errand, scope),
+            "path": scope.path,
+            "round": scope.round,
+            "job": call.job,
+            "messages": call.messages,
+            "previous": call.previous,
+            "lesson": call.lesson,
+            "trail": list(call.trail),
+            "judged": errand.judged,
+            "used": scope.run.usage,
+        }
+        text = await in_thread(self._wire.dump, request)
+        place = Place(errand.places) if errand.places else None
+        self._scopes[step_id] = scope
+        try:
+            if place:
+                scope.place = place
+                await place.take()
+            await self._driver.speak(self._driver.waiting.enqueue, self.queue, step_id, text, self._version)
+            ended = await self._driver.waiting.wait_for(step_id)
+        finally:
+            if place:
+                await place.give()
+            self._scopes.pop(step_id, None)
+            for (asking, question), task in list(self._relayed.items()):
+                if asking == step_id:
+                    task.cancel()
+                    del self._relayed[asking, question]
+        if ended.status == "SUCCESS":
+            return text_of(ended.output, step_id)
+        deaths = await in_thread(self._store.takeovers, step_id)
+        if len(deaths) >= MAX_DEATHS:
+            raise poisoned(step_id, deaths)
+        raise InputError(
+            f"{step_id!r} was {ended.status.lower()} before a worker had done it: {ended.error or 'by hand'}"
+        )
+
+    async def forget(self, step_id: str) -> None:
+        """See `Place.forget`."""
+        await self._driver.forget(step_id)
+
+    async def look_after(self, run_id: str) -> None:
+        """Now and then: hand on what operators ask elsewhere, and say so if nobody does the work."""
+        waits = dict(self._scopes)
+        if not waits:
+            return
+        for question in await in_thread(self._store.questions, run_id):
+            step_id = f"{run_id}:{question.step}"
+            known = (step_id, question.id)
+            if question.answer is None and step_id in waits and known not in self._relayed:
+                asked = Question.model_validate(
+                    {"id": question.id, "text": question.text, "schema_": self._wire.load(question.schema or "null")}
+                )
+                self._relayed[known] = asyncio.ensure_future(_ask_for(waits[step_id], asked))
+        await self._look_for_workers()
+
+    async def _look_for_workers(self) -> None:
+        executors = await in_thread(self._store.executors)
+        alive = [each for each in executors if each.kind == "worker" and each.alive]
+        if any(self.queue in each.queues and each.version == self._version for each in alive):
+            self._told = False
+        elif not self._told:
+            self._told = True
+            others = [f"{each.id} (version {each.version}) serves {', '.join(each.queues)}" for each in alive]
+            _logger.warning(
+                "no worker of version %s serves %r; start one from the same configuration: operad worker FILE --db …; %s",
+                self._version,
+                self.queue,
+                "; ".join(others) or "none is alive",
+            )
+
+
+async def _ask_for(scope: Scope, question: Question) -> None:
+    enter(scope)
+    await ask(scope, question)
+
+
+def poisoned(step_id: str, deaths: Sequence[str]) -> InputError:
+    """What is said of an operator that is given up."""
+    run_id, _, key = step_id.partition(":")
+    return InputError(
+        f"operator {key!r} of run {run_id!r} was given up: {len(deaths)} workers died over it ({', '.join(deaths)}); "
+        f"see what it does to them, then: operad runs resume {run_id}"
+    )
