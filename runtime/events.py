@@ -488,7 +488,7 @@ class Scope(Struct, kw_only=True, eq=False):
 
     def write(self, event: Event) -> None:
         """Write an event that happened here."""
-        if self.kept is not None and not isinstance(event, TokenStreamed):
+        if self.kept is not None and not isinstance(event, TokenStreamed | Interrupted | Resumed):
             self.kept.append(event)
         self.run.log.write(event, self.path, self.operator_id, self.round, self.attempt)
 

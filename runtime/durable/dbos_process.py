@@ -119,6 +119,7 @@ def launch(
                 "executor_id": executor_id,
                 "application_version": version,
                 "use_listen_notify": False,
+                "log_level": "ERROR",
             }
         )
         _quiet()
