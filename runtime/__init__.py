@@ -24,6 +24,7 @@ from operad.runtime.errors import (
     ToolError,
 )
 from operad.runtime.file import FileDescriptor
+from operad.runtime.file_store import FileStore
 from operad.runtime.graph import Executable, WorkflowGraph
 from operad.runtime.insights import Insights, KeptInsight
 from operad.runtime.interrupt import interrupt
@@ -62,6 +63,7 @@ __all__ = [
     "Expert",
     "FaultError",
     "FileDescriptor",
+    "FileStore",
     "InputError",
     "Insight",
     "Insights",
