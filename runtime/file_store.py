@@ -31,8 +31,8 @@ from operad.runtime.file import FileDescriptor
 MAX_STORED_BYTES = 4 * 2**30
 """The largest file that is stored, in bytes."""
 
-GRACE_SECONDS = 24 * 3600.0
-"""How long a file stays that nothing refers to: whoever put it may be about to. Clocks may differ by some hours."""
+GRACE_SECONDS = 3600.0
+"""How long a file stays that nothing refers to: whoever put it may be about to."""
 
 _BLOCK_BYTES = 2**20
 

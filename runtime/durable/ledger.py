@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,10 +20,10 @@ from operad.runtime.durable.description import changes, describe_workflow
 from operad.runtime.durable.drive import Drive, Place, in_thread
 from operad.runtime.durable.driver import BEAT, LIMIT, driver_of, leave, text_of
 from operad.runtime.durable.elsewhere import Elsewhere
-from operad.runtime.durable.places import check_id, database_url, is_dead
+from operad.runtime.durable.places import check_id, database_url, file_store, is_dead
 from operad.runtime.durable.served import Served
 from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, RUNNING, Executor, KeptQuestion, KeptRun, Store
-from operad.runtime.durable.wire import Files, Wire
+from operad.runtime.durable.wire import Wire
 from operad.runtime.errors import InputError, OperadError, describe, did_you_mean, shorten
 from operad.runtime.guard import Call
 from operad.runtime.keeper import bare
@@ -36,6 +37,7 @@ from operad.runtime.workflow import Workflow
 if TYPE_CHECKING:
     from dbos import DBOSClient, WorkflowStatus
 
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _UNDER_WAY = ["ENQUEUED", "PENDING"]
 _LOOK = 0.5
 _PAGE = 500
@@ -51,7 +53,8 @@ class Ledger:
         url: The database: a URL, or the path of an SQLite file; None for one in the user's state folder.
         source: What runs are made from, so that a command can go on with them: any JSON value.
         workers: What workers have, if they are to do the operators' work; None to have it done here.
-        files: Where files that operators make are kept; None to keep nothing of them but where they lie.
+        files: Where files that operators make are kept: a folder, or an address that machines share; None for a
+            folder beside the SQLite file, or in the user's state folder.
         limit: Seconds without a sign of life after which this process counts as dead.
 
     Raises:
@@ -65,12 +68,13 @@ class Ledger:
         *,
         source: JsonValue = None,
         workers: Served | None = None,
-        files: Files | None = None,
+        files: str | Path | None = None,
         limit: float = LIMIT,
     ) -> None:
         self.url = database_url(url)
         self.source = source
-        self.wire = Wire(files)
+        self.files = file_store(files, self.url)
+        self.wire = Wire(self.files)
         self._workers = workers
         self._limit = limit
 
@@ -439,6 +443,22 @@ class Ledger:
         for first in range(0, len(steps), _PAGE):
             self.client.delete_workflows(steps[first : first + _PAGE])
         self.store.forget(run_id)
+
+    def collect_files(self) -> int:
+        """Remove the files that no run refers to any more; those of the last hour stay.
+
+        Returns:
+            How many bytes there are less.
+
+        Raises:
+            InputError: Something could not be removed.
+        """
+        kept = set[str]()
+        for run in self.store.runs():
+            texts = (str(step.output) for _, step in self._rows(run.run_id, load_output=True, status="SUCCESS"))
+            for text in (run.call, run.result, *texts):
+                kept.update(_DIGEST.findall(text))
+        return self.files.collect(kept)
 
 
 def _differs(kept: Job, given: Job, name: str) -> bool:

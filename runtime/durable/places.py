@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import socket
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from operad.runtime.errors import InputError, MissingExtraError
+from operad.runtime.file_store import FileStore
 from operad.runtime.message import new_id
 
 if TYPE_CHECKING:
@@ -60,6 +62,24 @@ def database_url(given: str | Path | None) -> URL:
     if kind == SQLITE and url.database in (None, "", ":memory:"):
         raise InputError("sqlite in memory keeps nothing; name a file: sqlite:////path/runs.sqlite")
     return url.set(drivername=kind)
+
+
+def file_store(given: str | Path | None, url: URL) -> FileStore:
+    """Where files of the runs in a database are kept.
+
+    Args:
+        given: A folder, or an address that machines share; None for a folder beside the SQLite file, or in the
+            user's state folder.
+        url: The database.
+
+    Raises:
+        InputError: The address cannot be one of a store.
+    """
+    if given is None:
+        is_file = url.get_backend_name() == SQLITE
+        return FileStore(Path(f"{url.database}.files") if is_file else state_folder() / "files")
+    digest = hashlib.sha256(str(given).encode()).hexdigest()[:16]
+    return FileStore(given, cache=state_folder() / "cache" / digest)
 
 
 def shown(url: URL) -> str:

@@ -20,10 +20,17 @@ from pydantic import JsonValue
 from operad.runtime.durable.drive import in_thread, outcome_of_work
 from operad.runtime.durable.driver import BEAT, LIMIT
 from operad.runtime.durable.elsewhere import MAX_DEATHS
-from operad.runtime.durable.places import database_url, is_dead, new_executor_id, process_identity, version_here
+from operad.runtime.durable.places import (
+    database_url,
+    file_store,
+    is_dead,
+    new_executor_id,
+    process_identity,
+    version_here,
+)
 from operad.runtime.durable.served import Found, Served
 from operad.runtime.durable.store import Executor, KeptQuestion, Store
-from operad.runtime.durable.wire import Files, Outcome, Wire
+from operad.runtime.durable.wire import Outcome, Wire
 from operad.runtime.errand import Errand
 from operad.runtime.errors import InputError
 from operad.runtime.events import RunLog, Scope, enter
@@ -48,7 +55,7 @@ class Worker:
         url: The database, as for a `Ledger`.
         served: The agents.
         concurrency: How many operators of each of these at once.
-        files: Where files that operators make are kept.
+        files: Where files that operators make are kept, as for a `Ledger`.
         limit: Seconds without a sign of life after which this process counts as dead.
         version: Of the code; work of another is left to others.
 
@@ -63,7 +70,7 @@ class Worker:
         served: Sequence[Served],
         *,
         concurrency: int = 1,
-        files: Files | None = None,
+        files: str | Path | None = None,
         limit: float = LIMIT,
         version: str | None = None,
     ) -> None:
@@ -78,7 +85,7 @@ class Worker:
             limit=limit,
         )
         self._served = {each.queue: each for each in served}
-        self._wire = Wire(files)
+        self._wire = Wire(file_store(files, self.url))
         self._tasks: dict[str, asyncio.Task[str]] = {}
 
     async def serve(self, stop: asyncio.Event, grace: float = 30.0) -> None:
