@@ -20,7 +20,7 @@ from operad.runtime.durable.description import changes, describe_workflow
 from operad.runtime.durable.drive import Drive, Place, in_thread
 from operad.runtime.durable.driver import BEAT, LIMIT, driver_of, leave, text_of
 from operad.runtime.durable.elsewhere import Elsewhere
-from operad.runtime.durable.places import check_id, database_url, file_store, is_dead
+from operad.runtime.durable.places import check_id, database_url, file_store
 from operad.runtime.durable.served import Served
 from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, RUNNING, Executor, KeptQuestion, KeptRun, Store
 from operad.runtime.durable.wire import Wire
@@ -188,7 +188,7 @@ class Ledger:
         """Become who drives a run, once whoever did is known to be dead."""
         while kept.driver != driver_id:
             driver = next((each for each in self.store.executors() if each.id == kept.driver), None)
-            if driver and driver.alive and not is_dead(driver.process):
+            if driver and driver.alive:
                 self._wait_for_sign_of(driver, kept.run_id)
                 kept = self._known(kept.run_id)
                 continue
@@ -406,9 +406,7 @@ class Ledger:
 
     def is_driven(self, kept: KeptRun) -> bool:
         """Whether a process that lives drives a run."""
-        return any(
-            each.id == kept.driver and each.alive and not is_dead(each.process) for each in self.store.executors()
-        )
+        return any(each.id == kept.driver and each.alive for each in self.store.executors())
 
     def _refuse_driven(self, kept: KeptRun) -> None:
         if self.is_driven(kept):

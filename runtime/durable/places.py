@@ -120,8 +120,10 @@ def process_identity(pid: int | None = None) -> str:
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-        started = Path(f"/proc/{pid or 'self'}/stat").read_text().rpartition(")")[2].split()[19]
-        return f"{boot} {os.readlink('/proc/self/ns/pid')} {pid or os.getpid()} {started}"
+        state, *about = Path(f"/proc/{pid or 'self'}/stat").read_text().rpartition(")")[2].split()
+        if state == "Z":  # it has ended, and its parent has not asked yet
+            return ""
+        return f"{boot} {os.readlink('/proc/self/ns/pid')} {pid or os.getpid()} {about[18]}"
     except (OSError, IndexError):
         return ""
 

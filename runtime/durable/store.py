@@ -18,7 +18,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from operad.runtime.durable.places import POSTGRES, SQLITE, shown, sqlalchemy
+from operad.runtime.durable.places import POSTGRES, SQLITE, is_dead, shown, sqlalchemy
 from operad.runtime.errors import InputError
 
 if TYPE_CHECKING:
@@ -119,8 +119,8 @@ class Executor:
 
     @property
     def alive(self) -> bool:
-        """Whether it gave a sign of life lately enough."""
-        return self.silent <= self.limit
+        """Whether it gave a sign of life lately enough, and is not known to have ended."""
+        return self.silent <= self.limit and not is_dead(self.process)
 
 
 @dataclass(frozen=True, slots=True)

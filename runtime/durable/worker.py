@@ -23,7 +23,6 @@ from operad.runtime.durable.elsewhere import MAX_DEATHS
 from operad.runtime.durable.places import (
     database_url,
     file_store,
-    is_dead,
     new_executor_id,
     process_identity,
     version_here,
@@ -228,7 +227,7 @@ class Worker:
     def _take_over(self) -> None:
         """Give what dead workers had begun to those that live."""
         executors = self._store.executors()
-        dead = [each for each in executors if each.kind == "worker" and not (each.alive and not is_dead(each.process))]
+        dead = [each for each in executors if each.kind == "worker" and not each.alive]
         if dead:
             self._give_back([each.id for each in dead], died=True)
         for each in dead:
