@@ -121,23 +121,27 @@ class Limiter:
                 self._held_until = max(self._held_until, until)
 
     def _enter(self, call: _Call) -> float | None:
-        """Let the call in, or say when to try again; infinity is when it is called."""
+        """Let the call in, unless it is in already, or say when to try again; infinity is when it is called."""
         with self._lock:
+            if call in self._inside:
+                return None
             now = call.loop.time()
             opens = self._opens(call, now)
             if opens > now:
                 return opens
-            del self._queue[call]
-            self._inside.add(call)
-            if self.limits.requests_per_minute is not None:
-                self._begun.append(now)
+            self._let_in(call, now)
             self._call_next()
             return None
 
+    def _let_in(self, call: _Call, now: float) -> None:
+        del self._queue[call]
+        self._inside.add(call)
+        if self.limits.requests_per_minute is not None:
+            self._begun.append(now)
+
     def _opens(self, call: _Call, now: float) -> float:
         self._forget(now)
-        first = next(iter(self._queue))
-        if first is not call:
+        if next(iter(self._queue), None) is not call:
             return now + _OTHER_LOOPS if call.behind_others else math.inf
         limits = self.limits
         if limits.concurrency is not None and len(self._inside) >= limits.concurrency:
@@ -160,13 +164,27 @@ class Limiter:
             self._queue.pop(first, None)
 
     def _call_next(self) -> None:
+        """Let in and call those for whom there is room: one at a time would take a busy event loop a turn for each.
+
+        The next is called, too, if it can know when there will be: it waits for that from now on.
+        """
         while first := next(iter(self._queue), None):
-            try:
-                first.loop.call_soon_threadsafe(first.called.set)
-            except RuntimeError:  # its loop is closed
+            if first.loop.is_closed():
                 self._queue.pop(first, None)
+                continue
+            now = first.loop.time()
+            opens = self._opens(first, now)
+            if opens <= now:
+                self._let_in(first, now)
+            try:
+                if opens < math.inf:
+                    first.call()
+            except RuntimeError:  # its loop has just been closed
+                self._queue.pop(first, None)
+                self._inside.discard(first)
             else:
-                return
+                if opens > now:
+                    return
 
 
 class Place:
@@ -207,6 +225,14 @@ class _Call:
     behind_others: bool
     """Whether calls of other event loops came before it."""
     called: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def call(self) -> None:
+        """Wake it, from any thread.
+
+        Raises:
+            RuntimeError: Its event loop is closed.
+        """
+        self.loop.call_soon_threadsafe(self.called.set)
 
     async def until(self, when: float) -> None:
         """Wait until it is called, or until that time of its loop."""

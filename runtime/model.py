@@ -257,12 +257,15 @@ class Model(Endpoint):
 
     async def _chunks(self, connection: _Connection, request: dict[str, Any]) -> AsyncGenerator[Any, None]:
         """The answer as it streams; whatever the endpoint does wrong is a `ModelError`."""
-        from openai import APIError
+        from openai import APIError, AsyncStream
 
         client = connection.client
         everything = {**request, "model": self.name, "stream": True, "stream_options": {"include_usage": True}}
         try:
-            stream = cast("Any", await client.chat.completions.create(**cast("Any", everything)))
+            # Not client.chat.completions: to make objects of openai's types costs more than all else in a call.
+            stream = await client.post(
+                "/chat/completions", cast_to=object, body=everything, stream=True, stream_cls=AsyncStream[object]
+            )
         except APIError as error:
             failure = self._failure(error, client.api_key)
             if connection.limiter and failure.retry_after:
@@ -379,24 +382,25 @@ class _Turn:
         """How long it is so far, with what it says to tools."""
         return len(self.text) + sum(len(call.name) + len(call.arguments) for call in self.calls.values())
 
-    def add(self, chunk: Any) -> str:
-        """Take in a chunk; its text."""
-        if usage := getattr(chunk, "usage", None):
-            self.prompt_tokens = usage.prompt_tokens or 0
-            self.completion_tokens = usage.completion_tokens or 0
-        choices = getattr(chunk, "choices", None)
+    def add(self, chunk: object) -> str:
+        """Take in a chunk, as JSON; its text. What is no object says nothing."""
+        said = cast("Any", chunk if isinstance(chunk, dict) else {})
+        if usage := said.get("usage"):
+            self.prompt_tokens = usage.get("prompt_tokens") or 0
+            self.completion_tokens = usage.get("completion_tokens") or 0
+        choices = said.get("choices")
         if not choices:
             return ""
         self.began = True
-        self.finish_reason = choices[0].finish_reason or self.finish_reason
-        delta = choices[0].delta
-        for part in (delta.tool_calls or ()) if delta else ():
-            call = self.calls.setdefault(part.index, _Call())
-            call.id = part.id or call.id
-            if part.function:
-                call.name += part.function.name or ""
-                call.arguments += part.function.arguments or ""
-        text = cast("str", delta.content or "") if delta else ""
+        self.finish_reason = choices[0].get("finish_reason") or self.finish_reason
+        delta: Any = choices[0].get("delta") or {}
+        for part in delta.get("tool_calls") or ():
+            call = self.calls.setdefault(part.get("index"), _Call())
+            call.id = part.get("id") or call.id
+            if function := part.get("function"):
+                call.name += function.get("name") or ""
+                call.arguments += function.get("arguments") or ""
+        text = cast("str", delta.get("content") or "")
         self.text += text
         return text
 

@@ -231,7 +231,9 @@ async def _opening(task: Task, model: Model) -> list[dict[str, Any]]:
     """The rendered task. A JSON Schema is left out where the model is held to it from its first word."""
     free_to_begin = bool(task.tools) and model.tools == "native"
     held = model.structured and not free_to_begin and is_json_schema(task.output_schema)
-    return await asyncio.to_thread(render, task, show_schema=not held, vision=model.vision)  # files are read
+    if not task.files:
+        return render(task, show_schema=not held, vision=model.vision)
+    return await asyncio.to_thread(render, task, show_schema=not held, vision=model.vision)  # they are read
 
 
 def _led(opening: list[dict[str, Any]]) -> list[dict[str, Any]]:
