@@ -207,7 +207,8 @@ class _Values:
         try:
             return cast("Any", self._loader).construct_object(node)
         except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, OverflowError) as error:  # bad tags
-            problem = getattr(error, "problem", None) or str(error)
+            no_value = f"{node.value[:80]!r} is no {node.tag.rpartition(':')[2]}"
+            problem = getattr(error, "problem", None) or (str(error) if isinstance(error, ValueError) else no_value)
             self._issues.append(Issue("tag", f"this value cannot be read: {problem}", self._where(node)))
             return None
 
@@ -244,5 +245,5 @@ def _issue(error: yaml.YAMLError, text: str, name: str, anchors: Iterable[str]) 
         problem = "a tab; YAML indents with spaces only"
     elif undefined:
         alias = alias.strip("'")
-        problem = f"nothing has the anchor &{alias}{did_you_mean(alias, anchors)}"
+        problem = f"nothing has the anchor &{alias[:80]}{did_you_mean(alias[:80], anchors)}"
     return Issue("yaml", f"{problem}: {line.strip()[:80]!r}", f"{name}:{row + 1}:{column + 1}")

@@ -22,6 +22,18 @@ from operad.runtime.errors import InputError
 MAX_UNPACKED_BYTES = 128 * 2**20
 """The largest that a packed document may become, in bytes."""
 
+MAX_PARTS = 10_000
+"""How many files a packed document may hold."""
+
+MAX_TAGS = 1_000_000
+"""How many tags a document may have: their readers take a minute for so many, and memory for each."""
+
+MAX_NESTED = 500
+"""How deep the elements of a packed document may be nested."""
+
+MAX_TABLE_SIZE = 20_000_000
+"""How large the sheets of a workbook may be together: characters, one for each cell, ten for each row, empty or not."""
+
 MAX_PAGES = 20_000
 """How many pages of a PDF are read."""
 
@@ -101,15 +113,32 @@ def csv_rows(text: str, suffix: str) -> Iterator[tuple[int, Sequence[str]]]:
 
 
 def sheets(data: bytes) -> Iterator[tuple[str, Iterator[tuple[int, Sequence[object]]]]]:
-    """The sheets of an .xlsx file: title, and numbered rows, which are to be read before the next sheet."""
-    check_packed(data)
+    """The sheets of an .xlsx file: title, and numbered rows, which are to be read before the next sheet.
+
+    Raises:
+        InputError: They are larger than `MAX_TABLE_SIZE`: a few bytes may stand for rows and cells without end.
+    """
+    check_packed(data, streamed=("xl/worksheets/", "xl/sharedStrings.xml"))
+    size = 0
+
+    def bounded(rows: Iterable[Sequence[object]]) -> Iterator[tuple[int, Sequence[object]]]:
+        nonlocal size
+        for number, row in enumerate(rows, 1):
+            size += 10 + len(row) + sum(len(value) for value in row if isinstance(value, str))
+            if size > MAX_TABLE_SIZE:
+                raise InputError(
+                    f"is larger than the {MAX_TABLE_SIZE:,} rows, cells and characters that are read; "
+                    "cut out the part that matters"
+                )
+            yield number, row
+
     openpyxl: Any = import_module("openpyxl")  # markitdown's own tables have 2.0 for 2, and NaN
     workbook = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
     try:
         for sheet in workbook.worksheets:
             sheet.reset_dimensions()  # what it says of its size may be anything
             rows: Iterator[Sequence[object]] = sheet.iter_rows(values_only=True)
-            yield sheet.title, enumerate(rows, 1)
+            yield sheet.title, bounded(rows)
     finally:
         workbook.close()
 
@@ -144,11 +173,26 @@ def _cell(value: object) -> str:
 
 
 def markdown(converter: str, data: bytes) -> str:
-    """A document as Markdown, by one of markitdown's converters, such as ``HtmlConverter``."""
+    """A document as Markdown, by one of markitdown's converters, such as ``HtmlConverter``.
+
+    Raises:
+        InputError: It has more than `MAX_TAGS`.
+    """
+    _check_tags(data.count(b"<"))
+    if converter == "HtmlConverter":
+        data = _closed(data)
     # The converter of this format, and no other: asked as a whole, markitdown takes a broken document for text.
     converters: Any = import_module("markitdown.converters")
     info = import_module("markitdown").StreamInfo()
     return str(getattr(converters, converter)().convert(io.BytesIO(data), info).markdown)
+
+
+def _closed(html: bytes) -> bytes:
+    """HTML in which what is never closed is text: of each such ``<``, Python's parser looks at all that follows."""
+    for mark, end in ((b"<!--", b"-->"), (b"<", b">")):
+        at = html.rfind(end) + 1
+        html = html[:at] + html[at:].replace(mark, b"&lt;" + mark[1:])
+    return html
 
 
 def slides(data: bytes) -> Iterator[tuple[str, str]]:
@@ -194,17 +238,60 @@ def _page_texts(document: Any) -> Iterator[str]:
         page.close()
 
 
-def check_packed(data: bytes) -> None:
+def check_packed(data: bytes, streamed: tuple[str, ...] = ()) -> None:
     """Look how large a packed document becomes; what is unpacked later is no larger than its directory says.
 
+    Args:
+        data: The document.
+        streamed: How names begin of parts that are read piece by piece, whose tags and nesting cost nothing.
+
     Raises:
-        InputError: Too large, or encrypted.
+        InputError: Too large, of too many parts or tags, nested too deep, or encrypted.
     """
     import zipfile  # where it is needed: it takes as long to import as the rest of this
 
     if data.startswith(_OLE) and "EncryptedPackage".encode("utf-16-le") in data:
         raise InputError("is encrypted with a password; save it without one")
+    if data.count(b"PK\1\2") > MAX_PARTS:  # the list of them is large enough to be a burden by itself
+        raise InputError(f"holds more than the {MAX_PARTS:,} files that are unpacked")
     with zipfile.ZipFile(io.BytesIO(data)) as packed:
         unpacked = sum(entry.file_size for entry in packed.infolist())
-    if unpacked > MAX_UNPACKED_BYTES:
-        raise InputError(f"unpacks to {unpacked:,} bytes, more than the {MAX_UNPACKED_BYTES:,} that are read")
+        if unpacked > MAX_UNPACKED_BYTES:
+            raise InputError(f"unpacks to {unpacked:,} bytes, more than the {MAX_UNPACKED_BYTES:,} that are read")
+        tags = 0
+        for entry in packed.infolist():
+            if not entry.filename.startswith(streamed):
+                part = packed.read(entry)
+                tags += part.count(b"<")
+                _check_tags(tags)
+                _check_nesting(part, entry.filename)
+
+
+def _check_tags(tags: int) -> None:
+    if tags > MAX_TAGS:
+        raise InputError(f"has more than the {MAX_TAGS:,} tags that are read; split it")
+
+
+def _check_nesting(part: bytes, name: str) -> None:
+    """Look how deep the elements of a packed document's part are nested, if it is XML."""
+    from xml.parsers import expat
+
+    parser = expat.ParserCreate()
+    depth = 0
+
+    def begin(*_: object) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > MAX_NESTED:
+            raise InputError(f"nests elements deeper than the {MAX_NESTED} levels that are read")
+
+    def end(_: str) -> None:
+        nonlocal depth
+        depth -= 1
+
+    parser.StartElementHandler, parser.EndElementHandler = begin, end
+    try:
+        parser.Parse(part, True)
+    except expat.ExpatError as error:
+        if name.endswith((".xml", ".rels")):
+            raise InputError(f"is broken: its {name} is no XML ({error})") from error

@@ -92,6 +92,8 @@ def parse_output_schema(text: str) -> Schema | None:
     """
     value = _structure(text)
     if _is_schema(value):
+        if _holds_more_than(len(text), value):
+            raise _invalid("too-large", f"holds more than {len(text):,} values once its aliases (*name) are replaced")
         check_schema(value)
         return value
     return None if value is None else _Derivation().derive(value)
@@ -260,26 +262,29 @@ def _load_yaml(text: str) -> Any:
 
     try:
         return yaml.load(text, _yaml_loader())  # noqa: S506 - a SafeLoader
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, LookupError, AttributeError) as error:  # the latter from a tag whose value is none of it
         raise ValueError(" ".join(str(error).split())) from error
 
 
 @cache
 def _yaml_loader() -> type[Any]:
-    """A safe loader for which ``on``, ``12:30`` and ``2024-01-01`` are text, as they would be in JSON."""
+    """A safe loader of what JSON could say too; ``on``, ``12:30`` and ``2024-01-01`` are text, as they would be there."""
     import yaml
 
     class Loader(yaml.SafeLoader):
         yaml_implicit_resolvers = {}  # noqa: RUF012 - as the base class declares it
 
     loader: Any = Loader
-    for tag, pattern in {
+    patterns = {
         "bool": r"true|false",
         "null": r"null|~|",
         "int": r"-?(?:0|[1-9][0-9]*)",
         "float": r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?",
-    }.items():
+    }
+    for tag, pattern in patterns.items():
         loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(rf"(?:{pattern})$"), None)
+    known = {None, *(f"tag:yaml.org,2002:{tag}" for tag in (*patterns, "str", "seq", "map"))}
+    loader.yaml_constructors = {tag: make for tag, make in loader.yaml_constructors.items() if tag in known}
     return loader
 
 
@@ -326,13 +331,26 @@ def check_schema(schema: Schema) -> None:
 
     validator: Any = validator_for(schema, default=Draft202012Validator)
     metaschema = validator(validator.META_SCHEMA)
-    issues = [
-        Issue("json-schema", _short(error.message), f"output_schema {error.json_path}")
-        for error in sorted(metaschema.iter_errors(schema), key=lambda error: error.json_path)
-    ]
+    try:
+        errors = sorted(metaschema.iter_errors(schema), key=lambda error: error.json_path)
+    except RecursionError as error:
+        raise _invalid("too-deep", "is a JSON Schema nested too deep to be checked; let it hold less") from error
+    issues = [Issue("json-schema", _short(error.message), f"output_schema {error.json_path}") for error in errors]
     issues += _reference_issues(schema)
     if issues:
         raise InvalidError("output_schema", issues[:MAX_ERRORS])
+
+
+def _holds_more_than(most: int, value: Any) -> bool:
+    """Whether a value holds more values than that, or itself. Without aliases, a text has fewer than characters."""
+    waiting: list[Any] = [value]
+    while waiting and most >= 0:
+        part = waiting.pop()
+        if isinstance(part, dict | list):
+            inner = cast("dict[str, Any]", part).values() if isinstance(part, dict) else cast("list[Any]", part)
+            most -= len(inner)
+            waiting += inner if most >= 0 else ()
+    return most < 0
 
 
 def _reference_issues(schema: Schema) -> Iterator[Issue]:

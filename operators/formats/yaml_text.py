@@ -54,6 +54,9 @@ def read_yaml(data: bytes, name: str) -> YamlText:
         what = " ".join(filter(None, (getattr(error, "context", None), getattr(error, "problem", None)))) or str(error)
         where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise InvalidError(name, [*reader.issues, Issue("yaml", what, where)]) from error
+    except (LookupError, AttributeError) as error:
+        issue = Issue("yaml", "a value is not what its tag (!!) says; leave the tag out", f"line {reader.at}")
+        raise InvalidError(name, [*reader.issues, issue]) from error
     except (ValueError, OverflowError) as error:
         where = f"line {reader.at}"
         raise InvalidError(name, [*reader.issues, Issue("yaml", f"a value cannot be read: {error}", where)]) from error
@@ -111,7 +114,7 @@ class _Reader:
 
     def _alias(self, event: Any) -> None:
         if event.anchor not in self._anchors:
-            raise self._refuse("yaml", f"*{event.anchor} stands for nothing that is complete before it")
+            raise self._refuse("yaml", f"*{event.anchor[:80]} stands for nothing that is complete before it")
         value, size = self._anchors[event.anchor]
         self._add(value, size)
 

@@ -17,7 +17,7 @@ import zlib
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Any, cast
 from urllib.request import getproxies
 
@@ -41,6 +41,9 @@ _AROUND = string.whitespace + "<>\"'`“”‘’"
 """What models put around an address."""
 
 _EVERYWHERE = (ip_network("0.0.0.0/0"), ip_network("::/0"))
+
+_TRANSLATED = ip_network("::ffff:0:0:0/96")
+"""What a translator (RFC 2765) takes for addresses of IPv4, whichever these are; `ssrfguard` lets it pass."""
 
 _REDIRECTS = {301, 302, 303, 307, 308}
 
@@ -277,6 +280,10 @@ async def _asked(
     except (OSError, UnicodeError) as error:
         again = getattr(error, "errno", 0) == socket.EAI_AGAIN
         raise FetchError(f"{trip}: its host has no address that is known ({error})", transient=again) from error
+    if not allowed and any(ip_address(place[0]) in _TRANSLATED for *_, place in found):
+        raise FetchError(
+            f"{trip}: may not be fetched: {_TRANSLATED} is translated into IPv4; `allowed_hosts` names exceptions"
+        )
     async with AsyncSafeTransport(
         policy=policy, resolver=lambda *_: found, verify=context, trust_env=False
     ) as transport:

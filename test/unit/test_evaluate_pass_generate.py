@@ -122,7 +122,9 @@ def test_a_line_cut_off_in_the_middle_is_made_again(dataset, capsys):
     assert again.calls == 3
 
 
-@pytest.mark.parametrize("content", ["{}\n", "[1]\n", "hello\n", '{"task": "A", "round": 1, "workflow": "no"}\n'])
+@pytest.mark.parametrize(
+    "content", ["{}\n", "[1]\n", "hello\n", "[" * 100_000 + "\n", '{"task": "A", "round": 1, "workflow": "no"}\n']
+)
 def test_another_file_is_left_as_it_is(dataset, content):
     path = dataset.parent / "run.jsonl"
     path.write_text(content)
