@@ -1,4 +1,4 @@
-# make run, make test, make check, make bench, make conformance. PYTHON=python3.12 chooses the interpreter.
+# make run, make test, make check, make bench, make conformance, make fuzz. PYTHON=python3.12 chooses the interpreter.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -11,7 +11,7 @@ DIFY_PYTHON ?= python3.12
 DIFY := .venv-dify
 RECORDED := $(wildcard ../shared/data/chat2workflow/may/*.json ../shared/data/chat2workflow/apr/*.json)
 
-.PHONY: run test check bench conformance lock clean
+.PHONY: run test check bench conformance fuzz lock clean
 
 run: $(READY)
 	@$(BIN)/operad run configs/release_credits.yaml --file test/example/data/NEWS
@@ -59,6 +59,9 @@ $(BENCH_READY): requirements-bench.lock
 	@$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $(filter %.lock,$^)
 	@$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
+
+fuzz: $(READY) # hostile inputs for every loader and parser, for ten minutes
+	$(BIN)/python test/fuzz/fuzz.py --seconds 600
 
 lock: # needs uv; honours the overrides in pyproject.toml, writes versions only
 	uv pip compile --quiet --universal --python-version 3.10 --all-extras --group dev \

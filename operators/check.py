@@ -9,7 +9,7 @@ from typing import Any
 
 from operad.operators.node import Fault, NodeOperator, Reference, readable, references_in
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
-from operad.operators.variables import Selector, VariableType, part_type
+from operad.operators.variables import Selector, VariableType, part_type, whole
 from operad.runtime.errors import Hints, InvalidError, Issue, shorten
 from operad.runtime.graph import END
 
@@ -95,8 +95,8 @@ class Checker:
             if count > 1:
                 self._report("duplicate-id", f"{count} nodes have this id; give each its own", node_id)
         for spec in self.graph.nodes:
-            if spec.id in (OUTCOME, END) or (spec.id == CONVERSATION and spec.type != CONVERSATION):
-                self._report("duplicate-id", "this id is taken; give it another", spec.id)
+            if not self._has_an_id(spec):
+                continue
             if spec.type == CONVERSATION and spec.parent:
                 self._report("crosses-border", f"a node of type {CONVERSATION!r} runs inside no other", spec.id)
             node_type = self.types.get(spec.type)
@@ -118,6 +118,17 @@ class Checker:
                 self._report(
                     "misshapen-reference", f"{misshapen} names no variable; write {{{{#id.variable#}}}}", spec.id
                 )
+
+    def _has_an_id(self, spec: NodeSpec) -> bool:
+        """Whether an operator can have the id of a node; one that is taken is told."""
+        if spec.id in (OUTCOME, END) or (spec.id == CONVERSATION and spec.type != CONVERSATION):
+            self._report("duplicate-id", "this id is taken; give it another", spec.id)
+        if not spec.id or whole(spec.id) != spec.id:
+            self._report(
+                "misshapen-id", "the id is empty, or half of a surrogate pair; write letters or digits", spec.id
+            )
+            return False
+        return True
 
     def _is_nested_well(self) -> bool:
         """Whether its levels can be looked at: no node runs inside itself, and none too deep."""

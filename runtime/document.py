@@ -87,7 +87,7 @@ def parse_document(text: str, name: str, *, list_as: str = "") -> Document:
     """
     try:
         loader = _Loader(text)
-    except yaml.YAMLError as error:  # a character that YAML does not have
+    except (yaml.YAMLError, UnicodeEncodeError) as error:  # a character that YAML does not have; half a surrogate pair
         raise InvalidError(f"{name} is not YAML", [Issue("yaml", " ".join(str(error).split()), name)]) from error
     try:
         node = loader.get_single_node()

@@ -71,8 +71,9 @@ _INSIGHTS = FileKind(
     private=True,  # what jobs are about is nobody else's business
 )
 _ROWS = (
-    "SELECT operator, key, CAST(label AS TEXT), CAST(text AS TEXT), CAST(about AS TEXT), CAST(used AS INTEGER), "
-    "CAST(helped AS INTEGER), CAST(seen AS REAL) FROM insights "
+    "SELECT CAST(ifnull(operator, '') AS TEXT), CAST(ifnull(key, '') AS TEXT), CAST(ifnull(label, '') AS TEXT), "
+    "CAST(ifnull(text, '') AS TEXT), CAST(ifnull(about, '') AS TEXT), CAST(ifnull(used, 0) AS INTEGER), "
+    "CAST(ifnull(helped, 0) AS INTEGER), CAST(ifnull(seen, 0) AS REAL) FROM insights "
 )
 """Whatever somebody wrote into the file, these are texts and numbers."""
 

@@ -206,7 +206,7 @@ class _Derivation:
             form = self.derive(item, depth + 1)
             known = forms.setdefault(json.dumps({**form, "description": None}), form)
             if known is not form and "description" in form:
-                known["description"] = f"{known['description']}, {form['description']}"
+                known["description"] = ", ".join(filter(None, (known.get("description"), form["description"])))
         kinds = list(forms.values()) or [Schema()]
         return {"type": "array", "items": {"anyOf": kinds} if len(kinds) > 1 else kinds[0]}
 
@@ -363,7 +363,7 @@ def _reference_issues(schema: Schema) -> Iterator[Issue]:
     for reference in _references(schema):
         try:
             resolver.lookup(reference)
-        except Unresolvable:
+        except (Unresolvable, AttributeError, LookupError, TypeError, ValueError):  # or to what is no schema
             yield Issue(
                 "reference", f"{reference!r} leads nowhere in this schema, and nothing is fetched", "output_schema"
             )

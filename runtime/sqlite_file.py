@@ -87,7 +87,7 @@ class SqliteFile:
                     self._opened = self._open()
                     self._closing = weakref.finalize(self, self._opened.close)
                 yield self._opened
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter where what SQLite says is broken, too
             what_to_do = "the file is left as it is: move it away, or name another one"
             if isinstance(error, sqlite3.OperationalError):
                 what_to_do = "is its folder there, may it be written to, is there room, does another program hold it?"

@@ -117,7 +117,7 @@ def _read(path: Path) -> Records:
                 record: Any = json.loads(line)
                 records[f"{record['task']}_{record['round']}"] = record
                 load(record["workflow"] or '{"nodes_info": [], "edges": []}')
-            except (ValueError, TypeError, KeyError, RecursionError, InvalidError) as error:
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError, InvalidError) as error:
                 raise InputError(f"{path}:{number}: is no response that was generated; name another file") from error
             whole += len(line)
     os.truncate(path, whole)

@@ -174,9 +174,10 @@ def _put(code: str, spots: Sequence[tuple[int, int, str, str]]) -> str:
 
 def _sure(made: Sequence[str], wanted: ast.Module) -> str:
     """The first text that is the wanted code."""
-    dumped = ast.dump(wanted)
-    for text in made:
-        with suppress(SyntaxError):
-            if ast.dump(ast.parse(text)) == dumped:
-                return text
+    with suppress(ValueError, RecursionError, MemoryError):  # a number of too many digits; nested too deep
+        dumped = ast.dump(wanted)
+        for text in made:
+            with suppress(SyntaxError):
+                if ast.dump(ast.parse(text)) == dumped:
+                    return text
     raise RenameError(f"the code uses it in a way that cannot be followed; {_BY_HAND}")
