@@ -83,7 +83,8 @@ def explain(problem: Any, spec: type[BaseModel] = ConfigSpec) -> tuple[str, str]
         return "value", str(problem["ctx"]["error"])
     if problem["type"] == "union_tag_invalid":
         return "value", f"the type {problem['ctx']['tag']!r} is none of {problem['ctx']['expected_tags']}"
-    shown = "" if isinstance(value, dict | list) else f", not {value!r}"[:120]
+    secret = "mcp_transport_config" in path or "base_url" in path  # an address, a header
+    shown = "" if secret or isinstance(value, dict | list) else f", not {value!r}"[:120]
     if problem["type"] == "string_type" and isinstance(value, bool | int | float):
         shown += "; put it in quotes"  # to YAML, yes and no are true and false
     return "value", f"{_SHAPES.get(problem['type'], problem['msg'])}{shown}"

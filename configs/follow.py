@@ -9,8 +9,9 @@ import signal
 import sys
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
 from rich.console import Console
@@ -40,6 +41,7 @@ def run_to_end(work: Coroutine[Any, Any, Result]) -> Result:
         show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
         what = "interrupted" if received is signal.SIGINT else "terminated"
         print(f"{show_cursor}operad: {what}", file=sys.stderr, flush=True)
+        _end_children()
         os._exit(EXIT_BY_SIGNAL[received])
 
     async def main() -> Result:
@@ -66,6 +68,14 @@ def run_to_end(work: Coroutine[Any, Any, Result]) -> Result:
     except (KeyboardInterrupt, asyncio.CancelledError):
         leave()
         raise
+
+
+def _end_children() -> None:
+    """End what this process has started and is at work still, such as a sandbox; where Linux does not say, it ends at its limit."""
+    with suppress(OSError):
+        for children in Path("/proc/self/task").glob("*/children"):
+            for child in children.read_text().split():
+                os.kill(int(child), signal.SIGTERM)
 
 
 async def follow(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from operad.configs.schema import LimitsSpec, ModelSpec
@@ -20,7 +21,7 @@ def make_model(spec: ModelSpec) -> Model:
     key = os.environ.get(spec.api_key_env)
     if key is None and "api_key_env" in spec.model_fields_set:
         raise InputError(
-            f"the environment variable {spec.api_key_env} is not set; `model.api_key_env` names it for the key"
+            f"the environment variable {variable(spec.api_key_env)} is not set; `model.api_key_env` names it for the key"
         )
     given: dict[str, Any] = {
         "temperature": spec.temperature,
@@ -47,3 +48,8 @@ def at_the_same_endpoint(spec: ModelSpec, other: ModelSpec | None) -> ModelSpec:
         return spec
     fields = {"base_url", "api_key_env"} & other.model_fields_set - spec.model_fields_set
     return spec.model_copy(update={name: getattr(other, name) for name in fields})
+
+
+def variable(name: str) -> str:
+    """The name of an environment variable, as an error shows it: not what may be the key itself, put there by mistake."""
+    return name if re.fullmatch(r"[A-Z][A-Z0-9_]*", name) else "that is named here (a name is wanted, not the key)"

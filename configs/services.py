@@ -13,6 +13,7 @@ from pydantic import SecretStr, ValidationError
 
 from operad.configs.faults import Faults
 from operad.configs.flow import read_graph
+from operad.configs.models import variable
 from operad.configs.schema import MakerSpec, SearchSpec, ServicesSpec
 from operad.operators import Services
 from operad.operators.assemble import assemble
@@ -177,5 +178,5 @@ def _endpoint(spec: MakerSpec, faults: Faults, path: Path_) -> dict[str, Any] | 
 
 
 def _report_key(name: str, faults: Faults, path: Path_) -> None:
-    message = f"the environment variable {name} is not set; it is to hold the key"
+    message = f"the environment variable {variable(name)} is not set; it is to hold the key"
     faults.report((*path, "api_key_env"), "value", message)

@@ -12,21 +12,24 @@ import math
 import os
 import re
 import shlex
+import traceback
 from collections import deque
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from itertools import pairwise
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
-from pydantic import AliasChoices, Field, JsonValue
+from pydantic import AliasChoices, ConfigDict, Field, JsonValue
 
+from operad.runtime.endpoint import MIN_KEY, apart, without_login
 from operad.runtime.errors import MissingExtraError, ToolError, describe
 from operad.runtime.message import Value
+from operad.runtime.prompt import cut
 from operad.runtime.tool import Tool, ToolGroup, ToolSource
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator
+    from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator
     from typing import TextIO
 
     from mcp import Client
@@ -39,6 +42,21 @@ log = logging.getLogger(__name__)
 _STDERR_LINES = 10
 """How many of the last lines that a server wrote to stderr an error repeats."""
 
+MOST_TOOLS = 1_000
+"""How many tools a server may list."""
+
+MOST_SCHEMA = 64 * 2**10
+"""Characters of the longest schema of a tool's arguments; it goes to the model with each question."""
+
+MOST_DESCRIPTION = 8_000
+"""Characters of a tool's description that a model is shown."""
+
+_SECRETS = "key|token|secret|passw|pwd|auth|credential|cookie"
+_SECRET = re.compile(f"(?i){_SECRETS}")
+_SECRET_OPTION = re.compile(rf"(?i)-+[\w-]*(?:{_SECRETS})[\w-]*")
+_SECRET_PART = re.compile(rf"(?i)(://(?=\S*@)|(?:^-*|[?&])[\w.-]*(?:{_SECRETS})[\w.-]*\s*[:=]\s*)(\S*(?=@)|[^&]+)")
+_HIDDEN = "[hidden]"
+
 
 class _Server(Value):
     """What all servers have in common.
@@ -48,10 +66,16 @@ class _Server(Value):
         call_timeout: Seconds for a call; Chat2Graph's name for it, `sse_read_timeout`, will do too.
     """
 
+    model_config = ConfigDict(hide_input_in_errors=True)
+
     timeout: float = Field(default=60.0, gt=0)
     call_timeout: float = Field(default=300.0, gt=0, validation_alias=AliasChoices("call_timeout", "sse_read_timeout"))
 
     _indifferent: ClassVar[frozenset[str]] = frozenset({"timeout", "call_timeout", "env", "headers"})
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, getattr(self, "shown", {}).get(name, value)
 
 
 class StdioServer(_Server):
@@ -72,15 +96,34 @@ class StdioServer(_Server):
 
     @property
     def where(self) -> str:
-        """The command line, for people."""
-        return shlex.join([self.command, *self.args])
+        """The command line, for people: without the keys and passwords that it may bear."""
+        return shlex.join([self.command, *self.shown["args"]])
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """The fields that are shown otherwise than they are."""
+        before = ("", *self.args)
+        return {
+            "args": tuple(
+                _HIDDEN if _is_option(last) and not text.startswith("-") else _SECRET_PART.sub(rf"\1{_HIDDEN}", text)
+                for last, text in zip(before, self.args, strict=False)
+            )
+        }
+
+    @property
+    def secrets(self) -> list[str]:
+        """What its own words are not to repeat."""
+        named = [value for name, value in self.env.items() if _SECRET.search(name)]
+        after = [text for last, text in pairwise(self.args) if _is_option(last)]
+        within = [found[2] for text in (*self.args, *self.env.values()) for found in _SECRET_PART.finditer(text)]
+        return _parts([*named, *after, *within])
 
     async def transport(self, stack: AsyncExitStack, stderr: deque[str]) -> Transport:
         """What carries the messages; what it needs is entered on `stack`."""
         from mcp.client.stdio import StdioServerParameters, stdio_client
 
         parameters = StdioServerParameters(command=self.command, args=list(self.args), env=self.env, cwd=self.cwd)
-        return stdio_client(parameters, errlog=stack.enter_context(_logged(self.command, stderr)))
+        return stdio_client(parameters, errlog=stack.enter_context(_logged(self.command, stderr, self.secrets)))
 
 
 class _HttpServer(_Server):
@@ -97,8 +140,19 @@ class _HttpServer(_Server):
     @property
     def where(self) -> str:
         """The address, for people: without the name, password and query that it may bear."""
-        url = urlsplit(self.url)
-        return url._replace(netloc=url.netloc.rpartition("@")[2], query="", fragment="").geturl()
+        return without_login(self.url)
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """The fields that are shown otherwise than they are."""
+        return {"url": self.where}
+
+    @property
+    def secrets(self) -> list[str]:
+        """What its own words are not to repeat."""
+        named = [value for name, value in self.headers.items() if _SECRET.search(name)]
+        within = [found[2] for found in _SECRET_PART.finditer(self.url)]
+        return _parts([*named, *within])
 
     def fingerprint(self) -> dict[str, JsonValue]:
         """What makes two servers count as the same: the address, without the secrets that it may bear."""
@@ -115,9 +169,10 @@ class StreamableHttpServer(_HttpServer):
         from httpx2 import AsyncClient, Timeout
         from mcp.client.streamable_http import streamable_http_client
 
-        client = AsyncClient(headers=self.headers, timeout=Timeout(self.timeout, read=self.call_timeout))
+        url, login = apart(self.url)
+        client = AsyncClient(headers=login | self.headers, timeout=Timeout(self.timeout, read=self.call_timeout))
         await stack.enter_async_context(client)
-        return streamable_http_client(self.url, http_client=client)
+        return streamable_http_client(url, http_client=client)
 
 
 class SseServer(_HttpServer):
@@ -129,7 +184,8 @@ class SseServer(_HttpServer):
         """What carries the messages."""
         from mcp.client.sse import sse_client
 
-        return sse_client(self.url, self.headers, timeout=self.timeout, sse_read_timeout=self.call_timeout)
+        url, login = apart(self.url)
+        return sse_client(url, login | self.headers, timeout=self.timeout, sse_read_timeout=self.call_timeout)
 
 
 McpServer = Annotated[StdioServer | SseServer | StreamableHttpServer, Field(discriminator="transport_type")]
@@ -165,15 +221,17 @@ class McpTools(ToolSource):
                 async with AsyncExitStack() as stack:
                     transport = await self.server.transport(stack, stderr)
                     client = await stack.enter_async_context(client_of(transport))
+                    # It would hold results against schemas of the same server, which may take for ever.
+                    cast("Any", client.session).validate_tool_result = _unchecked
                     tools = [self._tool(client, listed) for listed in await _listed(client)]
                     group = ToolGroup(name=self.name, description=self.description, tools=tuple(tools), id=self.id)
                     connecting.deadline = math.inf
                     yield group
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - one that repeats a secret is no cause to show
             inner = _innermost(error)
             if group is not None:
                 raise inner from inner.__cause__
-            raise self._error(f"cannot be used: {describe(inner)}", stderr) from error
+            raise self._error(f"cannot be used: {describe(inner)}", stderr) from self._shown(error)
         if connecting.cancelled_caught:
             raise self._error(f"did not answer within {self.server.timeout:g} s", stderr)
 
@@ -181,16 +239,22 @@ class McpTools(ToolSource):
         async def call(**arguments: Any) -> str:
             try:
                 result = await client.call_tool(listed.name, arguments, self.server.call_timeout)
-            except Exception as error:
-                raise self._error(f"broke off the call of tool {listed.name!r}: {describe(error)}") from error
-            text = _text(result)
+            except Exception as error:  # noqa: BLE001 - as above
+                why = f"broke off the call of tool {listed.name!r}: {describe(error)}"
+                raise self._error(why) from self._shown(error)
+            text = self._without_secrets(_text(result))
             if result.is_error:
                 raise ToolError(text or f"tool {listed.name!r} failed and does not say why")
             return text
 
+        name = re.sub(r"[^A-Za-z0-9_-]", "_", self.prefix + listed.name)[:64]
+        if not name:
+            raise ToolError("it lists a tool without a name; give the tools of this server a prefix")
+        if (size := len(json.dumps(listed.input_schema))) > MOST_SCHEMA:
+            raise ToolError(f"its tool {name!r} has a schema of {size:,} characters; at most {MOST_SCHEMA:,} are taken")
         return Tool(
-            name=re.sub(r"[^A-Za-z0-9_-]", "_", self.prefix + listed.name)[:64],
-            description=listed.description or listed.title or "",
+            name=name,
+            description=cut(listed.description or listed.title or "", MOST_DESCRIPTION),
             parameters=listed.input_schema,
             function=call,
             id=f"{self.id}/{listed.name}",
@@ -198,7 +262,15 @@ class McpTools(ToolSource):
 
     def _error(self, what: str, stderr: deque[str] | None = None) -> ToolError:
         said = "; its last words:\n  " + "\n  ".join(stderr) if stderr else ""
-        return ToolError(f"MCP server {self.name!r} ({self.server.where}) {what}{said}")
+        return ToolError(self._without_secrets(f"MCP server {self.name!r} ({self.server.where}) {what}{said}"))
+
+    def _without_secrets(self, text: str) -> str:
+        return _hiding(self.server.secrets, text)
+
+    def _shown(self, error: Exception) -> Exception | None:
+        """The error as a cause, for tracebacks show those too; None for one in which the server repeats a secret."""
+        text = "".join(traceback.format_exception(error))
+        return error if self._without_secrets(text) == text else None
 
 
 def _mcp() -> tuple[Any, Callable[..., Client]]:
@@ -213,10 +285,16 @@ def _mcp() -> tuple[Any, Callable[..., Client]]:
 async def _listed(client: Client) -> list[ListedTool]:
     page = await client.list_tools()
     tools = list(page.tools)
-    while page.next_cursor:
+    while page.next_cursor and len(tools) <= MOST_TOOLS:
         page = await client.list_tools(cursor=page.next_cursor)
         tools += page.tools
+    if len(tools) > MOST_TOOLS:
+        raise ToolError(f"it lists more than {MOST_TOOLS:,} tools, which no model can choose from")
     return tools
+
+
+async def _unchecked(name: str, result: CallToolResult) -> None:
+    """Take a result as it is."""
 
 
 def _text(result: CallToolResult) -> str:
@@ -238,15 +316,16 @@ def _block_text(block: ContentBlock) -> str:
 
 
 @contextmanager
-def _logged(name: str, tail: deque[str]) -> Generator[TextIO, None, None]:
-    """A stream for a process's stderr: each line goes to the log, and the last ones to `tail`."""
+def _logged(name: str, tail: deque[str], secrets: list[str]) -> Generator[TextIO, None, None]:
+    """A stream for a process's stderr: each line goes to the log, and the last ones to `tail`, without secrets."""
     reader, writer = os.pipe()
 
     def pump() -> None:
         with open(reader, encoding="utf-8", errors="replace") as lines:
             for line in iter(lambda: lines.readline(8192), ""):
-                tail.append(line.rstrip())
-                log.info("%s: %s", name, line.rstrip())
+                said = _hiding(secrets, line.rstrip())
+                tail.append(said)
+                log.info("%s: %s", name, said)
 
     thread = Thread(target=pump, name=f"stderr of {name}", daemon=True)
     thread.start()
@@ -255,6 +334,23 @@ def _logged(name: str, tail: deque[str]) -> Generator[TextIO, None, None]:
             yield stream
     finally:
         thread.join(timeout=0.5)  # by now the process has ended; a child of it may still hold the pipe
+
+
+def _is_option(text: str) -> bool:
+    """Whether what follows it on a command line is a secret."""
+    return bool(_SECRET_OPTION.fullmatch(text))
+
+
+def _parts(secrets: Iterable[str]) -> list[str]:
+    """Secrets, whole and in the parts that a server may repeat, the longest first; what may be any word is none."""
+    parts = {part for secret in secrets for part in (secret, *re.split(r"[\s:]+", secret))}
+    return sorted((part for part in parts if len(part) >= MIN_KEY and part != "Bearer"), key=len, reverse=True)
+
+
+def _hiding(secrets: Iterable[str], text: str) -> str:
+    for secret in secrets:
+        text = text.replace(secret, _HIDDEN)
+    return text
 
 
 def _innermost(error: Exception) -> Exception:

@@ -224,7 +224,11 @@ class Conversation:
                 emit(ToolCalled(call_id=call.id, tool=call.name, arguments=arguments))
             result, failed = await self._result(call.name, arguments), False
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a tool raises is for the model to read
-            result = f"{type(error).__name__}: {error}"
+            result = _told(error)
+        except asyncio.CancelledError as error:
+            if _is_cancelled():
+                raise
+            result = _told(error)
         result = cut(result, RESULT_BUDGET)
         seconds = time.perf_counter() - began
         emit(ToolReturned(call_id=call.id, tool=call.name, result=result, failed=failed, seconds=seconds))
@@ -248,12 +252,32 @@ def _read(form: Form, turn: Completion) -> Any:
 
 def _arguments(call: ToolCall) -> dict[str, Any]:
     try:
-        arguments = json.loads(call.arguments or "{}")
+        arguments = json.loads(call.arguments or "{}", parse_constant=_no_number)
     except ValueError as error:
         raise ToolError(f"the arguments of {call.name!r} are not JSON: {error}") from error
+    except RecursionError as error:
+        raise ToolError(f"the arguments of {call.name!r} are nested too deep") from error
     if not isinstance(arguments, dict):
         raise ToolError(f"the arguments of {call.name!r} are not a JSON object but {call.arguments[:MAX_EXCERPT]}")
     return cast("dict[str, Any]", arguments)
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word} is no number of JSON; give one that is finite")
+
+
+def _told(error: BaseException) -> str:
+    """What went wrong in a tool, for a model to read."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - others wrote this error, its text too
+        return f"{type(error).__name__}, whose text cannot be read"
+
+
+def _is_cancelled() -> bool:
+    """Whether whoever awaits the current task wants it to end, rather than something that a tool awaited has ended."""
+    task = asyncio.current_task()
+    return getattr(task, "cancelling", lambda: 1)() > 0  # Python 3.10 cannot tell
 
 
 async def _all(*calls: Any) -> list[str]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import re
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit
 
-from pydantic import Field, JsonValue, SecretStr
+from pydantic import ConfigDict, Field, JsonValue, SecretStr
 
 from operad.runtime.errors import ModelError, RequestError, describe
 from operad.runtime.message import Value
@@ -25,6 +27,9 @@ MAX_SHOWN_MESSAGE = 500
 
 MIN_KEY = 6
 """Characters from which on a key is removed from messages; a shorter one may be any word."""
+
+MOST_BYTES = 2**27
+"""Bytes of an answer, unpacked, that are read; of one without end no more is kept."""
 
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 _KEY_LIKE = re.compile(r"\bsk-[\w*.-]{6,}")
@@ -42,6 +47,8 @@ class Endpoint(Value):
             is tried again.
     """
 
+    model_config = ConfigDict(hide_input_in_errors=True)  # an address may hold a password
+
     name: str
     base_url: str = OPENAI_URL
     api_key: SecretStr | None = None
@@ -50,6 +57,10 @@ class Endpoint(Value):
 
     _indifferent: ClassVar[frozenset[str]] = frozenset({"api_key", "timeout", "max_retries"})
     _protocol: ClassVar[str] = ""
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, without_login(self.base_url) if name == "base_url" else value
 
     def describe(self) -> str:
         """Which model this is and where, in one line without secrets."""
@@ -60,16 +71,34 @@ class Endpoint(Value):
         return super().fingerprint() | {"base_url": without_login(self.base_url)}
 
     def _client(self, base_url: str, key: str) -> AsyncOpenAI:
+        """A client.
+
+        Raises:
+            ModelError: The address or the key cannot be used.
+        """
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-        # A proxy that the environment names is not for this machine's own ports.
-        direct = DefaultAsyncHttpxClient(trust_env=False) if urlsplit(base_url).hostname in _LOOPBACK else None
+        if not _is_usable(base_url):
+            raise ModelError(
+                f"{self.describe()}: this address cannot be used; write it as http://HOST:PORT/v1, without a query, "
+                "and signs such as / in a password as %2F"
+            )
+        if not (key.isascii() and key.isprintable()):
+            raise ModelError(
+                f"{self.describe()}: the API key holds signs that no key has, perhaps a line break; set it again"
+            )
+        address, login = apart(base_url)
         return AsyncOpenAI(
-            base_url=base_url,
+            base_url=address,
             api_key=key or "none",
             timeout=self.timeout,
             max_retries=self.max_retries,
-            http_client=direct,
+            default_headers=login,
+            http_client=DefaultAsyncHttpxClient(
+                # A proxy that the environment names is not for this machine's own ports.
+                trust_env=urlsplit(address).hostname not in _LOOPBACK,
+                event_hooks={"response": [partial(_bounded, self.describe())]},
+            ),
         )
 
     @contextmanager
@@ -135,10 +164,21 @@ class Endpoint(Value):
         )
 
 
-def without_login(url: str) -> str:
-    """The address without name and password."""
+def apart(url: str) -> tuple[str, dict[str, str]]:
+    """An address without name and password, as HTTP libraries log it, and the header that those stand for (RFC 7617)."""
     parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    login, _, place = parts.netloc.rpartition("@")
+    if not login:
+        return url, {}
+    name, _, password = login.partition(":")
+    encoded = base64.b64encode(f"{unquote(name)}:{unquote(password)}".encode()).decode()
+    return parts._replace(netloc=place).geturl(), {"Authorization": f"Basic {encoded}"}
+
+
+def without_login(url: str) -> str:
+    """The address without name, password and query; in a broken one, all before its last @ may be a password."""
+    scheme, slashes, rest = url.partition("://")
+    return f"{scheme if slashes else ''}{slashes}{re.split('[?#]', (rest or scheme).rpartition('@')[2])[0]}"
 
 
 def without_key(text: str, key: str) -> str:
@@ -150,6 +190,29 @@ def shown(message: str) -> str:
     """An endpoint's own message as an error of ours repeats it: on one line, and not too long."""
     text = " ".join(message.split())
     return text if len(text) <= MAX_SHOWN_MESSAGE else text[:MAX_SHOWN_MESSAGE] + "…"
+
+
+async def _bounded(who: str, response: Any) -> None:
+    """Have an answer end with an error where it goes on for too long, be it of errors, without lines, or packed."""
+    whole = response.aiter_bytes
+
+    async def aiter_bytes(chunk_size: int | None = None) -> AsyncGenerator[bytes, None]:
+        size = 0
+        async for part in whole(chunk_size):
+            size += len(part)
+            if size > MOST_BYTES:
+                raise ModelError(f"{who} sends more than the {MOST_BYTES:,} bytes that an answer may have")
+            yield part
+
+    response.aiter_bytes = aiter_bytes
+
+
+def _is_usable(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0 and not parts.query
+    except ValueError:
+        return False
 
 
 def _retry_after(error: APIError) -> float | None:
@@ -185,8 +248,10 @@ def _scrub(error: APIError, key: str) -> None:
             return without_key(value, key)
         if isinstance(value, Mapping):
             return {name: clean(item) for name, item in cast("Mapping[str, Any]", value).items()}
+        if isinstance(value, list):
+            return [clean(item) for item in cast("list[Any]", value)]
         return value
 
-    error.message = clean(error.message)
-    error.body = clean(error.body)
+    for name in ("message", "body", "code", "param", "type"):
+        setattr(error, name, clean(getattr(error, name)))
     error.args = tuple(map(clean, error.args))

@@ -74,6 +74,8 @@ class Usage(Value):
         cost: Money, in the currency of the models' prices; 0 where a model has none.
     """
 
+    model_config = ConfigDict(hide_input_in_errors=True)  # an endpoint may give its key as a number
+
     calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0

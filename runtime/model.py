@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from pydantic import Field, PrivateAttr, SecretStr
+from pydantic import ConfigDict, Field, PrivateAttr, SecretStr
 
 from operad.runtime.deadline import standing_still
 from operad.runtime.endpoint import OPENAI_URL, Endpoint
@@ -32,6 +32,9 @@ DEFAULT_MODEL = "gpt-4.1-mini"
 MOST_CHARACTERS = 2**21
 """Characters of an answer, with what it says to tools; of one without end, no more is read."""
 
+MOST_CALLS = 128
+"""How many tools one turn may call."""
+
 ChatMessage = Mapping[str, Any]
 """A message of the protocol: ``role``, ``content`` and, where tools are called, more."""
 
@@ -44,6 +47,8 @@ class ToolCall(Value):
         name: The tool's name, as the model wrote it.
         arguments: JSON text, as the model wrote it; it may be broken.
     """
+
+    model_config = ConfigDict(hide_input_in_errors=True)  # an endpoint may have repeated the key
 
     id: str
     name: str
@@ -75,6 +80,8 @@ class Completion(Value):
         usage: What the turn cost.
         finish_reason: Why it stopped, in the endpoint's words; ``length`` when `max_tokens` cut it off.
     """
+
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
@@ -165,7 +172,7 @@ class Model(Endpoint):
         Raises:
             ModelError: The endpoint cannot be reached, refuses the call, breaks off, or finds no end.
         """
-        request: dict[str, Any] = {"messages": [dict(message) for message in messages]}
+        request: dict[str, Any] = {"messages": _sendable(messages)}
         if tools:
             request |= {"tools": [_as_function(tool) for tool in tools], "tool_choice": tool_choice}
         if response_format is not None:
@@ -190,6 +197,10 @@ class Model(Endpoint):
                         raise ModelError(
                             f"{self.describe()} goes on after the {MOST_CHARACTERS:,} characters that an answer may have; "
                             "set max_tokens"
+                        )
+                    if len(turn.calls) > MOST_CALLS:
+                        raise ModelError(
+                            f"{self.describe()} calls more than the {MOST_CALLS} tools that one turn may call"
                         )
                     if text:
                         emit(TokenStreamed(text=text))
@@ -275,7 +286,9 @@ class Model(Endpoint):
             async with stream:
                 async for chunk in stream:
                     yield chunk
-        except ValueError as error:
+        except ModelError:
+            raise
+        except (ValueError, RecursionError) as error:
             raise self._no_protocol("it sent something that is not JSON") from error
         except Exception as error:
             raise self._broke_off(error, client.api_key) from error
@@ -368,19 +381,19 @@ class _Call:
 
 @dataclass(slots=True)
 class _Turn:
-    """A turn put together from its chunks."""
+    """A turn put together from its chunks.
+
+    Attributes:
+        characters: How long it is so far, with what it says to tools.
+    """
 
     began: bool = False
+    characters: int = 0
     text: str = ""
     finish_reason: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     calls: dict[int, _Call] = field(default_factory=dict[int, _Call])
-
-    @property
-    def characters(self) -> int:
-        """How long it is so far, with what it says to tools."""
-        return len(self.text) + sum(len(call.name) + len(call.arguments) for call in self.calls.values())
 
     def add(self, chunk: object) -> str:
         """Take in a chunk, as JSON; its text. What is no object says nothing."""
@@ -398,11 +411,25 @@ class _Turn:
             call = self.calls.setdefault(part.get("index"), _Call())
             call.id = part.get("id") or call.id
             if function := part.get("function"):
-                call.name += function.get("name") or ""
-                call.arguments += function.get("arguments") or ""
+                name, arguments = function.get("name") or "", function.get("arguments") or ""
+                call.name += name
+                call.arguments += arguments
+                self.characters += len(name) + len(arguments)
         text = cast("str", delta.get("content") or "")
         self.text += text
+        self.characters += len(text)
         return text
+
+
+def _sendable(value: Any) -> Any:
+    """Messages that UTF-8 can say: half a surrogate pair, which models and tools may give, is replaced."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if isinstance(value, Mapping):
+        return {name: _sendable(item) for name, item in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_sendable(item) for item in cast("Sequence[Any]", value)]
+    return value
 
 
 def _as_function(tool: Tool) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, TypeGuard, cast
 
 from operad.runtime.errors import AnswerError, InvalidError, Issue
+from operad.runtime.json_schema import UNCHECKED, EndlessSchemaError, matcher, schema_errors
 
 Schema = dict[str, Any]
 """A JSON Schema."""
@@ -61,7 +62,8 @@ _STRUCTURE: Mapping[str, type | tuple[type, ...]] = {
     "$defs": dict,
 }
 _ANNOTATIONS = {"type", "title", "description", "$schema", "$id", "default", "examples"}
-_FENCE = re.compile(r"```[ \t]*[\w-]*[ \t]*\n(.*?)\n[ \t]*```", re.DOTALL)
+_FENCE_BEGINS = re.compile(r"```[ \t]*(?:[\w-]+[ \t]*)?\n")
+_FENCE_ENDS = re.compile(r"\n[ \t]*```")
 _KEY = re.compile(r"[^\W\d][\w-]*")
 _AND_SO_ON = "..."
 
@@ -239,8 +241,9 @@ def _structure(text: str) -> Any:
 
 
 def _unfenced(text: str) -> str:
-    fence = _FENCE.fullmatch(text)
-    return fence[1].strip() if fence else text
+    begin, end = _FENCE_BEGINS.match(text), text.rfind("\n")
+    fenced = begin and end >= begin.end() and _FENCE_ENDS.fullmatch(text, end)
+    return text[begin.end() : end].strip() if begin and fenced else text
 
 
 def _parse(text: str) -> Any:
@@ -336,7 +339,7 @@ def check_schema(schema: Schema) -> None:
     except RecursionError as error:
         raise _invalid("too-deep", "is a JSON Schema nested too deep to be checked; let it hold less") from error
     issues = [Issue("json-schema", _short(error.message), f"output_schema {error.json_path}") for error in errors]
-    issues += _reference_issues(schema)
+    issues += [*_reference_issues(schema), *_unchecked_issues(schema)]
     if issues:
         raise InvalidError("output_schema", issues[:MAX_ERRORS])
 
@@ -360,7 +363,10 @@ def _reference_issues(schema: Schema) -> Iterator[Issue]:
 
     resource: Any = DRAFT202012.create_resource(schema)
     resolver = cast("Any", Registry)().with_resource("", resource).resolver()
-    for reference in _references(schema):
+    for part in _objects(schema):
+        reference = part.get("$ref")
+        if not isinstance(reference, str):
+            continue
         try:
             resolver.lookup(reference)
         except (Unresolvable, AttributeError, LookupError, TypeError, ValueError):  # or to what is no schema
@@ -369,15 +375,35 @@ def _reference_issues(schema: Schema) -> Iterator[Issue]:
             )
 
 
-def _references(value: Any) -> Iterator[str]:
+def _unchecked_issues(schema: Schema) -> Iterator[Issue]:
+    """What an answer would not be held to, as `json_schema` passes it over."""
+    for part in _objects(schema):
+        patterns: list[Any] = [part.get("pattern"), *_names(part.get("patternProperties"))]
+        for pattern in patterns:
+            if isinstance(pattern, str) and matcher(pattern) is None:
+                yield Issue(
+                    "pattern",
+                    f"{_short(pattern)!r} is a pattern with look-around or back-references, which may take for ever, or "
+                    "an unusual one; write it without, or leave it out",
+                    "output_schema",
+                )
+        for keyword in UNCHECKED:
+            if keyword in part:
+                yield Issue("keyword", f"{keyword} is not checked; use additionalProperties or items", "output_schema")
+
+
+def _names(value: Any) -> list[Any]:
+    return list(cast("dict[Any, Any]", value)) if isinstance(value, dict) else []
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    """All objects inside a value."""
     waiting: list[Any] = [value]
     while waiting:
         part = waiting.pop()
         if isinstance(part, dict):
-            fields = cast("dict[str, Any]", part)
-            if isinstance(fields.get("$ref"), str):
-                yield fields["$ref"]
-            waiting += fields.values()
+            yield cast("dict[str, Any]", part)
+            waiting += cast("dict[str, Any]", part).values()
         elif isinstance(part, list):
             waiting += cast("list[Any]", part)
 
@@ -385,7 +411,7 @@ def _references(value: Any) -> Iterator[str]:
 def _values(text: str, repair: bool) -> Iterator[Any]:
     """What an answer may mean, the likeliest first: all of it, its fenced parts, JSON amid prose, broken JSON."""
     text = text.strip()
-    fenced = [match[1] for match in _FENCE.finditer(text)]
+    fenced = list(_fenced(text))
     for candidate in (text, *fenced):
         try:
             yield _load_json(candidate)
@@ -396,6 +422,14 @@ def _values(text: str, repair: bool) -> Iterator[Any]:
         start = min((at for at in (candidate.find("{"), candidate.find("[")) if at >= 0), default=-1)
         if start >= 0 and len(candidate) - start <= MAX_MENDED:
             yield from _repaired(candidate[start:])
+
+
+def _fenced(text: str) -> Iterator[str]:
+    """What stands in code fences; two searches, as one for both would look for each end from every beginning."""
+    at = 0
+    while (begin := _FENCE_BEGINS.search(text, at)) and (end := _FENCE_ENDS.search(text, begin.end())):
+        yield text[begin.end() : end.start()]
+        at = end.end()
 
 
 def _embedded(text: str) -> Iterator[Any]:
@@ -429,21 +463,20 @@ def faults(schema: Schema, value: Any) -> list[str]:
         SchemaMismatch: The value is nested too deep to be looked at.
         InvalidError: The schema refers to something that it does not hold.
     """
-    from jsonschema import Draft202012Validator
-    from jsonschema.validators import validator_for
-    from referencing import Registry
     from referencing.exceptions import Unresolvable
 
-    validator: Any = validator_for(schema, default=Draft202012Validator)
-    # An empty registry: a schema must not make us fetch what it refers to.
-    errors = validator(schema, registry=cast("Any", Registry)()).iter_errors(value)
     try:
         json.dumps(value, allow_nan=False)
-        found = [f"{error.json_path}: {_short(error.message)}" for error in sorted(errors, key=lambda e: e.json_path)]
+        errors = sorted(schema_errors(schema, value), key=lambda error: error.json_path)
+        found = [f"{error.json_path}: {_short(error.message)}" for error in errors]
     except Unresolvable as error:
         raise _invalid("reference", f"{error} leads nowhere in this schema") from error
     except RecursionError as error:
         raise SchemaMismatch("the answer is nested too deep") from error
+    except EndlessSchemaError as error:
+        raise SchemaMismatch(f"the answer cannot be held against its schema: {error}") from error
+    except OverflowError:
+        return ["a number is too large; give a smaller one"]
     except ValueError:
         return ["NaN and Infinity are not JSON; give a number that is finite"]
     more = len(found) - MAX_ERRORS

@@ -15,6 +15,7 @@ from pydantic import Field, PrivateAttr
 from operad.runtime.deadline import Deadline, within
 from operad.runtime.errors import ToolError, describe, did_you_mean
 from operad.runtime.events import current_scope
+from operad.runtime.json_schema import EndlessSchemaError, schema_errors
 from operad.runtime.message import Value, new_id
 from operad.runtime.policy import Timeout
 from operad.runtime.signature import Signature, missing_argument, unknown_argument, wrong_argument, wrong_arguments
@@ -191,16 +192,15 @@ class ToolSource(ToolGroup, ABC):
 def _check_schema(tool: str, schema: dict[str, Any], arguments: dict[str, Any]) -> None:
     from jsonschema import Draft202012Validator, SchemaError
     from jsonschema.validators import validator_for
-    from referencing import Registry
     from referencing.exceptions import Unresolvable
 
-    validator = validator_for(schema, default=Draft202012Validator)
     try:
-        validator.check_schema(schema)
-        # An empty registry: a schema from elsewhere must not make us fetch what it refers to.
-        errors = list(validator(schema, registry=Registry()).iter_errors(arguments))
-    except (SchemaError, Unresolvable) as error:
+        validator_for(schema, default=Draft202012Validator).check_schema(schema)
+        errors = schema_errors(schema, arguments)
+    except (SchemaError, Unresolvable, EndlessSchemaError, RecursionError) as error:
         raise ToolError(f"tool {tool!r}: its parameters are not a usable JSON Schema: {error}") from error
+    except OverflowError as error:
+        raise ToolError(f"tool {tool!r} was called with a number that is too large") from error
     known = list(schema.get("properties", {}))
     faults: dict[str, None] = {}
     for error in errors:
