@@ -29,6 +29,7 @@ bench: $(BENCH_READY) # in an environment of its own, for the field beside ours 
 	$(BENCH)/bin/python test/benchmark/bench_insights.py
 	$(BENCH)/bin/python test/benchmark/bench_engine.py --readme README.md
 	$(BENCH)/bin/python test/benchmark/bench_rounds.py
+	$(BENCH)/bin/python test/benchmark/bench_load.py
 	$(BENCH)/bin/python test/benchmark/bench_knowledge.py
 	$(BENCH)/bin/python test/benchmark/bench_nodes.py
 	$(BENCH)/bin/python test/benchmark/bench_formats.py
