@@ -34,7 +34,7 @@ class Ledger(Protocol):
         ...
 
 
-_QUOTED = str.maketrans({sign: f"%{ord(sign):02X}" for sign in "%/@~"})
+_QUOTED = str.maketrans({sign: f"%{ord(sign):02X}" for sign in "%/@~\0"})
 """What keys are made of, where it is part of an id."""
 
 
@@ -62,20 +62,21 @@ class Keeper(Protocol):
         ...
 
 
-def key_of(scope: Scope) -> str:
-    """What an operator's work is known by in its run, the same whenever the run is gone on with.
+def key_of(scope: Scope, part: str = "") -> str:
+    """What an operator's work, or a part of it, is known by in its run, the same whenever the run is gone on with.
 
     The ids of the operators around it and its own, with slashes; each with its round and, where it is around
-    others, its attempt, as far as these are not the first: ``each[2]/check@2``.
+    others or has parts, its attempt, as far as these are not the first: ``each[2]/check@2``. A part has two slashes
+    before it, so that it is no operator's.
     """
     steps = [step.translate(_QUOTED) for step in scope.path]
     for outer in scope.outwards():
         place = len(outer.path) - 1
         if outer.round > 1:
             steps[place] += f"@{outer.round}"
-        if outer is not scope and outer.attempt > 1:
+        if (part or outer is not scope) and outer.attempt > 1:
             steps[place] += f"~{outer.attempt}"
-    return "/".join(steps)
+    return "/".join([*steps, "", part.translate(_QUOTED)] if part else steps)
 
 
 def bare(key: str) -> tuple[list[str], list[int]]:

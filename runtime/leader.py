@@ -340,7 +340,7 @@ class _Lead:
             graph = await self.splitter.split(reasoner, job, given, lesson)
             return WorkflowMessage(outputs=graph.model_dump(mode="json"))
 
-        return JobGraph.model_validate((await once(f"split {job.id}", work)).outputs)
+        return JobGraph.model_validate((await once("split", work)).outputs)
 
     def _require(self, expert: str) -> None:
         if expert not in self.experts:

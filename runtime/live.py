@@ -55,7 +55,6 @@ class LiveRun:
         if not streamed:
             run.on_paused = self._settle
         self.task = asyncio.ensure_future(work())
-
         self.task.add_done_callback(self._end)
 
     async def outcome(self) -> WorkflowMessage:

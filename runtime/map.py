@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal, cast
 
+from pydantic import JsonValue
+
 from operad.runtime.concurrently import concurrently
 from operad.runtime.errors import (
     BudgetError,
@@ -88,6 +90,11 @@ class Map:
     def runs_workflows(self) -> Sequence[Workflow]:
         """Its body."""
         return (self.body,)
+
+    @property
+    def params(self) -> dict[str, JsonValue]:
+        """What makes it give other items, or other values for them, than another map with the same body."""
+        return {"over": self._over, "on_error": self._on_error}
 
     def get_id(self) -> str:
         """Its identity."""

@@ -18,7 +18,7 @@ from operad.runtime.errand import Errand, completed
 from operad.runtime.errors import BudgetError, OperadError, OperatorError, SkippedError, describe
 from operad.runtime.events import RunLog, Scope
 from operad.runtime.graph import END, Executable, workflows_in
-from operad.runtime.guard import Call
+from operad.runtime.guard import Call, guarded
 from operad.runtime.insights import RunInsights
 from operad.runtime.keeper import Keeper
 from operad.runtime.message import NO_USAGE, Contribution, Usage, WorkflowMessage, WorkflowStatus
@@ -167,6 +167,11 @@ class Run:
         """How many rounds it has begun."""
         return self._round
 
+    @property
+    def waits(self) -> bool:
+        """Whether all that is at work in it, and in those inside it, waits for a person."""
+        return self.questions.waits() and all(0 < run.active == run.idle for run in self._live)
+
     def _say(self, event: events.Event, round: int = 0) -> None:
         """Tell those who listen to this very run."""
         if self.outer is None or self.log is not self.outer.run.log:
@@ -237,7 +242,7 @@ class Run:
 
     def look_whether_paused(self) -> None:
         """Say so if all that is at work in this run, and in those inside it, waits for a person."""
-        if self.on_paused and self.questions.waits() and all(0 < run.active == run.idle for run in self._live):
+        if self.on_paused and self.waits:
             self.on_paused()
 
     # Rounds
@@ -349,19 +354,10 @@ class Run:
     async def _step(self, node: int) -> list[int] | None:
         executable = self._executables[node]
         if executable is None:
-            messages = self._inputs(node)
-            self._results[node] = (
-                joined(messages) if self._build.graph.evaluators else joined_tails(messages, self._call.job)
-            )
+            self._results[node] = self._end_message(node)
             return None
         node_id = self._plan.ids[node]
-        scope = Scope(
-            run=self,
-            path=(*self._prefix, node_id),
-            operator_id=node_id,
-            round=self._round,
-            around=workflows_in(executable) is not None,
-        )
+        scope = Scope(run=self, path=(*self._prefix, node_id), operator_id=node_id, round=self._round)
         events.enter(scope)
         log, began = self.log, 0.0
         if self.outer:
@@ -372,7 +368,19 @@ class Run:
             log.write(events.OperatorStarted(), scope.path, node_id, self._round, 1)
             began = log.now()
         try:
-            message = await self._perform(node, executable, scope)
+            if self._plain and self.keeper is None:
+                given, messages = self._call, self._messages(node)
+                said = await executable.execute(
+                    given.reasoner,
+                    given.job,
+                    workflow_messages=messages.copy(),
+                    previous_expert_outputs=given.previous.copy(),
+                    lesson=self._lesson,
+                )
+                ways = self._plan.ways.get(node, ())
+                message = completed(said, executable, messages, self._judged_by(node), ways, given.job, scope)
+            else:
+                message = await self._perform(node, executable, scope)
         except BaseException as error:
             self._note_failure(error, scope, log.now() - began)
             if isinstance(error, BudgetError) or not _is_failure(error):
@@ -386,29 +394,31 @@ class Run:
         return self._advance(node, message)
 
     async def _perform(self, node: int, executable: Executable, scope: Scope) -> WorkflowMessage:
+        """Have an operator do its work where a policy, or whoever keeps the run, has a say."""
         if self.keeper is not None:
+            scope.around = workflows_in(executable) is not None
             return await self.keeper.perform(self._errand(node, executable), scope)
-        if not self._plain:
-            return await self._errand(node, executable).perform(scope)
-        given, messages = self._call, self._messages(node)
-        said = await executable.execute(
-            given.reasoner,
-            given.job,
-            workflow_messages=messages.copy(),
-            previous_expert_outputs=given.previous.copy(),
-            lesson=self._lesson,
-        )
-        judged, ways = self._judged_by(node), self._plan.ways.get(node, ())
-        return completed(said, executable, messages, judged, ways, given.job, scope)
+        messages = self._messages(node)
+        call, policy = self._call_for(node, messages.copy()), self._policies[node]
+        said = await guarded(executable, call, policy, scope, self._build.places)
+        ways = self._plan.ways.get(node, ())
+        return completed(said, executable, messages, self._judged_by(node), ways, call.job, scope)
+
+    def _end_message(self, node: int) -> WorkflowMessage:
+        """What the node at the end says: the verdict, or what the tails said."""
+        messages = self._inputs(node)
+        return joined(messages) if self._build.graph.evaluators else joined_tails(messages, self._call.job)
 
     def _errand(self, node: int, executable: Executable) -> Errand:
-        """What a node has to do."""
-        given, policy = self._call, self._policies[node]
-        wants_trail = node >= self._judges_from and (policy.cache or self.keeper is not None)
+        """What a node has to do, for a keeper."""
+        call, ways = self._call_for(node, self._messages(node)), self._plan.ways.get(node, ())
+        return Errand(executable, call, self._policies[node], self._judged_by(node), ways, self._build.places)
+
+    def _call_for(self, node: int, messages: list[WorkflowMessage]) -> Call:
+        given = self._call
+        wants_trail = node >= self._judges_from and (self.keeper is not None or self._policies[node].cache)
         trail = self.contributions() if wants_trail else ()
-        call = Call(given.reasoner, given.job, self._messages(node), given.previous, self._lesson, trail)
-        ways = self._plan.ways.get(node, ())
-        return Errand(executable, call, policy, self._judged_by(node), ways, self._build.places)
+        return Call(given.reasoner, given.job, messages, given.previous, self._lesson, trail)
 
     def _judged_by(self, node: int) -> WorkflowMessage | None:
         """What a node judges, if it judges."""

@@ -436,7 +436,8 @@ class Workflow(ABC):
 
     def _start(self, call: Call, run_id: str | None, buffer: Buffer | None = None) -> LiveRun:
         run_id = run_id or new_id()
-        if run_id in self._live:
+        going = self._live.get(run_id)
+        if going is not None and not (self._ledger and going.task.done()):  # where its message is kept
             raise InputError(f"workflow {self.name!r}: a run with the id {run_id!r} is going on; give each its own")
         build = self.built()
         outer = events.current_scope()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -14,8 +14,8 @@ from operad.runtime.fingerprint import Fingerprinted, fingerprint, name_of
 from operad.runtime.graph import Executable, workflows_in
 from operad.runtime.workflow import Workflow
 
-_INDIFFERENT = ("knowledge_base", "recommended", "insights")
-"""What an operator looks up, rather than what it is."""
+_INDIFFERENT = ("knowledge_base", "recommended", "insights", "concurrency", "loop_count")
+"""What an operator looks up, how often and how much of it at once, rather than what it is."""
 
 Description = dict[str, Any]
 
@@ -60,9 +60,10 @@ def _does(operator: Executable) -> Any:
     made: dict[str, Any] = {"type": name_of(type(operator))}
     with suppress(InputError):  # a tool binds something that nothing is known of, or it has a body
         made |= operator.fingerprint() if isinstance(operator, Fingerprinted) else {}
-    params = getattr(operator, "params", None)
-    if isinstance(params, BaseModel):
-        made["params"] = params.model_dump(mode="json", fallback=str)
+    params: Any = getattr(operator, "params", None)
+    if workflows_in(operator) is not None and params is not None:
+        given = params.model_dump(mode="json", fallback=str) if isinstance(params, BaseModel) else params
+        made["params"] = {key: given[key] for key in given if key not in _INDIFFERENT}
     for key in _INDIFFERENT:
         made.pop(key, None)
     return json.loads(json.dumps(fingerprint(made)))
@@ -92,14 +93,14 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str
     if old.get("join") != new.get("join"):
         yield f"joins by {new.get('join')!r}, and joined by {old.get('join')!r}"
     for path in _differing(old.get("does"), new.get("does")):
-        yield f"has another {path or 'class'}"
+        yield f"has another {'class' if path == 'type' else path}"
 
 
 def _differing(old: Any, new: Any, path: str = "") -> Iterator[str]:
     """Where two JSON values differ."""
     if isinstance(old, dict) and isinstance(new, dict):
         one, other = cast("dict[str, Any]", old), cast("dict[str, Any]", new)
-        for key in [*one, *(key for key in other if key not in one)]:
+        for key in sorted({*one, *other}):
             if one.get(key) != other.get(key):
                 yield from _differing(
                     one.get(key), other.get(key), f"{path}.{key}".removeprefix(".").removeprefix("config.")
@@ -108,5 +109,7 @@ def _differing(old: Any, new: Any, path: str = "") -> Iterator[str]:
         yield path
 
 
-def _names(after: Mapping[str, Any] | None) -> str:
-    return ", ".join(after or ()) or "nothing"
+def _names(after: Mapping[str, Sequence[str]] | None) -> str:
+    """Operators, each with the ports that lead on from it."""
+    said = [f"{name} by port {' or '.join(ports)}" if ports else name for name, ports in (after or {}).items()]
+    return ", ".join(said) or "nothing"

@@ -102,16 +102,16 @@ class Drive:
         key = key_of(scope)
         if (text := self._kept.pop(key, None)) is not None:
             scope.write(MessageKept())
-            return self._settle(key, self._wire.load(text), scope, replayed=True)
+            return self._settle(key, self._wire.load(text, Outcome), scope, replayed=True)
         if self._place.takes(errand, scope):
             return await self._elsewhere(key, errand, scope)
         return await self._here(key, lambda: errand.perform(scope), scope)
 
     async def once(self, name: str, scope: Scope, work: Callable[[], Awaitable[WorkflowMessage]]) -> WorkflowMessage:
         """See `Keeper.once`."""
-        key = f"{key_of(scope)}/{name}"
+        key = key_of(scope, name)
         if (text := self._kept.pop(key, None)) is not None:
-            return self._settle(key, self._wire.load(text), scope, replayed=True)
+            return self._settle(key, self._wire.load(text, Outcome), scope, replayed=True)
         return await self._here(key, work, scope)
 
     async def _here(self, key: str, work: Callable[[], Awaitable[WorkflowMessage]], scope: Scope) -> WorkflowMessage:
@@ -135,11 +135,11 @@ class Drive:
         text = await self._place.outcome_of(self.step_id(key), outcome)
         if made is not None and text == made_text:
             return self._settle(key, made, scope, replayed=False)
-        return self._settle(key, await in_thread(self._wire.load, text), scope, replayed=True)
+        return self._settle(key, await in_thread(self._wire.load, text, Outcome), scope, replayed=True)
 
     async def _elsewhere(self, key: str, errand: Errand, scope: Scope) -> WorkflowMessage:
         text = await self._place.outcome_elsewhere(self.step_id(key), errand, scope)
-        outcome: Outcome = await in_thread(self._wire.load, text)
+        outcome = await in_thread(self._wire.load, text, Outcome)
         if isinstance(outcome.error, BudgetError):  # with a larger one it may go on
             await self._place.forget(self.step_id(key))
         return self._settle(key, outcome, scope, replayed=True)

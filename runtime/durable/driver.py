@@ -34,14 +34,20 @@ class Held:
     """A run that this process drives.
 
     Attributes:
+        watched: Whether it has begun, and has not ended: whether its end can come from elsewhere.
         lost: Whether another process drives it now.
         cancelled: Whether somebody wants it to end.
     """
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
-        self.lost = self.cancelled = False
+        self.watched = self.lost = self.cancelled = False
         self._task = task
         self._loop = task.get_loop()
+
+    @property
+    def going_on(self) -> bool:
+        """Whether anything may still come of it."""
+        return not (self._task.done() or self._loop.is_closed())
 
     def end(self) -> None:
         """Have it end; from any thread."""
@@ -61,15 +67,24 @@ class Presence:
         self._store = store
         self._executor = executor
         self._held: dict[str, Held] = {}
+        self._holding = threading.Lock()
         self._stopped = threading.Event()
         store.beat(executor)
         self._thread = threading.Thread(target=self._go, name="operad-presence", daemon=True)
         self._thread.start()
 
     def hold(self, run_id: str, task: asyncio.Task[Any]) -> Held:
-        """Note that a task drives a run."""
-        held = self._held[run_id] = Held(task)
-        return held
+        """Note that a task is to drive a run.
+
+        Raises:
+            InputError: Another one of this process does.
+        """
+        with self._holding:
+            other = self._held.get(run_id)
+            if other is not None and other.going_on:
+                raise InputError(f"run {run_id!r} is being driven by this very process; wait for it, or end it")
+            held = self._held[run_id] = Held(task)
+            return held
 
     def let_go(self, run_id: str) -> None:
         """Note that it does no more."""
@@ -84,13 +99,13 @@ class Presence:
 
     def _go(self) -> None:
         while not self._stopped.wait(BEAT):
-            mine = dict(self._held)
+            mine = {run_id: held for run_id, held in list(self._held.items()) if held.watched}
             try:
                 wanted = self._store.beat(self._executor)
             except self._store.errors:
                 continue  # the database is gone for a while, and so it is for everybody else
             for run_id, held in mine.items():
-                if self._held.get(run_id) is not held or held.lost or held.cancelled:
+                if not held.watched or held.lost or held.cancelled:
                     continue
                 held.lost, held.cancelled = run_id not in wanted, wanted.get(run_id, False)
                 if held.lost or held.cancelled:
@@ -143,7 +158,10 @@ class Driver(Presence):
         await self.speak(self.client.delete_workflows, [step_id])
 
     def _perform(self, step_id: str, _: str) -> str:
-        return self._begun[step_id].result()
+        begun = self._begun.get(step_id)
+        if begun is None:
+            raise _DroppedError
+        return begun.result()
 
     async def outcome_of(self, step_id: str, work: Callable[[], Awaitable[str]]) -> str:
         """See `Place.outcome_of`."""

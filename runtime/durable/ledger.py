@@ -18,12 +18,22 @@ from pydantic import JsonValue
 
 from operad.runtime.durable.description import changes, describe_workflow
 from operad.runtime.durable.drive import Drive, Place, in_thread
-from operad.runtime.durable.driver import BEAT, LIMIT, driver_of, leave, text_of
+from operad.runtime.durable.driver import BEAT, LIMIT, Driver, Held, driver_of, leave, text_of
 from operad.runtime.durable.elsewhere import Elsewhere
 from operad.runtime.durable.places import check_id, database_url, file_store
 from operad.runtime.durable.served import Served
-from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, RUNNING, Executor, KeptQuestion, KeptRun, Store
-from operad.runtime.durable.wire import Wire
+from operad.runtime.durable.store import (
+    CANCELLED,
+    FAILED,
+    FINISHED,
+    PAUSED,
+    RUNNING,
+    Executor,
+    KeptQuestion,
+    KeptRun,
+    Store,
+)
+from operad.runtime.durable.wire import Outcome, Wire
 from operad.runtime.errors import InputError, OperadError, describe, did_you_mean, shorten
 from operad.runtime.guard import Call
 from operad.runtime.keeper import bare
@@ -39,8 +49,9 @@ if TYPE_CHECKING:
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _UNDER_WAY = ["ENQUEUED", "PENDING"]
+_GIVEN = ("job", "messages", "previous", "lesson")
 _LOOK = 0.5
-_PAGE = 500
+_AT_ONCE = 500
 
 
 class Ledger:
@@ -121,13 +132,23 @@ class Ledger:
         run_id = run.log.run_id
         check_id(run_id)
         driver = await in_thread(driver_of, self.url, self._limit)
-        graph = await in_thread(describe_workflow, workflow)
-        kept = await in_thread(self._begin, driver.executor.id, run_id, workflow, graph, call)
-        if kept.result:
-            message, rounds = await in_thread(self.wire.load, kept.result)
-            run.recall(message, rounds)
-            return message
-        run.take_up(await self._call_of(kept, call))
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101
+        held = driver.hold(run_id, task)
+        try:
+            graph = await in_thread(describe_workflow, workflow)
+            kept = await in_thread(self._begin, driver.executor.id, run_id, workflow, graph, call)
+            if kept.result:
+                message, rounds = await in_thread(self._result, kept)
+                run.recall(message, rounds)
+                return message
+            return await self._go_on(run, kept, call, driver, held)
+        finally:
+            driver.let_go(run_id)
+
+    async def _go_on(self, run: Run, kept: KeptRun, call: Call, driver: Driver, held: Held) -> WorkflowMessage:
+        run_id = kept.run_id
+        run.take_up(await in_thread(self._call_of, kept, call))
         steps = await in_thread(self._steps, run_id)
         place: Place = driver
         if self._workers is not None:
@@ -136,37 +157,37 @@ class Ledger:
         questions = await in_thread(self.store.questions, run_id)
         drive.know_answers({(q.step, q.id): q.answer for q in questions if q.answer is not None})
         run.keeper = drive
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101
-        held = driver.hold(run_id, task)
         noting = asyncio.ensure_future(self._keep_noting(run, drive, place, driver.executor.id))
         note_end = partial(self._note_end, run, drive, driver.executor.id)
+        held.watched = True
         try:
-            message = await run.execute()
+            try:
+                message = await run.execute()
+            finally:
+                held.watched = False
+                noting.cancel()
         except asyncio.CancelledError:
             if held.lost:
                 raise InputError(f"run {run_id!r} is driven by another process now; it goes on there") from None
-            await note_end(CANCELLED if held.cancelled else RUNNING)
             if held.cancelled:
+                await note_end(CANCELLED)
                 raise InputError(f"run {run_id!r} was cancelled; operad runs resume {run_id} goes on with it") from None
+            await note_end(PAUSED if await in_thread(self.questions, run_id) else RUNNING)
             raise
         except Exception as error:
             await note_end(FAILED, error=error)
             raise
-        finally:
-            noting.cancel()
-            driver.let_go(run_id)
         await note_end(FINISHED, message=message)
         return message
 
     def _begin(self, driver_id: str, run_id: str, workflow: Workflow, graph: Any, call: Call) -> KeptRun:
-        given = self.wire.dump((call.job, tuple(call.messages), tuple(call.previous), call.lesson))
+        given = {name: getattr(call, name) for name in _GIVEN}
         run = KeptRun(
             run_id,
             workflow=workflow.name,
             source=json.dumps(self.source),
             graph=json.dumps(graph),
-            call=given,
+            call=self.wire.dump(given),
             driver=driver_id,
             total=len(workflow.get_operators()),
         )
@@ -214,12 +235,16 @@ class Ledger:
                 )
 
     def _check_same(self, kept: KeptRun, graph: Any, call: Call) -> None:
-        job, *_ = self.wire.load(kept.call)
+        job = self._call_of(kept, call).job
         if other := [name for name in ("goal", "context", "inputs", "files") if _differs(job, call.job, name)]:
             raise InputError(
                 f"run {kept.run_id!r} is about another job: its {', '.join(other)} differ; give this one an id of its own"
             )
-        if changed := changes(json.loads(kept.graph), graph):
+        try:
+            changed = changes(json.loads(kept.graph), graph)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise self._unreadable(kept) from error
+        if changed:
             said = "\n  ".join(f"{path} {'; '.join(what)}" for path, what in changed.items())
             raise InputError(
                 f"run {kept.run_id!r} began with another workflow:\n  {said}\n"
@@ -227,9 +252,22 @@ class Ledger:
                 f"--restart-from {next(iter(changed))}"
             )
 
-    async def _call_of(self, kept: KeptRun, call: Call) -> Call:
-        job, messages, previous, lesson = await in_thread(self.wire.load, kept.call)
-        return Call(call.reasoner, job, list(messages), list(previous), lesson)
+    def _call_of(self, kept: KeptRun, call: Call) -> Call:
+        """What a run was given, as it is kept; with whoever thinks now."""
+        given = self.wire.load(kept.call, dict)
+        if given.keys() != set(_GIVEN) or not isinstance(given["job"], Job):
+            raise self._unreadable(kept)
+        return Call(call.reasoner, **given)
+
+    def _result(self, kept: KeptRun) -> tuple[WorkflowMessage, int]:
+        """The message of a run that has finished, and how many rounds it had."""
+        result = self.wire.load(kept.result, tuple)
+        if [type(part) for part in result] != [WorkflowMessage, int]:
+            raise self._unreadable(kept)
+        return result
+
+    def _unreadable(self, kept: KeptRun) -> InputError:
+        return InputError(f"run {kept.run_id!r}: what was kept cannot be read; was it written by something else?")
 
     def _steps(self, run_id: str) -> dict[str, str]:
         """What is kept of a run's operators; what was begun and not finished by processes that are gone is forgotten."""
@@ -239,30 +277,29 @@ class Ledger:
                 steps[key] = text_of(step.output, step.workflow_id)
             elif not (self._workers and step.queue_name == self._workers.queue and step.status in _UNDER_WAY):
                 unfinished.append(step.workflow_id)
-        if unfinished:
-            self.client.delete_workflows(unfinished)
+        self._delete_steps(unfinished)
         return steps
+
+    def _delete_steps(self, step_ids: Sequence[str]) -> None:
+        for first in range(0, len(step_ids), _AT_ONCE):
+            self.client.delete_workflows(list(step_ids[first : first + _AT_ONCE]))
 
     def _rows(self, run_id: str, *, load_output: bool = False, **only: Any) -> Iterator[tuple[str, WorkflowStatus]]:
         """What dbos knows of a run's operators, by their keys, in order of their beginning."""
-        prefix, page = f"{run_id}:", 0
-        while True:
-            found = self.client.list_workflows(
-                workflow_id_prefix=prefix, load_input=False, load_output=load_output, limit=_PAGE, offset=page, **only
-            )
-            for step in found:
-                if step.workflow_id.startswith(prefix):  # SQLite takes capitals for small letters
-                    yield step.workflow_id[len(prefix) :], step
-            if len(found) < _PAGE:
-                return
-            page += len(found)
+        prefix = f"{run_id}:"
+        for step in self.client.list_workflows(
+            workflow_id_prefix=prefix, load_input=False, load_output=load_output, **only
+        ):
+            if step.workflow_id.startswith(prefix):  # SQLite takes capitals for small letters
+                yield step.workflow_id[len(prefix) :], step
 
     async def _keep_noting(self, run: Run, drive: Drive, place: Place, driver_id: str) -> None:
         """Note now and then how far the run is, and hand on answers that were given elsewhere."""
         while True:
             await asyncio.sleep(BEAT)
             with suppress(OperadError):
-                now = {"done": drive.done, "usage": run.usage.model_dump_json()}
+                state = PAUSED if run.waits else RUNNING
+                now = {"state": state, "done": drive.done, "usage": run.usage.model_dump_json()}
                 await in_thread(partial(self.store.note, drive.run_id, driver_id, **now))
                 await place.look_after(drive.run_id)
                 if run.questions.open():
@@ -315,15 +352,15 @@ class Ledger:
         """
         return self._known(run_id)
 
-    def steps(self, run_id: str) -> Mapping[str, Any]:
+    def steps(self, run_id: str) -> Mapping[str, Outcome]:
         """What has come of a run's operators, by their keys, in the order in which they finished.
 
-        Returns:
-            For each an `Outcome`.
+        Raises:
+            InputError: There is no such run, or what was kept cannot be read.
         """
         rows = list(self._rows(self._known(run_id).run_id, load_output=True, status="SUCCESS"))
         rows.sort(key=lambda row: row[1].updated_at or 0)
-        return {key: self.wire.load(text_of(step.output, step.workflow_id)) for key, step in rows}
+        return {key: self.wire.load(text_of(step.output, step.workflow_id), Outcome) for key, step in rows}
 
     def open_questions(self, run_id: str) -> Sequence[Question]:
         """The same, as questions."""
@@ -401,7 +438,7 @@ class Ledger:
 
     def _forget_steps(self, run_id: str, keys: Collection[str]) -> None:
         if keys:
-            self.client.delete_workflows([f"{run_id}:{key}" for key in keys])
+            self._delete_steps([f"{run_id}:{key}" for key in keys])
             self.store.forget_steps(run_id, keys)
 
     def is_driven(self, kept: KeptRun) -> bool:
@@ -437,9 +474,7 @@ class Ledger:
         """
         kept = self._known(run_id)
         self._refuse_driven(kept)
-        steps = [step.workflow_id for _, step in self._rows(run_id)]
-        for first in range(0, len(steps), _PAGE):
-            self.client.delete_workflows(steps[first : first + _PAGE])
+        self._delete_steps([step.workflow_id for _, step in self._rows(run_id)])
         self.store.forget(run_id)
 
     def collect_files(self) -> int:

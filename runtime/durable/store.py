@@ -258,7 +258,7 @@ class Store:
     def create(self, run: KeptRun) -> bool:
         """Note a new run; False where there is one with its id."""
         table, sa = self._tables.runs, self._sa
-        values = {name: getattr(run, name) for name in KeptRun.__dataclass_fields__} | {
+        values = {name: _storable(getattr(run, name)) for name in KeptRun.__dataclass_fields__} | {
             "created": self._now,
             "updated": self._now,
         }
@@ -284,6 +284,7 @@ class Store:
     def _update_run(self, run_id: str, holder: str, **values: object) -> bool:
         table = self._tables.runs
         change = self._sa.update(table).where(table.c.run_id == run_id, table.c.driver == holder)
+        values = {name: _storable(value) for name, value in values.items()}
         with self._engine.begin() as connection:
             return connection.execute(change.values(updated=self._now, **values)).rowcount > 0
 
@@ -368,7 +369,7 @@ class Store:
     def ask(self, question: KeptQuestion) -> None:
         """Note a question, if it is not noted yet."""
         sa, table = self._sa, self._tables.questions
-        values = {name: getattr(question, name) for name in KeptQuestion.__dataclass_fields__}
+        values = {name: _storable(getattr(question, name)) for name in KeptQuestion.__dataclass_fields__}
         with suppress(sa.exc.IntegrityError), self._engine.begin() as connection:
             connection.execute(sa.insert(table).values(asked=self._now, **values))
 
@@ -479,6 +480,11 @@ def _claim(path: Path) -> None:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except OSError as error:
         raise InputError(f"{path}: cannot be made: {error.strerror or error}; name another file: --db FILE") from error
+
+
+def _storable(value: Any) -> Any:
+    """The same; of a text what databases take, which is neither zero characters nor halves of characters."""
+    return value.replace("\0", "\ufffd").encode(errors="replace").decode() if isinstance(value, str) else value
 
 
 def _passes(error: Exception) -> bool:

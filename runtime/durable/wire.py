@@ -8,10 +8,12 @@ is read: an error of a class that is not loaded comes back as one of the same na
 from __future__ import annotations
 
 import base64
+import builtins
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from functools import lru_cache
 from itertools import pairwise
@@ -25,9 +27,14 @@ from operad.runtime.errors import InputError, Issue, OperadError
 from operad.runtime.file import FileDescriptor
 from operad.runtime.map import ItemError
 from operad.runtime.message import Contribution, Job, SubJob, Usage, WorkflowMessage, WorkflowStatus
+from operad.runtime.policy import causes
+from operad.runtime.questions import Question
 
 MAX_CAUSES = 32
 """How many errors of a chain are kept."""
+
+MAX_DEPTH = 100
+"""How deep values may lie in each other: what is written can also be read, wherever that is."""
 
 MAX_TEXT = 64 * 2**20
 """The longest text, in characters, that is read or written: what an operator is given, or what comes of it."""
@@ -39,6 +46,7 @@ _MODELS: dict[str, type[BaseModel]] = {
     "$contribution": Contribution,
     "$job": Job,
     "$sub_job": SubJob,
+    "$question": Question,
 }
 _TAGS: dict[type, str] = {model: tag for tag, model in _MODELS.items()}
 
@@ -47,6 +55,9 @@ _EVENTS = {
     for kind in vars(events).values()
     if isinstance(kind, type) and issubclass(kind, events.Event) and kind is not events.Event
 }
+
+_Path = tuple[str, ...]
+"""Where in a value something lies: steps such as ``.outputs`` and ``[2]``."""
 
 
 class Files(Protocol):
@@ -94,58 +105,71 @@ class Wire:
             InputError: Something in it cannot be kept, or it is too long.
         """
         try:
-            text = json.dumps(self._plain(value, ""), separators=(",", ":"))
-        except RecursionError:
-            raise InputError("it is nested too deeply to be kept") from None
+            text = json.dumps(self._plain(value, ()), separators=(",", ":"))
+        except InputError:
+            raise
+        except (ValueError, RecursionError) as error:  # a number of thousands of digits, say
+            raise InputError(f"it cannot be kept: {type(error).__name__}: {str(error)[:200]}") from error
         if len(text) > MAX_TEXT:
             raise InputError(f"it has {len(text):,} characters as JSON, and at most {MAX_TEXT:,} are kept; use a file")
         return text
 
-    def load(self, text: str) -> Any:
+    def load(self, text: str, kind: type = object) -> Any:
         """The value of a text.
 
+        Args:
+            text: The text.
+            kind: What it must be.
+
         Raises:
-            InputError: It is none that was written here, or a file of it is gone.
+            InputError: It is none that was written here, or of another kind; or a file of it is gone.
         """
         if len(text) > MAX_TEXT:
             raise InputError(f"what was kept has {len(text):,} characters, and at most {MAX_TEXT:,} are read")
         try:
-            return self._value(json.loads(text))
+            value = self._value(json.loads(text))
         except InputError:
             raise
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, msgspec.ValidationError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError, msgspec.ValidationError) as error:
             raise InputError(f"what was kept cannot be read: {type(error).__name__}: {str(error)[:200]}") from error
+        if not isinstance(value, kind):
+            raise InputError(f"what was kept cannot be read: it is {type(value).__name__}, not {kind.__name__}")
+        return value
 
     # Values → plain JSON values
 
-    def _plain(self, value: Any, where: str) -> Any:
+    def _plain(self, value: Any, where: _Path) -> Any:
+        if len(where) > MAX_DEPTH:
+            raise InputError(f"{_shown(where[:3])}…: is nested too deeply to be kept: {MAX_DEPTH} levels are the most")
         kind = cast("type[object]", type(value))
         if value is None or kind in (bool, int, str):
             return value
         if kind is float:
             return value if math.isfinite(value) else {"$float": repr(value)}
         if kind is list:
-            return [self._plain(item, f"{where}[{place}]") for place, item in enumerate(value)]
+            return self._plain_items(value, where)
         if kind is dict:
             return self._plain_dict(value, where)
         if kind is tuple:
-            return {"$tuple": [self._plain(item, f"{where}[{place}]") for place, item in enumerate(value)]}
+            return {"$tuple": self._plain_items(value, where)}
         tagged = self._tagged(value, where)
         if tagged is None:
             raise InputError(
-                f"{where.removeprefix('.') or 'it'} is {kind.__module__}.{kind.__qualname__}, which cannot be kept: "
+                f"{_shown(where)} is {kind.__module__}.{kind.__qualname__}, which cannot be kept: "
                 "give JSON values, bytes or files"
             )
         return tagged
 
-    def _plain_dict(self, value: dict[Any, Any], where: str) -> Any:
-        if all(type(key) is str for key in value) and not any(key.startswith("$") for key in value):
-            return {key: self._plain(item, f"{where}.{key}") for key, item in value.items()}
-        return {
-            "$object": [[self._plain(key, where), self._plain(item, f"{where}.{key}")] for key, item in value.items()]
-        }
+    def _plain_items(self, items: Sequence[Any], where: _Path) -> list[Any]:
+        return [self._plain(item, (*where, f"[{place}]")) for place, item in enumerate(items)]
 
-    def _tagged(self, value: Any, where: str) -> dict[str, Any] | None:
+    def _plain_dict(self, value: dict[Any, Any], where: _Path) -> Any:
+        if all(type(key) is str for key in value) and not any(key.startswith("$") for key in value):
+            return {key: self._plain(item, (*where, f".{key}")) for key, item in value.items()}
+        pairs = [(key, (*where, f".{key}"), item) for key, item in value.items()]
+        return {"$object": [[self._plain(key, path), self._plain(item, path)] for key, path, item in pairs]}
+
+    def _tagged(self, value: Any, where: _Path) -> dict[str, Any] | None:
         if isinstance(value, bytes):
             return {"$bytes": base64.b64encode(value).decode()}
         if isinstance(value, FileDescriptor):
@@ -153,20 +177,23 @@ class Wire:
             return {"$file": [str(value.path), value.name, value.size, value.mime_type, digest]}
         if type(value) in _TAGS:
             fields = {name: getattr(value, name) for name in _MODELS[_TAGS[type(value)]].model_fields}
-            return {_TAGS[type(value)]: {name: self._plain(each, f"{where}.{name}") for name, each in fields.items()}}
+            return {_TAGS[type(value)]: self._plain_fields(fields, where)}
         if isinstance(value, WorkflowStatus):
             return {"$status": value.value}
         if isinstance(value, Issue):
             return {"$issue": [value.code, value.message, value.where]}
         if isinstance(value, Outcome):
-            kept = [value.message, value.error, value.usage, list(value.events)]
-            return {"$outcome": [self._plain(each, where) for each in kept]}
+            told = [event for event in value.events if type(event) in _EVENTS.values()]  # others are not known later
+            return {"$outcome": [self._plain(each, where) for each in (value.message, value.error, value.usage, told)]}
         if isinstance(value, events.Event):
             fields = {name: getattr(value, name) for name in value.__struct_fields__ if name not in _STAMPED}
             return {"$event": [type(value).__name__, self._loosely(fields)]}
         if isinstance(value, BaseException):
-            return {"$error": self._error(value)}
+            return {"$error": self._error(value, where)}
         return None
+
+    def _plain_fields(self, fields: Mapping[str, Any], where: _Path) -> dict[str, Any]:
+        return {name: self._plain(value, (*where, f".{name}")) for name, value in fields.items()}
 
     def _loosely(self, value: Any) -> Any:
         """The same, with texts for what has no JSON form: for what is only shown to people."""
@@ -180,33 +207,27 @@ class Wire:
             return value.model_dump(mode="json", fallback=str)
         return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
-    def _error(self, error: BaseException) -> dict[str, Any]:
-        links: list[BaseException] = []
-        link: BaseException | None = error
-        while link is not None and link not in links and len(links) < MAX_CAUSES:
-            links.append(link)
-            link = link.__cause__
-        return {"chain": [self._link(each) for each in links]}
+    def _error(self, error: BaseException, where: _Path) -> dict[str, Any]:
+        return {"chain": [self._link(link, where) for link in causes(error)[:MAX_CAUSES]]}
 
-    def _link(self, error: BaseException) -> dict[str, Any]:
+    def _link(self, error: BaseException, where: _Path) -> dict[str, Any]:
+        kind, text = type(error), _text_of(error) or ""
         fields: dict[str, Any] = {}
         for name, value in vars(error).items():
-            if name.startswith("_") or name in ("finished", "questions"):
+            if name.startswith("_") or name == "finished" or isinstance(value, BaseException):
                 continue
-            try:
-                fields[name] = self._plain(value, name)
-            except (InputError, RecursionError):
-                continue
+            with suppress(InputError, RecursionError):
+                fields[name] = self._plain(value, (*where, f".{name}"))
         try:
-            args = self._plain(_args_of(error), "args")
+            args = self._plain_items(_args_of(error), (*where, ".args"))
         except (InputError, RecursionError):
-            args = [str(error)]
-        kind = type(error)
+            args = [text]
         return {
             "module": kind.__module__,
             "name": kind.__qualname__,
+            "base": _builtin(kind).__name__,
             "args": args,
-            "text": _text_of(error) or "",
+            "text": text,
             "fields": fields,
         }
 
@@ -261,6 +282,8 @@ class Wire:
         message, error, usage, happened = map(self._value, fields)
         if not (isinstance(usage, Usage) and (isinstance(message, WorkflowMessage) or isinstance(error, Exception))):
             raise InputError("what was kept of an operator is neither a message nor an error")
+        if not all(isinstance(event, events.Event) for event in happened):
+            raise InputError("what was kept of what happened in an operator is no event")
         return Outcome(message, error, usage, tuple(happened))
 
     def _raised(self, inner: dict[str, Any]) -> BaseException:
@@ -270,16 +293,16 @@ class Wire:
         return chain[0]
 
     def _raised_link(self, link: dict[str, Any]) -> Exception:
-        module, name, text = str(link["module"]), str(link["name"]), str(link["text"])
+        module, name, base, text = (str(link[each]) for each in ("module", "name", "base", "text"))
         kind = _error_class(module, name)
-        own = next(base for base in kind.__mro__ if base.__module__ == "builtins")
-        args = tuple(self._value(link["args"]))
-        error: Exception = own.__new__(kind, *args)
-        error.args = args
-        vars(error).update({str(field): self._value(value) for field, value in link["fields"].items()})
+        fields = {str(field): self._value(value) for field, value in link["fields"].items()}
+        error = _remade(kind, self._value(link["args"]), fields) if kind else None
+        if error is None or _text_of(error) != text:
+            error = _stranger(module, name, base)(text)
+            vars(error).update(fields)
         if isinstance(error, OperadError):
             error.finished = {}
-        return error if _text_of(error) == text else _stranger(module, name)(text)
+        return error
 
 
 _STAMPED = frozenset(events.Event.__struct_fields__)
@@ -305,14 +328,43 @@ def _text_of(error: BaseException) -> str | None:
         return None
 
 
-def _error_class(module: str, name: str) -> type[Exception]:
-    """The class of that name, if it is loaded; else one of the same name."""
+def _builtin(kind: type[BaseException]) -> type[BaseException]:
+    """The nearest class of Python's own that an error is."""
+    return next(base for base in kind.__mro__ if base.__module__ == "builtins" and base in vars(builtins).values())
+
+
+def _error_class(module: str, name: str) -> type[Exception] | None:
+    """The class of that name, if it is loaded."""
     found: Any = sys.modules.get(module)
     for part in name.split("."):
         found = cast("dict[str, Any]", getattr(found, "__dict__", {})).get(part)
-    return found if isinstance(found, type) and issubclass(found, Exception) else _stranger(module, name)
+    return found if isinstance(found, type) and issubclass(found, Exception) else None
+
+
+def _remade(kind: type[Exception], args: list[Any], fields: Mapping[str, Any]) -> Exception | None:
+    """An error as Python itself makes it, past the constructor of its class; None where that does not go."""
+    own: Any = _builtin(kind)
+    try:
+        error: Exception = own.__new__(kind, *args)
+        own.__init__(error, *args)
+    except (TypeError, ValueError):
+        return None
+    vars(error).update(fields)
+    return error
 
 
 @lru_cache(maxsize=1000)
-def _stranger(module: str, name: str) -> type[Exception]:
-    return type(name.rsplit(".", 1)[-1], (Exception,), {"__module__": module})
+def _stranger(module: str, name: str, base: str) -> type[Exception]:
+    """A class for errors of one that is not loaded: of the same name, and of the same kind as far as Python knows it."""
+    own: Any = vars(builtins).get(base)
+    if not (isinstance(own, type) and issubclass(own, Exception) and _remade(own, [""], {})):
+        own = Exception
+    return cast("type[Exception]", type(name.rsplit(".", 1)[-1], (own,), {"__module__": module, "__str__": _said}))
+
+
+def _said(error: BaseException) -> str:
+    return str(error.args[0])
+
+
+def _shown(where: _Path) -> str:
+    return "".join(where).removeprefix(".") or "it"

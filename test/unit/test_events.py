@@ -115,6 +115,7 @@ EXAMPLES = [
     (events.OperatorSkipped(reason="no way"), {"reason": "no way"}),
     (events.OperatorRetried(error="broke", delay=2.5), {"error": "broke", "delay": 2.5}),
     (events.FellBack(error="broke", to="a constant"), {"error": "broke", "to": "a constant"}),
+    (events.MessageKept(), {}),
     (events.CacheHit(), {}),
     (
         events.InsightsRecalled(operator="f", about="a job", insights=("k",), texts=("t",), store="s"),

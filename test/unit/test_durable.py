@@ -1,0 +1,1109 @@
+"""Runs that are kept: they go on where they were, and come to what they would have come to."""
+
+import asyncio
+import base64
+import inspect
+import json
+import pickle
+import sqlite3
+import threading
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from operad.evaluators import Evaluator
+from operad.operators import OperatorConfig
+from operad.operators.assemble import assemble
+from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
+from operad.operators.nodes import NODE_TYPES
+from operad.operators.services import Services
+from operad.runtime import (
+    Budget,
+    BudgetError,
+    BuiltinWorkflow,
+    Cache,
+    DurableWorkflow,
+    Expert,
+    FaultError,
+    InputError,
+    Insights,
+    Job,
+    Leader,
+    Map,
+    OperadError,
+    OperatorError,
+    PausedError,
+    Policy,
+    Port,
+    Profile,
+    Retry,
+    Timeout,
+    Usage,
+    WorkflowMessage,
+    WorkflowStatus,
+    events,
+    interrupt,
+)
+from operad.runtime.durable import Ledger
+from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING
+from operad.runtime.events import current_scope, emit
+from operad.runtime.keeper import bare, idempotency_key, key_of, once
+from operad.runtime.policy import causes
+from operad.runtime.testing import ScriptedReasoner
+
+JOB = Job(goal="goal", id="J", session_id="S", inputs={"list": ["x", "y", "z"]})
+NOBODY = ScriptedReasoner([])
+USAGE = Usage(calls=1, prompt_tokens=2, completion_tokens=3)
+RENDEZVOUS = 60.0
+WRONG = WorkflowMessage(status=WorkflowStatus.EXECUTION_ERROR, evaluation="wrong", lesson="better")
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory):
+    """The database of all tests: a process can keep runs in one alone."""
+    path = str(tmp_path_factory.mktemp("runs") / "runs.sqlite")
+    yield path
+    Ledger(path).close()
+
+
+@pytest.fixture
+def ledger(db):
+    return Ledger(db)
+
+
+@pytest.fixture
+def run_id():
+    return f"run-{uuid4()}"
+
+
+def here() -> Any:
+    """The operator that the current code runs in."""
+    return current_scope()
+
+
+class Stage:
+    """Where operators work: it notes what begins and what ends, and can stop the run at any point.
+
+    Attributes:
+        begun: The key of each piece of work that began, in order.
+        ended: Of those, what ended.
+    """
+
+    def __init__(self, stop_at=None, after=False):
+        self.begun, self.ended = [], []
+        self.stopped = asyncio.Event()
+        self._stop_at, self._after = stop_at, after
+
+    async def play(self, work):
+        key = idempotency_key().partition(":")[2]
+        self.begun.append(key)
+        stops = len(self.begun) == self._stop_at
+        if stops and not self._after:
+            self.stopped.set()
+            await asyncio.Event().wait()
+        try:
+            said = work()
+            said = await said if inspect.isawaitable(said) else said
+        except Exception:
+            self.ended.append(key)
+            raise
+        self.ended.append(key)
+        if stops:
+            asyncio.get_running_loop().call_soon(self.stopped.set)
+        return said
+
+
+class Do:
+    """An operator that says its id and, in brackets, what it heard; or what `work` makes of what it is given."""
+
+    def __init__(self, stage, op_id, work=None):
+        self._stage, self._id, self._work = stage, op_id, work
+
+    def get_id(self):
+        return self._id
+
+    async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
+        heard = [message.scratchpad for message in workflow_messages or []]
+
+        def work():
+            if self._work is not None:
+                return self._work(heard)
+            emit(events.ModelAnswered(model="m", usage=USAGE))
+            return f"{self._id}({', '.join(heard)})" + (f" [{lesson}]" if lesson else "")
+
+        said = await self._stage.play(work)
+        if inspect.isawaitable(said):
+            said = await said
+        return said
+
+
+class Judge(Evaluator):
+    """One that judges each round as it is told."""
+
+    def __init__(self, stage, *verdicts, op_id="judge"):
+        super().__init__(OperatorConfig(instruction="Judge.", id=op_id))
+        self._stage, self._verdicts = stage, verdicts
+
+    async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
+        return await self._stage.play(lambda: self._verdicts[here().round - 1])
+
+
+def flow(*chain, into=None, evaluator=None, **options) -> Any:
+    """Operators one after another."""
+    workflow, before = into or BuiltinWorkflow(**options), None
+    for operator in chain:
+        workflow.add_operator(operator, [before] if before else None)
+        before = operator
+    workflow.set_evaluator(evaluator)
+    return workflow
+
+
+def fails(error):
+    def work(_):
+        raise error
+
+    return work
+
+
+def in_round(*works):
+    """Another work in each round."""
+    return lambda heard: works[here().round - 1](heard)
+
+
+def outputs(**values):
+    return lambda _: WorkflowMessage(outputs=values)
+
+
+# Shapes: what runs, on a stage
+
+
+def chain(stage, new):
+    return flow(*(Do(stage, name) for name in "abc"), into=new())
+
+
+def diamond(stage, new):
+    workflow = flow(Do(stage, "a"), Do(stage, "b"), into=new())
+    c, d = Do(stage, "c"), Do(stage, "d")
+    workflow.add_operator(c, [workflow.get_operator("a")])
+    workflow.add_operator(d, [workflow.get_operator("b"), c])
+    return workflow
+
+
+def judged(stage, new):
+    """Three rounds: the second does b again, the third all."""
+    blames = WRONG.model_copy(update={"blame": ("b",)})
+    judge = Judge(
+        stage, blames, WRONG.model_copy(update={"lesson": "still better"}), WorkflowMessage(evaluation="fine")
+    )
+    return flow(Do(stage, "a"), Do(stage, "b"), Do(stage, "c"), into=new(max_rounds=3), evaluator=judge)
+
+
+def two_judges(stage, new):
+    workflow = flow(Do(stage, "a"), into=new(max_rounds=2), evaluator=Judge(stage, WRONG, WorkflowMessage(), op_id="j"))
+    workflow.add_evaluator(Judge(stage, WorkflowMessage(score=0.5), WorkflowMessage(score=1.0), op_id="k"))
+    return workflow
+
+
+def never_content(stage, new):
+    judge = Judge(stage, WRONG.model_copy(update={"score": 2.0}), WRONG.model_copy(update={"score": 1.0}))
+    return flow(Do(stage, "a"), into=new(max_rounds=2), evaluator=judge)
+
+
+def set_aside(stage, new):
+    """An operator fails in the first round, and finds fault with another in the second."""
+    b = Do(
+        stage,
+        "b",
+        in_round(fails(KeyError("k")), fails(FaultError("f", lesson="mind", blame=["a"])), lambda heard: f"b{heard}"),
+    )
+    workflow = flow(Do(stage, "a"), b, Do(stage, "c"), into=new(max_rounds=3))
+    workflow.add_operator(Do(stage, "beside"))
+    return workflow
+
+
+def nested(stage, new):
+    """Two workflows deep, with rounds of their own."""
+    inmost = flow(
+        Do(stage, "a"), Do(stage, "b"), name="in", max_rounds=2, evaluator=Judge(stage, WRONG, WorkflowMessage())
+    )
+    middle = flow(Do(stage, "first"), inmost, Do(stage, "last"), name="mid")
+    return flow(Do(stage, "begin"), middle, Do(stage, "end"), into=new())
+
+
+def retried_inside(stage, new):
+    """A workflow in a workflow that succeeds at its third attempt."""
+
+    def work(_):
+        if here().run.outer.attempt < 3:
+            raise ConnectionError("gone")
+        return "b"
+
+    inner = flow(Do(stage, "a"), Do(stage, "b", work), name="in")
+    workflow = new()
+    workflow.add_operator(inner, policy=Policy(retry=Retry(3, first_delay=0.001)))
+    return workflow
+
+
+def mapped(on_error):
+    def shape(stage, new):
+        def work(heard):
+            if heard == ["y"] and on_error != "fail":
+                raise ValueError("no y")
+            return f"did {heard}"
+
+        body = flow(Do(stage, "one"), Do(stage, "two", lambda heard: heard[0]), name="body")
+        if on_error != "fail":
+            body = flow(Do(stage, "one", work), name="body")
+        return flow(
+            Do(stage, "a", outputs(items=["x", "y", "z"])),
+            Map("each", body, concurrency=1, on_error=on_error),
+            Do(stage, "end", lambda heard: heard[0]),
+            into=new(),
+        )
+
+    return shape
+
+
+def beside_each_other(stage, new):
+    body = flow(Do(stage, "one"), Do(stage, "two"), name="body")
+    return flow(Map("each", body, over="list"), Do(stage, "end"), into=new())
+
+
+def nodes(stage, new):
+    """Typed nodes: an iteration, a loop and a workflow by its name."""
+    specs = [
+        NodeSpec("1", "start", {"variables": [["list", "array[string]"]]}),
+        NodeSpec("2", "iteration", {"iterator_selector": ["list", "1"], "output_selector": ["output", "2-2"], "concurrency": 1}),
+        NodeSpec("2-1", "iteration-start", parent="2"),
+        NodeSpec("2-2", "template-transform", {"variables": [["i", ["item", "2"]]], "template": "<{{ i }}>"}, parent="2"),
+        NodeSpec("3", "loop", {"loop_count": 3, "variables": [["n", "number", 1]]}),
+        NodeSpec("3-1", "loop-start", parent="3"),
+        NodeSpec("3-2", "assigner", {"assignments": [[["n", "3"], "multiply", 3]]}, parent="3"),
+        NodeSpec("4", "sub-workflow", {"workflow": "sub", "inputs": [["list", ["list", "1"]]], "outputs": [["said", "string"]]}),
+        NodeSpec("5", "end", {"outputs": [["made", ["output", "2"]], ["n", ["n", "3"]], ["said", ["said", "4"]]]}),
+    ]  # fmt: skip
+    edges = [Edge("1", "2"), Edge("2", "3"), Edge("3", "4"), Edge("4", "5"), Edge("2-1", "2-2"), Edge("3-1", "3-2")]
+    sub = flow(Do(stage, "s", lambda _: WorkflowMessage(outputs={"said": "sub"})), name="sub")
+    assembled = assemble(NodeGraph(specs, edges), NODE_TYPES, services=Services(workflows={"sub": sub}))
+    workflow = flow(Do(stage, "first"), into=new())
+    graph = assembled.graph()
+    for key, operator in graph.operators.items():
+        workflow.add_operator(operator, [graph.operators[parent] for parent in graph.before[key]])
+    return workflow
+
+
+def ported(stage, new):
+    workflow = flow(Do(stage, "route", lambda _: WorkflowMessage(scratchpad="r", ports=("yes",))), into=new())
+    route = workflow.get_operator("route")
+    yes, no = Do(stage, "yes"), Do(stage, "no")
+    workflow.add_operator(yes, [Port(route, "yes")])
+    workflow.add_operator(no, [Port(route, "no")])
+    workflow.add_operator(Do(stage, "end"), [yes, no])
+    return workflow
+
+
+def raced(stage, new):
+    """Whoever is first is waited for."""
+
+    async def late(_):
+        await asyncio.sleep(0.3)
+        return "late"
+
+    workflow = flow(Do(stage, "slow", late), into=new())
+    fast = Do(stage, "fast")
+    workflow.add_operator(fast)
+    workflow.add_operator(Do(stage, "winner"), [workflow.get_operator("slow"), fast], join="any")
+    return workflow
+
+
+def parts(*named):
+    fields = {"context": "", "completion_criteria": "", "assigned_expert": "X"}
+    made = [{"id": n, "goal": f"do {n}", "dependencies": list(needs), **fields} for n, *needs in named]
+    return json.dumps({"sub_jobs": made})
+
+
+class Boss:
+    """A leader as a workflow that can be kept: it splits, splits a part, and has a part done again."""
+
+    def __init__(self, stage):
+        self.asked = []
+        self._stage = stage
+        expert = Do(stage, "do", self._work)
+        self.leader = Leader(Profile(name="boss"), [Expert(Profile(name="X"), flow(expert), self)], self)
+
+    async def infer(self, task):
+        self.asked.append(task.job.id)
+        return await self._stage.play(
+            lambda: parts(["p"], ["q"]) if task.job.id == "b" else parts(["a"], ["b", "a"], ["c", "b"])
+        )
+
+    def _work(self, heard):
+        scope = here()
+        job, round_ = scope.run.job.id, scope.run.outer.round
+        if job == "b":
+            return WorkflowMessage(status=WorkflowStatus.JOB_TOO_COMPLICATED_ERROR, lesson="in two")
+        if job == "c" and round_ == 1:
+            return WorkflowMessage(status=WorkflowStatus.INPUT_DATA_ERROR, lesson="other data", blame=("b",))
+        return f"{job} of round {round_}: {heard}"
+
+
+def led(stage, new):
+    boss = Boss(stage)
+    workflow: Any = boss.leader.workflow
+    workflow.thinks = boss
+    workflow.keep_in(new()._ledger)
+    return workflow
+
+
+SHAPES = {
+    "chain": chain,
+    "diamond": diamond,
+    "judged": judged,
+    "two judges": two_judges,
+    "never content": never_content,
+    "set aside": set_aside,
+    "nested": nested,
+    "retried inside": retried_inside,
+    "map": mapped("fail"),
+    "map that skips": mapped("skip"),
+    "map that keeps": mapped("keep"),
+    "items at once": beside_each_other,
+    "nodes": nodes,
+    "ports": ported,
+    "race": raced,
+    "leader": led,
+}
+IN_ORDER = SHAPES.keys() - {"diamond", "two judges", "set aside", "items at once", "race", "leader"}
+
+
+@pytest.fixture
+def new(db):
+    """Makes a workflow whose runs are kept."""
+    return lambda **options: DurableWorkflow(db, **options)
+
+
+async def execute(workflow, run_id):
+    return await workflow.aexecute(JOB, getattr(workflow, "thinks", NOBODY), run_id=run_id)
+
+
+async def interrupted(shape, new, run_id, stop_at, after=False):
+    """A run whose process is gone when the work with that number begins, or right after it ended."""
+    stage = Stage(stop_at, after)
+    task = asyncio.ensure_future(execute(shape(stage, new), run_id))
+    stopped = asyncio.ensure_future(stage.stopped.wait())
+    await asyncio.wait([task, stopped], timeout=RENDEZVOUS, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    return stage
+
+
+async def executed(shape, new, run_id):
+    stage = Stage()
+    return stage, await execute(shape(stage, new), run_id)
+
+
+def meaning(message):
+    """What counts of a message: of costs, what does not depend on the clock."""
+    return repr(message.model_copy(update={"usage": message.usage.model_copy(update={"seconds": 0.0})}))
+
+
+AT_EACH_POINT = [(name, False) for name in SHAPES] + [(name, True) for name in ("judged", "nested", "map", "race")]
+"""In the midst of each operator's work, and right after it."""
+
+
+@pytest.mark.parametrize(("name", "after"), AT_EACH_POINT)
+async def test_a_run_that_is_interrupted_anywhere_comes_to_what_it_would_have_come_to(name, after, new, ledger, run_id):
+    shape = SHAPES[name]
+    plain = Stage()
+    expected = await execute(shape(plain, BuiltinWorkflow), None)
+    whole, message = await executed(shape, new, f"{run_id}-whole")
+    assert meaning(message) == meaning(expected)
+    assert Counter(whole.begun) == Counter(plain.begun)
+    for place in range(1, len(whole.begun) + 1):
+        this = f"{run_id}-{place}"
+        first = await interrupted(shape, new, this, place, after)
+        kept = set(ledger.steps(this))
+        second, again = await executed(shape, new, this)
+        assert meaning(again) == meaning(message)
+        assert not kept & set(second.begun), "what was kept does not run again"
+        assert set(whole.begun) <= set(first.begun) | set(second.begun)
+        if name in IN_ORDER and not after:
+            assert first.ended + second.begun == whole.begun
+        assert ledger.run(this).state == FINISHED
+
+
+async def test_the_second_execution_with_the_same_id_runs_nothing(new, ledger, run_id):
+    first, message = await executed(chain, new, run_id)
+    assert first.begun == ["a", "b", "c"]
+    second, again = await executed(chain, new, run_id)
+    assert second.begun == []
+    assert repr(again) == repr(message)
+    assert message.usage.calls == 3
+    kept = ledger.run(run_id)
+    assert (kept.state, kept.driver, kept.drives, kept.done, kept.total) == (FINISHED, "", 1, 3, 3)
+    assert Usage.model_validate_json(kept.usage) == message.usage
+
+
+async def test_a_run_goes_on_after_the_ledger_was_closed(new, db, run_id):
+    first = await interrupted(judged, new, run_id, 6)
+    Ledger(db).close()
+    second, message = await executed(judged, new, run_id)
+    assert first.ended + second.begun == [
+        "a",
+        "b",
+        "c",
+        "judge",
+        "b@2",
+        "c@2",
+        "judge@2",
+        "a@3",
+        "b@3",
+        "c@3",
+        "judge@3",
+    ]
+    assert message.evaluation == "fine"
+    assert Ledger(db).run(run_id).drives == 2
+
+
+# Failures
+
+
+async def test_a_run_that_failed_is_refused_until_it_is_asked_for_and_then_only_what_failed_runs_again(
+    new, ledger, run_id
+):
+    def shape(broken):
+        def made(stage, new):
+            return flow(Do(stage, "a"), Do(stage, "b", fails(ValueError("broke")) if broken else None), into=new())
+
+        return made
+
+    with pytest.raises(OperatorError, match="'b' of workflow 'workflow' failed on attempt 1: ValueError: broke"):
+        await executed(shape(broken=True), new, run_id)
+    kept = ledger.run(run_id)
+    assert (kept.state, kept.failed, kept.driver) == (FAILED, "b", "")
+    with pytest.raises(InputError, match=r"failed: operator 'b' .*broke\n  what had finished is kept.*retry"):
+        await executed(shape(broken=False), new, run_id)
+    ledger.retry(run_id)
+    with pytest.raises(OperatorError, match="broke"):
+        await executed(shape(broken=True), new, run_id)
+    ledger.retry(run_id)
+    stage, message = await executed(shape(broken=False), new, run_id)
+    assert (stage.begun, message.scratchpad) == (["b"], "b(a())")
+    with pytest.raises(InputError, match="did not fail: it is finished"):
+        ledger.retry(run_id)
+
+
+async def test_what_failed_deep_inside_is_what_runs_again(new, ledger, run_id):
+    broken = [True]
+
+    def shape(stage, new):
+        def work(heard):
+            if heard == ["y"] and broken:
+                raise ValueError("no y")
+            return heard[0]
+
+        return flow(
+            Map("each", flow(Do(stage, "one", work), Do(stage, "two"), name="body"), over="list", concurrency=1),
+            into=new(),
+        )
+
+    with pytest.raises(OperatorError, match="item 1 of map 'each'"):
+        await executed(shape, new, run_id)
+    assert ledger.run(run_id).failed == "each[1]/one"
+    broken.clear()
+    ledger.retry(run_id)
+    stage, _ = await executed(shape, new, run_id)
+    assert stage.begun == ["each[1]/one", "each[1]/two", "each[2]/one", "each[2]/two"]
+
+
+async def test_an_error_that_is_kept_is_raised_as_it_was(new, run_id):
+    """It ends a map's item, with all that caused it, before and after the interruption."""
+    seen = []
+
+    class Container(Do):
+        runs_workflows = True
+
+    def shape(stage, new):
+        def work(_):
+            raise OperadError("mine", operator_id="x") from TimeoutError("late")
+
+        inner = flow(Do(stage, "inner", work), name="in")
+
+        async def watch(_):
+            try:
+                return await inner.aexecute(JOB, NOBODY)
+            except OperatorError as error:
+                seen.append([(type(link), str(link), vars(link)) for link in causes(error)])
+            return "seen"
+
+        return flow(Container(stage, "around", lambda _: watch(_)), Do(stage, "end"), into=new())
+
+    await interrupted(shape, new, run_id, 3)
+    await executed(shape, new, run_id)
+    assert len(seen) == 2
+    assert seen[0] == seen[1]
+    assert [kind for kind, *_ in seen[0]] == [OperatorError, OperadError, TimeoutError]
+
+
+async def test_what_an_operator_makes_that_cannot_be_kept_is_its_error(new, ledger, run_id):
+    class Frame:
+        pass
+
+    def shape(stage, new):
+        return flow(Do(stage, "load", outputs(rows=[1], frame=Frame())), Do(stage, "end"), into=new())
+
+    said = r"operator 'load' of workflow 'workflow' failed .*outputs\.frame is .*Frame, which cannot be kept"
+    with pytest.raises(OperatorError, match=said):
+        await executed(shape, new, run_id)
+    assert ledger.run(run_id).failed == "load"
+
+
+async def test_what_a_run_is_given_that_cannot_be_kept_is_refused_before_anything_runs(new, ledger, run_id):
+    stage = Stage()
+    with pytest.raises(InputError, match=r"messages|previous\[0\]\.outputs\.x is builtins\.set, which cannot be kept"):
+        await chain(stage, new).aexecute(JOB, NOBODY, [WorkflowMessage(outputs={"x": {1}})], run_id=run_id)
+    assert stage.begun == []
+    assert run_id not in {run.run_id for run in ledger.runs()}
+
+
+async def test_an_error_with_signs_that_databases_do_not_take_is_noted_all_the_same(new, ledger, run_id):
+    def shape(stage, new):
+        return flow(Do(stage, "a", fails(ValueError("zero \0 and half \ud800"))), into=new())
+
+    with pytest.raises(OperatorError, match="zero \0 and half \ud800"):
+        await executed(shape, new, run_id)
+    assert ledger.run(run_id).error.endswith("zero \ufffd and half ?")
+    assert ledger.run(run_id).state == FAILED
+
+
+# Policies and budgets
+
+
+async def test_policies_work_around_operators_that_are_kept(new, run_id, tmp_path):
+    cache, hits = Cache(tmp_path / "cache.sqlite"), []
+
+    def shape(stage, new):
+        def second_time(_):
+            if here().attempt < 2:
+                raise ConnectionError("once")
+            return "retried"
+
+        async def slow(_):
+            await asyncio.sleep(RENDEZVOUS)
+
+        workflow = flow(Do(stage, "retry", second_time), Do(stage, "late", slow), Do(stage, "end"), into=new())
+        fast = Retry(2, first_delay=0.001)
+        late, end = workflow.get_operator("late"), workflow.get_operator("end")
+        workflow.add_operator(workflow.get_operator("retry"), policy=Policy(retry=fast))
+        workflow.add_operator(late, policy=Policy(timeout=Timeout(run=0.01), fallback="fell back"))
+        workflow.add_operator(end, policy=Policy(cache=cache))
+        end.fingerprint = lambda: {"type": "end"}
+        workflow.add_listener(lambda event: hits.append(event) if isinstance(event, events.CacheHit) else None)
+        return workflow
+
+    class Known(ScriptedReasoner):
+        def fingerprint(self):
+            return {}
+
+    async def go(run_id):
+        stage = Stage()
+        message = await shape(stage, new).aexecute(JOB, Known([]), run_id=run_id)
+        return stage.begun, message.scratchpad
+
+    assert await go(run_id) == (["retry", "retry", "late", "end"], "end(fell back)")
+    assert await go(run_id) == ([], "end(fell back)")
+    assert hits == []
+    assert await go(f"{run_id}-2") == (["retry", "retry", "late"], "end(fell back)")
+    assert len(hits) == 1
+    cache.close()
+
+
+async def test_what_kept_operators_cost_counts_for_the_budget(new, ledger, run_id):
+    def shape(calls):
+        return lambda stage, new: chain(stage, lambda: new(budget=Budget(calls=calls)))
+
+    await interrupted(shape(3), new, run_id, 3)
+    with pytest.raises(BudgetError, match="2 of 1 calls"):
+        await executed(shape(1), new, run_id)
+    kept = ledger.run(run_id)
+    assert (kept.state, kept.failed) == (FAILED, "")
+    ledger.retry(run_id)
+    stage, message = await executed(shape(3), new, run_id)
+    assert (stage.begun, message.usage.calls) == (["c"], 3)
+
+
+# Leaders, and operators that run workflows themselves
+
+
+async def test_a_split_is_asked_for_once(new, run_id):
+    whole, _ = await executed(led, new, run_id)
+    splits = [place for place, key in enumerate(whole.begun, 1) if key in ("leader", "leader/b")]
+    assert len(splits) == 2
+    for place in splits:
+        first = await interrupted(led, new, f"{run_id}-{place}", place + 1)
+        second, message = await executed(led, new, f"{run_id}-{place}")
+        assert not set(first.ended) & {"leader", "leader/b"} & set(second.begun)
+        assert message.scratchpad.startswith("c of round 2")
+
+
+async def test_a_part_of_an_operators_work_is_kept_by_itself_and_for_each_attempt(new, run_id):
+    did = []
+
+    class Container(Do):
+        runs_workflows = True
+
+    def shape(stage, new):
+        async def work(_):
+            attempt = here().attempt
+
+            async def part():
+                did.append(attempt)
+                if attempt == 1:
+                    raise ConnectionError("gone")
+                return WorkflowMessage(scratchpad=f"part of attempt {attempt}")
+
+            said = await once("a/part@2", part)
+            return await flow(Do(stage, "inner"), name="in").aexecute(JOB, NOBODY, [said]) and said
+
+        workflow = new(policy=Policy(retry=Retry(2, first_delay=0.001)))
+        return flow(Container(stage, "a", work), into=workflow)
+
+    await interrupted(shape, new, run_id, 3)
+    assert did == [1, 2]
+    _, message = await executed(shape, new, run_id)
+    assert did == [1, 2]
+    assert message.scratchpad == "part of attempt 2"
+
+
+async def test_an_operator_that_runs_a_workflow_from_its_own_code_is_kept_as_a_whole(new, ledger, run_id):
+    def shape(stage, new):
+        async def work(_):
+            inner = flow(Do(stage, "x"), Do(stage, "y"), name="inner")
+            return (await inner.aexecute(JOB, NOBODY)).scratchpad
+
+        return flow(Do(stage, "a", work), Do(stage, "b"), into=new())
+
+    first = await interrupted(shape, new, run_id, 3)
+    assert first.begun == ["a", "a/x", "a/y"]
+    assert list(ledger.steps(run_id)) == []
+    again = await interrupted(shape, new, run_id, 4)
+    assert list(ledger.steps(run_id)) == ["a"]
+    last, message = await executed(shape, new, run_id)
+    assert (again.begun, last.begun) == (["a", "a/x", "a/y", "b"], ["b"])
+    assert (message.scratchpad, message.usage.calls) == ("b(y(x()))", 3)
+
+
+async def test_insights_are_learned_and_shown_in_runs_that_are_kept(db, run_id, tmp_path):
+    heard = []
+
+    def shape(stage, new):
+        blames = WRONG.model_copy(update={"blame": ("a",), "lesson": "say it in verse"})
+        workflow = DurableWorkflow(db, max_rounds=2, insights=Insights(tmp_path / "insights"), listeners=[heard.append])
+        return flow(Do(stage, "a"), into=workflow, evaluator=Judge(stage, blames, WorkflowMessage()))
+
+    await interrupted(shape, None, run_id, 3)
+    _, message = await executed(shape, None, run_id)
+    assert message.scratchpad.endswith("[say it in verse]")
+    assert any(isinstance(event, events.MessageKept) for event in heard)
+
+
+# Questions
+
+
+def asking(*questions):
+    """An operator that asks, one that begins before, and one that comes after."""
+
+    def shape(stage, new):
+        async def work(_):
+            said = [await interrupt(text, schema) for text, schema in questions]
+            return f"told {said}"
+
+        return flow(Do(stage, "a"), Do(stage, "ask", work), Do(stage, "end"), into=new())
+
+    return shape
+
+
+async def until(condition):
+    for _ in range(int(RENDEZVOUS / 0.02)):
+        if condition():
+            return
+        await asyncio.sleep(0.02)
+    pytest.fail("it never came to that")
+
+
+async def test_a_question_that_is_answered_in_the_process_is_not_asked_again(new, ledger, run_id):
+    shape = asking(("Sure?", "boolean"))
+    stage = Stage(3)
+    workflow = shape(stage, new)
+    with pytest.raises(PausedError):
+        await workflow.aexecute(JOB, NOBODY, run_id=run_id)
+    assert [(q.id, q.text) for q in workflow.questions(run_id)] == [("ask", "Sure?")]
+    resuming = asyncio.ensure_future(workflow.aresume(run_id, {"ask": True}))
+    await asyncio.wait_for(stage.stopped.wait(), RENDEZVOUS)
+    resuming.cancel()
+    with suppress(asyncio.CancelledError):
+        await resuming
+    second, message = await executed(shape, new, run_id)
+    assert (second.begun, message.scratchpad) == (["end"], "end(told [True])")
+    assert ledger.questions(run_id) == []
+
+
+async def test_a_question_is_answered_while_nobody_drives_the_run(new, ledger, run_id):
+    shape = asking(("Which?", {"enum": ["red", "blue"]}), ("And?", None))
+    task = asyncio.ensure_future(shape(Stage(), new).aexecute(JOB, NOBODY, run_id=run_id))
+    with pytest.raises(PausedError):
+        await task
+    await gone(run_id, ledger)
+    assert ledger.run(run_id).state == PAUSED
+    assert [(q.id, q.text) for q in ledger.open_questions(run_id)] == [("ask", "Which?")]
+    for wrong, said in (({"ask": "green"}, "'ask': "), ({"aks": "red"}, "did you mean 'ask'.*open: ask")):
+        with pytest.raises(InputError, match=said):
+            ledger.answer(run_id, wrong)
+    ledger.answer(run_id, {"ask": "red"})
+    stage = Stage()
+    with pytest.raises(PausedError) as paused:
+        await shape(stage, new).aexecute(JOB, NOBODY, run_id=run_id)
+    assert stage.begun == ["ask"]
+    assert [(q.id, q.text) for q in paused.value.questions] == [("ask#2", "And?")]
+    await gone(run_id, ledger)
+    workflow = shape(Stage(), new)
+    assert [q.id for q in workflow.questions(run_id)] == ["ask#2"]
+    assert await workflow.aresume(run_id, {"ask#2": ["any", {"value": None}]}) is None
+    _, message = await executed(shape, new, run_id)
+    assert message.scratchpad == "end(told ['red', ['any', {'value': None}]])"
+
+
+async def gone(run_id, ledger):
+    """The process that drives a run goes: all of its tasks end."""
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+    await until(lambda: not ledger.run(run_id).driver)
+
+
+async def test_an_answer_given_elsewhere_reaches_the_run_that_waits_and_its_message_is_there(new, ledger, run_id):
+    workflow = asking(("Sure?", "boolean"))(Stage(), new)
+    with pytest.raises(PausedError):
+        await workflow.aexecute(JOB, NOBODY, run_id=run_id)
+    await until(lambda: ledger.run(run_id).state == PAUSED)
+    ledger.answer(run_id, {"ask": False})
+    await until(lambda: ledger.run(run_id).state == FINISHED)
+    assert (await workflow.aexecute(JOB, NOBODY, run_id=run_id)).scratchpad == "end(told [False])"
+
+
+# Streams
+
+
+async def test_a_stream_of_a_run_that_is_gone_on_with_says_what_was_kept_and_tells_again_what_happened(new, run_id):
+    def shape(stage, new):
+        def work(_):
+            emit(events.Progress(done=1, total=2))
+            emit(events.ModelAnswered(model="m", usage=USAGE))
+            emit(events.TokenStreamed(text="t"))
+            return "a"
+
+        return flow(Do(stage, "a", work), Do(stage, "b"), into=new())
+
+    await interrupted(shape, new, run_id, 2)
+    told: list[Any] = [event async for event in shape(Stage(), new).stream(JOB, NOBODY, run_id=run_id)]
+    assert [(event.operator_id, type(event).__name__) for event in told] == [
+        ("", "RunStarted"),
+        ("", "RoundStarted"),
+        ("a", "OperatorStarted"),
+        ("a", "MessageKept"),
+        ("a", "Progress"),
+        ("a", "ModelAnswered"),
+        ("a", "OperatorFinished"),
+        ("b", "OperatorStarted"),
+        ("b", "ModelAnswered"),
+        ("b", "OperatorFinished"),
+        ("", "RoundFinished"),
+        ("", "RunFinished"),
+    ]
+    assert {event.run_id for event in told} == {run_id}
+    assert [event.seq for event in told] == list(range(1, len(told) + 1))
+    assert told[-1].message.usage.calls == 2
+    again: list[Any] = [event async for event in shape(Stage(), new).stream(JOB, NOBODY, run_id=run_id)]
+    assert [type(event).__name__ for event in again] == ["RunStarted", "RunFinished"]
+    assert (again[-1].message, again[-1].rounds) == (told[-1].message, 1)
+
+
+# Several at once
+
+
+async def test_several_runs_go_on_at_once_in_one_process(new, run_id):
+    made = await asyncio.gather(*(executed(diamond, new, f"{run_id}-{number}") for number in range(8)))
+    assert {message.scratchpad for _, message in made} == {"d(b(a()), c(a()))"}
+    stage = Stage()
+    workflow = diamond(stage, new)
+    await asyncio.gather(*(workflow.aexecute(JOB, NOBODY, run_id=f"{run_id}-one-{number}") for number in range(4)))
+    assert len(stage.begun) == 16
+
+
+def test_runs_go_on_in_several_threads_and_event_loops(new, run_id):
+    said, wrong = [], []
+
+    def sync(number):
+        said.append(chain(Stage(), new).execute(JOB, NOBODY, run_id=f"{run_id}-{number}").scratchpad)
+
+    def own_loop(number):
+        said.append(asyncio.run(executed(chain, new, f"{run_id}-{number}"))[1].scratchpad)
+
+    def work(number):
+        try:
+            (sync if number % 2 else own_loop)(number)
+        except BaseException as error:  # noqa: BLE001 - in a thread nobody else would see it
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(RENDEZVOUS)
+    assert wrong == []
+    assert said == ["c(b(a()))"] * 6
+
+
+async def test_a_run_that_is_going_on_is_not_driven_twice(new, ledger, run_id):
+    stage = Stage(2)
+    task = asyncio.ensure_future(chain(stage, new).aexecute(JOB, NOBODY, run_id=run_id))
+    await asyncio.wait_for(stage.stopped.wait(), RENDEZVOUS)
+    with pytest.raises(InputError, match="is being driven by this very process"):
+        await executed(chain, new, run_id)
+    with pytest.raises(InputError, match="is being driven by"):
+        ledger.delete(run_id)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    second, _ = await executed(chain, new, run_id)
+    assert second.begun == ["b", "c"]
+
+
+# Ids, sizes
+
+
+@pytest.mark.parametrize("odd", ["", "a b", "a/b", "a:b", "../a", "a\n", "a%", "x" * 101, "a'--", "\0"])
+async def test_runs_with_odd_ids_are_refused(odd, new):
+    if odd:  # an empty one stands for a fresh one
+        with pytest.raises(InputError, match="a run cannot have the id"):
+            await executed(chain, new, odd)
+
+
+@pytest.mark.parametrize("fine", ["a", "A.b_c-1", "运行", "x" * 64])
+async def test_runs_may_be_called_so(fine, new, run_id):
+    assert (await executed(chain, new, f"{fine}{run_id[4:]}"))[1].scratchpad == "c(b(a()))"
+
+
+async def test_runs_whose_ids_begin_alike_are_kept_apart(new, ledger, run_id):
+    for name in (f"{run_id}_1", f"{run_id}x1", f"{run_id.upper()}_1"):
+        await executed(chain, new, name)
+    ledger.delete(f"{run_id}_1")
+    assert list(ledger.steps(f"{run_id}x1")) == list(ledger.steps(f"{run_id.upper()}_1")) == ["a", "b", "c"]
+
+
+ODD_IDS = ["a/b", "a@2", "a~3", "a%2F", "a[0]", "a b", "中文/操作", "a//b", "@", "a:b", "'; --", "zero\0"]
+
+
+async def test_operators_may_have_odd_ids(new, ledger, run_id):
+    keys = {}
+
+    def shape(stage, new):
+        def work(name):
+            def noted(_):
+                keys[key_of(here())] = name
+                return name
+
+            return noted
+
+        workflow = new(max_rounds=2)
+        for name in ODD_IDS:
+            inner = flow(Do(stage, name, work(name)), name=f"in {name}")
+            workflow.add_operator(inner)
+        workflow.set_evaluator(Judge(stage, WRONG, WorkflowMessage()))
+        return workflow
+
+    stage, message = await executed(shape, new, run_id)
+    assert len(set(stage.begun)) == len(stage.begun) == 2 * len(ODD_IDS) + 2
+    assert set(ledger.steps(run_id)) == set(stage.begun)
+    for key, name in keys.items():
+        path, rounds = bare(key)
+        assert path == [f"in {name}", name]
+        assert rounds[1:] == [1]
+    assert sorted(bare(key)[1][0] for key in keys) == [1] * len(ODD_IDS) + [2] * len(ODD_IDS)
+    again, same = await executed(shape, new, run_id)
+    assert (again.begun, repr(same)) == ([], repr(message))
+
+
+async def test_a_message_of_ten_million_characters_is_kept(new, run_id):
+    def shape(stage, new):
+        return flow(
+            Do(stage, "a", lambda _: "ä" * 10_000_000), Do(stage, "b", lambda heard: str(len(heard[0]))), into=new()
+        )
+
+    await interrupted(shape, new, run_id, 2)
+    stage, message = await executed(shape, new, run_id)
+    assert (stage.begun, message.scratchpad) == (["b"], "10000000")
+
+
+async def test_a_thousand_operators_are_kept(new, ledger, run_id):
+    def shape(stage, new):
+        workflow = new()
+        middle = [Do(stage, f"m{number}") for number in range(998)]
+        begin, end = Do(stage, "begin"), Do(stage, "end", lambda heard: str(len(heard)))
+        workflow.add_operator(begin)
+        for operator in middle:
+            workflow.add_operator(operator, [begin])
+        workflow.add_operator(end, middle)
+        return workflow
+
+    await interrupted(shape, new, run_id, 1000)
+    assert len(ledger.steps(run_id)) == 999
+    stage, message = await executed(shape, new, run_id)
+    assert (stage.begun, message.scratchpad) == (["end"], "998")
+
+
+# Looking, ending, forgetting
+
+
+async def test_a_run_is_cancelled_from_elsewhere_and_can_be_gone_on_with(new, db, run_id):
+    stage = Stage(2)
+    task = asyncio.ensure_future(chain(stage, new).aexecute(JOB, NOBODY, run_id=run_id))
+    await asyncio.wait_for(stage.stopped.wait(), RENDEZVOUS)
+    elsewhere = Ledger(db)
+    elsewhere.cancel(run_id)
+    with pytest.raises(InputError, match=f"run '{run_id}' was cancelled; operad runs resume {run_id} goes on with it"):
+        await asyncio.wait_for(task, RENDEZVOUS)
+    assert elsewhere.run(run_id).state == CANCELLED
+    with pytest.raises(InputError, match="has ended already: it is cancelled"):
+        elsewhere.cancel(run_id)
+    second, _ = await executed(chain, new, run_id)
+    assert second.begun == ["b", "c"]
+    assert elsewhere.run(run_id).state == FINISHED
+
+
+async def test_a_run_that_nobody_drives_is_cancelled(new, ledger, run_id):
+    await interrupted(chain, new, run_id, 2)
+    assert ledger.run(run_id).state == RUNNING
+    ledger.cancel(run_id)
+    assert ledger.run(run_id).state == CANCELLED
+    assert (await executed(chain, new, run_id))[0].begun == ["b", "c"]
+
+
+async def test_a_run_is_forgotten_with_all_that_was_kept(new, ledger, run_id):
+    await executed(chain, new, run_id)
+    ledger.delete(run_id)
+    for look in (ledger.run, ledger.steps, ledger.questions, ledger.delete, ledger.cancel, ledger.retry):
+        with pytest.raises(InputError, match=f"no run has the id '{run_id}'.*operad runs lists them"):
+            look(run_id)
+    stage, _ = await executed(chain, new, run_id)
+    assert stage.begun == ["a", "b", "c"]
+
+
+async def test_what_came_of_operators_can_be_looked_at(new, ledger, run_id):
+    def shape(stage, new):
+        workflow = flow(
+            Do(stage, "a"), Do(stage, "b", in_round(fails(KeyError("k")), lambda _: "b")), into=new(max_rounds=2)
+        )
+        workflow.name = "looked at"
+        return workflow
+
+    await executed(shape, new, run_id)
+    kept = ledger.steps(run_id)
+    assert list(kept) == ["a", "b", "b@2"]
+    assert kept["a"].message.scratchpad == "a()"
+    assert (kept["a"].usage, [type(event).__name__ for event in kept["a"].events]) == (USAGE, ["ModelAnswered"])
+    assert repr(kept["b"].error) == "KeyError('k')"
+    newest = ledger.runs()[0]
+    assert (newest.run_id, newest.workflow, newest.state) == (run_id, "looked at", FINISHED)
+    assert newest.created <= newest.updated
+    with pytest.raises(InputError, match=f"did you mean '{run_id}'"):
+        ledger.run(run_id[:-1])
+
+
+# Changes meanwhile
+
+
+async def test_a_run_is_gone_on_with_by_the_same_workflow_and_on_the_same_job_alone(new, run_id):
+    await interrupted(chain, new, run_id, 2)
+
+    def longer(stage, new):
+        return flow(*(Do(stage, name) for name in "axc"), into=new())
+
+    with pytest.raises(InputError) as caught:
+        await executed(longer, new, run_id)
+    assert str(caught.value).splitlines()[1:] == [
+        "  b is gone",
+        "  c comes after x, and came after b",
+        "  x is new",
+        "take the change back, begin a run with another id, or say from where to do it anew: --restart-from b",
+    ]
+    other = JOB.model_copy(update={"goal": "other", "inputs": {}})
+    with pytest.raises(
+        InputError, match="is about another job: its goal, inputs differ; give this one an id of its own"
+    ):
+        await chain(Stage(), new).aexecute(other, NOBODY, run_id=run_id)
+    fresh = JOB.model_copy(update={"id": "another", "session_id": "another"})
+    message = await chain(Stage(), new).aexecute(fresh, NOBODY, run_id=run_id)
+    assert message.job_id == "J", "the job is the one that the run began with"
+
+
+async def test_an_operator_and_what_follows_from_it_is_done_anew(new, ledger, run_id):
+    await executed(judged, new, run_id)
+    with pytest.raises(InputError, match=r"no operator is called 'bb'.*did you mean 'b'"):
+        ledger.restart_from(run_id, "bb", judged(Stage(), new))
+    again = ledger.restart_from(run_id, "b", judged(Stage(), new), round=2)
+    stage, _ = await executed(judged, new, run_id)
+    assert stage.begun == sorted(again, key=stage.begun.index)
+    assert stage.begun == ["b@2", "c@2", "judge@2", "a@3", "b@3", "c@3", "judge@3"]
+
+
+# What somebody else wrote into the database
+
+
+class Canary:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (Path.touch, (Path(self.path),))
+
+
+@pytest.mark.parametrize("column", ["output", "inputs", "error"])
+@pytest.mark.parametrize("status", ["SUCCESS", "PENDING", "ERROR"])
+async def test_a_pickle_that_somebody_planted_is_not_read(column, status, new, db, ledger, run_id, tmp_path):
+    canary = tmp_path / "canary"
+    planted = base64.b64encode(pickle.dumps(Canary(canary))).decode()
+    await interrupted(chain, new, run_id, 3)
+    with sqlite3.connect(db) as connection:
+        for table in ("workflow_status", f"workflow_{column.replace('inputs', 'input').replace('error', 'output')}"):
+            change = f"UPDATE {table} SET {column} = ? WHERE workflow_uuid = ?"  # noqa: S608
+            assert connection.execute(change, (planted, f"{run_id}:b")).rowcount == 1
+        change = "UPDATE workflow_status SET serialization = 'py_pickle', status = ? WHERE workflow_uuid = ?"
+        connection.execute(change, (status, f"{run_id}:b"))
+    connection.close()
+    if status == "SUCCESS":
+        with pytest.raises(InputError, match="what was kept cannot be read"):
+            ledger.steps(run_id)
+        with pytest.raises(OperatorError, match=r"'b' .*what was kept cannot be read"):
+            await executed(chain, new, run_id)
+    else:
+        await executed(chain, new, run_id)
+    assert not canary.exists()
+    pickle.loads(pickle.dumps(Canary(canary)))  # noqa: S301 - so that the test could have failed
+    assert canary.exists()
+
+
+@pytest.mark.parametrize("column", ["call", "result", "graph"])
+async def test_what_cannot_be_read_of_a_run_is_said_in_words(column, new, db, run_id):
+    await (interrupted(chain, new, run_id, 2) if column != "result" else executed(chain, new, run_id))
+    for text in ('"nonsense"', "[]", "{}", "gASV"):
+        with sqlite3.connect(db) as connection:
+            connection.execute(f'UPDATE operad_runs SET "{column}" = ? WHERE run_id = ?', (text, run_id))  # noqa: S608
+        connection.close()
+        with pytest.raises(InputError):
+            await executed(chain, new, run_id)

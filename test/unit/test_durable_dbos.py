@@ -1,0 +1,245 @@
+"""What is relied upon in dbos beyond what it documents: where a version of it differs, this says in what."""
+
+import inspect
+from concurrent.futures import Future
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from dbos import DBOS, DBOSClient
+from dbos import _serialization as serialization
+from dbos._dbos import DBOSRegistry, _get_dbos_instance, _get_or_create_dbos_registry
+from dbos._sys_db import SystemDatabase
+from dbos._utils import INTERNAL_QUEUE_NAME
+from sqlalchemy import create_engine, text
+
+from operad.runtime import InputError
+from operad.runtime.durable import dbos_process
+from operad.runtime.durable.places import database_url
+from operad.runtime.durable.serializer import JsonSerializer, refuse_pickles
+
+RENDEZVOUS = 10.0
+
+
+def parameters(function):
+    return list(inspect.signature(function).parameters)
+
+
+def test_it_is_the_version_that_this_was_written_for():
+    assert version("dbos").startswith("3."), "read its changes, then this file, then allow it here"
+
+
+@pytest.mark.parametrize(
+    ("function", "named"),
+    [
+        (SystemDatabase.reenqueue_for_recovery, ["self", "workflow_id", "executor_ids", "recovery_queue_name"]),
+        (DBOSRegistry._register_internal_queue, ["self", "name", "limits"]),
+        (_get_dbos_instance, []),
+        (_get_or_create_dbos_registry, []),
+        (serialization.DefaultSerializer.serialize, ["self", "data"]),
+        (serialization.deserialize_value, ["serialized_value", "serialization", "serializer"]),
+        (serialization.deserialize_args, ["serialized_value", "serialization", "serializer"]),
+        (serialization.deserialize_exception, ["serialized_value", "serialization", "serializer"]),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_what_is_private_in_it_is_called_as_it_was(function, named):
+    if function is serialization.DefaultSerializer.serialize and function.__name__ == "_refuse":
+        pytest.skip("it has been replaced in this process already")
+    assert parameters(function) == named
+
+
+@pytest.mark.parametrize(
+    ("function", "named"),
+    [
+        (DBOSClient.__init__, {"system_database_url", "serializer", "application_name"}),
+        (
+            DBOSClient.list_workflows,
+            {"workflow_ids", "workflow_id_prefix", "status", "load_input", "load_output", "limit", "offset"},
+        ),
+        (DBOSClient.delete_workflows, {"workflow_ids"}),
+        (DBOSClient.cancel_workflows, {"workflow_ids"}),
+        (DBOSClient.destroy, set()),
+        (DBOS.destroy, {"workflow_completion_timeout_sec"}),
+        (DBOS.listen_queues, set()),
+        (DBOS.migrate, set()),
+    ],
+    ids=lambda value: getattr(value, "__qualname__", ""),
+)
+def test_what_it_offers_takes_what_it_is_given(function, named):
+    assert named <= set(parameters(function))
+
+
+def test_whether_a_program_runs_it_can_be_seen():
+    assert hasattr(import_module("dbos._dbos"), "_dbos_global_instance")
+    assert isinstance(_get_or_create_dbos_registry().internal_queue_map, dict)
+
+
+def test_all_that_reads_a_row_that_says_it_is_a_pickle_is_stopped():
+    refuse_pickles()
+    assert serialization.DBOSDefaultSerializer.name() == "py_pickle"
+    for read in (serialization.deserialize_value, serialization.deserialize_args, serialization.deserialize_exception):
+        with pytest.raises(InputError, match="says that it is a pickle"):
+            read("gASVCgAAAAAAAACMBmFsYXJtZZQu", "py_pickle", JsonSerializer())
+    with pytest.raises(InputError, match="says that it is a pickle"):
+        serialization.serialize_value_as({}, "py_pickle", JsonSerializer())
+
+
+def test_pickle_is_used_nowhere_else_in_it():
+    """So that what refuses pickles refuses all of them."""
+    folder = Path(inspect.getfile(DBOS)).parent
+    found = {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*.py")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if "pickle.loads" in line or "pickle.load(" in line or "import pickle" in line
+    }
+    assert found == {"_serialization.py"}
+
+
+@pytest.mark.parametrize("data", [None, 1, "text \ud800 \0", ["a", {"b": None}], {"args": ["x"], "kwargs": {}}])
+def test_what_is_written_is_json_and_comes_back(data):
+    serializer = JsonSerializer()
+    assert serializer.deserialize(serializer.serialize(data)) == data
+    error = serializer.deserialize(serializer.serialize(ValueError("odd")))
+    assert (type(error), str(error)) == (InputError, "ValueError: odd")
+
+
+# What it does
+
+
+class Work:
+    """What operators' work comes to; by the ids of the work."""
+
+    def __init__(self):
+        self.results = {}
+        self.begun = []
+
+    def perform(self, step_id, request):
+        self.begun.append(step_id)
+        return self.results[step_id].result(RENDEZVOUS)
+
+
+class DroppedError(BaseException):
+    """Nothing is to be recorded."""
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    return database_url(tmp_path_factory.mktemp("dbos") / "runs.sqlite")
+
+
+@pytest.fixture(scope="module")
+def work():
+    return Work()
+
+
+@pytest.fixture(scope="module")
+def client(url):
+    client = dbos_process.client(url)
+    yield client
+    client.destroy()
+
+
+@pytest.fixture(scope="module")
+def process(url, client, work):
+    process = dbos_process.launch(url, "this-process", work.perform)
+    yield process
+    process.stop()
+    assert dbos_process.here() is None
+
+
+@pytest.fixture
+def step_id(work):
+    step_id = f"run:{uuid4()}"
+    work.results[step_id] = Future()
+    return step_id
+
+
+def row(client, step_id):
+    (found,) = client.list_workflows(workflow_ids=[step_id])
+    return found
+
+
+def test_who_begins_work_has_a_future_and_who_finds_it_begun_or_done_has_none(process, client, work, step_id):
+    handle = process.start(step_id)
+    assert dbos_process.begun_here(handle)
+    second = process.start(step_id)
+    assert not dbos_process.begun_here(second)
+    work.results[step_id].set_result("what came of it")
+    assert handle.get_result() == "what came of it"
+    assert not dbos_process.begun_here(process.start(step_id))
+    assert work.begun.count(step_id) == 1
+    found = row(client, step_id)
+    assert (found.status, found.output, found.executor_id) == ("SUCCESS", "what came of it", "this-process")
+
+
+def test_an_error_that_is_no_exception_records_nothing_and_the_id_is_free_again_once_it_is_deleted(
+    process, client, work, step_id
+):
+    handle = process.start(step_id)
+    work.results[step_id].set_exception(DroppedError())
+    with pytest.raises(DroppedError):
+        handle.get_result()
+    assert row(client, step_id).status == "PENDING"
+    client.delete_workflows([step_id])
+    work.results[step_id] = Future()
+    handle = process.start(step_id)
+    assert dbos_process.begun_here(handle)
+    work.results[step_id].set_result("second")
+    assert handle.get_result() == "second"
+
+
+def test_work_is_given_to_others_only_where_the_one_that_began_it_is_dead(process, client, work, step_id):
+    handle = process.start(step_id)
+    assert not process.recover(step_id, [], "queue")
+    assert not process.recover(step_id, ["another-process"], "queue")
+    assert process.recover(step_id, ["another-process", "this-process"], "queue")
+    assert not process.recover(step_id, ["this-process"], "queue"), "it is nobody's now"
+    found = row(client, step_id)
+    assert (found.status, found.queue_name) == ("ENQUEUED", "queue")
+    client.delete_workflows([step_id])
+    work.results[step_id].set_exception(DroppedError())
+    with pytest.raises(DroppedError):
+        handle.get_result()
+
+
+def test_what_looks_into_it_shows_a_planted_pickle_as_text(process, client, work, step_id, url):
+    work.results[step_id].set_result("fine")
+    process.start(step_id).get_result()
+    with create_engine(url).begin() as connection:
+        for change in (
+            "UPDATE workflow_status SET serialization = 'py_pickle' WHERE workflow_uuid = :id",
+            "UPDATE workflow_output SET output = 'gASVCgAAAAAAAACMBmFsYXJtZZQu' WHERE workflow_uuid = :id",
+        ):
+            assert connection.execute(text(change), {"id": step_id}).rowcount == 1
+    assert row(client, step_id).output == "gASVCgAAAAAAAACMBmFsYXJtZZQu"
+
+
+def test_work_of_many_begins_at_once(process, work):
+    ids = [f"run:{uuid4()}" for _ in range(100)]
+    work.results |= {each: Future() for each in ids}
+    handles = [process.start(each) for each in ids]
+    for each in ids:
+        work.results[each].set_result(each)
+    assert [handle.get_result() for handle in handles] == ids
+
+
+def test_a_second_database_is_refused_in_this_process(process, url, tmp_path):
+    other = database_url(tmp_path / "other.sqlite")
+    with pytest.raises(
+        InputError, match=f"keeps runs in {url.database} already, and dbos serves one database per process"
+    ):
+        dbos_process.launch(other, "x", Work().perform)
+
+
+def test_a_program_that_runs_dbos_for_itself_is_told_so(process, monkeypatch, url):
+    monkeypatch.setattr(dbos_process, "_here", None)
+    with pytest.raises(InputError, match="this program runs dbos for itself"):
+        dbos_process.launch(url, "x", Work().perform)
+
+
+def test_it_serves_no_queues_but_its_own_that_it_was_not_told_of(process):
+    assert list(_get_or_create_dbos_registry().internal_queue_map) == [INTERNAL_QUEUE_NAME]
