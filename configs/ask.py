@@ -109,16 +109,24 @@ class Asker:
         lines: Where other answers come from.
         console: Where questions are shown.
         display: What stands aside meanwhile.
+        later: What to write before an answer that is given later.
     """
 
     def __init__(
-        self, workflow: Workflow, answers: Mapping[str, str], lines: Lines, console: Console, display: Paused
+        self,
+        workflow: Workflow,
+        answers: Mapping[str, str],
+        lines: Lines,
+        console: Console,
+        display: Paused,
+        later: str = "--answer",
     ) -> None:
         self._workflow = workflow
         self._answers = answers
         self._lines = lines
         self._console = console
         self._display = display
+        self._later = later
         self._asked: set[str] = set()
         self._queue: asyncio.Queue[Interrupted] = asyncio.Queue()
         self._current: tuple[Interrupted, asyncio.Task[None]] | None = None
@@ -227,7 +235,7 @@ class Asker:
         hint = did_you_mean(question.interrupt_id, self.never_asked()).replace("did you mean", "--answer names")
         return InputError(
             f"{question.interrupt_id!r} asks {question.question!r}, and stdin holds no answer; "
-            f"give it: --answer {question.interrupt_id}=…{hint}"
+            f"give it: {self._later} {question.interrupt_id}=…{hint}"
         )
 
 

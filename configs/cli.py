@@ -5,39 +5,32 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Mapping
-from contextlib import ExitStack
-from dataclasses import replace
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, TextIO, cast
+from typing import Annotated, cast
 
 import typer
-from rich.console import Console
 
-from operad.configs import evaluate
+from operad.configs import evaluate, runs_command
 from operad.configs.ask import Lines
+from operad.configs.durable import Database, Kept, Source, new_run_id, open_ledger
 from operad.configs.edit_command import edit
-from operad.configs.flow import find_graph, flow_expert, result_text
-from operad.configs.follow import follow, run_to_end, say
 from operad.configs.formats_command import check, convert, show
 from operad.configs.generate_command import generate
 from operad.configs.inputs import job_of
 from operad.configs.insights_command import insights
-from operad.configs.loader import load
 from operad.configs.nodes_command import nodes
 from operad.configs.optimise.command import optimise
 from operad.configs.progress import printable
 from operad.configs.repair_command import repair_command
+from operad.configs.run_command import carry_out, lasting, make, named_values
+from operad.configs.runs_command import RestartFrom, Round, check_restart, restart
 from operad.configs.schema import ConfigSpec
-from operad.configs.services import load_services, services_of_environment
-from operad.operators import NodeGraph, Services
 from operad.operators.nodes.flow import StartVariable
-from operad.runtime.errors import BudgetError, InputError, OperadError, OperatorError, describe, shorten
+from operad.runtime.errors import BudgetError, OperadError, OperatorError, describe, shorten
 from operad.runtime.file import FileDescriptor
-from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.message import Job
 
-EXIT_NOT_SUCCESS = 1
 EXIT_BAD_INPUT = 2
 
 app = typer.Typer(
@@ -83,6 +76,16 @@ def run(
         Path | None, typer.Option("--services", help="What the nodes of a workflow reach outside: a YAML file.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole message as JSON.")] = False,
+    durable: Annotated[
+        bool, typer.Option("--durable", help="Keep the run in a database, so that it goes on after a crash.")
+    ] = False,
+    db: Database = None,
+    run_id: Annotated[
+        str | None,
+        typer.Option(help="The kept run's id, by default a fresh one. One that was begun goes on where it was."),
+    ] = None,
+    restart_from: RestartFrom = None,
+    round_: Round = 1,
 ) -> None:
     """Run the expert, or the leader of experts, that a YAML file configures; or a workflow of typed nodes.
 
@@ -91,39 +94,37 @@ def run(
     1 any other status, 2 bad input or an error, 130 interrupted, 143 terminated. With --json, an
     error that ends the run is printed as JSON, too, with what operators had said by then.
 
+    --db, --run-id and --restart-from imply --durable: what operators say is kept, and the same command with
+    --run-id, or operad runs resume, goes on where a crash, Ctrl-C or an open question left the run.
+
     A workflow is found by what is in the file: Operad's YAML, a Dify file, a Coze archive, Chat2Workflow's
     JSON, or a whole response with it.
     --file goes to its inputs of files, in order; what is missing is asked for at the terminal.
     """
-    graph, lines = find_graph(config), Lines.of_stdin()
-    files = tuple(map(FileDescriptor.of, file or ()))
-    given = [_named_value("--input", "NAME", text) for text in input_ or ()]
-    missing: list[StartVariable] = []
-    if graph is None:
-        _refuse(config, {"--out": out, "--services": services_file}, "says this itself, under `services`")
-        configuration = load(config)
-        able = configuration.agent(expert, model_name=model, base_url=base_url)
-        goal = job or configuration.spec.app.desc or able.profile.description or able.profile.name
-        described, services = Job(goal=goal, files=files, inputs=dict(given)), configuration.services
+    source = Source(
+        file=config,
+        expert=expert,
+        model=model,
+        base_url=base_url,
+        services=None if services_file is None else str(services_file),
+        out=None if out is None else str(out),
+    )
+    check_restart(restart_from, round_, run_id)
+    runnable, lines = make(source), Lines.of_stdin()
+    described = Job(goal=job or runnable.goal, files=tuple(map(FileDescriptor.of, file or ())))
+    given, missing = named_values("--input", "NAME", input_), list[StartVariable]()
+    if runnable.graph is None:
+        described = described.model_copy(update={"inputs": dict(given)})
     else:
-        _refuse(config, {"--expert": expert}, "is a workflow, and has no experts")
-        services = _services(services_file, out)
-        able = flow_expert(graph, services, model, base_url)
-        described, missing = job_of(graph, Job(goal=job or graph.name, files=files), given, may_ask=lines.typed)
-    answers = dict(_named_value("--answer", "ID", text) for text in answer or ())
-    with ExitStack() as stack:
-        written = stack.enter_context(_writable(events_file)) if events_file else None
-        try:
-            message = run_to_end(follow(able, described, missing, answers, written, lines))
-        except (BudgetError, OperatorError) as error:
-            if as_json:
-                print(_error_json(error))
-            raise
-        finally:
-            if services.made and not services.folder:
-                say(Console(stderr=True), f"files: {services.made}")
-    print(_json(message) if as_json else _result(message, graph))
-    raise typer.Exit(0 if message.status is WorkflowStatus.SUCCESS else EXIT_NOT_SUCCESS)
+        described, missing = job_of(runnable.graph, described, given, may_ask=lines.typed)
+    answers = dict(named_values("--answer", "ID", answer))
+    kept: Kept | None = None
+    if durable or db is not None or run_id is not None:
+        name = runnable.agent.workflow.name
+        kept = Kept(open_ledger(db, lasting(source)), new_run_id(name) if run_id is None else run_id, db)
+        if restart_from is not None:
+            restart(kept.ledger, kept.run_id, restart_from, round_, runnable.agent)
+    carry_out(runnable, described, missing, answers, events_file, lines, as_json=as_json, kept=kept)
 
 
 @app.command()
@@ -141,6 +142,7 @@ app.command()(insights)
 app.command()(nodes)
 app.command("repair")(repair_command)
 app.command()(optimise)
+app.add_typer(runs_command.app, name="runs")
 app.add_typer(evaluate.app, name="evaluate")
 
 
@@ -167,48 +169,3 @@ def _told(error: OperadError) -> str:
         return text
     names = printable(shorten(finished))
     return f"{text}\n  finished by then: {names}; --events FILE.jsonl keeps what operators said"
-
-
-def _result(message: WorkflowMessage, graph: NodeGraph | None) -> str:
-    """The result for people: of a workflow of typed nodes the outputs, of others the text, as far as there are any."""
-    outputs = result_text(message.outputs)
-    return (message.scratchpad or outputs) if graph is None else (outputs or message.scratchpad)
-
-
-def _json(message: WorkflowMessage) -> str:
-    """The message as JSON; outputs that JSON has no form for appear as text."""
-    return json.dumps(message.model_dump(mode="json", fallback=str), indent=2, ensure_ascii=False)
-
-
-def _error_json(error: BudgetError | OperatorError) -> str:
-    """An error as JSON, with the messages of the operators that had finished."""
-    finished = {name: message.model_dump(mode="json", fallback=str) for name, message in error.finished.items()}
-    return json.dumps({"error": str(error), "finished": finished}, indent=2, ensure_ascii=False)
-
-
-def _named_value(option: str, what: str, text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals):
-        raise InputError(f"{option} {text!r}: write {what}=VALUE")
-    return name, value
-
-
-def _refuse(file: str, options: Mapping[str, object], why: str) -> None:
-    """Raises InputError if one of these options is given, which this file has no use for."""
-    if given := [name for name, value in options.items() if value is not None]:
-        raise InputError(f"{file} {why}; leave {' and '.join(given)} out")
-
-
-def _services(file: Path | None, out: Path | None) -> Services:
-    if out and out.exists() and not out.is_dir():
-        raise InputError(f"--out {out}: is no folder")
-    return load_services(file, out) if file else replace(services_of_environment(), folder=out)
-
-
-def _writable(path: Path) -> TextIO:
-    try:
-        return path.open(
-            "w", buffering=1, encoding="utf-8", errors="backslashreplace"
-        )  # half a surrogate pair is valid JSON
-    except OSError as error:
-        raise InputError(f"--events {path}: cannot be written: {error.strerror or error}") from error

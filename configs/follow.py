@@ -17,6 +17,7 @@ from typing import Any, TextIO, TypeVar
 from rich.console import Console
 
 from operad.configs.ask import Asker, Lines
+from operad.configs.durable import Kept
 from operad.configs.inputs import ask_inputs
 from operad.configs.progress import Remarks, display_on, printable
 from operad.operators.nodes.flow import StartVariable
@@ -33,14 +34,20 @@ GRACE = 0.5
 """Seconds that an interrupted run has to clean up: a thread may hang, a model be in mid-prompt."""
 
 
-def run_to_end(work: Coroutine[Any, Any, Result]) -> Result:
-    """Ctrl-C and SIGTERM cancel what runs; what does not heed it has `GRACE` seconds, then the process ends all the same."""
+def run_to_end(work: Coroutine[Any, Any, Result], kept: Kept | None = None) -> Result:
+    """Ctrl-C and SIGTERM cancel what runs; what does not heed it has `GRACE` seconds, then the process ends all the same.
+
+    Args:
+        work: What runs.
+        kept: The run that it is, if that is kept.
+    """
     received = signal.SIGINT
 
     def leave() -> None:
         show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
         what = "interrupted" if received is signal.SIGINT else "terminated"
-        print(f"{show_cursor}operad: {what}", file=sys.stderr, flush=True)
+        goes_on = kept.goes_on() if kept else ""
+        print(f"{show_cursor}operad: {what}{goes_on}", file=sys.stderr, flush=True)
         _end_children()
         os._exit(EXIT_BY_SIGNAL[received])
 
@@ -85,19 +92,24 @@ async def follow(
     answers: Mapping[str, str],
     written: TextIO | None,
     lines: Lines,
+    kept: Kept | None = None,
 ) -> WorkflowMessage:
     """Run the agent, show its events on stderr, ask for what is missing and what it asks, and return its message."""
     console = Console(stderr=True)
     job = await ask_inputs(job, missing, lines, partial(say, console), partial(prompt, console))
     if isinstance(agent.reasoner, MonoModelReasoner | DualModelReasoner):
         say(console, f"model: {agent.reasoner.describe()}")
+    if kept:
+        say(console, kept.greeting)
+        kept.keep(agent.workflow)
     if written:
         agent.workflow.add_listener(partial(_write, written))
     finished: events.RunFinished | None = None
     remarks = Remarks()
     with display_on(console) as display:
-        asker = Asker(agent.workflow, answers, lines, console, display)
-        async with asker.serving(), aclosing(agent.stream(job)) as stream:
+        asker = Asker(agent.workflow, answers, lines, console, display, kept.later if kept else "--answer")
+        stream = agent.stream(job, run_id=kept.run_id if kept else None)
+        async with asker.serving(), aclosing(stream):
             async for event in stream:
                 display.show(event)
                 remarks.apply(event)

@@ -30,7 +30,7 @@ LONGEST_ERROR = 500
 LONGEST_TOLD = 100
 """Characters of an insight in a line of progress."""
 
-State = Literal["waiting", "running", "asking", "retrying", "done", "cached", "skipped", "failed", "stopped"]
+State = Literal["waiting", "running", "asking", "retrying", "done", "cached", "kept", "skipped", "failed", "stopped"]
 _STYLES: dict[State, str] = {
     "waiting": "dim",
     "running": "bold cyan",
@@ -38,6 +38,7 @@ _STYLES: dict[State, str] = {
     "retrying": "yellow",
     "done": "green",
     "cached": "green",
+    "kept": "green",
     "skipped": "dim",
     "failed": "bold red",
     "stopped": "yellow",
@@ -140,6 +141,8 @@ def _apply(event: Event, row: Row) -> None:
             row.state, row.note = "retrying", f"attempt {event.attempt + 1} after: {event.error}"
         case events.CacheHit():
             row.state = "cached"
+        case events.MessageKept():
+            row.state = "kept"
         case _:
             row.note = _note(event) or row.note
             _end(event, row)
@@ -185,7 +188,7 @@ def _end(event: Event, row: Row) -> None:
             row.state, row.note = "skipped", event.reason
         case events.OperatorFinished():
             row.seconds += event.seconds
-            row.state = "cached" if row.state == "cached" else "done"
+            row.state = row.state if row.state in ("cached", "kept") else "done"
         case events.OperatorFailed():
             row.state, row.seconds, row.note = "failed", row.seconds + event.seconds, event.error
         case events.OperatorCancelled():
@@ -219,6 +222,7 @@ class Remarks:
     """What was out of the ordinary in a run, for its end."""
 
     def __init__(self) -> None:
+        self._kept = 0
         self._skipped: dict[str, None] = {}
         self._others: dict[str, Counter[str]] = {
             "retried": Counter(),
@@ -232,6 +236,8 @@ class Remarks:
         match event:
             case events.OperatorStarted():
                 self._skipped.pop(name, None)
+            case events.MessageKept():
+                self._kept += 1
             case events.OperatorSkipped() if not is_item:
                 self._skipped[name] = None
             case events.OperatorRetried():
@@ -245,7 +251,8 @@ class Remarks:
 
     def line(self) -> str:
         """All of it, in one line; empty where there was nothing."""
-        said = [f"skipped: {shorten(list(self._skipped))}"] if self._skipped else []
+        said = [f"kept from before: {self._kept} operator{'s' if self._kept > 1 else ''}"] if self._kept else []
+        said += [f"skipped: {shorten(list(self._skipped))}"] if self._skipped else []
         for what, counted in self._others.items():
             if counted:
                 names = [f"{name} ({count} times)" if count > 1 else name for name, count in counted.items()]
@@ -397,8 +404,8 @@ class PlainLines:
                 self._write(event, "running")
             case events.Progress() if event.total and (_is_a_tenth(event) or self._silent_for_long()):
                 self._write(event, f"{event.done}/{event.total}")
-            case events.CacheHit():
-                self._write(event, "from the cache")
+            case events.CacheHit() | events.MessageKept():
+                self._write(event, "from the cache" if isinstance(event, events.CacheHit) else "kept from before")
             case events.OperatorFinished():
                 self._write(event, f"done, {event.seconds:.1f} s, {event.message.usage.tokens:,} tokens")
             case events.OperatorCancelled():

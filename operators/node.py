@@ -269,6 +269,11 @@ class NodeOperator(Operator, Generic[ParamsT]):
         """What is wrong with it, given the types of the variables that it reads."""
         return [Issue(fault.code, f"{fault.where}: {fault.what}", self.get_id()) for fault in self.faults(type_of)]
 
+    @property
+    def settings(self) -> Mapping[str, JsonValue]:
+        """Its parameters, as JSON values."""
+        return self.params.model_dump(mode="json")
+
     def fingerprint(self) -> dict[str, JsonValue]:
         """What makes two nodes answer alike: type and parameters.
 
@@ -277,7 +282,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
         """
         if self.body is not None:
             raise InputError(f"node {self.get_id()!r} runs a workflow, and nothing tells two of these apart")
-        return {"type": name_of(type(self)), "params": fingerprint(self.params.model_dump(mode="json"))}
+        return {"type": name_of(type(self)), "params": fingerprint(self.settings)}
 
     @cached_property
     def _declared(self) -> Mapping[str, VariableType]:

@@ -35,6 +35,8 @@ class Executable(Protocol):
     - ``runs_workflows: Sequence[Workflow]``, where it does nothing but run workflows, each in a place of its own,
       these or some that it makes: then what is kept of a run is what came of the operators in them, and it runs
       anew when the run is gone on with;
+    - ``settings``, a mapping of JSON values: for one that runs workflows, what it does besides that;
+    - ``in_turn = True``, where it runs a workflow pass after pass, each on what the last one made;
     - ``reads: Sequence[str]``, the ids of operators further back, whose messages it is given as well,
       after those of the operators right before it, as far as they ran. One that is not in its workflow
       is looked for among the messages that the workflow was given.

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal, cast
 
-from pydantic import JsonValue
-
 from operad.runtime.concurrently import concurrently
 from operad.runtime.errors import (
     BudgetError,
@@ -91,14 +89,14 @@ class Map:
         """Its body."""
         return (self.body,)
 
-    @property
-    def params(self) -> dict[str, JsonValue]:
-        """What makes it give other items, or other values for them, than another map with the same body."""
-        return {"over": self._over, "on_error": self._on_error}
-
     def get_id(self) -> str:
         """Its identity."""
         return self._id
+
+    @property
+    def settings(self) -> Mapping[str, str | None]:
+        """What it does besides its body."""
+        return {"over": self._over, "on_error": self._on_error}
 
     def check(self, before: Mapping[str, Executable]) -> list[Issue]:
         """What is wrong with it, and with its body, after these operators."""

@@ -199,6 +199,7 @@ class Loop(NodeOperator[LoopParams]):
     """
 
     type = "loop"
+    in_turn = True
     params_type = LoopParams
     gives = "its variables as the last pass left them, and rounds (number); inside also: index (number)"
     example = {

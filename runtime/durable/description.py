@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from pydantic import BaseModel
-
 from operad.runtime.errors import InputError
 from operad.runtime.fingerprint import Fingerprinted, fingerprint, name_of
 from operad.runtime.graph import Executable, workflows_in
@@ -45,11 +43,18 @@ def describe_workflow(workflow: Workflow, around: tuple[Workflow, ...] = ()) -> 
     }
 
 
+def leaves(graph: Description) -> int:
+    """How many operators and evaluators a workflow has, those inside of others counted once, and not these others."""
+    inside = (leaves(what["inside"]) if "inside" in what else 1 for what in graph.get("operators", {}).values())
+    return sum(inside) + len(graph.get("evaluators", {}))
+
+
 def _inside(operator: Executable, around: tuple[Workflow, ...]) -> Description:
     bodies = [body for body in workflows_in(operator) or () if body not in around]
     described = [describe_workflow(body, around) for body in bodies]
+    in_turn = {"in_turn": True} if getattr(operator, "in_turn", False) else {}
     if len(bodies) < 2:
-        return {"inside": described[0]} if described else {}
+        return {"inside": described[0], **in_turn} if described else {}
     return {
         "inside": {"operators": {body.name: {"inside": each} for body, each in zip(bodies, described, strict=True)}}
     }
@@ -58,12 +63,11 @@ def _inside(operator: Executable, around: tuple[Workflow, ...]) -> Description:
 def _does(operator: Executable) -> Any:
     """What makes an operator answer as it does, as far as it says so; else its type."""
     made: dict[str, Any] = {"type": name_of(type(operator))}
-    with suppress(InputError):  # a tool binds something that nothing is known of, or it has a body
+    if workflows_in(operator) is not None:
+        settings: Mapping[str, Any] = getattr(operator, "settings", {})
+        return made | {key: fingerprint(value) for key, value in settings.items() if key not in _INDIFFERENT}
+    with suppress(InputError):  # a tool binds something that nothing is known of
         made |= operator.fingerprint() if isinstance(operator, Fingerprinted) else {}
-    params: Any = getattr(operator, "params", None)
-    if workflows_in(operator) is not None and params is not None:
-        given = params.model_dump(mode="json", fallback=str) if isinstance(params, BaseModel) else params
-        made["params"] = {key: given[key] for key in given if key not in _INDIFFERENT}
     for key in _INDIFFERENT:
         made.pop(key, None)
     return json.loads(json.dumps(fingerprint(made)))

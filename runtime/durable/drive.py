@@ -15,7 +15,7 @@ from operad.runtime.durable.wire import Outcome, Wire
 from operad.runtime.errand import Errand
 from operad.runtime.errors import BudgetError, InputError
 from operad.runtime.events import MessageKept, Scope
-from operad.runtime.keeper import key_of
+from operad.runtime.keeper import bare, key_of
 from operad.runtime.message import NO_USAGE, WorkflowMessage
 from operad.runtime.questions import Question
 
@@ -73,19 +73,23 @@ class Drive:
         place: Where the rest is had done.
 
     Attributes:
-        done: How many operators have finished.
         failed: The key of each operator that failed, with its error.
     """
 
     def __init__(self, run_id: str, store: Store, wire: Wire, kept: Mapping[str, str], place: Place) -> None:
         self.run_id = run_id
-        self.done = 0
         self.failed: list[tuple[BaseException, str]] = []
         self._store = store
         self._wire = wire
         self._kept = dict(kept)
         self._place = place
         self._answers: dict[tuple[str, str], str] = {}
+        self._done: set[str] = set()
+
+    @property
+    def done(self) -> int:
+        """How many operators have said something, however many rounds they did."""
+        return len(self._done)
 
     def know_answers(self, questions: Mapping[tuple[str, str], str]) -> None:
         """Take in answers that are kept, by the key of the operator and the id of the question."""
@@ -146,7 +150,6 @@ class Drive:
 
     def _settle(self, key: str, outcome: Outcome, scope: Scope, *, replayed: bool) -> WorkflowMessage:
         """The message; or the error, raised."""
-        self.done += 1
         if replayed:
             for event in outcome.events:
                 scope.write(event)
@@ -156,6 +159,7 @@ class Drive:
             self.failed.append((outcome.error, key))
             raise outcome.error
         assert outcome.message is not None  # noqa: S101 - it is one or the other
+        self._done.add("/".join(bare(key)[0]))
         return outcome.message
 
     # Questions

@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue
 
-from operad.runtime.durable.description import changes, describe_workflow
+from operad.runtime.durable.description import Description, changes, describe_workflow, leaves
 from operad.runtime.durable.drive import Drive, Place, in_thread
 from operad.runtime.durable.driver import BEAT, LIMIT, Driver, Held, driver_of, leave, text_of
 from operad.runtime.durable.elsewhere import Elsewhere
 from operad.runtime.durable.places import check_id, database_url, file_store
+from operad.runtime.durable.restart import descendants, failed_beside, is_again, is_under, merged, place_of
 from operad.runtime.durable.served import Served
 from operad.runtime.durable.store import (
     CANCELLED,
@@ -36,7 +37,6 @@ from operad.runtime.durable.store import (
 from operad.runtime.durable.wire import Outcome, Wire
 from operad.runtime.errors import InputError, OperadError, describe, did_you_mean, shorten
 from operad.runtime.guard import Call
-from operad.runtime.keeper import bare
 from operad.runtime.message import Job, WorkflowMessage
 from operad.runtime.policy import causes
 from operad.runtime.questions import Question
@@ -52,6 +52,23 @@ _UNDER_WAY = ["ENQUEUED", "PENDING"]
 _GIVEN = ("job", "messages", "previous", "lesson")
 _LOOK = 0.5
 _AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class KeptStep:
+    """What is kept of an operator's work in a run.
+
+    Attributes:
+        key: What it is known by in the run.
+        outcome: What came of it; None while it is not finished.
+        seconds: How long it took; 0 while it is not finished.
+        waits: Whether nobody has begun it.
+    """
+
+    key: str
+    outcome: Outcome | None
+    seconds: float = 0.0
+    waits: bool = False
 
 
 class Ledger:
@@ -189,7 +206,7 @@ class Ledger:
             graph=json.dumps(graph),
             call=self.wire.dump(given),
             driver=driver_id,
-            total=len(workflow.get_operators()),
+            total=leaves(graph),
         )
         if self.store.create(run):
             return run
@@ -240,24 +257,33 @@ class Ledger:
             raise InputError(
                 f"run {kept.run_id!r} is about another job: its {', '.join(other)} differ; give this one an id of its own"
             )
+        self._refuse_changed(kept, graph)
+
+    def _refuse_changed(self, kept: KeptRun, graph: Description) -> None:
         try:
-            changed = changes(json.loads(kept.graph), graph)
+            began_with: Description = json.loads(kept.graph)
+            changed = changes(began_with, graph)
         except (ValueError, TypeError, AttributeError) as error:
             raise self._unreadable(kept) from error
-        if changed:
-            said = "\n  ".join(f"{path} {'; '.join(what)}" for path, what in changed.items())
-            raise InputError(
-                f"run {kept.run_id!r} began with another workflow:\n  {said}\n"
-                "take the change back, begin a run with another id, or say from where to do it anew: "
-                f"--restart-from {next(iter(changed))}"
-            )
+        if not changed:
+            return
+        said = "\n  ".join(f"{path} {'; '.join(what)}" for path, what in changed.items())
+        first = next((path for path in changed if _covers(path, changed, began_with, graph)), "")
+        anew = f", or say from where to do it anew: --restart-from {first}" if first else ""
+        raise InputError(
+            f"run {kept.run_id!r} began with another workflow:\n  {said}\n"
+            f"take the change back, or begin a run with another id{anew}"
+        )
 
     def _call_of(self, kept: KeptRun, call: Call) -> Call:
         """What a run was given, as it is kept; with whoever thinks now."""
+        return Call(call.reasoner, **self._given(kept))
+
+    def _given(self, kept: KeptRun) -> dict[str, Any]:
         given = self.wire.load(kept.call, dict)
         if given.keys() != set(_GIVEN) or not isinstance(given["job"], Job):
             raise self._unreadable(kept)
-        return Call(call.reasoner, **given)
+        return given
 
     def _result(self, kept: KeptRun) -> tuple[WorkflowMessage, int]:
         """The message of a run that has finished, and how many rounds it had."""
@@ -352,15 +378,47 @@ class Ledger:
         """
         return self._known(run_id)
 
+    def job(self, run_id: str) -> Job:
+        """What a run was told to do.
+
+        Raises:
+            InputError: There is no such run, or what is kept of it cannot be read.
+        """
+        return self._given(self._known(run_id))["job"]
+
+    def result(self, run_id: str) -> WorkflowMessage | None:
+        """What came of a run; None where it has not finished.
+
+        Raises:
+            InputError: There is no such run, or what is kept of it cannot be read.
+        """
+        kept = self._known(run_id)
+        return self._result(kept)[0] if kept.result else None
+
+    def timeline(self, run_id: str) -> Sequence[KeptStep]:
+        """What is kept of the work of a run's operators: what is finished, in that order, then what is not.
+
+        Raises:
+            InputError: There is no such run, or what is kept of it cannot be read.
+        """
+        rows = list(self._rows(self._known(run_id).run_id, load_output=True))
+        done = sorted((row for row in rows if row[1].status == "SUCCESS"), key=lambda row: row[1].updated_at or 0)
+        finished = [
+            KeptStep(key, self.wire.load(text_of(step.output, step.workflow_id), Outcome), _seconds(step))
+            for key, step in done
+        ]
+        begun = [
+            KeptStep(key, None, waits=step.status == "ENQUEUED") for key, step in rows if step.status in _UNDER_WAY
+        ]
+        return [*finished, *begun]
+
     def steps(self, run_id: str) -> Mapping[str, Outcome]:
         """What has come of a run's operators, by their keys, in the order in which they finished.
 
         Raises:
             InputError: There is no such run, or what was kept cannot be read.
         """
-        rows = list(self._rows(self._known(run_id).run_id, load_output=True, status="SUCCESS"))
-        rows.sort(key=lambda row: row[1].updated_at or 0)
-        return {key: self.wire.load(text_of(step.output, step.workflow_id), Outcome) for key, step in rows}
+        return {step.key: step.outcome for step in self.timeline(run_id) if step.outcome is not None}
 
     def open_questions(self, run_id: str) -> Sequence[Question]:
         """The same, as questions."""
@@ -369,7 +427,9 @@ class Ledger:
 
     def questions(self, run_id: str) -> Sequence[KeptQuestion]:
         """What a run asks and nobody has answered yet."""
-        return [question for question in self.store.questions(self._known(run_id).run_id) if question.answer is None]
+        open_ = [each for each in self.store.questions(self._known(run_id).run_id) if each.answer is None]
+        done = [key for key, _ in self._rows(run_id, status="SUCCESS")] if open_ else []
+        return [each for each in open_ if not any(each.step == key or each.step.startswith(f"{key}/") for key in done)]
 
     def answer(self, run_id: str, answers: Mapping[str, JsonValue]) -> None:
         """Answer what a run asks. Whoever drives it hears of it; else it is known when the run is gone on with.
@@ -390,60 +450,79 @@ class Ledger:
         for question_id, value in answers.items():
             self.store.answer(run_id, open_[question_id].step, question_id, json.dumps(value))
 
-    def retry(self, run_id: str) -> None:
+    def retry(self, run_id: str, workflow: Workflow | None = None) -> None:
         """Have a failed run tried again when it is next executed: what failed runs again, what had finished does not.
 
+        Args:
+            run_id: The run.
+            workflow: The workflow as it is now, to see beforehand that it is the one that the run began with.
+
         Raises:
-            InputError: There is no such run, or it did not fail.
+            InputError: There is no such run, it did not fail, or the workflow was changed.
         """
         kept = self._known(run_id)
         if kept.state != FAILED:
             raise InputError(f"run {run_id!r} did not fail: it is {kept.state}")
+        if workflow is not None:
+            self._refuse_changed(kept, describe_workflow(workflow))
         if kept.failed:
-            self._forget_steps(run_id, [kept.failed])
-        self.store.note(run_id, "", state=RUNNING, failed="")
+            failed = [step.key for step in self.timeline(run_id) if step.outcome and step.outcome.error is not None]
+            self._forget_steps(run_id, [key for key in failed if failed_beside(key, kept.failed)])
+        self.store.note(run_id, "", state=RUNNING, error="", failed="")
 
     def restart_from(self, run_id: str, operator: str, workflow: Workflow, *, round: int = 1) -> Sequence[str]:
         """Have an operator, and all that depends on it, run again when the run is next executed.
 
         Args:
             run_id: The run, which nobody drives.
-            operator: The operator's path: its id, with those of the operators around it and slashes.
+            operator: The operator's path: its id, with those of the operators around it and slashes, such as
+                ``outer/inner`` or, for one item of a map, ``each[2]/check``; written as in the run's keys.
             workflow: The workflow as it is now; it may differ from that operator on.
-            round: From which round on.
+            round: From which round on, of the outermost workflow; later ones are forgotten.
 
         Returns:
             The keys of what is forgotten.
 
         Raises:
-            InputError: There is no such run or operator, somebody drives the run, or the workflow differs before
-                the operator.
+            InputError: There is no such run or operator, somebody drives the run, the operator did not run in that
+                round but in others, or the workflow differs elsewhere, too.
         """
         kept = self._known(run_id)
         self._refuse_driven(kept)
-        graph = describe_workflow(workflow)
-        again = _descendants(graph, operator.split("/"), kept)
-        stray = [path for path in changes(json.loads(kept.graph), graph) if not _is_under(path, again)]
-        if stray:
+        now, before = describe_workflow(workflow), json.loads(kept.graph)
+        try:
+            again = descendants(merged(before, now), operator, now)
+        except InputError as error:
+            raise InputError(f"run {run_id!r}: {error}") from error
+        if stray := _stray(changes(before, now), again):
             raise InputError(
                 f"run {run_id!r}: {shorten(stray)} changed, too, and does not come after {operator!r}; "
                 "restart from there, or begin a run with another id"
             )
-        gone = [key for key, _ in self._rows(run_id) if _is_again(key, again, round)]
-        self._forget_steps(run_id, gone)
-        self.store.note(
-            run_id, kept.driver, state=RUNNING, graph=json.dumps(graph), result="", error="", failed="", driver=""
-        )
+        keys = [key for key, _ in self._rows(run_id)]
+        ran = sorted({at for path, at in map(place_of, keys) if is_under(path, again[:1])})
+        if round < 1 or ((ran or round > 1) and round not in ran):
+            rounds = ", ".join(map(str, ran)) or "none yet"
+            raise InputError(f"run {run_id!r}: {operator!r} did not run in round {round}; it ran in: {rounds}")
+        gone = [key for key in keys if is_again(key, again, round)]
+        asked = {question.step for question in self.store.questions(run_id)}
+        self._forget_steps(run_id, gone, [step for step in asked if is_again(step, again, round)])
+        values = {"graph": json.dumps(now), "result": "", "error": "", "failed": "", "driver": "", "cancelling": False}
+        if not self.store.note(run_id, kept.driver, state=RUNNING, total=leaves(now), **values):
+            raise InputError(f"run {run_id!r} has been taken up by another process meanwhile; wait for it")
         return gone
 
-    def _forget_steps(self, run_id: str, keys: Collection[str]) -> None:
-        if keys:
-            self._delete_steps([f"{run_id}:{key}" for key in keys])
-            self.store.forget_steps(run_id, keys)
+    def _forget_steps(self, run_id: str, keys: Collection[str], asking: Collection[str] | None = None) -> None:
+        self._delete_steps([f"{run_id}:{key}" for key in keys])
+        self.store.forget_steps(run_id, keys if asking is None else asking)
+
+    def alive(self) -> Collection[str]:
+        """The processes that live."""
+        return {each.id for each in self.store.executors() if each.alive}
 
     def is_driven(self, kept: KeptRun) -> bool:
         """Whether a process that lives drives a run."""
-        return any(each.id == kept.driver and each.alive for each in self.store.executors())
+        return bool(kept.driver) and kept.driver in self.alive()
 
     def _refuse_driven(self, kept: KeptRun) -> None:
         if self.is_driven(kept):
@@ -501,46 +580,17 @@ def _differs(kept: Job, given: Job, name: str) -> bool:
     return bool(one != other)
 
 
-def _descendants(graph: Mapping[str, Any], path: Sequence[str], kept: KeptRun) -> list[str]:
-    """The paths of an operator and of all that depends on it, inside the operators around it and after them."""
-    found: list[str] = []
-    level, prefix = graph, ""
-    for place, name in enumerate(path):
-        key = name.partition("[")[0]
-        operators: Mapping[str, Any] = level.get("operators", {})
-        if key not in operators and key not in level.get("evaluators", {}):
-            known = [*operators, *level.get("evaluators", {})]
-            raise InputError(
-                f"run {kept.run_id!r}: no operator is called {prefix + key!r}{did_you_mean(key, known)}; "
-                f"there are: {shorten(known, 20)}"
-            )
-        after = {key}
-        while True:
-            more = {each for each, what in operators.items() if after & what["after"].keys()} - after
-            if not more:
-                break
-            after |= more
-        is_last = place == len(path) - 1
-        found += [prefix + each for each in after if is_last or each != key]
-        found += [prefix + judge for judge in level.get("evaluators", {})]
-        prefix += f"{name}/"
-        level = operators.get(key, {}).get("inside", {})
-    return found
+def _stray(changed: Collection[str], again: Sequence[str]) -> list[str]:
+    """The paths that differ and are not done anew."""
+    return [path for path in changed if not is_under(path, again)]
 
 
-def _is_again(key: str, again: Collection[str], round: int) -> bool:
-    """Whether what is kept under a key is to be done anew."""
-    steps, rounds = bare(key)
-    return _is_under("/".join(steps), again) if rounds[0] == round else rounds[0] > round
-
-
-def _is_under(path: str, again: Collection[str]) -> bool:
-    """Whether a path is one of these or inside of one; those of a map's items are inside of the map."""
-    steps = path.split("/")
-    for wanted in again:
-        named = wanted.split("/")
-        if len(named) <= len(steps) and all(
-            name in (step, step.partition("[")[0]) for name, step in zip(named, steps, strict=False)
-        ):
-            return True
+def _covers(operator: str, changed: Collection[str], before: Description, now: Description) -> bool:
+    """Whether all that differs is done anew from this operator on."""
+    with suppress(InputError):  # it is gone
+        return not _stray(changed, descendants(merged(before, now), operator, now))
     return False
+
+
+def _seconds(step: WorkflowStatus) -> float:
+    return max(0, (step.updated_at or 0) - (step.created_at or 0)) / 1000

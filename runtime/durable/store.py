@@ -273,7 +273,13 @@ class Store:
     def take(self, run_id: str, before: str, driver: str) -> bool:
         """Have `driver` drive a run in the place of `before`; False where that one does not drive it any more."""
         return self._update_run(
-            run_id, before, driver=driver, state=RUNNING, error="", drives=self._tables.runs.c.drives + 1
+            run_id,
+            before,
+            driver=driver,
+            state=RUNNING,
+            error="",
+            cancelling=False,
+            drives=self._tables.runs.c.drives + 1,
         )
 
     @patiently

@@ -21,6 +21,7 @@ README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
 NEEDS = {
     "docs/comfyflow.md": "scipy",
+    "docs/durable.md": "dbos",
     "docs/evaluators.md": "scipy",
     "docs/models.md": "xllamacpp",
     "docs/nodes_files.md": "pypandoc",

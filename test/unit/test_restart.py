@@ -1,0 +1,288 @@
+"""From where on a run is done anew: which paths that concerns, and which of what is kept."""
+
+import pytest
+
+from operad.operators.nodes.containers import Loop
+from operad.runtime import BuiltinWorkflow, InputError, Job, Map, WorkflowMessage, WorkflowStatus
+from operad.runtime.durable.description import changes, describe_workflow, leaves
+from operad.runtime.durable.restart import descendants, failed_beside, is_again, is_under, merged
+
+
+class Op:
+    """Says its name and how often it ran, here in this test."""
+
+    def __init__(self, name, version=1, runs=None):
+        self.name = name
+        self.version = version
+        self.runs = runs if runs is not None else []
+
+    def get_id(self):
+        return self.name
+
+    def fingerprint(self):
+        return {"type": "op", "version": self.version}
+
+    async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
+        self.runs.append(self.name)
+        return WorkflowMessage(scratchpad=self.name, outputs={"list": [1, 2, 3]} if self.name == "a" else {})
+
+
+def workflow(edges, *, name="w", judges=(), **versions):
+    """A workflow from edges such as "a b" for b after a."""
+    made = BuiltinWorkflow(name=name)
+    names = dict.fromkeys(each for edge in edges for each in edge.split())
+    operators = {each: Op(each, versions.get(each, 1)) for each in names}
+    for each in names:
+        made.add_operator(
+            operators[each], [operators[p] for p, child in map(str.split, _pairs(edges)) if child == each]
+        )
+    for judge in judges:
+        made.add_evaluator(Op(judge, versions.get(judge, 1)))
+    return made
+
+
+def _pairs(edges):
+    return [edge for edge in edges if " " in edge]
+
+
+def nested():
+    made = BuiltinWorkflow(name="w")
+    a, z = Op("a"), Op("z")
+    outer = workflow(["x y", "side"], name="outer", judges=["inner-judge"])
+    each = Map("each", workflow(["check tell"], name="body"))
+    made.add_operator(a)
+    made.add_operator(outer, [a])
+    made.add_operator(each, [a])
+    made.add_operator(z, [each])
+    made.add_evaluator(Op("judge"))
+    return describe_workflow(made)
+
+
+def paths(graph, operator):
+    return sorted(descendants(merged(graph, graph), operator, graph))
+
+
+@pytest.mark.parametrize(
+    ("operator", "again"),
+    [
+        ("a", ["a", "each", "judge", "outer", "z"]),
+        ("z", ["judge", "z"]),
+        ("judge", ["judge"]),
+        ("outer", ["judge", "outer"]),
+        ("outer/x", ["judge", "outer/inner-judge", "outer/x", "outer/y"]),
+        ("outer/side", ["judge", "outer/inner-judge", "outer/side"]),
+        ("outer/inner-judge", ["judge", "outer/inner-judge"]),
+        ("each/tell", ["each/tell", "judge", "z"]),
+        ("each[2]", ["each[2]", "judge", "z"]),
+        ("each[2]/check", ["each[2]/check", "each[2]/tell", "judge", "z"]),
+    ],
+)
+def test_an_operator_is_done_anew_with_all_that_comes_after_it(operator, again):
+    assert paths(nested(), operator) == again
+
+
+@pytest.mark.parametrize(
+    ("operator", "message"),
+    [
+        ("outr", r"no operator is called 'outr' \(did you mean 'outer'\?\); there are: a, outer, each, z, judge"),
+        ("outer/xx", r"no operator is called 'outer/xx'"),
+        ("a/x", "'a' has no operators inside"),
+        ("a[1]", r"no operator is called 'a\[1\]'"),
+        ("judge/x", "no operator is called 'judge'"),
+        ("", "no operator is called ''"),
+        ("each[2]/check/x", r"'each\[2\]/check' has no operators inside"),
+    ],
+)
+def test_an_operator_that_is_not_there_is_named(operator, message):
+    with pytest.raises(InputError, match=message):
+        paths(nested(), operator)
+
+
+def test_signs_of_keys_in_ids_are_written_as_in_keys():
+    graph = describe_workflow(workflow(["a%/b@c d[1]"]))
+    assert paths(graph, "a%25%2Fb%40c") == ["a%/b@c", "d[1]"]
+    again = descendants(graph, "a%25%2Fb%40c", graph)
+    assert is_again("a%25%2Fb%40c", again, 1)
+    assert is_again("d[1]", again, 1)
+    assert not is_again("a%25", again, 1)
+
+
+@pytest.mark.parametrize(
+    ("key", "operator", "round", "is_it"),
+    [
+        ("z", "z", 1, True),
+        ("a", "z", 1, False),
+        ("z@2", "z", 1, True),
+        ("a@2", "z", 1, True),  # a later round follows from all of this one
+        ("z", "z", 2, False),
+        ("a@2", "z", 2, False),
+        ("judge@2", "z", 2, True),
+        ("each[0]/check", "each", 1, True),
+        ("each[2]/check", "each[2]/check", 1, True),
+        ("each[1]/check", "each[2]/check", 1, False),
+        ("each[12]/check", "each[2]/check", 1, False),
+        ("each[2]/check", "each[2]/tell", 1, False),
+        ("each[2]/tell", "each[2]", 1, True),
+        ("each[1]/tell", "each[2]", 1, False),
+        ("each[1]/check", "each/check", 1, True),
+        ("each~2/check", "each/check", 1, True),
+        ("outer/y", "outer/x", 1, True),
+        ("outer/side", "outer/x", 1, False),
+        ("outer/side@2", "outer/x", 1, True),  # so does one inside
+        ("outer@2/side", "outer/x", 1, True),
+        ("each[0]/check@2", "outer/x", 1, False),
+        ("outer@2/side@2", "outer/x", 2, True),
+    ],
+)
+def test_which_of_what_is_kept_is_done_anew(key, operator, round, is_it):
+    graph = nested()
+    assert is_again(key, descendants(merged(graph, graph), operator, graph), round) is is_it
+
+
+def test_later_passes_of_a_loop_follow_from_one_and_other_items_of_a_map_do_not():
+    loop = Loop("loop", {"loop_count": 4}, body=workflow(["x y"], name="body"))
+    made = BuiltinWorkflow(name="w")
+    made.add_operator(loop)
+    graph = describe_workflow(made)
+    again = descendants(merged(graph, graph), "loop[1]/y", graph)
+    kept = [f"loop[{number}]/{name}" for number in (0, 1, 2, 10) for name in "xy"]
+    assert [key for key in kept if not is_again(key, again, 1)] == ["loop[0]/x", "loop[0]/y", "loop[1]/x"]
+
+
+@pytest.mark.parametrize(
+    ("now", "operator", "stray"),
+    [
+        (workflow(["a b", "b c"], b=2), "b", []),
+        (workflow(["a b", "b c"], b=2), "a", []),
+        (workflow(["a b", "b c"], b=2), "c", ["b"]),
+        (workflow(["a b", "b c", "b d"]), "b", []),  # d is new, after it
+        (workflow(["a b", "b c", "d"]), "b", ["d"]),  # beside it
+        (workflow(["a b"]), "b", []),  # c is gone, which came after it
+        (workflow(["b c"]), "c", ["a", "b"]),  # a is gone, which came before it
+        (workflow(["a b", "a c"]), "b", []),  # c came after it
+        (workflow(["a b", "b c"], judges=["j"]), "c", []),
+        (workflow(["a b", "b c"], judges=["j"]), "j", []),
+    ],
+)
+def test_what_differs_is_taken_from_the_operator_on_and_refused_elsewhere(now, operator, stray):
+    before, after = describe_workflow(workflow(["a b", "b c"])), describe_workflow(now)
+    again = descendants(merged(before, after), operator, after)
+    assert [path for path in changes(before, after) if not is_under(path, again)] == stray
+
+
+def test_what_is_around_a_workflow_is_compared_too():
+    def mapped(over):
+        made = BuiltinWorkflow(name="w")
+        made.add_operator(Map("each", workflow(["check"], name="body"), over=over))
+        return describe_workflow(made)
+
+    assert changes(mapped("one"), mapped("other")) == {"each": ["has another settings.over"]}
+    assert leaves(nested()) == 9
+
+
+@pytest.mark.parametrize(
+    ("key", "failed", "beside"),
+    [
+        ("a", "a", True),
+        ("b", "a", True),
+        ("b@2", "a@2", True),
+        ("b", "a@2", False),
+        ("each[0]/x", "each[2]/y", True),
+        ("side", "each[2]/y", True),
+        ("each[0]/x", "side", False),  # the map may have kept it as an item
+        ("outer/x", "outer/x@2", False),
+        ("outer~2/x", "outer~2/x", True),
+    ],
+)
+def test_a_retry_does_what_failed_at_the_same_time_again_too(key, failed, beside):
+    assert failed_beside(key, failed) is beside
+
+
+# With a ledger
+
+
+class Content(Op):
+    """Judges, and is content from a round on."""
+
+    def __init__(self, least):
+        super().__init__("judge")
+        self.least = least
+
+    async def execute(self, *_, **__):
+        self.runs.append(self.name)
+        is_enough = len(self.runs) >= self.least
+        return WorkflowMessage(status=WorkflowStatus.SUCCESS if is_enough else WorkflowStatus.EXECUTION_ERROR)
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """Runs a workflow whose runs are kept, again and again; what ran each time."""
+    pytest.importorskip("dbos")
+    from operad.runtime.durable import Ledger
+
+    ledger = Ledger(tmp_path / "runs.sqlite")
+
+    class Kept:
+        def __init__(self):
+            self.ledger = ledger
+
+        def run(self, workflow, runs):
+            runs.clear()
+            workflow.keep_in(ledger)
+            workflow.execute(Job(goal=""), None, run_id="one")
+            return sorted(runs)
+
+    yield Kept()
+    ledger.close()
+
+
+def mapping(runs, version=1):
+    made = BuiltinWorkflow(name="w")
+    a, side, z = Op("a", runs=runs), Op("side", runs=runs), Op("z", runs=runs)
+    body = BuiltinWorkflow(name="body")
+    check, tell = Op("check", runs=runs), Op("tell", version, runs=runs)
+    body.add_operator(check)
+    body.add_operator(tell, [check])
+    each = Map("each", body)
+    made.add_operator(a)
+    made.add_operator(side, [a])
+    made.add_operator(each, [a])
+    made.add_operator(z, [each])
+    return made
+
+
+def test_an_item_is_done_anew_with_what_follows_from_it(kept):
+    runs = []
+    first = mapping(runs)
+    assert len(kept.run(first, runs)) == 9
+    assert kept.run(first, runs) == []
+    gone = kept.ledger.restart_from("one", "each[1]/tell", first)
+    assert sorted(gone) == ["each[1]/tell", "z"]
+    assert kept.run(first, runs) == ["tell", "z"]
+    changed = mapping(runs, version=2)
+    with pytest.raises(InputError, match=r"each/tell has another version(.|\n)*--restart-from each/tell$"):
+        kept.run(changed, runs)
+    with pytest.raises(InputError, match="each/tell changed, too, and does not come after 'z'"):
+        kept.ledger.restart_from("one", "z", changed)
+    assert runs == []
+    kept.ledger.restart_from("one", "each/tell", changed)
+    assert kept.run(changed, runs) == ["tell", "tell", "tell", "z"]
+
+
+def test_a_round_is_done_anew_and_those_before_it_are_not(kept):
+    runs = []
+    made = BuiltinWorkflow(3, name="w")
+    a, b, judge = Op("a", runs=runs), Op("b", runs=runs), Content(3)
+    made.add_operator(a)
+    made.add_operator(b, [a])
+    made.add_evaluator(judge)
+    assert kept.run(made, runs) == ["a", "a", "a", "b", "b", "b"]
+    with pytest.raises(InputError, match="'b' did not run in round 4; it ran in: 1, 2, 3"):
+        kept.ledger.restart_from("one", "b", made, round=4)
+    gone = kept.ledger.restart_from("one", "b", made, round=2)
+    assert sorted(gone) == ["a@3", "b@2", "b@3", "judge@2", "judge@3"]
+    judge.runs.clear()
+    judge.least = 1
+    assert kept.run(made, runs) == ["b"]
+    assert judge.runs == ["judge"]
+    assert kept.ledger.run("one").state == "finished"
