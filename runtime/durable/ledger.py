@@ -263,12 +263,12 @@ class Ledger:
         try:
             began_with: Description = json.loads(kept.graph)
             changed = changes(began_with, graph)
-        except (ValueError, TypeError, AttributeError) as error:
+            first = next((path for path in changed if _covers(path, changed, began_with, graph)), "")
+        except (ValueError, TypeError, AttributeError, KeyError) as error:
             raise self._unreadable(kept) from error
         if not changed:
             return
         said = "\n  ".join(f"{path} {'; '.join(what)}" for path, what in changed.items())
-        first = next((path for path in changed if _covers(path, changed, began_with, graph)), "")
         anew = f", or say from where to do it anew: --restart-from {first}" if first else ""
         raise InputError(
             f"run {kept.run_id!r} began with another workflow:\n  {said}\n"

@@ -527,7 +527,7 @@ async def test_an_error_that_is_kept_is_raised_as_it_was(new, run_id):
     seen = []
 
     class Container(Do):
-        runs_workflows = True
+        runs_workflows = ()
 
     def shape(stage, new):
         def work(_):
@@ -656,7 +656,7 @@ async def test_a_part_of_an_operators_work_is_kept_by_itself_and_for_each_attemp
     did = []
 
     class Container(Do):
-        runs_workflows = True
+        runs_workflows = ()
 
     def shape(stage, new):
         async def work(_):
@@ -1040,7 +1040,7 @@ async def test_a_run_is_gone_on_with_by_the_same_workflow_and_on_the_same_job_al
         "  b is gone",
         "  c comes after x, and came after b",
         "  x is new",
-        "take the change back, begin a run with another id, or say from where to do it anew: --restart-from b",
+        "take the change back, or begin a run with another id",
     ]
     other = JOB.model_copy(update={"goal": "other", "inputs": {}})
     with pytest.raises(

@@ -145,7 +145,7 @@ def client(url):
 
 @pytest.fixture(scope="module")
 def process(url, client, work):
-    process = dbos_process.launch(url, "this-process", work.perform)
+    process = dbos_process.launch(url, "this-process", work.perform, version="1")
     yield process
     process.stop()
     assert dbos_process.here() is None
@@ -194,10 +194,10 @@ def test_an_error_that_is_no_exception_records_nothing_and_the_id_is_free_again_
 
 def test_work_is_given_to_others_only_where_the_one_that_began_it_is_dead(process, client, work, step_id):
     handle = process.start(step_id)
-    assert not process.recover(step_id, [], "queue")
-    assert not process.recover(step_id, ["another-process"], "queue")
-    assert process.recover(step_id, ["another-process", "this-process"], "queue")
-    assert not process.recover(step_id, ["this-process"], "queue"), "it is nobody's now"
+    assert not dbos_process.give_back(client, step_id, [], "queue")
+    assert not dbos_process.give_back(client, step_id, ["another-process"], "queue")
+    assert dbos_process.give_back(client, step_id, ["another-process", "this-process"], "queue")
+    assert not dbos_process.give_back(client, step_id, ["this-process"], "queue"), "it is nobody's now"
     found = row(client, step_id)
     assert (found.status, found.queue_name) == ("ENQUEUED", "queue")
     client.delete_workflows([step_id])
@@ -232,13 +232,13 @@ def test_a_second_database_is_refused_in_this_process(process, url, tmp_path):
     with pytest.raises(
         InputError, match=f"keeps runs in {url.database} already, and dbos serves one database per process"
     ):
-        dbos_process.launch(other, "x", Work().perform)
+        dbos_process.launch(other, "x", Work().perform, version="1")
 
 
 def test_a_program_that_runs_dbos_for_itself_is_told_so(process, monkeypatch, url):
     monkeypatch.setattr(dbos_process, "_here", None)
     with pytest.raises(InputError, match="this program runs dbos for itself"):
-        dbos_process.launch(url, "x", Work().perform)
+        dbos_process.launch(url, "x", Work().perform, version="1")
 
 
 def test_it_serves_no_queues_but_its_own_that_it_was_not_told_of(process):

@@ -176,7 +176,7 @@ def test_what_is_around_a_workflow_is_compared_too():
         made.add_operator(Map("each", workflow(["check"], name="body"), over=over))
         return describe_workflow(made)
 
-    assert changes(mapped("one"), mapped("other")) == {"each": ["has another settings.over"]}
+    assert changes(mapped("one"), mapped("other")) == {"each": ["has another over"]}
     assert leaves(nested()) == 9
 
 
