@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from operad.runtime.deadline import Deadline
     from operad.runtime.insights import RunInsights
     from operad.runtime.keeper import Keeper
-    from operad.runtime.limits import Limiter, Place
+    from operad.runtime.limits import Limiter, Place, SharedLimits
     from operad.runtime.policy import Budget
     from operad.runtime.questions import Questions
 
@@ -409,7 +409,8 @@ class RunInProgress(Protocol):
     outer: Scope | None
     questions: Questions
     budget: Budget
-    calls: Limiter | None
+    calls: tuple[Limiter, ...]
+    shared_limits: SharedLimits | None
     keeper: Keeper | None
     usage: Usage
     workflow: str

@@ -9,6 +9,7 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, fields
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 from operad.runtime.errors import InvalidError, Issue
@@ -51,6 +52,11 @@ class Limits:
         if issues:
             raise InvalidError("limits", issues)
 
+    @property
+    def a_minute(self) -> bool:
+        """Whether any of them is one of so many a minute."""
+        return self.requests_per_minute is not None or self.tokens_per_minute is not None
+
 
 class Limiter:
     """Lets calls in one after another, in the order in which they come, as `Limits` allow.
@@ -58,10 +64,17 @@ class Limiter:
     It serves any number of threads and event loops, whose clocks are taken to be one, as
     `asyncio`'s are. A call that is cancelled gives up its place. So does one whose event loop is
     closed, a second later at most.
+
+    Args:
+        limits: What is allowed.
+        name: Whose limits they are: an endpoint, or a workflow.
+        everywhere: Whether that name means the same to every process, as the address of an endpoint does.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, name: str = "", *, everywhere: bool = False) -> None:
         self.limits = limits
+        self.name = name
+        self.everywhere = everywhere
         # The garbage collector may end a call in the middle of a block under this lock, in the same thread.
         self._lock = threading.RLock()
         self._queue: OrderedDict[_Call, None] = OrderedDict()
@@ -84,7 +97,7 @@ class Limiter:
         with _making:
             limiter = _limiters.get((endpoint, limits))
             if limiter is None:
-                limiter = _limiters[endpoint, limits] = Limiter(limits)
+                limiter = _limiters[endpoint, limits] = Limiter(limits, endpoint, everywhere=True)
                 _newest.append(limiter)
             return limiter
 
@@ -185,6 +198,22 @@ class Limiter:
             else:
                 if opens > now:
                     return
+
+
+class SharedLimits(Protocol):
+    """Keeps the limits a minute of limiters over several processes; what they let in at once is for each to keep."""
+
+    async def admit(self, limiter: Limiter) -> None:
+        """For a call that the limiter has let in: wait until those of all processes together let it in, too."""
+        ...
+
+    async def spent(self, limiter: Limiter, tokens: int) -> None:
+        """Count tokens for all processes."""
+        ...
+
+    async def hold_off(self, limiter: Limiter, seconds: float) -> None:
+        """Let nobody in for so many seconds, in any process."""
+        ...
 
 
 class Place:

@@ -18,7 +18,7 @@ from operad.runtime.deadline import standing_still
 from operad.runtime.endpoint import OPENAI_URL, Endpoint
 from operad.runtime.errors import InputError, ModelError
 from operad.runtime.events import ModelAnswered, TokenStreamed, current_scope, emit
-from operad.runtime.limits import Limiter, Limits
+from operad.runtime.limits import Limiter, Limits, SharedLimits
 from operad.runtime.message import NO_USAGE, Usage, Value
 from operad.runtime.tool import Tool
 
@@ -121,7 +121,8 @@ class Model(Endpoint):
         prose: Whether what it writes freely can be used; a very small model invents half of it.
         vision: Whether it can be shown images; if so, it sees those among a task's files.
         limits: What the endpoint lets one do; kept by all models of this name and key at this endpoint
-            that have the same limits, in all runs and threads of the process together.
+            that have the same limits, in all runs and threads of the process together; in kept runs, those a
+            minute are kept by all processes together.
         price: What its tokens cost, for `Usage.cost` and budgets of money; None where that is unknown.
     """
 
@@ -206,8 +207,7 @@ class Model(Endpoint):
                         emit(TokenStreamed(text=text))
             with self._reading():
                 completion = self._completed(turn, clock() - began)
-            for limiter in limiters:
-                limiter.spent(completion.usage.tokens)
+            await _spend(limiters, completion.usage.tokens)
         emit(ModelAnswered(model=self.name, usage=completion.usage))
         return completion
 
@@ -222,11 +222,16 @@ class Model(Endpoint):
             InputError: Such a run has a budget of money, and this model no price.
         """
         scopes = list(scope.outwards()) if (scope := current_scope()) else []
-        limiters = [limiter for limiter in (*(scope.run.calls for scope in reversed(scopes)), own) if limiter]
+        limiters = [limiter for scope in reversed(scopes) for limiter in scope.run.calls]
+        if own:
+            limiters.append(own)
+        shared = _shared_limits()
         async with AsyncExitStack() as admitted:
             with standing_still(scopes[0].deadlines if scopes and limiters else ()):
                 for limiter in limiters:
                     await admitted.enter_async_context(limiter.admitted())
+                    if shared:
+                        await shared.admit(limiter)
             for scope in scopes:
                 if self.price is None and scope.run.budget.cost is not None:
                     raise InputError(
@@ -281,6 +286,8 @@ class Model(Endpoint):
             failure = self._failure(error, client.api_key)
             if connection.limiter and failure.retry_after:
                 connection.limiter.hold_off(failure.retry_after)
+                if shared := _shared_limits():
+                    await shared.hold_off(connection.limiter, failure.retry_after)
             raise failure from error
         try:
             async with stream:
@@ -356,6 +363,22 @@ def resolve_model(
         base_url=base_url or OPENAI_URL,
         api_key=SecretStr(api_key) if api_key else None,
     )
+
+
+def _shared_limits() -> SharedLimits | None:
+    """What keeps limits together with other processes, where the run around the call has that."""
+    scope = current_scope()
+    return scope.run.shared_limits if scope else None
+
+
+async def _spend(limiters: Sequence[Limiter], tokens: int) -> None:
+    """Count tokens, here and for other processes; an answer is not lost because that takes long."""
+    for limiter in limiters:
+        limiter.spent(tokens)
+    if (scope := current_scope()) and (shared := scope.run.shared_limits):
+        with standing_still(scope.deadlines):
+            for limiter in limiters:
+                await shared.spent(limiter, tokens)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from operad.runtime.graph import END, Executable, workflows_in
 from operad.runtime.guard import Call, guarded
 from operad.runtime.insights import RunInsights
 from operad.runtime.keeper import Keeper
+from operad.runtime.limits import Limiter, SharedLimits
 from operad.runtime.message import NO_USAGE, Contribution, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.policy import NO_BUDGET, Timeout, causes
 from operad.runtime.questions import Questions
@@ -55,7 +56,9 @@ class Run:
         insights: What earlier runs tell it, if it was given that.
         outer: The operator that it is inside of.
         budget: What it may use.
-        calls: What limits its calls of models.
+        calls: What limits its calls of models, the outermost first; but not what limits the runs around it.
+        shared_limits: What keeps the limits of its calls together with other processes, if anything does: set for
+            the outermost run, and taken from there by those inside it.
         usage: What it has used.
         workflow: The workflow's name.
         keeper: What keeps the messages of its operators, if anything does: set for the outermost run, and taken
@@ -85,7 +88,8 @@ class Run:
         self.active = 0
         self.idle = 0
         self.budget = build.budget
-        self.calls = build.calls
+        self.calls: tuple[Limiter, ...] = (build.calls,) if build.calls else ()
+        self.shared_limits: SharedLimits | None = outer.run.shared_limits if outer else None
         self.workflow = build.name
         self.keeper: Keeper | None = outer.run.keeper if outer and outer.around else None
         self._live: set[Run] = set()

@@ -93,7 +93,7 @@ class Workflow(ABC):
         self.budget = budget or NO_BUDGET
         self._listeners = tuple(listeners)
         self.insights = insights
-        self._places, self._calls = _limiters(limits or Limits())
+        self._places, self._calls = _limiters(limits or Limits(), name)
         self._lock = RLock()
         self._operators: dict[str, Executable | Workflow] = {}
         self._before: dict[str, dict[str, Ports]] = {}
@@ -681,11 +681,11 @@ def _add_edge(before: dict[str, Ports], parent: str, ports: Ports) -> None:
     before[parent] = ports if there is None else there | ports if there and ports else frozenset()
 
 
-def _limiters(limits: Limits) -> tuple[Limiter | None, Limiter | None]:
+def _limiters(limits: Limits, name: str) -> tuple[Limiter | None, Limiter | None]:
     """What limits the operators that run at once, and what their calls of models."""
     places = Limiter(Limits(concurrency=limits.concurrency)) if limits.concurrency else None
     rates = Limits(requests_per_minute=limits.requests_per_minute, tokens_per_minute=limits.tokens_per_minute)
-    return places, Limiter(rates) if rates != Limits() else None
+    return places, Limiter(rates, f"workflow {name}") if rates.a_minute else None
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

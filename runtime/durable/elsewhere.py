@@ -10,6 +10,7 @@ from typing import Any
 from operad.runtime.durable.drive import in_thread
 from operad.runtime.durable.driver import Driver, text_of
 from operad.runtime.durable.served import Address, Served
+from operad.runtime.durable.shared_limits import name_in
 from operad.runtime.durable.store import Store
 from operad.runtime.durable.wire import Wire
 from operad.runtime.errand import Errand
@@ -66,6 +67,7 @@ class Elsewhere:
         call = errand.call
         request = {
             "address": self._address(errand, scope),
+            "queue": self.queue,
             "path": scope.path,
             "round": scope.round,
             "job": call.job,
@@ -75,6 +77,7 @@ class Elsewhere:
             "trail": list(call.trail),
             "judged": errand.judged,
             "used": scope.run.usage,
+            "limits": self._limits_around(scope),
         }
         text = await in_thread(self._wire.dump, request)
         place = Place(errand.places) if errand.places else None
@@ -101,6 +104,15 @@ class Elsewhere:
         raise InputError(
             f"{step_id!r} was {ended.status.lower()} before a worker had done it: {ended.error or 'by hand'}"
         )
+
+    def _limits_around(self, scope: Scope) -> list[tuple[str, int | None, int | None]]:
+        """The limits of calls of models that workflows around the operator's own have, the outermost first."""
+        _, *around = scope.outwards()
+        return [
+            (name_in(self.queue, limiter), limiter.limits.requests_per_minute, limiter.limits.tokens_per_minute)
+            for outer in reversed(around)
+            for limiter in outer.run.calls
+        ]
 
     async def forget(self, step_id: str) -> None:
         """See `Place.forget`."""

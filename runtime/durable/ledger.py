@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import re
 import time
@@ -23,6 +24,7 @@ from operad.runtime.durable.elsewhere import Elsewhere
 from operad.runtime.durable.places import check_id, database_url, file_store
 from operad.runtime.durable.restart import descendants, failed_beside, is_again, is_under, merged, place_of
 from operad.runtime.durable.served import Served
+from operad.runtime.durable.shared_limits import LimitsInDatabase
 from operad.runtime.durable.store import (
     CANCELLED,
     FAILED,
@@ -174,6 +176,8 @@ class Ledger:
         questions = await in_thread(self.store.questions, run_id)
         drive.know_answers({(q.step, q.id): q.answer for q in questions if q.answer is not None})
         run.keeper = drive
+        group = self._workers.queue if self._workers else hashlib.sha256(kept.graph.encode()).hexdigest()
+        run.shared_limits = LimitsInDatabase(self.store, group, driver.executor.id)
         noting = asyncio.ensure_future(self._keep_noting(run, drive, place, driver.executor.id))
         note_end = partial(self._note_end, run, drive, driver.executor.id)
         held.watched = True

@@ -28,6 +28,7 @@ from operad.runtime.durable.places import (
     version_here,
 )
 from operad.runtime.durable.served import Found, Served
+from operad.runtime.durable.shared_limits import LimitsInDatabase
 from operad.runtime.durable.store import Executor, KeptQuestion, Store
 from operad.runtime.durable.wire import Outcome, Wire
 from operad.runtime.errand import Errand
@@ -35,6 +36,7 @@ from operad.runtime.errors import InputError
 from operad.runtime.events import RunLog, Scope, enter
 from operad.runtime.guard import Call
 from operad.runtime.insights import RunInsights
+from operad.runtime.limits import Limiter, Limits
 from operad.runtime.message import Contribution, WorkflowMessage
 from operad.runtime.questions import Question
 from operad.runtime.run import Run
@@ -176,6 +178,9 @@ class Worker:
         path = tuple(given["path"])
         run = _Alone(build, call, RunLog(run_id), prefix=path[:-1], insights=insights)
         run.spend(given["used"])
+        around = [Limiter.of(name, Limits(None, requests, tokens)) for name, requests, tokens in given["limits"]]
+        run.calls = (*around, *run.calls)
+        run.shared_limits = LimitsInDatabase(self._store, given["queue"], self.executor.id)
         scope = Scope(run=run, path=path, operator_id=path[-1], round=given["round"])
         scope.kept = []
         run.keeper = _Asking(self._store, run, run_id, step_id.partition(":")[2])
