@@ -13,7 +13,7 @@ import typer
 
 from operad.configs import evaluate, runs_command
 from operad.configs.ask import Lines
-from operad.configs.durable import Database, Kept, Source, new_run_id, open_ledger
+from operad.configs.durable import Database, Files, Kept, Source, new_run_id, open_ledger
 from operad.configs.edit_command import edit
 from operad.configs.formats_command import check, convert, show
 from operad.configs.generate_command import generate
@@ -26,6 +26,7 @@ from operad.configs.repair_command import repair_command
 from operad.configs.run_command import carry_out, lasting, make, named_values
 from operad.configs.runs_command import RestartFrom, Round, check_restart, restart
 from operad.configs.schema import ConfigSpec
+from operad.configs.worker_command import worker, workers
 from operad.operators.nodes.flow import StartVariable
 from operad.runtime.errors import BudgetError, OperadError, OperatorError, describe, shorten
 from operad.runtime.file import FileDescriptor
@@ -86,6 +87,10 @@ def run(
     ] = None,
     restart_from: RestartFrom = None,
     round_: Round = 1,
+    workers_: Annotated[
+        bool, typer.Option("--workers", help="Have the operators done by workers: operad worker FILE, on any machines.")
+    ] = False,
+    files: Files = None,
 ) -> None:
     """Run the expert, or the leader of experts, that a YAML file configures; or a workflow of typed nodes.
 
@@ -94,7 +99,7 @@ def run(
     1 any other status, 2 bad input or an error, 130 interrupted, 143 terminated. With --json, an
     error that ends the run is printed as JSON, too, with what operators had said by then.
 
-    --db, --run-id and --restart-from imply --durable: what operators say is kept, and the same command with
+    --db, --run-id, --restart-from, --workers and --files imply --durable: what operators say is kept, and the same command with
     --run-id, or operad runs resume, goes on where a crash, Ctrl-C or an open question left the run.
 
     A workflow is found by what is in the file: Operad's YAML, a Dify file, a Coze archive, Chat2Workflow's
@@ -108,6 +113,8 @@ def run(
         base_url=base_url,
         services=None if services_file is None else str(services_file),
         out=None if out is None else str(out),
+        workers=workers_,
+        files=files,
     )
     check_restart(restart_from, round_, run_id)
     runnable, lines = make(source), Lines.of_stdin()
@@ -119,9 +126,10 @@ def run(
         described, missing = job_of(runnable.graph, described, given, may_ask=lines.typed)
     answers = dict(named_values("--answer", "ID", answer))
     kept: Kept | None = None
-    if durable or db is not None or run_id is not None:
-        name = runnable.agent.workflow.name
-        kept = Kept(open_ledger(db, lasting(source)), new_run_id(name) if run_id is None else run_id, db)
+    if durable or workers_ or any(given is not None for given in (db, run_id, files)):
+        served = runnable.served() if workers_ else None
+        ledger = open_ledger(db, lasting(source), workers=served, files=files)
+        kept = Kept(ledger, new_run_id(runnable.agent.workflow.name) if run_id is None else run_id, db)
         if restart_from is not None:
             restart(kept.ledger, kept.run_id, restart_from, round_, runnable.agent)
     carry_out(runnable, described, missing, answers, events_file, lines, as_json=as_json, kept=kept)
@@ -143,6 +151,8 @@ app.command()(nodes)
 app.command("repair")(repair_command)
 app.command()(optimise)
 app.add_typer(runs_command.app, name="runs")
+app.command()(worker)
+app.command()(workers)
 app.add_typer(evaluate.app, name="evaluate")
 
 

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from operad.runtime import events
 from operad.runtime.durable.ledger import Ledger
 from operad.runtime.durable.places import SQLITE, check_id, database_url, shown
+from operad.runtime.durable.served import Served
 from operad.runtime.durable.store import FAILED, FINISHED, KeptRun
 from operad.runtime.errors import InputError
 from operad.runtime.message import Value
@@ -27,6 +28,15 @@ Database = Annotated[
         "--db",
         metavar="URL",
         help="Where runs are kept: an SQLite file, or a URL of PostgreSQL. By default what OPERAD_DB says, or else a file in your folder for state.",
+    ),
+]
+
+Files = Annotated[
+    str | None,
+    typer.Option(
+        "--files",
+        metavar="PLACE",
+        help="Where files that operators make are kept: a folder, or an address that machines share, such as s3://bucket/runs. By default beside the database.",
     ),
 ]
 
@@ -43,6 +53,8 @@ class Source(Value):
         base_url: The model's endpoint, likewise; without a login.
         services: The absolute path of a file of services.
         out: The absolute path of the folder where nodes write files.
+        workers: Whether workers do its operators.
+        files: Where files that its operators make are kept; None for beside the database.
     """
 
     file: str
@@ -51,6 +63,8 @@ class Source(Value):
     base_url: str | None = None
     services: str | None = None
     out: str | None = None
+    workers: bool = False
+    files: str | None = None
 
 
 def source_of(kept: KeptRun) -> Source:
@@ -68,12 +82,16 @@ def source_of(kept: KeptRun) -> Source:
         ) from error
 
 
-def open_ledger(db: str | None, source: Source | None = None) -> Ledger:
+def open_ledger(
+    db: str | None, source: Source | None = None, *, workers: Served | None = None, files: str | None = None
+) -> Ledger:
     """The ledger that a command is to use.
 
     Args:
         db: What the command was given; None for what ``OPERAD_DB`` says, or else the user's own.
         source: What a run is made from that is to be begun; None where none is, and there must be a ledger.
+        workers: What workers have, if they are to do the operators of runs.
+        files: Where files that operators make are kept; None for beside the database.
 
     Raises:
         InputError: It cannot be named so; its folder, or the file itself, is not there.
@@ -81,7 +99,7 @@ def open_ledger(db: str | None, source: Source | None = None) -> Ledger:
     """
     given = db if db is not None else os.environ.get("OPERAD_DB") or None
     made_from: Any = source.model_dump(exclude_none=True) if source else None
-    ledger = Ledger(given, source=made_from)
+    ledger = Ledger(given, source=made_from, workers=workers, files=files)
     if given is not None and ledger.url.get_backend_name() == SQLITE:
         path = Path(str(ledger.url.database))
         if not path.parent.is_dir():

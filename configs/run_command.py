@@ -21,6 +21,7 @@ from operad.configs.services import load_services, services_of_environment
 from operad.operators import NodeGraph, Services
 from operad.operators.nodes.flow import StartVariable
 from operad.runtime.agent import Agent
+from operad.runtime.durable.served import Served
 from operad.runtime.endpoint import without_login
 from operad.runtime.errors import BudgetError, InputError, OperatorError
 from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
@@ -37,12 +38,20 @@ class Runnable:
         goal: What is to be done, where nothing else is said.
         graph: The workflow of typed nodes; None where it is a configuration.
         services: What its nodes reach outside.
+        name: What workers call it.
+        team: All agents that its file makes.
     """
 
     agent: Agent
     goal: str
     graph: NodeGraph | None
     services: Services
+    name: str
+    team: Sequence[Agent]
+
+    def served(self) -> Served:
+        """What workers have of it."""
+        return Served(self.name, self.team)
 
 
 def make(source: Source) -> Runnable:
@@ -54,15 +63,19 @@ def make(source: Source) -> Runnable:
     """
     graph = find_graph(source.file)
     model, base_url = source.model, source.base_url
+    if source.workers and (model or base_url):
+        raise InputError("workers have models of their own: say --model and --base-url to operad worker, not here")
     if graph is None:
         _refuse(source.file, {"--out": source.out, "--services": source.services}, "says this itself, under `services`")
         configuration = load(source.file)
         able = configuration.agent(source.expert, model_name=model, base_url=base_url)
         goal = configuration.spec.app.desc or able.profile.description or able.profile.name
-        return Runnable(able, goal, None, configuration.services)
+        team = [configuration.expert(each.name, model_name=model, base_url=base_url) for each in configuration.profiles]
+        return Runnable(able, goal, None, configuration.services, Path(source.file).stem, team)
     _refuse(source.file, {"--expert": source.expert}, "is a workflow, and has no experts")
     services = _services(source.services, source.out)
-    return Runnable(flow_expert(graph, services, model, base_url), graph.name, graph, services)
+    able = flow_expert(graph, services, model, base_url)
+    return Runnable(able, graph.name, graph, services, Path(source.file).stem, [able])
 
 
 def lasting(source: Source) -> Source:
@@ -72,9 +85,14 @@ def lasting(source: Source) -> Source:
             "file": _absolute(source.file),
             "base_url": source.base_url and without_login(source.base_url),
             "services": source.services and str(Path(source.services).expanduser().absolute()),
+            "files": _absolute_place(source.files),
             "out": source.out and str(Path(source.out).absolute()),
         }
     )
+
+
+def _absolute_place(files: str | None) -> str | None:
+    return files if files is None or "://" in files else str(Path(files).expanduser().absolute())
 
 
 def _absolute(file: str) -> str:

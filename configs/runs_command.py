@@ -190,6 +190,9 @@ def resume_run(
         return
     source = _changed(source_of(kept), model, base_url)
     runnable = make(source)
+    if source.workers or source.files:
+        served = runnable.served() if source.workers else None
+        ledger = open_ledger(db, workers=served, files=source.files)
     if restart_from is not None:
         restart(ledger, run_id, restart_from, round_, runnable.agent)
     elif kept.state == FAILED:
@@ -234,8 +237,17 @@ def delete_runs(
     for run_id in dict.fromkeys(kept.run_id for kept in chosen):
         ledger.delete(run_id)
         print(f"deleted: {run_id}")
+    for place in {source_of(kept).files for kept in chosen if _was_commanded(kept)}:
+        if freed := open_ledger(db, files=place).collect_files():
+            print(f"files that no run refers to any more: {freed:,} bytes less")
     if not chosen:
         print(f"nothing deleted: no run that is {state} is older than {older_than}")
+
+
+def _was_commanded(kept: KeptRun) -> bool:
+    with suppress(InputError):
+        return bool(source_of(kept))
+    return False
 
 
 # What commands do with a run

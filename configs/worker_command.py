@@ -1,0 +1,120 @@
+"""`operad worker` and `operad workers`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from operad.configs.durable import Database, Files, Source, open_ledger
+from operad.configs.follow import say
+from operad.configs.run_command import make
+from operad.runtime.durable.driver import LIMIT
+from operad.runtime.durable.places import shown
+from operad.runtime.durable.store import Executor
+from operad.runtime.durable.worker import Worker
+from operad.runtime.errors import InputError
+
+
+def worker(
+    configs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...", help="What runs are made from: as for operad run. Each file's experts are served."
+        ),
+    ],
+    db: Database = None,
+    concurrency: Annotated[int, typer.Option(min=1, help="How many operators of each file at once.")] = 4,
+    files: Files = None,
+    model: Annotated[str | None, typer.Option(help="The model's name at its endpoint.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint, with /v1.")] = None,
+    services: Annotated[
+        Path | None, typer.Option(help="What the nodes of a workflow reach outside: a YAML file.")
+    ] = None,
+    grace: Annotated[
+        float, typer.Option(min=0, help="Seconds in which what is under way may finish at the end.")
+    ] = 30.0,
+    limit: Annotated[
+        float, typer.Option(min=2, help="Seconds without a sign of life after which others take over its work.")
+    ] = LIMIT,
+) -> None:
+    """Do the operators of runs that `operad run FILE --workers` drives, on this machine or others.
+
+    It works until SIGTERM or Ctrl-C; then it takes no more, finishes what is under way, and ends with exit
+    status 0. A second one ends it at once. What a worker that dies had begun goes to another one. Models and
+    keys are the worker's own, from its files and its environment.
+    """
+    reach = services and str(services)
+    sources = [Source(file=file, model=model, base_url=base_url, services=reach) for file in configs]
+    served = [make(source).served() for source in sources]
+    url = open_ledger(db, sources[0]).url
+    queues = [each.queue for each in served]
+    if len(set(queues)) < len(queues):
+        raise InputError("two of these files do the same; name each once")
+    works = Worker(url.render_as_string(hide_password=False), served, concurrency=concurrency, files=files, limit=limit)
+    console = Console(stderr=True)
+    say(console, f"worker: {works.executor.id}, version {works.executor.version}, {shown(url)}")
+    for each in served:
+        say(console, f"serves: {each.name} ({each.queue}), {concurrency} operators at once")
+    asyncio.run(_serve(works, grace, console))
+
+
+async def _serve(works: Worker, grace: float, console: Console) -> None:
+    stop, loop, serving = asyncio.Event(), asyncio.get_running_loop(), asyncio.current_task()
+
+    def end() -> None:
+        if stop.is_set():
+            if serving:
+                serving.cancel()
+            return
+        say(console, f"ending: what is under way has {grace:g} s; the same again ends it at once")
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, end)
+    try:
+        await works.serve(stop, grace)
+    except asyncio.CancelledError:
+        say(console, "ended; what was under way goes to other workers")
+
+
+def workers(
+    db: Database = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
+) -> None:
+    """List the processes that drive runs or work for them: who lives, and what each is at."""
+    ledger = open_ledger(db)
+    executors = ledger.store.executors()
+    if as_json:
+        print(json.dumps([_plain(each) for each in executors], indent=2, ensure_ascii=False))
+        return
+    table = Table("id", "kind", "state", "version", "serves", "at", box=None, pad_edge=False)
+    for each in executors:
+        state = "alive" if each.alive else f"silent for {each.silent:.0f} s"
+        at = ", ".join(each.doing) or ("nothing" if each.kind == "worker" else "")
+        table.add_row(each.id, each.kind, state, each.version, "\n".join(each.queues), at)
+    console = Console(soft_wrap=True)
+    if executors:
+        console.print(table)
+    else:
+        say(Console(stderr=True), "nobody drives runs here, and nobody works for them; start one: operad worker FILE")
+
+
+def _plain(each: Executor) -> dict[str, object]:
+    return {
+        "id": each.id,
+        "kind": each.kind,
+        "alive": each.alive,
+        "silent_seconds": round(each.silent, 1),
+        "version": each.version,
+        "queues": each.queues,
+        "concurrency": each.concurrency,
+        "doing": each.doing,
+        "started": each.started,
+    }
