@@ -98,7 +98,7 @@ def open_ledger(
         MissingExtraError: The extra ``durable`` is not installed.
     """
     given = db if db is not None else os.environ.get("OPERAD_DB") or None
-    made_from: Any = source.model_dump(exclude_none=True) if source else None
+    made_from: Any = source.model_dump(exclude_defaults=True) if source else None
     ledger = Ledger(given, source=made_from, workers=workers, files=files)
     if given is not None and ledger.url.get_backend_name() == SQLITE:
         path = Path(str(ledger.url.database))
