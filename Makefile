@@ -1,4 +1,4 @@
-# make run, make test, make check, make bench, make conformance, make fuzz. PYTHON=python3.12 chooses the interpreter.
+# make run, make test, make check, make chaos, make bench, make conformance, make fuzz. PYTHON=python3.12 chooses the interpreter.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -11,7 +11,7 @@ DIFY_PYTHON ?= python3.12
 DIFY := .venv-dify
 RECORDED := $(wildcard ../shared/data/chat2workflow/may/*.json ../shared/data/chat2workflow/apr/*.json)
 
-.PHONY: run test check bench conformance fuzz lock clean
+.PHONY: run test check chaos bench conformance fuzz lock clean
 
 run: $(READY)
 	@$(BIN)/operad run configs/release_credits.yaml --file test/example/data/NEWS
@@ -24,6 +24,9 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+
+chaos: $(READY) # an hour of kills
+	$(BIN)/python test/durability/chaos.py
 
 bench: $(BENCH_READY) # in an environment of its own, for the field beside ours is large
 	$(BENCH)/bin/python test/benchmark/bench_insights.py

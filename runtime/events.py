@@ -459,6 +459,7 @@ class Scope(Struct, kw_only=True, eq=False):
         questions: How many questions it has asked.
         around: Whether it does nothing but run workflows, in places of their own.
         kept: The events that are kept with its message; None where no message is.
+        key: What it is known by in its run, where the operators around it are in another process.
     """
 
     run: RunInProgress
@@ -473,6 +474,7 @@ class Scope(Struct, kw_only=True, eq=False):
     questions: int = 0
     around: bool = False
     kept: list[Event] | None = None
+    key: str = ""
 
     def outwards(self) -> Generator[Scope, None, None]:
         """This scope, that of the operator around its workflow, and so on."""

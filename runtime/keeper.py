@@ -72,6 +72,9 @@ def key_of(scope: Scope, part: str = "") -> str:
     steps = [step.translate(_QUOTED) for step in scope.path]
     for outer in scope.outwards():
         place = len(outer.path) - 1
+        if outer.key:
+            steps[: place + 1] = [outer.key]
+            break
         if outer.round > 1:
             steps[place] += f"@{outer.round}"
         if (part or outer is not scope) and outer.attempt > 1:

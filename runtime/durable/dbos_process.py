@@ -13,14 +13,15 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 from dbos import DBOS, DBOSClient, SetWorkflowID
-from dbos._dbos import _get_or_create_dbos_registry
+from dbos._dbos import _get_dbos_instance, _get_or_create_dbos_registry
 from sqlalchemy import URL
 
 from operad.runtime.durable.places import shown
 from operad.runtime.durable.serializer import JsonSerializer, refuse_pickles
+from operad.runtime.durable.store import IDLE
 from operad.runtime.errors import InputError
 
 OPERATOR = "operad.operator"
@@ -71,6 +72,15 @@ def begun_here(handle: Any) -> bool:
     return hasattr(handle, "future")
 
 
+class LostError(Exception):
+    """The work belongs to another process by now, and what came of it here counts for nothing."""
+
+
+def _wait_for_no_other(workflow_id: str, *_: object, **__: object) -> NoReturn:
+    """In the place of dbos's own waiting, which holds a thread, and the end of the process, until that one is done."""
+    raise LostError(workflow_id)
+
+
 _here: DbosProcess | None = None
 _launching = threading.Lock()
 
@@ -119,6 +129,7 @@ def launch(
                 "executor_id": executor_id,
                 "application_version": version,
                 "use_listen_notify": False,
+                "sys_db_idle_transaction_timeout_sec": IDLE,
                 "log_level": "ERROR",
             }
         )
@@ -134,6 +145,7 @@ def launch(
             with suppress(Exception):
                 DBOS.destroy()
             raise
+        _get_dbos_instance()._sys_db.await_workflow_result = _wait_for_no_other
         _here = DbosProcess(url, executor_id, perform, version)
         return _here
 
@@ -149,7 +161,12 @@ def client(url: URL) -> DBOSClient:
     _quiet()
     address = url.render_as_string(hide_password=False)
     DBOS.migrate(address)
-    return DBOSClient(system_database_url=address, serializer=JsonSerializer(), application_name="operad")
+    return DBOSClient(
+        system_database_url=address,
+        serializer=JsonSerializer(),
+        application_name="operad",
+        sys_db_idle_transaction_timeout_sec=IDLE,
+    )
 
 
 def give_back(client: DBOSClient, step_id: str, begun_by: Sequence[str], queue: str) -> bool:

@@ -8,12 +8,13 @@ import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from operad.runtime.durable.drive import in_thread
 from operad.runtime.durable.places import new_executor_id, process_identity, version_here
-from operad.runtime.durable.store import Executor, Store
+from operad.runtime.durable.store import Executor, Store, passes
 from operad.runtime.durable.waiting import Waiting
 from operad.runtime.errand import Errand
 from operad.runtime.errors import InputError, OperadError
@@ -128,9 +129,11 @@ class Driver(Presence):
         self.executor = Executor(new_executor_id(), process=process_identity(), version=version_here(), limit=limit)
         self._begun: dict[str, Future[str]] = {}
         self._begun_here: Callable[[Any], bool] = dbos_process.begun_here
+        self._lost_error: type[Exception] = dbos_process.LostError
         store = Store(url)
-        self._process = dbos_process.launch(url, self.executor.id, self._perform, version=self.executor.version)
-        self.client: DBOSClient = dbos_process.client(url)
+        with store.in_words():
+            self._process = dbos_process.launch(url, self.executor.id, self._perform, version=self.executor.version)
+            self.client: DBOSClient = dbos_process.client(url)
         self.waiting = Waiting(self.client, store.errors)
         super().__init__(store, self.executor)
 
@@ -165,13 +168,16 @@ class Driver(Presence):
 
     async def outcome_of(self, step_id: str, work: Callable[[], Awaitable[str]]) -> str:
         """See `Place.outcome_of`."""
+        made: str | None = None
         while True:
             result = self._begun[step_id] = Future[str]()
             try:
                 handle = await self.speak(self._process.start, step_id)
                 if self._begun_here(handle):
-                    result.set_result(await work())
-                    return cast("str", await self.speak(handle.get_result))
+                    made = await work() if made is None else made
+                    result.set_result(made)
+                    if await self._is_recorded(handle):
+                        return made
             except BaseException:
                 if not result.done():
                     result.set_exception(_DroppedError())
@@ -181,29 +187,41 @@ class Driver(Presence):
             if (text := await self.speak(self._of_another, step_id)) is not None:
                 return text
 
-    async def speak(self, function: Callable[..., Any], *args: object) -> Any:
-        """Have the database asked something, in a thread.
-
-        Raises:
-            InputError: It cannot be used; the words say why, and what to do.
-        """
-        store = self._store
+    async def _is_recorded(self, handle: Any) -> bool:
+        """Wait until it is; False where the database went, or another process was given the work."""
         try:
-            return await in_thread(function, *args)
-        except store.errors as error:
-            raise store.wrong(error) from error
+            await in_thread(handle.get_result)
+        except self._lost_error:
+            return False
+        except self._store.errors as error:
+            if not passes(error):
+                raise self._store.wrong(error) from error
+            return False
+        return True
+
+    async def speak(self, function: Callable[..., Any], *args: object) -> Any:
+        """Have the database asked something, in a thread; see `Store.insist`."""
+        return await in_thread(self._store.insist, partial(function, *args))
 
     def _of_another(self, step_id: str) -> str | None:
         """What another process kept; what it has only begun is forgotten, for this one drives the run now."""
         found = self.client.list_workflows(workflow_ids=[step_id], load_input=False)
         if found and found[0].status == "SUCCESS":
             return text_of(found[0].output, step_id)
+        kept = self._store.run(run_id := step_id.partition(":")[0])
+        if kept is None or kept.driver != self.executor.id:  # it stood still for long, and does not know yet
+            raise taken_over(run_id)
         self.client.delete_workflows([step_id])
         return None
 
 
 class _DroppedError(BaseException):
     """The work was stopped, and nothing is to be recorded."""
+
+
+def taken_over(run_id: str) -> InputError:
+    """What is said of a run that another process has gone on with."""
+    return InputError(f"run {run_id!r} is driven by another process now; it goes on there")
 
 
 def text_of(output: object, step_id: str) -> str:

@@ -19,7 +19,7 @@ from pydantic import JsonValue
 
 from operad.runtime.durable.description import Description, changes, describe_workflow, leaves
 from operad.runtime.durable.drive import Drive, Place, in_thread
-from operad.runtime.durable.driver import BEAT, LIMIT, Driver, Held, driver_of, leave, text_of
+from operad.runtime.durable.driver import BEAT, LIMIT, Driver, Held, driver_of, leave, taken_over, text_of
 from operad.runtime.durable.elsewhere import Elsewhere
 from operad.runtime.durable.places import check_id, database_url, file_store
 from operad.runtime.durable.restart import descendants, failed_beside, is_again, is_under, merged, place_of
@@ -120,8 +120,8 @@ class Ledger:
     @cached_property
     def client(self) -> DBOSClient:
         """What looks into the tables of dbos."""
-        _ = self.store  # which says in words what is wrong with the database
-        return import_module("operad.runtime.durable.dbos_process").client(self.url)
+        with self.store.in_words():
+            return import_module("operad.runtime.durable.dbos_process").client(self.url)
 
     def close(self) -> None:
         """Leave the database. Runs that are under way here can be gone on with elsewhere at once."""
@@ -189,7 +189,7 @@ class Ledger:
                 noting.cancel()
         except asyncio.CancelledError:
             if held.lost:
-                raise InputError(f"run {run_id!r} is driven by another process now; it goes on there") from None
+                raise taken_over(run_id) from None
             if held.cancelled:
                 await note_end(CANCELLED)
                 raise InputError(f"run {run_id!r} was cancelled; operad runs resume {run_id} goes on with it") from None
@@ -312,14 +312,14 @@ class Ledger:
 
     def _delete_steps(self, step_ids: Sequence[str]) -> None:
         for first in range(0, len(step_ids), _AT_ONCE):
-            self.client.delete_workflows(list(step_ids[first : first + _AT_ONCE]))
+            these = list(step_ids[first : first + _AT_ONCE])
+            self.store.insist(partial(self.client.delete_workflows, these))
 
     def _rows(self, run_id: str, *, load_output: bool = False, **only: Any) -> Iterator[tuple[str, WorkflowStatus]]:
         """What dbos knows of a run's operators, by their keys, in order of their beginning."""
         prefix = f"{run_id}:"
-        for step in self.client.list_workflows(
-            workflow_id_prefix=prefix, load_input=False, load_output=load_output, **only
-        ):
+        what = {"load_input": False, "load_output": load_output, **only}
+        for step in self.store.insist(partial(self.client.list_workflows, workflow_id_prefix=prefix, **what)):
             if step.workflow_id.startswith(prefix):  # SQLite takes capitals for small letters
                 yield step.workflow_id[len(prefix) :], step
 
@@ -472,6 +472,7 @@ class Ledger:
         if kept.failed:
             failed = [step.key for step in self.timeline(run_id) if step.outcome and step.outcome.error is not None]
             self._forget_steps(run_id, [key for key in failed if failed_beside(key, kept.failed)])
+        self.store.forget_deaths(run_id)
         self.store.note(run_id, "", state=RUNNING, error="", failed="")
 
     def restart_from(self, run_id: str, operator: str, workflow: Workflow, *, round: int = 1) -> Sequence[str]:

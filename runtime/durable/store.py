@@ -12,12 +12,12 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from operad.runtime.durable.places import POSTGRES, SQLITE, is_dead, shown, sqlalchemy
 from operad.runtime.errors import InputError
@@ -31,6 +31,10 @@ _logger = logging.getLogger(__name__)
 PATIENCE = 300.0
 """Seconds that a database that is gone is waited for."""
 
+IDLE = 10.0
+"""Seconds after which a server ends a transaction of a process that stands still in it, and holds others up."""
+
+_ENDED_IDLE = "25P03"
 _PAUSE = 0.5
 _BUSY_MS = 30_000
 _GRACE = 2.0
@@ -153,21 +157,12 @@ class KeptQuestion:
     answer: str | None = None
 
 
-def patiently(method: Callable[P, T]) -> Callable[P, T]:
-    """Have a method of the store wait for a database that is gone, and tell what else is wrong in words."""
+def patiently(method: Callable[Concatenate[Store, P], T]) -> Callable[Concatenate[Store, P], T]:
+    """Have a method of the store wait for a database that is gone; see `Store.insist`."""
 
     @wraps(method)
-    def waiting(*args: P.args, **kwargs: P.kwargs) -> T:
-        store: Any = args[0]
-        until = time.monotonic() + PATIENCE
-        while True:
-            try:
-                return method(*args, **kwargs)
-            except store.errors as error:
-                if not _passes(error) or time.monotonic() > until:
-                    raise store.wrong(error) from error
-                _logger.warning("%s: waiting for it: %s", store.name, _first_line(error))
-            time.sleep(_PAUSE)
+    def waiting(store: Store, *args: P.args, **kwargs: P.kwargs) -> T:
+        return store.insist(lambda: method(store, *args, **kwargs))
 
     return waiting
 
@@ -192,14 +187,18 @@ class Store:
         if self._is_sqlite:
             _claim(Path(str(url.database)))
         self._engine = self._make_engine(url)
+        self._reader = self._engine.execution_options(reads=True)
         self._tables = _Tables(sa)
-        try:
-            with self._engine.begin() as connection:
-                if not self._is_sqlite:  # two processes that make them at once
-                    connection.execute(sa.text("SELECT pg_advisory_xact_lock(7263911)"))
-                self._tables.all.create_all(connection)
-        except self.errors as error:
-            raise self.wrong(error) from error
+        with self.in_words(), self._reader.connect() as connection:
+            there = sa.inspect(connection).get_table_names()
+        if not self._tables.all.tables.keys() <= set(there):
+            self._make_tables()
+
+    def _make_tables(self) -> None:
+        with self.in_words(), self._engine.begin() as connection:
+            if not self._is_sqlite:  # two processes that make them at once
+                connection.execute(self._sa.text("SELECT pg_advisory_xact_lock(7263911)"))
+            self._tables.all.create_all(connection)
 
     def _make_engine(self, url: URL) -> Any:
         sa = self._sa
@@ -208,7 +207,14 @@ class Store:
             address = url.set(drivername=f"{POSTGRES}+psycopg").update_query_dict(wait)
             options = {"pool_size": 5, "max_overflow": 10, "pool_pre_ping": True}
             # In the others, who has waited for a lock does not see what was done under it.
-            return sa.create_engine(address, isolation_level="READ COMMITTED", **options)
+            engine = sa.create_engine(address, isolation_level="READ COMMITTED", **options)
+
+            @sa.event.listens_for(engine, "connect")
+            def _limit(connection: Any, _: Any) -> None:  # pyright: ignore[reportUnusedFunction]
+                connection.execute(f"SET idle_in_transaction_session_timeout = {round(IDLE * 1000)}")
+                connection.commit()
+
+            return engine
         engine = sa.create_engine(url)
 
         @sa.event.listens_for(engine, "connect")
@@ -219,9 +225,38 @@ class Store:
 
         @sa.event.listens_for(engine, "begin")
         def _begin(connection: Any) -> None:  # pyright: ignore[reportUnusedFunction]
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            reads = connection.get_execution_options().get("reads")  # which waits for nobody who writes
+            connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
         return engine
+
+    def insist(self, work: Callable[[], T]) -> T:
+        """Have something done with the database, again and again while it is gone.
+
+        Raises:
+            InputError: It is gone for too long, or something else is wrong with it.
+        """
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return work()
+            except self.errors as error:
+                if not passes(error) or time.monotonic() > until:
+                    raise self.wrong(error) from error
+                _logger.warning("%s: waiting for it: %s", self.name, _first_line(error))
+            time.sleep(_PAUSE)
+
+    @contextmanager
+    def in_words(self) -> Generator[None, None, None]:
+        """Tell what is wrong with the database in words.
+
+        Raises:
+            InputError: Something is.
+        """
+        try:
+            yield
+        except self.errors as error:
+            raise self.wrong(error) from error
 
     def wrong(self, error: Exception) -> InputError:
         """What is wrong with the database, for people."""
@@ -247,7 +282,7 @@ class Store:
     def run(self, run_id: str) -> KeptRun | None:
         """A run; None where there is none."""
         table = self._tables.runs
-        with self._engine.connect() as connection:
+        with self._reader.connect() as connection:
             row = connection.execute(self._sa.select(table).where(table.c.run_id == run_id)).mappings().first()
         return None if row is None else KeptRun(**row)
 
@@ -255,14 +290,14 @@ class Store:
     def runs(self) -> Sequence[KeptRun]:
         """All runs, the newest first."""
         table = self._tables.runs
-        with self._engine.connect() as connection:
+        with self._reader.connect() as connection:
             rows = connection.execute(self._sa.select(table).order_by(table.c.created.desc())).mappings().all()
         return [KeptRun(**row) for row in rows]
 
     @patiently
     def now(self) -> float:
         """The database's clock."""
-        with self._engine.connect() as connection:
+        with self._reader.connect() as connection:
             return float(connection.execute(self._sa.select(self._now)).scalar())
 
     @patiently
@@ -353,7 +388,7 @@ class Store:
         """All processes that are known, the oldest first."""
         table = self._tables.executors
         query = self._sa.select(table, self._now.label("now")).order_by(table.c.started)
-        with self._engine.connect() as connection:
+        with self._reader.connect() as connection:
             rows = connection.execute(query).mappings().all()
         return [
             Executor(
@@ -397,7 +432,7 @@ class Store:
         table = self._tables.questions
         columns = [table.c[name] for name in KeptQuestion.__dataclass_fields__]
         query = self._sa.select(*columns).where(table.c.run_id == run_id).order_by(table.c.asked)
-        with self._engine.connect() as connection:
+        with self._reader.connect() as connection:
             return [KeptQuestion(**row) for row in connection.execute(query).mappings().all()]
 
     @patiently
@@ -431,11 +466,18 @@ class Store:
         return self.takeovers(step_id)
 
     @patiently
+    def forget_deaths(self, run_id: str) -> None:
+        """Forget who died over operators of a run."""
+        table = self._tables.takeovers
+        with self._engine.begin() as connection:
+            connection.execute(self._sa.delete(table).where(table.c.run_id == run_id))
+
+    @patiently
     def takeovers(self, step_id: str) -> Sequence[str]:
         """The processes that died over an operator."""
         table = self._tables.takeovers
         query = self._sa.select(table.c.executor).where(table.c.step == step_id).order_by(table.c.at)
-        with self._engine.connect() as connection:
+        with self._reader.connect() as connection:
             return list(connection.execute(query).scalars())
 
     # Calls of models
@@ -595,8 +637,10 @@ def _storable(value: Any) -> Any:
     return value.replace("\0", "\ufffd").encode(errors="replace").decode() if isinstance(value, str) else value
 
 
-def _passes(error: Exception) -> bool:
+def passes(error: Exception) -> bool:
     """Whether it may well work a little later: the connection broke, or the server starts."""
+    if getattr(getattr(error, "orig", None), "sqlstate", None) == _ENDED_IDLE:
+        return True
     text = str(error).lower()
     lost = getattr(error, "connection_invalidated", False) or type(error).__name__ in (
         "OperationalError",
@@ -611,7 +655,7 @@ def _passes(error: Exception) -> bool:
             "readonly",
             "password authentication",
             "does not exist",
-            "no such",
+            "no such table",
             "not a database",
             "malformed",
         )

@@ -181,9 +181,9 @@ class Worker:
         around = [Limiter.of(name, Limits(None, requests, tokens)) for name, requests, tokens in given["limits"]]
         run.calls = (*around, *run.calls)
         run.shared_limits = LimitsInDatabase(self._store, given["queue"], self.executor.id)
-        scope = Scope(run=run, path=path, operator_id=path[-1], round=given["round"])
-        scope.kept = []
-        run.keeper = _Asking(self._store, run, run_id, step_id.partition(":")[2])
+        key = step_id.partition(":")[2]
+        scope = Scope(run=run, path=path, operator_id=path[-1], round=given["round"], kept=[], key=key)
+        run.keeper = _Asking(self._store, run, run_id, key)
         enter(scope)
         node = found.executable.get_id()
         policy = build.graph.policies.get(node)
