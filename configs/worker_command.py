@@ -53,10 +53,13 @@ def worker(
     reach = services and str(services)
     sources = [Source(file=file, model=model, base_url=base_url, services=reach) for file in configs]
     served = [make(source).served() for source in sources]
-    url = open_ledger(db, sources[0]).url
     queues = [each.queue for each in served]
     if len(set(queues)) < len(queues):
         raise InputError("two of these files do the same; name each once")
+    ledger = open_ledger(db, sources[0])
+    _ = ledger.store  # which says in words what is wrong with the database, before this says that it serves
+    ledger.close()
+    url = ledger.url
     works = Worker(url.render_as_string(hide_password=False), served, concurrency=concurrency, files=files, limit=limit)
     console = Console(stderr=True)
     say(console, f"worker: {works.executor.id}, version {works.executor.version}, {shown(url)}")

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from operad.runtime.message import NO_USAGE, Contribution, Job, SubJob, Usage, Value, WorkflowMessage, WorkflowStatus
 
 if TYPE_CHECKING:
+    from operad.runtime.build import Build
     from operad.runtime.deadline import Deadline
     from operad.runtime.insights import RunInsights
     from operad.runtime.keeper import Keeper
@@ -412,6 +413,7 @@ class RunInProgress(Protocol):
     calls: tuple[Limiter, ...]
     shared_limits: SharedLimits | None
     keeper: Keeper | None
+    build: Build
     usage: Usage
     workflow: str
     finished: dict[str, WorkflowMessage] | None

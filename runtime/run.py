@@ -60,6 +60,7 @@ class Run:
         shared_limits: What keeps the limits of its calls together with other processes, if anything does: set for
             the outermost run, and taken from there by those inside it.
         usage: What it has used.
+        build: The workflow.
         workflow: The workflow's name.
         keeper: What keeps the messages of its operators, if anything does: set for the outermost run, and taken
             from the run around it by those that an operator around them has in it.
@@ -94,7 +95,7 @@ class Run:
         self.keeper: Keeper | None = outer.run.keeper if outer and outer.around else None
         self._live: set[Run] = set()
         self.on_paused: Callable[[], object] | None = None
-        self._build = build
+        self.build = build
         self._plan = build.plan
         self._end_node = len(build.plan.ids) - 1
         self._judges_from = len(build.graph.operators)
@@ -163,7 +164,7 @@ class Run:
 
     def recall(self, message: WorkflowMessage, rounds: int) -> None:
         """Instead of being executed: say what came of it when it was."""
-        self._say(events.RunStarted(workflow=self._build.name, goal=self.job.goal, operators=self._build.before))
+        self._say(events.RunStarted(workflow=self.build.name, goal=self.job.goal, operators=self.build.before))
         self._say(events.RunFinished(message=message, seconds=0.0, rounds=rounds))
 
     @property
@@ -182,10 +183,10 @@ class Run:
             self.log.write(event, self._prefix, round=round, only_here=True)
 
     def _begin(self) -> None:
-        name = self._build.name
+        name = self.build.name
         self.active = len(self._progress.ready)
         self.root._live.add(self)
-        operators = self._build.before
+        operators = self.build.before
         self._say(events.RunStarted(workflow=name, goal=self._call.job.goal, operators=operators))
         outer = self.outer
         if outer is not None:
@@ -231,7 +232,7 @@ class Run:
 
     def _over(self, exceeded: str) -> BudgetError:
         return BudgetError(
-            f"workflow {self._build.name!r} has used up its budget: {exceeded}; raise it, or ask for less", self.usage
+            f"workflow {self.build.name!r} has used up its budget: {exceeded}; raise it, or ask for less", self.usage
         )
 
     @asynccontextmanager
@@ -274,7 +275,7 @@ class Run:
             self.active = len(self._progress.ready)
             self._open = set(self._progress.ready)
             try:
-                await self._build.engine(self._progress.ready, self._step)
+                await self.build.engine(self._progress.ready, self._step)
                 verdict = self._verdict()
             except (OperatorError, SkippedError) as error:
                 if self._best is None:
@@ -290,7 +291,7 @@ class Run:
                     by_error=self._by_error and self._results[self._end_node] is None,
                 )
             )
-            if verdict.status is not WorkflowStatus.EXECUTION_ERROR or self._round >= self._build.max_rounds:
+            if verdict.status is not WorkflowStatus.EXECUTION_ERROR or self._round >= self.build.max_rounds:
                 return self._conclude()
             self._learn(verdict)
 
@@ -338,7 +339,7 @@ class Run:
         nodes = range(self._end_node)
         if strangers := unknown(verdict.blame, plan.ids[:-1]):
             self._say_of_round(events.BlameUnknown(blame=strangers))
-            _logger.warning("workflow %r: %s is blamed, and no operator is called so", self._build.name, strangers)
+            _logger.warning("workflow %r: %s is blamed, and no operator is called so", self.build.name, strangers)
         blamed = {node for node in nodes if plan.ids[node] in verdict.blame} or set(nodes)
         for node in blamed:
             if node < self._judges_from and (result := results[node]) is not None:
@@ -404,19 +405,19 @@ class Run:
             return await self.keeper.perform(self._errand(node, executable), scope)
         messages = self._messages(node)
         call, policy = self._call_for(node, messages.copy()), self._policies[node]
-        said = await guarded(executable, call, policy, scope, self._build.places)
+        said = await guarded(executable, call, policy, scope, self.build.places)
         ways = self._plan.ways.get(node, ())
         return completed(said, executable, messages, self._judged_by(node), ways, call.job, scope)
 
     def _end_message(self, node: int) -> WorkflowMessage:
         """What the node at the end says: the verdict, or what the tails said."""
         messages = self._inputs(node)
-        return joined(messages) if self._build.graph.evaluators else joined_tails(messages, self._call.job)
+        return joined(messages) if self.build.graph.evaluators else joined_tails(messages, self._call.job)
 
     def _errand(self, node: int, executable: Executable) -> Errand:
         """What a node has to do, for a keeper."""
         call, ways = self._call_for(node, self._messages(node)), self._plan.ways.get(node, ())
-        return Errand(executable, call, self._policies[node], self._judged_by(node), ways, self._build.places)
+        return Errand(executable, call, self._policies[node], self._judged_by(node), ways, self.build.places)
 
     def _call_for(self, node: int, messages: list[WorkflowMessage]) -> Call:
         given = self._call
@@ -447,7 +448,7 @@ class Run:
     def _further_back(self, node: int) -> list[WorkflowMessage]:
         """What the operators said that a node reads and that are not right before it, as far as they ran."""
         given: Mapping[str, WorkflowMessage] = self._given if self._plan.parents[node] else {}
-        numbers, results = self._build.numbers, self._results
+        numbers, results = self.build.numbers, self._results
         found = (results[numbers[i]] if i in numbers else given.get(i) for i in self._reads[node])
         return [message for message in found if message is not None]
 
@@ -467,13 +468,13 @@ class Run:
         """Nothing follows from a node that failed; while rounds are left, what else runs goes on."""
         fault = fault_in(error)
         for_others = fault is not None and bool(fault.blame) and set(fault.blame).isdisjoint(self._plan.ids)
-        if self._round >= self._build.max_rounds or not mendable(error) or (for_others and self.outer):
-            raise OperatorError(self._build.name, scope.operator_id, scope.attempt, error, self._round) from error
+        if self._round >= self.build.max_rounds or not mendable(error) or (for_others and self.outer):
+            raise OperatorError(self.build.name, scope.operator_id, scope.attempt, error, self._round) from error
         if self._matter({node}):
             self._faults[node] = verdict_of(error, scope.operator_id, self._call.job, self._plan.ids)
             self._by_error = self._by_error or fault is None
             _logger.info(
-                "%r of workflow %r failed and runs again: %s", scope.operator_id, self._build.name, describe(error)
+                "%r of workflow %r failed and runs again: %s", scope.operator_id, self.build.name, describe(error)
             )
         self.active -= 1
         self._open.discard(node)
@@ -543,7 +544,7 @@ class Run:
         tails = plan.parents[self._judges_from]  # those of the first that judges, or of the end
         reasons = [f"{plan.ids[tail]!r} because {self._reason(self._skipped[tail])}" for tail in tails]
         return (
-            f"workflow {self._build.name!r} has no result: every tail was skipped, {'; '.join(reasons)}; "
+            f"workflow {self.build.name!r} has no result: every tail was skipped, {'; '.join(reasons)}; "
             "add an operator for that case, or a tail that always runs"
         )
 

@@ -8,13 +8,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
+from msgspec.structs import replace
 from pydantic import JsonValue
 
 from operad.runtime.durable.store import KeptQuestion, Store
 from operad.runtime.durable.wire import Outcome, Wire
 from operad.runtime.errand import Errand
 from operad.runtime.errors import BudgetError, InputError
-from operad.runtime.events import MessageKept, Scope
+from operad.runtime.events import InsightsRecalled, MessageKept, OperatorRetried, Scope
+from operad.runtime.insights import RunInsights
 from operad.runtime.keeper import bare, key_of
 from operad.runtime.message import NO_USAGE, WorkflowMessage
 from operad.runtime.questions import Question
@@ -152,7 +154,10 @@ class Drive:
         """The message; or the error, raised."""
         if replayed:
             for event in outcome.events:
+                if isinstance(event, InsightsRecalled) and (insights := _insights_of(scope)):
+                    event = replace(event, store=insights.store.id)  # which is another in each process
                 scope.write(event)
+                scope.attempt += isinstance(event, OperatorRetried)
             if outcome.usage != NO_USAGE:
                 scope.charge(outcome.usage)
         if outcome.error is not None:
@@ -199,6 +204,10 @@ async def outcome_of_work(work: Callable[[], Awaitable[WorkflowMessage]], scope:
     except Exception as error:  # noqa: BLE001 - it is an outcome like any other
         message, failure = None, error
     return Outcome(message, failure, _since(scope, used), tuple(scope.kept or ()))
+
+
+def _insights_of(scope: Scope) -> RunInsights | None:
+    return next((outer.run.insights for outer in scope.outwards() if outer.run.insights), None)
 
 
 def _since(scope: Scope, used: Any) -> Any:

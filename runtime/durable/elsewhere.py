@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -49,7 +50,7 @@ class Elsewhere:
         self._told = False
 
     def _address(self, errand: Errand, scope: Scope) -> Address | None:
-        return self._served.address_of(scope.run.workflow, errand.executable)
+        return self._served.address_of(scope, errand.executable)
 
     def takes(self, errand: Errand, scope: Scope) -> bool:
         """See `Place.takes`."""
@@ -128,7 +129,7 @@ class Elsewhere:
             known = (step_id, question.id)
             if question.answer is None and step_id in waits and known not in self._relayed:
                 asked = Question.model_validate(
-                    {"id": question.id, "text": question.text, "schema_": self._wire.load(question.schema or "null")}
+                    {"id": question.id, "text": question.text, "schema_": json.loads(question.schema or "null")}
                 )
                 self._relayed[known] = asyncio.ensure_future(_ask_for(waits[step_id], asked))
         await self._look_for_workers()

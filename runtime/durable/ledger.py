@@ -358,8 +358,14 @@ class Ledger:
         if error is not None:
             failed = [key for link in causes(error) for failure, key in drive.failed if failure is link]
             values |= {"error": describe(error)[:10_000], "failed": failed[-1] if failed else ""}
-        noting = in_thread(partial(self.store.note, drive.run_id, driver_id, **values))
-        await asyncio.shield(asyncio.ensure_future(noting))
+
+        def note() -> None:
+            mine = self.store.note(drive.run_id, driver_id, **values)
+            if mine and self._workers and state not in (RUNNING, PAUSED):
+                with suppress(self.store.errors):
+                    self._cancel_steps(drive.run_id)
+
+        await asyncio.shield(asyncio.ensure_future(in_thread(note)))
 
     # Looking, answering, ending
 
@@ -546,6 +552,10 @@ class Ledger:
             self.store.ask_to_end(run_id)
             return
         self.store.note(run_id, kept.driver, state=CANCELLED, driver="", cancelling=False)
+        self._cancel_steps(run_id)
+
+    def _cancel_steps(self, run_id: str) -> None:
+        """Have workers leave or stop what nobody waits for any more."""
         open_ = [step.workflow_id for _, step in self._rows(run_id, status=_UNDER_WAY)]
         if open_:
             self.client.cancel_workflows(open_)

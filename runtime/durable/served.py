@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from operad.runtime.agent import Agent
+from operad.runtime.build import Build
 from operad.runtime.durable.description import describe_workflow
 from operad.runtime.errors import InputError
+from operad.runtime.events import Scope
 from operad.runtime.graph import Executable, workflows_in
+from operad.runtime.insights import Insights
 from operad.runtime.leader import Leader
 from operad.runtime.reasoner import Reasoner
 from operad.runtime.workflow import Workflow
@@ -26,12 +29,14 @@ class Found:
     """What is at an address.
 
     Attributes:
-        workflow: The workflow that the operator is in.
+        build: The workflow that the operator is in.
+        insights: What earlier runs tell it: those of its workflow, or of the next one around that has any.
         executable: The operator.
         reasoner: Who thinks for it.
     """
 
-    workflow: Workflow
+    build: Build
+    insights: Insights | None
     executable: Executable
     reasoner: Reasoner
 
@@ -58,16 +63,20 @@ class Served:
         self.name = name
         self.queue = f"operad {re.sub(r'[^A-Za-z0-9._-]+', '-', name)[-60:]} {digest}"
         self._found: dict[Address, Found] = {}
-        self._addresses: dict[tuple[str, int], Address] = {}
+        self._addresses: dict[tuple[str, int, int], Address] = {}
+        self._agents: dict[int, str] = {}
         for key, agent in every.items():
             if not isinstance(agent, Leader):
-                for address, workflow, executable in _walk(agent.workflow, (key,)):
-                    self._found.setdefault(address, Found(workflow, executable, agent.reasoner))
-                    self._addresses.setdefault((workflow.name, id(executable)), address)
+                self._agents.setdefault(id(agent.workflow.built()), key)
+                for address, build, insights, executable in _walk(agent.workflow, (key,)):
+                    self._found.setdefault(address, Found(build, insights, executable, agent.reasoner))
+                    self._addresses.setdefault((key, id(build), id(executable)), address)
 
-    def address_of(self, workflow: str, executable: Executable) -> Address | None:
-        """Where an operator of a workflow of that name is; None where it is made while a run goes on."""
-        return self._addresses.get((workflow, id(executable)))
+    def address_of(self, scope: Scope, executable: Executable) -> Address | None:
+        """Where the operator that runs in a scope is; None where it was made, or its workflow changed, since."""
+        runs = (outer.run for outer in scope.outwards())
+        agent = next((self._agents[id(run.build)] for run in runs if id(run.build) in self._agents), "")
+        return self._addresses.get((agent, id(scope.run.build), id(executable)))
 
     def find(self, address: Sequence[str]) -> Found:
         """What is at an address.
@@ -90,14 +99,14 @@ def _with_experts(agent: Agent) -> Iterator[Agent]:
 
 
 def _walk(
-    workflow: Workflow, around: Address, seen: tuple[Any, ...] = ()
-) -> Iterator[tuple[Address, Workflow, Executable]]:
-    graph = workflow.graph()
-    for executable in (*graph.operators.values(), *graph.evaluators):
+    workflow: Workflow, around: Address, insights: Insights | None = None, seen: tuple[Any, ...] = ()
+) -> Iterator[tuple[Address, Build, Insights | None, Executable]]:
+    build, insights = workflow.built(), workflow.insights or insights
+    for executable in (*build.graph.operators.values(), *build.graph.evaluators):
         address = (*around, executable.get_id())
         inside = workflows_in(executable)
         if inside is None:
-            yield address, workflow, executable
+            yield address, build, insights, executable
         for body in inside or ():
             if body not in seen:
-                yield from _walk(body, address, (*seen, body))
+                yield from _walk(body, address, insights, (*seen, body))

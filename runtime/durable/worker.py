@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import CancelledError
-from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -32,7 +31,7 @@ from operad.runtime.durable.shared_limits import LimitsInDatabase
 from operad.runtime.durable.store import Executor, KeptQuestion, Store
 from operad.runtime.durable.wire import Outcome, Wire
 from operad.runtime.errand import Errand
-from operad.runtime.errors import InputError
+from operad.runtime.errors import BudgetError, InputError, OperadError, describe
 from operad.runtime.events import RunLog, Scope, enter
 from operad.runtime.guard import Call
 from operad.runtime.insights import RunInsights
@@ -155,26 +154,25 @@ class Worker:
 
     async def _do(self, step_id: str, request: str) -> str:
         try:
-            given = await in_thread(self._wire.load, request)
-            found = self._find(given["address"])
+            given = await in_thread(self._wire.load, request, dict)
+            found = self._served[given["queue"]].find(given["address"])
             outcome = await self._outcome(step_id, given, found)
             return await in_thread(self._wire.dump, outcome)
-        except Exception as error:  # noqa: BLE001 - whoever waits for it is told
+        except OperadError as error:
             return self._wire.dump(Outcome(error=error))
-
-    def _find(self, address: Sequence[str]) -> Found:
-        for served in self._served.values():
-            with suppress(InputError):
-                return served.find(address)
-        raise InputError(f"this worker has no operator {'/'.join(address)!r}; was its file changed since it began?")
+        except Exception as error:  # noqa: BLE001 - whoever waits for it is told
+            odd = InputError(
+                f"a worker cannot read what it was given, {describe(error)}; was it written by something else?"
+            )
+            return self._wire.dump(Outcome(error=odd))
 
     async def _outcome(self, step_id: str, given: dict[str, Any], found: Found) -> Outcome:
         run_id = step_id.partition(":")[0]
-        build = found.workflow.built()
+        build = found.build
         call = Call(
             found.reasoner, given["job"], given["messages"], given["previous"], given["lesson"], tuple(given["trail"])
         )
-        insights = RunInsights(found.workflow.insights) if found.workflow.insights else None
+        insights = RunInsights(found.insights) if found.insights else None
         path = tuple(given["path"])
         run = _Alone(build, call, RunLog(run_id), prefix=path[:-1], insights=insights)
         run.spend(given["used"])
@@ -189,7 +187,10 @@ class Worker:
         policy = build.graph.policies.get(node)
         ways = build.plan.ways.get(build.numbers[node], ())
         errand = Errand(found.executable, call, policy or build.policies[-1], given["judged"], ways)
-        return await outcome_of_work(lambda: errand.perform(scope), scope)
+        try:
+            return await outcome_of_work(lambda: errand.perform(scope), scope)
+        except BudgetError as error:  # it is not kept, but whoever drives the run has to know what it cost
+            return Outcome(error=error, usage=scope.usage, events=tuple(scope.kept))
 
     # Signs of life, and those of others
 
