@@ -129,7 +129,8 @@ def run(
     if durable or workers_ or any(given is not None for given in (db, run_id, files)):
         served = runnable.served() if workers_ else None
         ledger = open_ledger(db, lasting(source), workers=served, files=files)
-        kept = Kept(ledger, new_run_id(runnable.agent.workflow.name) if run_id is None else run_id, db)
+        run_id = new_run_id(runnable.agent.workflow.name) if run_id is None else run_id
+        kept = Kept(ledger, run_id, db, lasting(source).base_url)
         if restart_from is not None:
             restart(kept.ledger, kept.run_id, restart_from, round_, runnable.agent)
     carry_out(runnable, described, missing, answers, events_file, lines, as_json=as_json, kept=kept)

@@ -132,6 +132,7 @@ class Kept:
         ledger: Where.
         run_id: Its id.
         db: What the command was given to find the ledger.
+        base_url: The endpoint that the command was given, without a login.
 
     Attributes:
         ledger: Where.
@@ -141,11 +142,12 @@ class Kept:
         InputError: No run may have this id.
     """
 
-    def __init__(self, ledger: Ledger, run_id: str, db: str | None) -> None:
+    def __init__(self, ledger: Ledger, run_id: str, db: str | None, base_url: str | None = None) -> None:
         check_id(run_id)
         self.ledger = ledger
         self.run_id = run_id
         self._option = database_option(db)
+        self._resume = resume_command(run_id, db, base_url)
         self._has_begun = False
 
     @property
@@ -162,7 +164,7 @@ class Kept:
     @property
     def later(self) -> str:
         """What to write before an answer that is given later."""
-        return f"{resume_command(self.run_id, self._option)} --answer"
+        return f"{self._resume} --answer"
 
     def keep(self, workflow: Workflow) -> None:
         """Have the workflow's run kept."""
@@ -171,12 +173,35 @@ class Kept:
 
     def goes_on(self) -> str:
         """What to say when it is interrupted: how it goes on, if it had begun."""
-        return f"; {resume_command(self.run_id, self._option)} goes on" if self._has_begun else ""
+        return f"; {self._resume} goes on" if self._has_begun else ""
 
     def _hear(self, event: events.Event) -> None:
         self._has_begun = True
 
 
-def resume_command(run_id: str, option: str) -> str:
-    """The command that goes on with a run."""
-    return f"operad runs resume {run_id}{option}"
+def resume_command(run_id: str, db: str | None, base_url: str | None = None) -> str:
+    """The command that goes on with a run; an endpoint that was given must be given again (`trusted`)."""
+    endpoint = f" --base-url {shlex.quote(base_url)}" if base_url and base_url != _usual_endpoint() else ""
+    return f"operad runs resume {shlex.quote(run_id)}{database_option(db)}{endpoint}"
+
+
+def trusted(source: Source, run_id: str, db: str | None, model: str | None, base_url: str | None) -> Source:
+    """What a run is gone on with: what is kept, and what the command was given.
+
+    Whoever can write to the database can name an endpoint in it, which keys and whatever operators read would go to.
+
+    Raises:
+        InputError: The run has an endpoint that neither the command nor ``OPENAI_BASE_URL`` names.
+    """
+    kept = source.base_url
+    if base_url is None and kept is not None and kept != _usual_endpoint():
+        raise InputError(
+            f"run {run_id!r} is kept with the endpoint {kept}, and keys are sent only where you say: "
+            f"{resume_command(run_id, db, kept)}; or name another with --base-url"
+        )
+    given = {name: value for name, value in (("model", model), ("base_url", base_url)) if value is not None}
+    return source.model_copy(update=given)
+
+
+def _usual_endpoint() -> str | None:
+    return os.environ.get("OPENAI_BASE_URL")

@@ -19,17 +19,19 @@ from rich.table import Table
 from rich.text import Text
 
 from operad.configs.ask import Lines, WrongAnswerError, describe_answer, read_answer
-from operad.configs.durable import Database, Kept, Source, database_option, open_ledger, resume_command, source_of
+from operad.configs.durable import Database, Kept, database_option, open_ledger, resume_command, source_of, trusted
 from operad.configs.flow import find_graph
 from operad.configs.follow import say
 from operad.configs.progress import printable, shortened
 from operad.configs.run_command import carry_out, deliver, make, named_values
 from operad.runtime.agent import Agent
+from operad.runtime.durable.drive import question_of
 from operad.runtime.durable.ledger import KeptStep, Ledger
 from operad.runtime.durable.places import shown
-from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, RUNNING, KeptRun
+from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, RUNNING, KeptQuestion, KeptRun
+from operad.runtime.durable.wire import Wire
 from operad.runtime.errors import InputError, OperadError, describe, shorten
-from operad.runtime.message import NO_USAGE, Job, Usage
+from operad.runtime.message import NO_USAGE, Job, Usage, WorkflowMessage
 from operad.runtime.policy import causes
 from operad.runtime.questions import Question
 
@@ -118,7 +120,7 @@ def runs(context: typer.Context, db: Database = None, as_json: AsJson = False) -
                 f"options go after {name!r}: operad runs {name} … {'--db …' if db is not None else '--json'}"
             )
         return
-    ledger = open_ledger(db)
+    ledger = _ledger_to_look_at(db)
     seen = look(ledger)
     if as_json:
         print(json.dumps([each.as_dict() for each in seen], indent=2, ensure_ascii=False))
@@ -135,7 +137,7 @@ def runs(context: typer.Context, db: Database = None, as_json: AsJson = False) -
 @app.command("show")
 def show_run(run_id: RunId, db: Database = None, as_json: AsJson = False) -> None:
     """Print what is kept of a run: its job, its operators, its questions, and how it goes on."""
-    ledger = open_ledger(db)
+    ledger = _ledger_to_look_at(db)
     seen = look(ledger, ledger.run(run_id))[0]
     steps = ledger.timeline(run_id)
     if as_json:
@@ -183,12 +185,12 @@ def resume_run(
     if kept.state == FINISHED and restart_from is None:
         if given:
             raise InputError(f"run {run_id!r} has finished, and asks nothing; leave --answer out")
-        _deliver_kept(ledger, kept, as_json=as_json)
+        _deliver_kept(open_ledger(db, files=_place_of_files(kept)), kept, as_json=as_json)
     later = keep_answers(ledger, run_id, given)
     if ledger.is_driven(kept):
         _leave_to_driver(kept, given, later)
         return
-    source = _changed(source_of(kept), model, base_url)
+    source = trusted(source_of(kept), run_id, db, model, base_url)
     runnable = make(source)
     if source.workers or source.files:
         served = runnable.served() if source.workers else None
@@ -197,7 +199,7 @@ def resume_run(
         restart(ledger, run_id, restart_from, round_, runnable.agent)
     elif kept.state == FAILED:
         ledger.retry(run_id, runnable.agent.workflow)
-    job, going_on = ledger.job(run_id), Kept(ledger, run_id, db)
+    job, going_on = ledger.job(run_id), Kept(ledger, run_id, db, source.base_url)
     carry_out(runnable, job, [], later, events_file, Lines.of_stdin(), as_json=as_json, kept=going_on)
 
 
@@ -208,12 +210,12 @@ def cancel_run(run_id: RunId, db: Database = None) -> None:
     driver = ledger.run(run_id).driver
     ledger.cancel(run_id)
     ended = ledger.run(run_id).state == CANCELLED
-    print(f"{run_id}: cancelled" if ended else f"{run_id}: {printable(driver)} was told to end it")
+    print(printable(f"{run_id}: cancelled" if ended else f"{run_id}: {driver} was told to end it"))
 
 
 @app.command("delete")
 def delete_runs(
-    run_ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]…", help="The runs' ids.")] = None,
+    run_ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="The runs' ids.")] = None,
     older_than: Annotated[
         str | None,
         typer.Option(metavar="AGE", help="Instead, all of which nothing was noted for so long: 30d, 12h, 90m, 2w."),
@@ -228,7 +230,7 @@ def delete_runs(
     if bool(run_ids) == (older_than is not None):
         raise InputError("name the runs, or say --older-than 30d")
     least = 0.0 if older_than is None else _age(older_than)
-    ledger = open_ledger(db)
+    ledger = _ledger_to_look_at(db)
     if older_than is not None:
         run_ids = [each.kept.run_id for each in look(ledger) if each.state == state and each.idle >= least]
     chosen = [ledger.run(run_id) for run_id in run_ids or ()]  # all are there, before any is forgotten
@@ -236,18 +238,25 @@ def delete_runs(
         raise InputError(f"{shorten([kept.run_id for kept in driven])}: driven by {driven[0].driver}; cancel it first")
     for run_id in dict.fromkeys(kept.run_id for kept in chosen):
         ledger.delete(run_id)
-        print(f"deleted: {run_id}")
-    for place in {source_of(kept).files for kept in chosen if _was_commanded(kept)}:
+        print(printable(f"deleted: {run_id}"))
+    for place in set(map(_place_of_files, chosen)):
         if freed := open_ledger(db, files=place).collect_files():
             print(f"files that no run refers to any more: {freed:,} bytes less")
     if not chosen:
         print(f"nothing deleted: no run that is {state} is older than {older_than}")
 
 
-def _was_commanded(kept: KeptRun) -> bool:
-    with suppress(InputError):
-        return bool(source_of(kept))
-    return False
+def _ledger_to_look_at(db: str | None) -> Ledger:
+    """A ledger that names files by where they lay, and brings none here."""
+    ledger = open_ledger(db)
+    ledger.wire = Wire()
+    return ledger
+
+
+def _place_of_files(kept: KeptRun) -> str | None:
+    with suppress(InputError):  # a program began it
+        return source_of(kept).files
+    return None
 
 
 # What commands do with a run
@@ -312,11 +321,6 @@ def _deliver_kept(ledger: Ledger, kept: KeptRun, *, as_json: bool) -> None:
     deliver(message, typed=typed, as_json=as_json)
 
 
-def _changed(source: Source, model: str | None, base_url: str | None) -> Source:
-    given = {name: value for name, value in (("model", model), ("base_url", base_url)) if value is not None}
-    return source.model_copy(update=given)
-
-
 def _age(text: str) -> float:
     found = _AGE.fullmatch(text.strip())
     if not found:
@@ -340,10 +344,17 @@ def _seen(ledger: Ledger, kept: KeptRun, alive: Collection[str], now: float) -> 
         with suppress(OperadError):  # a message that cannot be read any more has no verdict
             verdict = ledger.wire.load(kept.result)[0].status.value
     elif state not in (FAILED, CANCELLED):
-        questions = ledger.open_questions(kept.run_id)
+        questions = list(map(_question, ledger.questions(kept.run_id)))
         state = ASKS if questions else RUNNING if kept.driver in alive else INTERRUPTED
     driven = replace(kept, driver=kept.driver if kept.driver in alive else "")
     return Seen(driven, state, verdict, questions, max(0.0, now - kept.created), max(0.0, now - kept.updated))
+
+
+def _question(kept: KeptQuestion) -> Question:
+    try:
+        return question_of(kept)
+    except InputError as error:
+        return Question(id=kept.id, text=f"{kept.text} ({error})")
 
 
 def _row(seen: Seen) -> tuple[str, ...]:
@@ -395,14 +406,21 @@ def _facts(ledger: Ledger, seen: Seen, db: str | None) -> list[tuple[str, str]]:
         ("used", f"{usage.calls} model calls, {usage.tokens:,} tokens{cost}"),
         ("kept in", shown(ledger.url)),
     ]
-    if seen.state == FINISHED and (message := ledger.result(kept.run_id)):
-        facts.append(("result", shortened(message.scratchpad, LONGEST_SAID)))
+    if result := _result(ledger, kept):
+        facts.append(("result", result if isinstance(result, str) else shortened(result.scratchpad, LONGEST_SAID)))
     return facts
+
+
+def _result(ledger: Ledger, kept: KeptRun) -> WorkflowMessage | str | None:
+    try:
+        return ledger.result(kept.run_id)
+    except OperadError as error:
+        return f"cannot be read: {error}"
 
 
 def _source_text(kept: KeptRun) -> str:
     try:
-        source = source_of(kept).model_dump(exclude_none=True)
+        source = source_of(kept).model_dump(exclude_defaults=True)
     except InputError:
         return "a program, not a command"
     return ", ".join([source.pop("file"), *(f"{name} {value}" for name, value in source.items())])
@@ -455,14 +473,19 @@ def _asked(seen: Seen, db: str | None) -> Iterator[str]:
 
 
 def _answer_command(seen: Seen, question: Question, db: str | None) -> str:
-    return f"{resume_command(seen.kept.run_id, database_option(db))} --answer {shlex.quote(question.id)}=…"
+    return f"{_resume(seen.kept, db)} --answer {shlex.quote(question.id)}=…"
+
+
+def _resume(kept: KeptRun, db: str | None) -> str:
+    with suppress(InputError):  # a program began it
+        return resume_command(kept.run_id, db, source_of(kept).base_url)
+    return resume_command(kept.run_id, db)
 
 
 def _what_next(seen: Seen, db: str | None) -> str:
-    kept, option = seen.kept, database_option(db)
-    resume = resume_command(kept.run_id, option)
+    kept, resume = seen.kept, _resume(seen.kept, db)
     if kept.driver:
-        return f"{kept.driver} drives it; operad runs cancel {kept.run_id}{option} ends it"
+        return f"{kept.driver} drives it; operad runs cancel {shlex.quote(kept.run_id)}{database_option(db)} ends it"
     if kept.source in ("", "null"):
         return f"to go on: execute its workflow with run_id={kept.run_id!r} in the program that began it"
     return {
@@ -475,18 +498,24 @@ def _what_next(seen: Seen, db: str | None) -> str:
 def _details(ledger: Ledger, seen: Seen, steps: Sequence[KeptStep]) -> dict[str, Any]:
     kept = seen.kept
     job = _job(ledger, seen)
-    message = ledger.result(kept.run_id) if kept.result else None
+    message = _result(ledger, kept)
     return {
         **seen.as_dict(),
-        "source": json.loads(kept.source or "null"),
+        "source": _json(kept.source),
         "job": job if isinstance(job, str) else job.model_dump(mode="json", fallback=str),
         "error": kept.error,
         "questions": [
             {"id": question.id, "text": question.text, "schema": question.schema_} for question in seen.questions
         ],
         "operators": [_step_dict(step, seen) for step in steps],
-        "result": message.model_dump(mode="json", fallback=str) if message else None,
+        "result": message.model_dump(mode="json", fallback=str) if isinstance(message, WorkflowMessage) else message,
     }
+
+
+def _json(text: str) -> Any:
+    with suppress(ValueError, RecursionError):  # none of ours
+        return json.loads(text)
+    return None
 
 
 def _step_dict(step: KeptStep, seen: Seen) -> dict[str, Any]:

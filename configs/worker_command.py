@@ -11,9 +11,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from operad.configs.durable import Database, Files, Source, open_ledger
 from operad.configs.follow import say
+from operad.configs.progress import printable
 from operad.configs.run_command import make
 from operad.runtime.durable.driver import LIMIT
 from operad.runtime.durable.places import shown
@@ -101,7 +103,9 @@ def workers(
     for each in executors:
         state = "alive" if each.alive else f"silent for {each.silent:.0f} s"
         at = ", ".join(each.doing) or ("nothing" if each.kind == "worker" else "")
-        table.add_row(each.id, each.kind, state, each.version, "\n".join(each.queues), at)
+        cells = each.id, each.kind, state, each.version, *each.queues, at
+        id_, kind, state, version, *queues, at = (Text(printable(cell)) for cell in cells)
+        table.add_row(id_, kind, state, version, Text("\n").join(queues), at)
     console = Console(soft_wrap=True)
     if executors:
         console.print(table)

@@ -14,12 +14,13 @@ from pydantic import JsonValue
 from operad.runtime.durable.store import KeptQuestion, Store
 from operad.runtime.durable.wire import Outcome, Wire
 from operad.runtime.errand import Errand
-from operad.runtime.errors import BudgetError, InputError
+from operad.runtime.errors import BudgetError, InputError, OperadError
 from operad.runtime.events import InsightsRecalled, MessageKept, OperatorRetried, Scope
 from operad.runtime.insights import RunInsights
 from operad.runtime.keeper import bare, key_of
 from operad.runtime.message import NO_USAGE, WorkflowMessage
 from operad.runtime.questions import Question
+from operad.runtime.schema import check_schema
 
 T = TypeVar("T")
 
@@ -184,6 +185,23 @@ class Drive:
         key, answer = key_of(scope), json.dumps(value)
         self._answers[key, question_id] = answer
         await in_thread(self._store.answer, self.run_id, key, question_id, answer)
+
+
+def question_of(kept: KeptQuestion) -> Question:
+    """A kept question as one that can be asked.
+
+    Raises:
+        InputError: The schema of its answer cannot be used.
+    """
+    try:
+        schema = json.loads(kept.schema) if kept.schema else None
+        if schema is not None:
+            check_schema(schema)
+        return Question(id=kept.id, text=kept.text, schema_=schema)
+    except (OperadError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(
+            f"question {kept.id!r} of run {kept.run_id!r}: the schema of its answer cannot be used; was it written by something else?"
+        ) from error
 
 
 async def outcome_of_work(work: Callable[[], Awaitable[WorkflowMessage]], scope: Scope) -> Outcome:

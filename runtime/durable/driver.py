@@ -6,7 +6,7 @@ import asyncio
 import atexit
 import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -164,6 +164,9 @@ class Driver(Presence):
         begun = self._begun.get(step_id)
         if begun is None:
             raise _DroppedError
+        while not wait((begun,), timeout=BEAT).done:
+            if not threading.main_thread().is_alive():  # the program ends, and would wait for this thread
+                raise _DroppedError
         return begun.result()
 
     async def outcome_of(self, step_id: str, work: Callable[[], Awaitable[str]]) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from operad.runtime.durable.drive import in_thread
+from operad.runtime.durable.drive import in_thread, question_of
 from operad.runtime.durable.driver import Driver, text_of
 from operad.runtime.durable.served import Address, Served
 from operad.runtime.durable.shared_limits import name_in
@@ -128,10 +127,7 @@ class Elsewhere:
             step_id = f"{run_id}:{question.step}"
             known = (step_id, question.id)
             if question.answer is None and step_id in waits and known not in self._relayed:
-                asked = Question.model_validate(
-                    {"id": question.id, "text": question.text, "schema_": json.loads(question.schema or "null")}
-                )
-                self._relayed[known] = asyncio.ensure_future(_ask_for(waits[step_id], asked))
+                self._relayed[known] = asyncio.ensure_future(_ask_for(waits[step_id], question_of(question)))
         await self._look_for_workers()
 
     async def _look_for_workers(self) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import JsonValue
 
 from operad.runtime.durable.description import Description, changes, describe_workflow, leaves
-from operad.runtime.durable.drive import Drive, Place, in_thread
+from operad.runtime.durable.drive import Drive, Place, in_thread, question_of
 from operad.runtime.durable.driver import BEAT, LIMIT, Driver, Held, driver_of, leave, taken_over, text_of
 from operad.runtime.durable.elsewhere import Elsewhere
 from operad.runtime.durable.places import check_id, database_url, file_store
@@ -52,6 +52,9 @@ if TYPE_CHECKING:
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _UNDER_WAY = ["ENQUEUED", "PENDING"]
 _GIVEN = ("job", "messages", "previous", "lesson")
+_NO_GRAPH = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
+"""What a text raises that describes no workflow."""
+
 _LOOK = 0.5
 _AT_ONCE = 500
 
@@ -268,7 +271,7 @@ class Ledger:
             began_with: Description = json.loads(kept.graph)
             changed = changes(began_with, graph)
             first = next((path for path in changed if _covers(path, changed, began_with, graph)), "")
-        except (ValueError, TypeError, AttributeError, KeyError) as error:
+        except _NO_GRAPH as error:
             raise self._unreadable(kept) from error
         if not changed:
             return
@@ -408,15 +411,14 @@ class Ledger:
     def timeline(self, run_id: str) -> Sequence[KeptStep]:
         """What is kept of the work of a run's operators: what is finished, in that order, then what is not.
 
+        What cannot be read stands as a failure. Files are named by where they lay, and not brought here.
+
         Raises:
-            InputError: There is no such run, or what is kept of it cannot be read.
+            InputError: There is no such run.
         """
         rows = list(self._rows(self._known(run_id).run_id, load_output=True))
         done = sorted((row for row in rows if row[1].status == "SUCCESS"), key=lambda row: row[1].updated_at or 0)
-        finished = [
-            KeptStep(key, self.wire.load(text_of(step.output, step.workflow_id), Outcome), _seconds(step))
-            for key, step in done
-        ]
+        finished = [KeptStep(key, _outcome(step), _seconds(step)) for key, step in done]
         begun = [
             KeptStep(key, None, waits=step.status == "ENQUEUED") for key, step in rows if step.status in _UNDER_WAY
         ]
@@ -426,14 +428,17 @@ class Ledger:
         """What has come of a run's operators, by their keys, in the order in which they finished.
 
         Raises:
-            InputError: There is no such run, or what was kept cannot be read.
+            InputError: There is no such run.
         """
         return {step.key: step.outcome for step in self.timeline(run_id) if step.outcome is not None}
 
     def open_questions(self, run_id: str) -> Sequence[Question]:
-        """The same, as questions."""
-        schemas = [(each, json.loads(each.schema) if each.schema else None) for each in self.questions(run_id)]
-        return [Question(id=each.id, text=each.text, schema_=schema) for each, schema in schemas]
+        """The same, as questions.
+
+        Raises:
+            InputError: There is no such run, or the schema of an answer cannot be used.
+        """
+        return [question_of(each) for each in self.questions(run_id)]
 
     def questions(self, run_id: str) -> Sequence[KeptQuestion]:
         """What a run asks and nobody has answered yet."""
@@ -453,8 +458,8 @@ class Ledger:
             if question_id not in open_:
                 hint = did_you_mean(question_id, open_)
                 wrong.append(f"{question_id!r}: nobody asks this{hint}; open: {', '.join(open_) or 'none'}")
-            elif schema := open_[question_id].schema:
-                wrong += [f"{question_id!r}: {fault}" for fault in faults(json.loads(schema), value)]
+            elif schema := question_of(open_[question_id]).schema_:
+                wrong += [f"{question_id!r}: {fault}" for fault in faults(schema, value)]
         if wrong:
             raise InputError("\n  ".join(["the answers cannot be taken:", *wrong]))
         for question_id, value in answers.items():
@@ -500,12 +505,16 @@ class Ledger:
         """
         kept = self._known(run_id)
         self._refuse_driven(kept)
-        now, before = describe_workflow(workflow), json.loads(kept.graph)
+        now = describe_workflow(workflow)
         try:
+            before: Description = json.loads(kept.graph)
             again = descendants(merged(before, now), operator, now)
+            stray = _stray(changes(before, now), again)
         except InputError as error:
             raise InputError(f"run {run_id!r}: {error}") from error
-        if stray := _stray(changes(before, now), again):
+        except _NO_GRAPH as error:
+            raise self._unreadable(kept) from error
+        if stray:
             raise InputError(
                 f"run {run_id!r}: {shorten(stray)} changed, too, and does not come after {operator!r}; "
                 "restart from there, or begin a run with another id"
@@ -572,7 +581,7 @@ class Ledger:
         self.store.forget(run_id)
 
     def collect_files(self) -> int:
-        """Remove the files that no run refers to any more; those of the last hour stay.
+        """Remove the files that no run of this database refers to any more; those of the last hour stay.
 
         Returns:
             How many bytes there are less.
@@ -605,6 +614,14 @@ def _covers(operator: str, changed: Collection[str], before: Description, now: D
     with suppress(InputError):  # it is gone
         return not _stray(changed, descendants(merged(before, now), operator, now))
     return False
+
+
+def _outcome(step: WorkflowStatus) -> Outcome:
+    """What came of an operator, for people; an error, where that cannot be read."""
+    try:
+        return Wire().load(text_of(step.output, step.workflow_id), Outcome)
+    except InputError as error:
+        return Outcome(error=error)
 
 
 def _seconds(step: WorkflowStatus) -> float:

@@ -17,7 +17,7 @@ from operad.runtime.message import new_id
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
-_RUN_ID = re.compile(r"[\w.-]{1,100}")
+_RUN_ID = re.compile(r"[\w.][\w.-]{0,99}")
 
 SQLITE, POSTGRES = "sqlite", "postgresql"
 
@@ -68,8 +68,8 @@ def file_store(given: str | Path | None, url: URL) -> FileStore:
     """Where files of the runs in a database are kept.
 
     Args:
-        given: A folder, or an address that machines share; None for a folder beside the SQLite file, or in the
-            user's state folder.
+        given: A folder, or an address that machines share; None for a folder beside the SQLite file, or for one
+            of this database in the user's state folder.
         url: The database.
 
     Raises:
@@ -77,9 +77,13 @@ def file_store(given: str | Path | None, url: URL) -> FileStore:
     """
     if given is None:
         is_file = url.get_backend_name() == SQLITE
-        return FileStore(Path(f"{url.database}.files") if is_file else state_folder() / "files")
-    digest = hashlib.sha256(str(given).encode()).hexdigest()[:16]
-    return FileStore(given, cache=state_folder() / "cache" / digest)
+        own = state_folder() / "files" / _short_digest(url.set(password=None).render_as_string())
+        return FileStore(Path(f"{url.database}.files") if is_file else own)
+    return FileStore(given, cache=state_folder() / "cache" / _short_digest(str(given)))
+
+
+def _short_digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def shown(url: URL) -> str:
@@ -133,8 +137,8 @@ def is_dead(identity: str) -> bool:
     here = process_identity()
     if not (identity and here) or identity.split()[:2] != here.split()[:2]:
         return False
-    number = identity.split()[2]
-    return process_identity(int(number)) != identity
+    number = "".join(identity.split()[2:3])
+    return number.isdecimal() and process_identity(int(number)) != identity
 
 
 def check_id(run_id: str) -> None:
@@ -145,5 +149,5 @@ def check_id(run_id: str) -> None:
     """
     if not _RUN_ID.fullmatch(run_id):
         raise InputError(
-            f"a run cannot have the id {run_id[:100]!r}: use letters, digits, '.', '_' and '-', 100 at most"
+            f"a run cannot have the id {run_id[:100]!r}: use letters, digits, '.', '_' and '-', 100 at most, and no '-' first"
         )

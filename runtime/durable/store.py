@@ -14,10 +14,10 @@ import threading
 import time
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from operad.runtime.durable.places import POSTGRES, SQLITE, is_dead, shown, sqlalchemy
 from operad.runtime.errors import InputError
@@ -284,7 +284,7 @@ class Store:
         table = self._tables.runs
         with self._reader.connect() as connection:
             row = connection.execute(self._sa.select(table).where(table.c.run_id == run_id)).mappings().first()
-        return None if row is None else KeptRun(**row)
+        return None if row is None else _of_row(KeptRun, row)
 
     @patiently
     def runs(self) -> Sequence[KeptRun]:
@@ -292,7 +292,7 @@ class Store:
         table = self._tables.runs
         with self._reader.connect() as connection:
             rows = connection.execute(self._sa.select(table).order_by(table.c.created.desc())).mappings().all()
-        return [KeptRun(**row) for row in rows]
+        return [_of_row(KeptRun, row) for row in rows]
 
     @patiently
     def now(self) -> float:
@@ -391,18 +391,9 @@ class Store:
         with self._reader.connect() as connection:
             rows = connection.execute(query).mappings().all()
         return [
-            Executor(
-                id=row["id"],
-                kind=row["kind"],
-                process=row["process"],
-                version=row["version"],
-                queues=tuple(json.loads(row["queues"])),
-                concurrency=row["concurrency"],
-                doing=tuple(json.loads(row["doing"])),
-                started=float(row["started"]),
-                beat=float(row["beat"]),
-                limit=float(row["max_silence"]),
-                now=float(row["now"]),
+            _of_row(
+                Executor,
+                {**row, "queues": _texts(row["queues"]), "doing": _texts(row["doing"]), "limit": row["max_silence"]},
             )
             for row in rows
         ]
@@ -433,7 +424,7 @@ class Store:
         columns = [table.c[name] for name in KeptQuestion.__dataclass_fields__]
         query = self._sa.select(*columns).where(table.c.run_id == run_id).order_by(table.c.asked)
         with self._reader.connect() as connection:
-            return [KeptQuestion(**row) for row in connection.execute(query).mappings().all()]
+            return [_of_row(KeptQuestion, row) for row in connection.execute(query).mappings().all()]
 
     @patiently
     def answer(self, run_id: str, step: str, question_id: str, answer: str) -> bool:
@@ -632,6 +623,23 @@ def _claim(path: Path) -> None:
         raise InputError(f"{path}: cannot be made: {error.strerror or error}; name another file: --db FILE") from error
 
 
+def _of_row(kind: type[T], row: Mapping[str, Any]) -> T:
+    """A row as a value. SQLite keeps anything in any column; what is not of its field's type counts as nothing."""
+    given: dict[str, Any] = {}
+    for field in fields(cast("Any", kind)):
+        value, nothing = row[field.name], "" if field.default is MISSING else field.default
+        wanted: Any = {float: (float, int), bool: (bool, int), type(None): (str, type(None))}
+        given[field.name] = value if isinstance(value, wanted.get(type(nothing), type(nothing))) else nothing
+    return kind(**given)
+
+
+def _texts(text: object) -> tuple[str, ...]:
+    """Texts that stand in a column as JSON; none, if that is something else."""
+    with suppress(ValueError, TypeError, RecursionError):
+        return tuple(str(each) for each in json.loads(cast("str", text)))
+    return ()
+
+
 def _storable(value: Any) -> Any:
     """The same; of a text what databases take, which is neither zero characters nor halves of characters."""
     return value.replace("\0", "\ufffd").encode(errors="replace").decode() if isinstance(value, str) else value
@@ -658,6 +666,7 @@ def passes(error: Exception) -> bool:
             "no such table",
             "not a database",
             "malformed",
+            "could not decode",
         )
     )
 

@@ -274,7 +274,7 @@ class Wire:
 
     def _file(self, fields: list[Any]) -> FileDescriptor:
         path, name, size, mime_type, digest = fields
-        if digest and self._files:
+        if self._files:  # never what merely lies somewhere on this machine, whoever wrote down its path
             path = self._files.get(digest, name)
         return FileDescriptor(path=path, name=name, size=size, mime_type=mime_type)
 

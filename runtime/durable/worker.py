@@ -190,7 +190,7 @@ class Worker:
         try:
             return await outcome_of_work(lambda: errand.perform(scope), scope)
         except BudgetError as error:  # it is not kept, but whoever drives the run has to know what it cost
-            return Outcome(error=error, usage=scope.usage, events=tuple(scope.kept))
+            return Outcome(error=error, usage=scope.usage, events=tuple(scope.kept or ()))
 
     # Signs of life, and those of others
 
