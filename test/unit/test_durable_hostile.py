@@ -32,7 +32,8 @@ def test_a_key_is_sent_to_no_endpoint_that_only_the_database_names(operad):  # n
     assert status == 2
     assert "is kept with the endpoint http://127.0.0.1:9/v1, and keys are sent only where you say" in err
     command = "operad runs resume one --base-url http://127.0.0.1:9/v1"
-    assert command in err and command in operad("runs", "show", "one")[1]
+    assert command in err
+    assert command in operad("runs", "show", "one")[1]
     answered = operad("runs", "resume", "one", "--answer", "b=yes", "--base-url", "http://127.0.0.1:9/v1")
     assert answered[0] == 0, answered
 
@@ -44,19 +45,23 @@ def test_a_schema_that_cannot_be_used_is_said(operad, schema):  # noqa: F811
     assert "asks" in operad("runs")[1]
     assert "the schema of its answer cannot be used" in operad("runs", "show", "one")[1]
     status, _, err = operad("runs", "resume", "one", "--answer", "b=yes")
-    assert status == 2 and "the schema of its answer cannot be used" in err
+    assert status == 2
+    assert "the schema of its answer cannot be used" in err
 
 
 def test_rows_of_nonsense_hide_no_other_run(operad):  # noqa: F811
     operad("run", "three.yaml", "--run-id", "one")
     columns = "id, kind, process, version, queues, doing, concurrency, started, beat, max_silence"
-    planted(f"INSERT INTO operad_executors ({columns}) VALUES ('\x1b[2J[red]x','w','','[/x]','{{','5',1,0,'now','x')")
+    planted(f"INSERT INTO operad_executors ({columns}) VALUES ('\x1b[2J[red]x','w','','[/x]','{{','5',1,0,'now','x')")  # noqa: S608
     planted("UPDATE operad_runs SET done = 'many', created = x'00', source = '{', graph = '[1]'")
     assert "one" in operad("runs")[1]
     assert "Last Greet Ada." in operad("runs", "show", "one")[1]
     assert operad("runs", "show", "one", "--json")[0] == 0
     status, out, _ = operad("workers")
-    assert status == 0 and "\x1b" not in out and "\\x1b[2J[red]x" in out and "[/x]" in out
+    assert status == 0
+    assert "\x1b" not in out
+    assert "\\x1b[2J[red]x" in out
+    assert "[/x]" in out
 
 
 def test_a_planted_id_is_quoted_in_commands(operad):  # noqa: F811
@@ -83,7 +88,8 @@ def test_databases_of_a_server_have_folders_of_their_own_for_files(monkeypatch, 
 
 def test_an_identity_without_a_number_is_not_known_to_be_dead():
     here = process_identity().split()
-    assert not is_dead(" ".join([*here[:2], "abc"])) and not is_dead(" ".join(here[:2]))
+    assert not is_dead(" ".join([*here[:2], "abc"]))
+    assert not is_dead(" ".join(here[:2]))
 
 
 def test_rows_become_values_of_their_types(tmp_path):
@@ -91,7 +97,8 @@ def test_rows_become_values_of_their_types(tmp_path):
     assert store.create(KeptRun("one", source="null"))
     store.beat(Executor("here", queues=("q",)))
     store.ask(KeptQuestion("one", "a", "a", "How?"))
-    assert store.executors()[0].queues == ("q",) and store.executors()[0].limit == 10.0
+    assert store.executors()[0].queues == ("q",)
+    assert store.executors()[0].limit == 10.0
     assert store.questions("one") == [KeptQuestion("one", "a", "a", "How?")]
     store.close()
 
