@@ -6,11 +6,11 @@ import asyncio
 import atexit
 import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from operad.runtime.durable.drive import in_thread
 from operad.runtime.durable.places import new_executor_id, process_identity, version_here
@@ -160,13 +160,16 @@ class Driver(Presence):
         """See `Place.forget`."""
         await self.speak(self.client.delete_workflows, [step_id])
 
+    def drop(self) -> None:
+        """Record nothing of what is under way."""
+        for begun in list(self._begun.values()):
+            if not begun.done():
+                begun.set_exception(_DroppedError())
+
     def _perform(self, step_id: str, _: str) -> str:
         begun = self._begun.get(step_id)
         if begun is None:
             raise _DroppedError
-        while not wait((begun,), timeout=BEAT).done:
-            if not threading.main_thread().is_alive():  # the program ends, and would wait for this thread
-                raise _DroppedError
         return begun.result()
 
     async def outcome_of(self, step_id: str, work: Callable[[], Awaitable[str]]) -> str:
@@ -262,6 +265,16 @@ def leave(url: URL) -> None:
         if _driver is not None and _driver.url == url:
             _driver.stop()
             _driver = None
+
+
+def _drop_what_is_begun() -> None:
+    """Let go of the threads of dbos, for which Python waits before it calls what `atexit` knows."""
+    if _driver is not None:
+        _driver.drop()
+
+
+_at_exit: Callable[[Callable[[], None]], None] = cast("Any", threading)._register_atexit
+_at_exit(_drop_what_is_begun)
 
 
 @atexit.register

@@ -430,3 +430,69 @@ def test_of_no_runs_at_all_it_is_said_where_they_would_be(operad, monkeypatch, t
     path = tmp_path / "state" / "operad" / "runs.sqlite"
     assert operad("runs")[:2] == (0, f"{path}: no runs\n")
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+# Databases in which somebody else has written
+
+
+def planted(statement, *values):
+    with sqlite3.connect("runs.sqlite") as connection:
+        connection.execute(statement, values)
+    connection.close()
+
+
+def test_a_key_is_sent_to_no_endpoint_that_only_the_database_names(operad):
+    operad("run", "asking.yaml", "--run-id", "one")
+    source = {"file": str(Path("asking.yaml").absolute()), "base_url": "http://127.0.0.1:9/v1"}
+    planted("UPDATE operad_runs SET source = ?", json.dumps(source))
+    status, _, err = operad("runs", "resume", "one")
+    assert status == 2
+    assert "is kept with the endpoint http://127.0.0.1:9/v1, and keys are sent only where you say" in err
+    command = "operad runs resume one --base-url http://127.0.0.1:9/v1"
+    assert command in err
+    assert command in operad("runs", "show", "one")[1]
+    answered = operad("runs", "resume", "one", "--answer", "b=yes", "--base-url", "http://127.0.0.1:9/v1")
+    assert answered[0] == 0, answered
+
+
+@pytest.mark.parametrize("schema", ["{{", "5", "[" * 100_000, '{"type": "strin", "enum": 7}'])
+def test_a_schema_that_cannot_be_used_is_said(operad, schema):
+    operad("run", "asking.yaml", "--run-id", "one")
+    planted("UPDATE operad_questions SET schema = ?", schema)
+    assert "asks" in operad("runs")[1]
+    assert "the schema of its answer cannot be used" in operad("runs", "show", "one")[1]
+    status, _, err = operad("runs", "resume", "one", "--answer", "b=yes")
+    assert status == 2
+    assert "the schema of its answer cannot be used" in err
+
+
+def test_rows_of_nonsense_hide_no_other_run(operad):
+    operad("run", "three.yaml", "--run-id", "one")
+    columns = "id, kind, process, version, queues, doing, concurrency, started, beat, max_silence"
+    planted(f"INSERT INTO operad_executors ({columns}) VALUES ('\x1b[2J[red]x','w','','[/x]','{{','5',1,0,'now','x')")  # noqa: S608
+    planted("UPDATE operad_runs SET done = 'many', created = x'00', source = '{', graph = '[1]'")
+    assert "one" in operad("runs")[1]
+    assert "Last Greet Ada." in operad("runs", "show", "one")[1]
+    assert operad("runs", "show", "one", "--json")[0] == 0
+    status, out, _ = operad("workers")
+    assert status == 0
+    assert "\x1b" not in out
+    assert "\\x1b[2J[red]x" in out
+    assert "[/x]" in out
+
+
+def test_a_planted_id_is_quoted_in_commands(operad):
+    operad("run", "asking.yaml", "--run-id", "one")
+    planted("UPDATE operad_runs SET run_id = 'one;touch x'")
+    assert "operad runs resume 'one;touch x'" in operad("runs", "show", "one;touch x")[1]
+    assert "no '-' first" in operad("run", "three.yaml", "--run-id=-x")[2]
+
+
+def test_a_run_with_a_place_for_files_can_be_looked_at_and_delivered(operad):
+    Path("note.txt").write_text("x")
+    operad("run", "three.yaml", "--run-id", "one", "--files", "kept", "--file", "note.txt")
+    status, out, err = operad("runs", "show", "one")
+    assert status == 0, err
+    assert "note.txt" in out
+    assert "cannot be read" not in out
+    assert operad("runs", "resume", "one")[0] == 0

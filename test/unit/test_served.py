@@ -109,6 +109,7 @@ async def test_an_operator_is_found_where_it_runs(shape, address):
     agents = served(workflow)
     await workflow.aexecute(JOB, ADA)
     (at,) = {agents.address_of(scope, probe) for scope in probe.scopes}
+    assert at is not None
     assert "/".join(at) == address
     found = agents.find(list(at))
     assert (found.executable, found.reasoner) == (probe, ADA)

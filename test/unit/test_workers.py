@@ -78,7 +78,9 @@ module.work(*arguments)
 
 
 def here():
-    return current_scope()
+    scope = current_scope()
+    assert scope is not None
+    return scope
 
 
 def note(what):
@@ -519,12 +521,15 @@ async def test_what_a_leader_makes_of_a_job_is_made_here_and_its_experts_work_th
 async def test_a_question_from_there_reaches_the_stream_here(made, run_id):
     asked = []
     stream = made["asks"].stream(JOB, run_id=run_id)
+    last = None
     async for event in stream:
+        last = event
         if isinstance(event, events.Interrupted):
             asked.append((event.interrupt_id, event.question, event.schema))
             made["asks"].workflow.resume(run_id, {"asks": {"n": 3}})
     assert asked == [("asks", "How many?", FORM)]
-    assert event.message.scratchpad == "{'n': 3}"
+    assert isinstance(last, events.RunFinished)
+    assert last.message.scratchpad == "{'n': 3}"
     assert dict(Counter(key for key, _ in noted(run_id))) == {"a": 1, "asks": 1}
 
 
@@ -540,9 +545,11 @@ async def test_a_question_from_there_is_answered_from_anywhere(made, ledger, run
 
 
 async def last_of(stream):
-    async for event in stream:  # noqa: B007
-        pass
-    return event
+    last = None
+    async for event in stream:
+        last = event
+    assert isinstance(last, events.RunFinished)
+    return last
 
 
 async def test_cancelling_stops_what_is_done_there(made, ledger, run_id):
