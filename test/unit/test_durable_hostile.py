@@ -13,7 +13,6 @@ from operad.runtime.durable.places import database_url, file_store, is_dead, pro
 from operad.runtime.durable.store import Executor, KeptQuestion, KeptRun, Store
 from operad.runtime.durable.wire import Wire
 from operad.runtime.errors import InputError
-from test.unit.test_runs_command import operad  # noqa: F401 - a fixture
 
 
 def test_a_file_is_read_by_its_digest_and_never_by_a_path_alone(tmp_path):
