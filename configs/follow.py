@@ -97,7 +97,8 @@ async def follow(
     """Run the agent, show its events on stderr, ask for what is missing and what it asks, and return its message."""
     console = Console(stderr=True)
     job = await ask_inputs(job, missing, lines, partial(say, console), partial(prompt, console))
-    if isinstance(agent.reasoner, MonoModelReasoner | DualModelReasoner):
+    elsewhere = kept is not None and kept.ledger.workers is not None  # where models are the workers' own
+    if isinstance(agent.reasoner, MonoModelReasoner | DualModelReasoner) and not elsewhere:
         say(console, f"model: {agent.reasoner.describe()}")
     if kept:
         say(console, kept.greeting)

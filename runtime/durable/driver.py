@@ -134,7 +134,7 @@ class Driver(Presence):
         with store.in_words():
             self._process = dbos_process.launch(url, self.executor.id, self._perform, version=self.executor.version)
             self.client: DBOSClient = dbos_process.client(url)
-        self.waiting = Waiting(self.client, store.errors)
+        self.waiting = Waiting(self.client)
         super().__init__(store, self.executor)
 
     def stop(self) -> None:

@@ -108,7 +108,7 @@ class Ledger:
         self.source = source
         self.files = file_store(files, self.url)
         self.wire = Wire(self.files)
-        self._workers = workers
+        self.workers = workers
         self._limit = limit
 
     @cached_property
@@ -173,13 +173,13 @@ class Ledger:
         run.take_up(await in_thread(self._call_of, kept, call))
         steps = await in_thread(self._steps, run_id)
         place: Place = driver
-        if self._workers is not None:
-            place = Elsewhere(driver, self._workers, self.wire, self.store, driver.executor.version)
+        if self.workers is not None:
+            place = Elsewhere(driver, self.workers, self.wire, self.store, driver.executor.version)
         drive = Drive(run_id, self.store, self.wire, steps, place)
         questions = await in_thread(self.store.questions, run_id)
         drive.know_answers({(q.step, q.id): q.answer for q in questions if q.answer is not None})
         run.keeper = drive
-        group = self._workers.queue if self._workers else hashlib.sha256(kept.graph.encode()).hexdigest()
+        group = self.workers.queue if self.workers else hashlib.sha256(kept.graph.encode()).hexdigest()
         run.shared_limits = LimitsInDatabase(self.store, group, driver.executor.id)
         noting = asyncio.ensure_future(self._keep_noting(run, drive, place, driver.executor.id))
         note_end = partial(self._note_end, run, drive, driver.executor.id)
@@ -308,7 +308,7 @@ class Ledger:
         for key, step in self._rows(run_id, load_output=True):
             if step.status == "SUCCESS":
                 steps[key] = text_of(step.output, step.workflow_id)
-            elif not (self._workers and step.queue_name == self._workers.queue and step.status in _UNDER_WAY):
+            elif not (self.workers and step.queue_name == self.workers.queue and step.status in _UNDER_WAY):
                 unfinished.append(step.workflow_id)
         self._delete_steps(unfinished)
         return steps
@@ -364,7 +364,7 @@ class Ledger:
 
         def note() -> None:
             mine = self.store.note(drive.run_id, driver_id, **values)
-            if mine and self._workers and state not in (RUNNING, PAUSED):
+            if mine and self.workers and state not in (RUNNING, PAUSED):
                 with suppress(self.store.errors):
                     self._cancel_steps(drive.run_id)
 

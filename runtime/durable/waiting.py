@@ -24,12 +24,10 @@ class Waiting:
 
     Args:
         client: What looks.
-        errors: What a database raises that is gone for a while.
     """
 
-    def __init__(self, client: DBOSClient, errors: type[Exception]) -> None:
+    def __init__(self, client: DBOSClient) -> None:
         self._client = client
-        self._errors = errors
         self._waits: dict[str, asyncio.Future[WorkflowStatus]] = {}
         self._something = threading.Event()
         self._stopped = False
@@ -72,8 +70,8 @@ class Waiting:
     def _ended(self, waits: Mapping[str, asyncio.Future[WorkflowStatus]]) -> bool:
         try:
             found = self._client.list_workflows(workflow_ids=list(waits), status=_ENDED, load_input=False)
-        except self._errors as error:
-            _logger.warning("waiting for the database: %s", type(error).__name__)
+        except Exception as error:  # noqa: BLE001 - whoever waits would wait for ever for a thread that has ended
+            _logger.warning("waiting for what others do: %s", type(error).__name__)
             threading.Event().wait(LONGEST_LOOK)
             return False
         for status in found:
