@@ -272,7 +272,9 @@ class Store:
     @property
     def _now(self) -> Any:
         clock = (
-            "(julianday('now') - 2440587.5) * 86400.0" if self._is_sqlite else "extract(epoch from clock_timestamp())"
+            "(julianday('now') - 2440587.5) * 86400.0"
+            if self._is_sqlite
+            else "cast(extract(epoch from clock_timestamp()) as double precision)"
         )
         return self._sa.literal_column(clock)
 
