@@ -238,17 +238,18 @@ class _Folder:
         state = _regular(path)
         if state is None or state[2] > MAX_STORED_BYTES:
             return False
-        if self._seen.get(state) != key:
-            digest = hashlib.sha256()
-            try:
-                with _opened(path) as stream:
-                    found = os.fstat(stream.fileno())
-                    for block in _read(stream.read, path):
-                        digest.update(block)
-            except FileNotFoundError:  # collected just now
-                return False
-            self._remember(found, digest.hexdigest())
-        return self._is_known(path, key)
+        if self._seen.get(state) == key:
+            return True
+        digest = hashlib.sha256()
+        try:
+            with _opened(path) as stream:
+                found = os.fstat(stream.fileno())
+                for block in _read(stream.read, path):
+                    digest.update(block)
+        except FileNotFoundError:  # collected just now
+            return False
+        self._remember(found, digest.hexdigest())
+        return digest.hexdigest() == key  # by what was read: another thread may have touched it since
 
     def _is_known(self, path: Path, key: str) -> bool:
         state = _regular(path)
