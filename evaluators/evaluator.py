@@ -10,7 +10,7 @@ from operad.operators import Operator
 from operad.runtime.connections import connections
 from operad.runtime.errors import AnswerError
 from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
-from operad.runtime.reasoner import Reasoner
+from operad.runtime.reasoner import Reasoner, ask
 from operad.runtime.schema import SchemaMismatch, validate
 from operad.runtime.task import Task
 from operad.runtime.trail import trail
@@ -87,7 +87,7 @@ class Evaluator(Operator):
         lessons = [task.lesson] if task.lesson else []
         answer = ""
         for _ in range(MAX_TRIES):
-            answer = await reasoner.infer(task.model_copy(update={"lesson": "\n".join(lessons)}))
+            answer = await ask(reasoner, task.model_copy(update={"lesson": "\n".join(lessons)}))
             try:
                 return validate(read, answer)
             except SchemaMismatch as mismatch:

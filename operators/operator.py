@@ -20,7 +20,7 @@ from operad.runtime.graph import Executable
 from operad.runtime.insights import about, current_insights, relevant
 from operad.runtime.knowledge import Insight, Knowledge, KnowledgeBase
 from operad.runtime.message import Job, Value, WorkflowMessage, new_id
-from operad.runtime.reasoner import Reasoner
+from operad.runtime.reasoner import Reasoner, ask
 from operad.runtime.schema import Schema, parse_output_schema, validate
 from operad.runtime.task import Example, Task
 from operad.runtime.toolkit import Action, Recommendation, Toolkit
@@ -188,8 +188,8 @@ class Operator:
             if self.ports:
                 routed = routing_schema(self.schema, self.config.output_schema, self.ports)
                 task = task.model_copy(update={"output_schema": json.dumps(routed, ensure_ascii=False)})
-                return self._routed(await reasoner.infer(task), routed, job)
-            text = await reasoner.infer(task)
+                return self._routed(await ask(reasoner, task), routed, job)
+            text = await ask(reasoner, task)
         outputs = _read_outputs(text) if self.config.output_schema else {}
         return WorkflowMessage(scratchpad=text, outputs=outputs, job_id=job.id, operator_id=self.get_id())
 

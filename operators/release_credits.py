@@ -24,7 +24,7 @@ from operad.runtime import events
 from operad.runtime.concurrently import concurrently
 from operad.runtime.errors import InputError
 from operad.runtime.message import Job, Value, WorkflowMessage
-from operad.runtime.reasoner import Reasoner
+from operad.runtime.reasoner import Reasoner, ask
 from operad.runtime.schema import validate
 from operad.runtime.task import Example, Task
 from operad.runtime.toolkit import Toolkit
@@ -206,7 +206,7 @@ class CreditEntries(Operator):
             output_schema=json.dumps(schema, ensure_ascii=False),
             lesson=lesson,
         )
-        answer = validate(schema, await reasoner.infer(task))
+        answer = validate(schema, await ask(reasoner, task))
         credited = tuple(name for name in names if answer["names"][name] == "credited")
         return Credit(component=answer["component"], persons=credited)
 
@@ -248,7 +248,7 @@ class WriteCredits(Operator):
     async def _thank(self, reasoner: Reasoner, component: str, rows: Sequence[tuple[Credit, str]]) -> str:
         material = "\n".join(f"{', '.join(credit.persons)}: {what}" for credit, what in rows)
         task = Task(job=Job(goal=f"Component: {component}", context=material), instruction=self.config.instruction)
-        return f"- **{_cell(component)}**: {' '.join((await reasoner.infer(task)).split())}"
+        return f"- **{_cell(component)}**: {' '.join((await ask(reasoner, task)).split())}"
 
 
 def _shown(entry: str, names: Sequence[str]) -> str:

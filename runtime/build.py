@@ -73,3 +73,14 @@ class Build:
     def before(self) -> Mapping[str, tuple[str, ...]]:
         """Per operator, those before it."""
         return {key: tuple(before) for key, before in self.graph.before.items()}
+
+    @cached_property
+    def judges(self) -> tuple[str, ...]:
+        """The ids of what judges."""
+        return tuple(evaluator.get_id() for evaluator in self.graph.evaluators)
+
+    @cached_property
+    def instructions(self) -> Mapping[str, str]:
+        """What each is there for, of those that say so."""
+        said = {each.get_id(): getattr(each, "instruction", "") for each in self.executables if each is not None}
+        return {node_id: text for node_id, text in said.items() if isinstance(text, str) and text}

@@ -14,10 +14,11 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
+from functools import cache
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, convert
 from msgspec.structs import replace
 
 from operad.runtime.message import NO_USAGE, Contribution, Job, SubJob, Usage, Value, WorkflowMessage, WorkflowStatus
@@ -64,11 +65,18 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 class RunStarted(Event, frozen=True, kw_only=True):
-    """A run begins: the workflow's name, its operators and, per operator, those before it."""
+    """A run begins: the workflow's name, its operators and, per operator, those before it.
+
+    Attributes:
+        judges: The ids of its evaluators.
+        instructions: What operators and evaluators are there for, of those that say so.
+    """
 
     workflow: str
     goal: str
     operators: Mapping[str, tuple[str, ...]]
+    judges: tuple[str, ...] = ()
+    instructions: Mapping[str, str] = {}
 
 
 class RunFinished(Event, frozen=True, kw_only=True):
@@ -156,6 +164,28 @@ class Progress(Event, frozen=True, kw_only=True):
     total: int
 
 
+class TaskBuilt(Event, frozen=True, kw_only=True):
+    """An operator knows what it asks of the reasoner: `Task.shown`."""
+
+    task: Mapping[str, Any]
+
+
+class ModelAsked(Event, frozen=True, kw_only=True):
+    """A call to a model begins.
+
+    Attributes:
+        call_id: Which call; unique in the run.
+        model: The model's name.
+        messages: The conversation so far, as chat completions have it; of images only how long they are.
+        tools: The names of the tools that are offered.
+    """
+
+    call_id: str
+    model: str
+    messages: tuple[Mapping[str, Any], ...]
+    tools: tuple[str, ...] = ()
+
+
 class TokenStreamed(Event, frozen=True, kw_only=True):
     """A model wrote a piece of text."""
 
@@ -163,10 +193,29 @@ class TokenStreamed(Event, frozen=True, kw_only=True):
 
 
 class ModelAnswered(Event, frozen=True, kw_only=True):
-    """A call to a model ended."""
+    """A call to a model ended.
+
+    Attributes:
+        model: The model's name.
+        usage: What it cost.
+        call_id: Which call; empty where nobody said that it began.
+        text: What the model said.
+        tool_calls: The tools that it calls, each with its ``name`` and its ``arguments`` as JSON text.
+    """
 
     model: str
     usage: Usage
+    call_id: str = ""
+    text: str = ""
+    tool_calls: tuple[Mapping[str, str], ...] = ()
+
+
+class ModelFailed(Event, frozen=True, kw_only=True):
+    """A call to a model failed."""
+
+    call_id: str
+    model: str
+    error: str
 
 
 class AnswerRejected(Event, frozen=True, kw_only=True):
@@ -248,10 +297,12 @@ class InsightsRecalled(Event, frozen=True, kw_only=True):
 
 
 class WorkflowEntered(Event, frozen=True, kw_only=True):
-    """A workflow inside an operator begins: its name, its operators and, per operator, those before it."""
+    """A workflow inside an operator begins: what `RunStarted` says of it."""
 
     workflow: str
     operators: Mapping[str, tuple[str, ...]]
+    judges: tuple[str, ...] = ()
+    instructions: Mapping[str, str] = {}
 
 
 class Interrupted(Event, frozen=True, kw_only=True):
@@ -493,7 +544,7 @@ class Scope(Struct, kw_only=True, eq=False):
 
     def write(self, event: Event) -> None:
         """Write an event that happened here."""
-        if self.kept is not None and not isinstance(event, TokenStreamed | Interrupted | Resumed):
+        if self.kept is not None and not isinstance(event, TokenStreamed | ModelAsked | Interrupted | Resumed):
             self.kept.append(event)
         self.run.log.write(event, self.path, self.operator_id, self.round, self.attempt)
 
@@ -520,6 +571,12 @@ def current_scope() -> Scope | None:
     return _scope.get()
 
 
+def heard() -> bool:
+    """Whether anybody hears what is said where this is called; else an event that is costly to make need not be."""
+    scope = _scope.get()
+    return scope is not None and (scope.run.log.heard or scope.kept is not None)
+
+
 def emit(event: Event) -> None:
     """Say that `event` happened in the operator that the current code runs in.
 
@@ -533,6 +590,25 @@ def emit(event: Event) -> None:
     scope.write(event)
     if isinstance(event, ModelAnswered):
         scope.charge(event.usage)
+
+
+def read_event(values: Mapping[str, Any]) -> Event | None:
+    """The event that `Event.as_dict` gave these values of; None where it is of no type that is known here.
+
+    Raises:
+        ValueError: They are not those of an event.
+    """
+    kind = _kinds().get(str(values.get("event")))
+    return kind and convert(values, type=kind, dec_hook=_of_ours)
+
+
+@cache
+def _kinds() -> dict[str, type[Event]]:
+    return {kind.__name__: kind for kind in Event.__subclasses__() if kind.__module__ == __name__}
+
+
+def _of_ours(kind: type, value: Any) -> Any:
+    return kind.model_validate(value) if issubclass(kind, Value) else value
 
 
 def _plain(value: Any) -> Any:

@@ -16,10 +16,10 @@ from pydantic import ConfigDict, Field, PrivateAttr, SecretStr
 
 from operad.runtime.deadline import standing_still
 from operad.runtime.endpoint import OPENAI_URL, Endpoint
-from operad.runtime.errors import InputError, ModelError
-from operad.runtime.events import ModelAnswered, TokenStreamed, current_scope, emit
+from operad.runtime.errors import InputError, ModelError, describe
+from operad.runtime.events import ModelAnswered, ModelAsked, ModelFailed, TokenStreamed, current_scope, emit, heard
 from operad.runtime.limits import Limiter, Limits, SharedLimits
-from operad.runtime.message import NO_USAGE, Usage, Value
+from operad.runtime.message import NO_USAGE, Usage, Value, new_id
 from operad.runtime.tool import Tool
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class Model(Endpoint):
     ) -> Completion:
         """Ask for the next turn of a conversation.
 
-        Emits `TokenStreamed` as text arrives and `ModelAnswered` at the end.
+        Emits `ModelAsked`, `TokenStreamed` as text arrives, and `ModelAnswered` or `ModelFailed` at the end.
 
         Args:
             messages: The conversation so far.
@@ -187,29 +187,48 @@ class Model(Endpoint):
 
         connection = await self._connection()
         async with self._admitted(connection.limiter) as limiters:
-            clock = asyncio.get_running_loop().time
-            began = clock()
-            turn = _Turn()
-            async with aclosing(self._chunks(connection, request)) as chunks:
-                async for chunk in chunks:
-                    with self._reading():
-                        text = turn.add(chunk)
-                    if turn.characters > MOST_CHARACTERS:
-                        raise ModelError(
-                            f"{self.describe()} goes on after the {MOST_CHARACTERS:,} characters that an answer may have; "
-                            "set max_tokens"
-                        )
-                    if len(turn.calls) > MOST_CALLS:
-                        raise ModelError(
-                            f"{self.describe()} calls more than the {MOST_CALLS} tools that one turn may call"
-                        )
-                    if text:
-                        emit(TokenStreamed(text=text))
-            with self._reading():
-                completion = self._completed(turn, clock() - began)
+            call_id = new_id() if heard() else ""
+            if call_id:
+                names = tuple(tool.name for tool in tools)
+                emit(ModelAsked(call_id=call_id, model=self.name, messages=_shown(messages), tools=names))
+            try:
+                completion = await self._turn(connection, request)
+            except Exception as error:
+                emit(ModelFailed(call_id=call_id, model=self.name, error=describe(error)))
+                raise
             await _spend(limiters, completion.usage.tokens)
-        emit(ModelAnswered(model=self.name, usage=completion.usage))
+        calls = tuple({"name": call.name, "arguments": call.arguments} for call in completion.tool_calls)
+        emit(
+            ModelAnswered(
+                model=self.name, usage=completion.usage, call_id=call_id, text=completion.text, tool_calls=calls
+            )
+        )
         return completion
+
+    async def _turn(self, connection: _Connection, request: dict[str, Any]) -> Completion:
+        """One turn, as it streams.
+
+        Raises:
+            ModelError: The endpoint cannot be reached, refuses the call, breaks off, or finds no end.
+        """
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        turn = _Turn()
+        async with aclosing(self._chunks(connection, request)) as chunks:
+            async for chunk in chunks:
+                with self._reading():
+                    text = turn.add(chunk)
+                if turn.characters > MOST_CHARACTERS:
+                    raise ModelError(
+                        f"{self.describe()} goes on after the {MOST_CHARACTERS:,} characters that an answer may have; "
+                        "set max_tokens"
+                    )
+                if len(turn.calls) > MOST_CALLS:
+                    raise ModelError(f"{self.describe()} calls more than the {MOST_CALLS} tools that one turn may call")
+                if text:
+                    emit(TokenStreamed(text=text))
+        with self._reading():
+            return self._completed(turn, clock() - began)
 
     @asynccontextmanager
     async def _admitted(self, own: Limiter | None) -> AsyncGenerator[list[Limiter], None]:
@@ -453,6 +472,21 @@ def _sendable(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_sendable(item) for item in cast("Sequence[Any]", value)]
     return value
+
+
+def _shown(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
+    """Messages for people, as they are now: of images in them only how long they are."""
+    return tuple({name: _shown_field(value) for name, value in message.items()} for message in messages)
+
+
+def _shown_field(value: Any) -> Any:
+    return [_shown_part(part) for part in cast("list[Any]", value)] if isinstance(value, list) else value
+
+
+def _shown_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "image_url" not in part:
+        return part
+    return {"type": "image_url", "characters": len(part["image_url"]["url"])}
 
 
 def _as_function(tool: Tool) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pydantic import JsonValue
 
 from operad.runtime.conversation import Conversation, Form
 from operad.runtime.errors import InputError
+from operad.runtime.events import TaskBuilt, emit, heard
 from operad.runtime.fingerprint import name_of
 from operad.runtime.model import Model, resolve_model
 from operad.runtime.prompt import fence, render
@@ -40,6 +41,13 @@ class Reasoner(Protocol):
     async def infer(self, task: Task) -> str:
         """The answer: words, or JSON where the task's `output_schema` asks for it."""
         ...
+
+
+async def ask(reasoner: Reasoner, task: Task) -> str:
+    """The reasoner's answer; whoever watches the run is shown the task first."""
+    if heard():
+        emit(TaskBuilt(task=task.shown()))
+    return await reasoner.infer(task)
 
 
 class MonoModelReasoner:

@@ -164,8 +164,18 @@ class Run:
 
     def recall(self, message: WorkflowMessage, rounds: int) -> None:
         """Instead of being executed: say what came of it when it was."""
-        self._say(events.RunStarted(workflow=self.build.name, goal=self.job.goal, operators=self.build.before))
+        self._say(self._started())
         self._say(events.RunFinished(message=message, seconds=0.0, rounds=rounds))
+
+    def _started(self) -> events.RunStarted:
+        build, goal = self.build, self.job.goal
+        return events.RunStarted(
+            workflow=build.name,
+            goal=goal,
+            operators=build.before,
+            judges=build.judges,
+            instructions=build.instructions,
+        )
 
     @property
     def rounds(self) -> int:
@@ -183,17 +193,18 @@ class Run:
             self.log.write(event, self._prefix, round=round, only_here=True)
 
     def _begin(self) -> None:
-        name = self.build.name
         self.active = len(self._progress.ready)
         self.root._live.add(self)
-        operators = self.build.before
-        self._say(events.RunStarted(workflow=name, goal=self._call.job.goal, operators=operators))
+        self._say(self._started())
         outer = self.outer
         if outer is not None:
             outer.waits_for += 1
             if outer.waits_for == 1:
                 outer.run.idle += 1  # it waits for this run
-            entered = events.WorkflowEntered(workflow=name, operators=operators)
+            build = self.build
+            entered = events.WorkflowEntered(
+                workflow=build.name, operators=build.before, judges=build.judges, instructions=build.instructions
+            )
             outer.run.log.write(entered, self._prefix, outer.operator_id, outer.round, outer.attempt)
 
     def _end(self) -> None:

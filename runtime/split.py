@@ -13,7 +13,7 @@ from operad.runtime.errors import AnswerError, InputError, Issue
 from operad.runtime.events import JobSplit, emit
 from operad.runtime.job_graph import JobGraph
 from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
-from operad.runtime.reasoner import Reasoner
+from operad.runtime.reasoner import Reasoner, ask
 from operad.runtime.schema import validate
 from operad.runtime.task import Task
 from operad.runtime.toolkit import Action, Toolkit
@@ -71,7 +71,7 @@ class Splitter:
             for _ in range(self.max_splits):
                 answer = ""
                 try:
-                    answer = await reasoner.infer(task)
+                    answer = await ask(reasoner, task)
                     graph = JobGraph.of(validate(split_schema(), answer), job)
                 except AnswerError as error:
                     issues = [Issue("form", str(error))]

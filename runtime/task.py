@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from pydantic import JsonValue
+
 from operad.runtime.file import FileDescriptor
 from operad.runtime.knowledge import Insight, Knowledge
-from operad.runtime.message import Contribution, Job, Value, WorkflowMessage
+from operad.runtime.message import Contribution, Job, SubJob, Value, WorkflowMessage, WorkflowStatus
 from operad.runtime.tool import Tool
 from operad.runtime.toolkit import Action
 
@@ -54,3 +58,37 @@ class Task(Value):
     insights: tuple[Insight, ...] = ()
     lesson: str = ""
     files: tuple[FileDescriptor, ...] = ()
+
+    def shown(self) -> dict[str, JsonValue]:
+        """The task for people, as plain values: what there is nothing to say of is left out."""
+        job = self.job
+        said: dict[str, JsonValue] = {
+            "instruction": self.instruction,
+            "goal": job.goal,
+            "context": job.context,
+            "completion_criteria": job.completion_criteria if isinstance(job, SubJob) else "",
+            "inputs": job.inputs,
+            "files": [str(file.path) for file in self.files],
+            "lesson": self.lesson,
+            "workflow_messages": _said(self.workflow_messages),
+            "previous_expert_outputs": _said(self.previous_expert_outputs),
+            "trail": _said(each.message for each in self.trail),
+            "knowledge": [{"source": each.source, "text": each.text} for each in self.knowledge.passages],
+            "insights": [each.text for each in self.insights],
+            "actions": [{"name": each.name, "description": each.description} for each in self.actions],
+            "tools": [{"name": each.name, "description": each.description} for each in self.tools],
+            "examples": [each.model_dump() for each in self.examples],
+            "output_schema": self.output_schema,
+        }
+        return {name: value for name, value in said.items() if value}
+
+
+def _said(messages: Iterable[WorkflowMessage]) -> list[JsonValue]:
+    """Who said what, with the verdict of those that bear one."""
+    said: list[JsonValue] = []
+    for message in messages:
+        fields = {"operator_id": message.operator_id, "text": message.scratchpad, "lesson": message.lesson}
+        if message.status is not WorkflowStatus.SUCCESS:
+            fields["status"] = message.status.value
+        said.append({name: value for name, value in fields.items() if value})
+    return said

@@ -12,7 +12,7 @@ from operad.evaluators.evaluator import MAX_TRIES
 from operad.runtime.errors import AnswerError
 from operad.runtime.message import Job
 from operad.runtime.prompt import cut, fence
-from operad.runtime.reasoner import Reasoner
+from operad.runtime.reasoner import Reasoner, ask
 from operad.runtime.schema import SchemaMismatch, validate
 from operad.runtime.task import Task
 
@@ -74,7 +74,7 @@ async def judge_consistency(reasoner: Reasoner, response: Response, subtask: Sub
     task = Task(job=Job(goal=_material(response, subtask)), instruction=INSTRUCTION, output_schema=json.dumps(VERDICT))
     wrong = answer = ""
     for _ in range(MAX_TRIES):
-        answer = await reasoner.infer(task.model_copy(update={"lesson": wrong}))
+        answer = await ask(reasoner, task.model_copy(update={"lesson": wrong}))
         try:
             said = validate(VERDICT, answer)
         except SchemaMismatch as mismatch:

@@ -12,7 +12,7 @@ from operad.operators.variables import as_text
 from operad.runtime.errors import AnswerError
 from operad.runtime.message import Job, WorkflowMessage
 from operad.runtime.prompt import cut, fence
-from operad.runtime.reasoner import Reasoner
+from operad.runtime.reasoner import Reasoner, ask
 from operad.runtime.schema import SchemaMismatch, validate
 from operad.runtime.task import Task
 
@@ -83,7 +83,7 @@ class OutputJudge:
         )
         wrong = answer = ""
         for _ in range(MAX_TRIES):
-            answer = await reasoner.infer(task.model_copy(update={"lesson": wrong}))
+            answer = await ask(reasoner, task.model_copy(update={"lesson": wrong}))
             try:
                 return WorkflowMessage(scratchpad=answer, outputs=validate(VERDICT, answer))
             except SchemaMismatch as mismatch:

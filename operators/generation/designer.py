@@ -33,7 +33,7 @@ from operad.operators.repair import Contract, Repaired, read_contract, repair, r
 from operad.operators.repair.state import State
 from operad.runtime.errors import AnswerError, InvalidError, describe
 from operad.runtime.message import Job, WorkflowMessage
-from operad.runtime.reasoner import MonoModelReasoner, Reasoner
+from operad.runtime.reasoner import MonoModelReasoner, Reasoner, ask
 from operad.runtime.schema import Schema, validate
 from operad.runtime.task import Task
 
@@ -124,7 +124,7 @@ class PlanWorkflow(_Stage):
         lessons, why = [lesson] if lesson else [], ""
         for _ in range(MAX_TRIES):
             try:
-                said = await reasoner.infer(_task(job, parts, schema, lessons))
+                said = await ask(reasoner, _task(job, parts, schema, lessons))
                 answer = cast("dict[str, Any]", validate(schema, said))
             except AnswerError as error:
                 why = describe(error)
@@ -260,7 +260,7 @@ class MendWorkflow(_Stage):
         }
         for _ in range(MAX_TRIES):
             try:
-                said = await reasoner.infer(_task(job, parts, OPERATIONS_SCHEMA, lessons))
+                said = await ask(reasoner, _task(job, parts, OPERATIONS_SCHEMA, lessons))
                 answer = cast("dict[str, Any]", validate(OPERATIONS_SCHEMA, said))
                 operations = read_operations(answer["operations"])
                 changed = apply(before, operations, self._types(before), allowed=allowed).graph
@@ -371,13 +371,13 @@ async def _nodes(
     schema = nodes_schema(schemas)
     lessons = [lesson] if lesson else []
     if keeps_to_schemas(reasoner):
-        answer = validate(schema, await reasoner.infer(_task(job, parts, schema, lessons)))
+        answer = validate(schema, await ask(reasoner, _task(job, parts, schema, lessons)))
         return cast("dict[str, dict[str, Any]]", answer["nodes"])
     told = [
         *parts,
         prompts.Part(prompts.FORM, f"{prompts.TEXT_FORM}\n{json.dumps(schema['properties']['nodes'])}"),
     ]
-    said = await reasoner.infer(_task(job, told, None, lessons))
+    said = await ask(reasoner, _task(job, told, None, lessons))
     return read_tagged(said)
 
 

@@ -14,6 +14,7 @@ from operad.operators.operator import PORT, routing_schema
 from operad.operators.variables import WITHOUT_FILES, Accepts, Selector, Text, Values, VariableType, as_text, whole
 from operad.runtime.file import FileDescriptor
 from operad.runtime.message import Job
+from operad.runtime.reasoner import ask
 from operad.runtime.schema import Schema, validate
 from operad.runtime.task import Task
 
@@ -72,8 +73,8 @@ class LLM(NodeOperator[LLMParams]):
         """Ask."""
         files = [file for selector in self.params.user.selectors for file in _files(call.get(selector))]
         user, system = call.text(self.params.user), call.text(self.params.system)
-        said = await call.reasoner.infer(
-            _task(call, system if user.strip() else "", (user.strip() and user) or system, files)
+        said = await ask(
+            call.reasoner, _task(call, system if user.strip() else "", (user.strip() and user) or system, files)
         )
         text = whole(said)
         return NodeResult({"text": text}, text=text)
@@ -125,7 +126,7 @@ class QuestionClassifier(NodeOperator[ClassifierParams]):
         instruction = "\n".join(filter(None, (CLASSIFY, call.text(self.params.instruction))))
         listed = "\n".join(f"- {name}" for name in self.params.classes)
         text = as_text(call.get(self.params.query_variable_selector))
-        said = await call.reasoner.infer(_task(call, f"{instruction}\n\nThe classes:\n{listed}", text, schema=schema))
+        said = await ask(call.reasoner, _task(call, f"{instruction}\n\nThe classes:\n{listed}", text, schema=schema))
         stripped = said.strip()
         chosen = stripped if stripped in self.params.classes else validate(schema, said)[PORT]
         return NodeResult({"class_name": chosen}, port=chosen, text=chosen)
@@ -190,5 +191,5 @@ class ParameterExtractor(NodeOperator[ExtractorParams]):
         }
         instruction = "\n".join(filter(None, (EXTRACT, call.text(self.params.instruction))))
         text = as_text(call.get(self.params.query))
-        said = await call.reasoner.infer(_task(call, instruction, text, schema=schema))
+        said = await ask(call.reasoner, _task(call, instruction, text, schema=schema))
         return whole(validate(schema, said))

@@ -50,12 +50,6 @@ _MODELS: dict[str, type[BaseModel]] = {
 }
 _TAGS: dict[type, str] = {model: tag for tag, model in _MODELS.items()}
 
-_EVENTS = {
-    kind.__name__: kind
-    for kind in vars(events).values()
-    if isinstance(kind, type) and issubclass(kind, events.Event) and kind is not events.Event
-}
-
 _Path = tuple[str, ...]
 """Where in a value something lies: steps such as ``.outputs`` and ``[2]``."""
 
@@ -183,7 +177,9 @@ class Wire:
         if isinstance(value, Issue):
             return {"$issue": [value.code, value.message, value.where]}
         if isinstance(value, Outcome):
-            told = [event for event in value.events if type(event) in _EVENTS.values()]  # others are not known later
+            told = [
+                event for event in value.events if type(event).__module__ == events.__name__
+            ]  # others are not known later
             return {"$outcome": [self._plain(each, where) for each in (value.message, value.error, value.usage, told)]}
         if isinstance(value, events.Event):
             fields = {name: getattr(value, name) for name in value.__struct_fields__ if name not in _STAMPED}
@@ -309,10 +305,10 @@ _STAMPED = frozenset(events.Event.__struct_fields__)
 
 
 def _event(name: str, fields: dict[str, Any]) -> events.Event:
-    def of_ours(kind: type, value: Any) -> Any:
-        return kind.model_validate(value) if issubclass(kind, BaseModel) else value
-
-    return msgspec.convert(fields, type=_EVENTS[name], dec_hook=of_ours)
+    event = events.read_event({**fields, "event": name})
+    if event is None:
+        raise InputError(f"what was kept cannot be read: {name!r} is no event that this version writes")
+    return event
 
 
 def _args_of(error: BaseException) -> list[Any]:

@@ -46,8 +46,16 @@ PLAIN_MESSAGE = {
 # Every type of event, and what its own fields are as plain values.
 EXAMPLES = [
     (
-        events.RunStarted(workflow="w", goal="g", operators={"a": (), "b": ("a",)}),
-        {"workflow": "w", "goal": "g", "operators": {"a": [], "b": ["a"]}},
+        events.RunStarted(
+            workflow="w", goal="g", operators={"a": (), "b": ("a",)}, judges=("j",), instructions={"a": "Do."}
+        ),
+        {
+            "workflow": "w",
+            "goal": "g",
+            "operators": {"a": [], "b": ["a"]},
+            "judges": ["j"],
+            "instructions": {"a": "Do."},
+        },
     ),
     (
         events.RunFinished(message=MESSAGE, seconds=1.5, rounds=2),
@@ -102,7 +110,22 @@ EXAMPLES = [
     (events.OperatorCancelled(seconds=1.0, usage=USAGE), {"seconds": 1.0, "usage": PLAIN_USAGE}),
     (Progress(done=1, total=2), {"done": 1, "total": 2}),
     (TokenStreamed(text="t"), {"text": "t"}),
-    (ModelAnswered(model="m", usage=USAGE), {"model": "m", "usage": PLAIN_USAGE}),
+    (events.TaskBuilt(task={"instruction": "i"}), {"task": {"instruction": "i"}}),
+    (
+        events.ModelAsked(call_id="c", model="m", messages=({"role": "user", "content": "hi"},), tools=("t",)),
+        {"call_id": "c", "model": "m", "messages": [{"role": "user", "content": "hi"}], "tools": ["t"]},
+    ),
+    (
+        ModelAnswered(model="m", usage=USAGE, call_id="c", text="t", tool_calls=({"name": "n", "arguments": "{}"},)),
+        {
+            "model": "m",
+            "usage": PLAIN_USAGE,
+            "call_id": "c",
+            "text": "t",
+            "tool_calls": [{"name": "n", "arguments": "{}"}],
+        },
+    ),
+    (events.ModelFailed(call_id="c", model="m", error="e"), {"call_id": "c", "model": "m", "error": "e"}),
     (events.AnswerRejected(error="no", repair=1), {"error": "no", "repair": 1}),
     (
         events.ToolCalled(call_id="c", tool="t", arguments={"deep": [{"odd": Odd()}], "yes": True, "none": None}),
@@ -122,8 +145,8 @@ EXAMPLES = [
         {"operator": "f", "about": "a job", "insights": ["k"], "texts": ["t"], "store": "s"},
     ),
     (
-        events.WorkflowEntered(workflow="w", operators={"a": (), "b": ("a",)}),
-        {"workflow": "w", "operators": {"a": [], "b": ["a"]}},
+        events.WorkflowEntered(workflow="w", operators={"a": (), "b": ("a",)}, judges=("j",)),
+        {"workflow": "w", "operators": {"a": [], "b": ["a"]}, "judges": ["j"], "instructions": {}},
     ),
     (
         events.Interrupted(interrupt_id="a#2", question="Which?", schema={"enum": [1, {"odd": (Odd(),)}]}),

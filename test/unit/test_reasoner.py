@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from operad.runtime.errors import AnswerError, InputError, InvalidError, ModelError
-from operad.runtime.events import AnswerRejected, ModelAnswered, TokenStreamed, ToolCalled, ToolReturned, current_scope
+from operad.runtime.events import (
+    AnswerRejected,
+    ModelAnswered,
+    ModelAsked,
+    TokenStreamed,
+    ToolCalled,
+    ToolReturned,
+    current_scope,
+)
 from operad.runtime.file import FileDescriptor
 from operad.runtime.knowledge import Insight, Knowledge, Passage
 from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
@@ -148,7 +156,9 @@ async def test_without_tools_and_schema_the_answer_is_what_the_model_says(in_a_r
     assert answer == "Four."
     assert scripted.requests[0]["messages"] == render(task())
     assert usage.calls == 1
-    assert [type(event) for event in heard] == [TokenStreamed, ModelAnswered]
+    assert [type(event) for event in heard] == [ModelAsked, TokenStreamed, ModelAnswered]
+    assert heard[0].messages == tuple(render(task()))
+    assert (heard[2].call_id, heard[2].text) == (heard[0].call_id, "Four.")
 
 
 async def test_tools_are_called_and_their_results_go_back(in_a_run):

@@ -27,7 +27,7 @@ from operad.operators.node_graph import NodeGraph
 from operad.operators.operator import Operator
 from operad.runtime.errors import AnswerError, InputError, Issue, describe
 from operad.runtime.message import Job, WorkflowMessage
-from operad.runtime.reasoner import Reasoner
+from operad.runtime.reasoner import Reasoner, ask
 from operad.runtime.schema import Schema, validate
 from operad.runtime.task import Task
 
@@ -156,7 +156,7 @@ class SelectClasses(_Stage):
         )
         sizes = shared.sizes(parts)
         try:
-            said = validate(_choice(names), await reasoner.infer(_task(job, parts, _choice(names), lesson)))
+            said = validate(_choice(names), await ask(reasoner, _task(job, parts, _choice(names), lesson)))
         except AnswerError as error:
             return self._message(job, describe(error), failure=describe(error), prompt=sizes)
         chosen = list(dict.fromkeys(said["classes"]))
@@ -205,7 +205,7 @@ class DraftCode(_Stage):
         sizes, why = shared.sizes(parts), ""
         for _ in range(MAX_TRIES):
             try:
-                said = await reasoner.infer(_task(job, parts, None, lesson, why))
+                said = await ask(reasoner, _task(job, parts, None, lesson, why))
                 draft = read_answer(said, self.definitions, asked.base.graph)
             except AnswerError as error:
                 why = describe(error)
@@ -293,7 +293,7 @@ class MendCode(_Stage):
         why = ""
         for _ in range(MAX_TRIES):
             try:
-                said = await reasoner.infer(_task(job, parts, LINES_SCHEMA, None, why))
+                said = await ask(reasoner, _task(job, parts, LINES_SCHEMA, None, why))
                 lines = cast("list[dict[str, Any]]", validate(LINES_SCHEMA, said)["lines"])
                 text = _replaced(before.lines, lines)
                 drafted = read_lines(text, self.definitions, asked.base.graph)
