@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import sys
@@ -23,6 +22,7 @@ from operad.configs.progress import Remarks, display_on, printable
 from operad.operators.nodes.flow import StartVariable
 from operad.runtime import events
 from operad.runtime.agent import Agent
+from operad.runtime.events_file import line_of
 from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
 from operad.runtime.reasoner import DualModelReasoner, MonoModelReasoner
 
@@ -128,7 +128,7 @@ async def follow(
 
 
 def _write(file: TextIO, event: events.Event) -> None:
-    file.write(json.dumps(event.as_dict(), ensure_ascii=False, default=str) + "\n")
+    file.write(line_of(event))
 
 
 def _sum_up(finished: events.RunFinished, remarks: Remarks, console: Console) -> None:
