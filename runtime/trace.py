@@ -250,7 +250,7 @@ class Trace:
     def _run_ended(self, event: Event, state: State, usage: Usage, **details: object) -> Sequence[Span]:
         if self.root:
             self.root.usage = usage
-        left = [self._end(key, event, "stopped") for key in reversed(self._open) if key != ("run",)]
+        left = [self._end(key, event, "stopped") for key in [*reversed(self._open)] if key != ("run",)]
         return [*self._end(("run",), event, state, **details), *(span for spans in left for span in spans)]
 
     def _entered(self, event: events.WorkflowEntered) -> Sequence[Span]:
