@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, cast
 from uuid import uuid4
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
@@ -136,6 +136,12 @@ class WorkflowMessage(Value):
     parts: tuple[WorkflowMessage, ...] = ()
 
     _indifferent: ClassVar[frozenset[str]] = frozenset({"job_id", "operator_id", "blame", "usage"})
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from operad.runtime.notebook import message_html
+
+        return message_html(cast("Any", self))
 
     def stamped(self, operator_id: str, job_id: str, usage: Usage) -> WorkflowMessage:
         """The message as one of that operator, on that job, at that cost: itself, or a copy."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -264,9 +265,11 @@ class Workflow(ABC):
                 doubles=tuple(self._doubles),
             )
 
-    def _repr_markdown_(self) -> str:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         """What a notebook shows: the operators as a flowchart."""
-        return f"```mermaid\n{chart(self.graph())}```\n"
+        from operad.runtime.notebook import picture
+
+        return {"text/plain": repr(self), **picture(chart(self.graph()))}
 
     def execute(
         self,
@@ -298,7 +301,7 @@ class Workflow(ABC):
         *,
         run_id: str | None = None,
     ) -> WorkflowMessage:
-        """Run the workflow.
+        """Run the workflow. In a notebook, the cell shows how it gets on.
 
         Called inside an operator or a tool, it is a part of that operator's run: its events appear
         there, its usage counts there, its questions are asked there.
@@ -326,7 +329,7 @@ class Workflow(ABC):
         outer = events.current_scope()
         if outer is not None:
             return await self._inside(outer, call)
-        return await self._start(call, run_id).outcome()
+        return await self._start(call, run_id, watchers=_watchers()).outcome()
 
     async def stream(
         self,
@@ -434,7 +437,9 @@ class Workflow(ABC):
 
     # Inside
 
-    def _start(self, call: Call, run_id: str | None, buffer: Buffer | None = None) -> LiveRun:
+    def _start(
+        self, call: Call, run_id: str | None, buffer: Buffer | None = None, watchers: tuple[Listener, ...] = ()
+    ) -> LiveRun:
         run_id = run_id or new_id()
         going = self._live.get(run_id)
         if going is not None and not (self._ledger and going.task.done()):  # where its message is kept
@@ -445,7 +450,8 @@ class Workflow(ABC):
             self._refuse_unknown_reads(build)
         path = outer.path if outer else ()
         insights, listeners = self._insights_in(outer)
-        log = RunLog(run_id, listeners, buffer, outer=outer.run.log if outer else None, depth=len(path))
+        outer_log = outer.run.log if outer else None
+        log = RunLog(run_id, (*listeners, *watchers), buffer, outer=outer_log, depth=len(path))
         run = Run(build, call, log, outer=outer, prefix=path, insights=insights)
         kept = self._ledger is not None and outer is None
         work = partial(self._ledger.drive, self, run, call) if self._ledger and kept else run.execute
@@ -686,6 +692,15 @@ def _limiters(limits: Limits, name: str) -> tuple[Limiter | None, Limiter | None
     places = Limiter(Limits(concurrency=limits.concurrency)) if limits.concurrency else None
     rates = Limits(requests_per_minute=limits.requests_per_minute, tokens_per_minute=limits.tokens_per_minute)
     return places, Limiter(rates, f"workflow {name}") if rates.a_minute else None
+
+
+def _watchers() -> tuple[Listener, ...]:
+    """Who shows a run in a notebook, where this is one."""
+    if "IPython" not in sys.modules:
+        return ()
+    from operad.runtime.notebook import progress_in_notebook
+
+    return progress_in_notebook()
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

@@ -48,4 +48,7 @@ def test_a_workflow_shows_its_operators_ports_and_judges():
 def test_a_notebook_shows_a_workflow_even_one_that_cannot_be_built():
     workflow = BuiltinWorkflow()
     workflow.add_operator(operator("b"), previous_ops=[operator("never added")])
-    assert workflow._repr_markdown_() == '```mermaid\nflowchart TD\n  n0["b"]\n  n1["never added"]\n  n1 --> n0\n```\n'
+    assert (
+        workflow._repr_mimebundle_()["text/markdown"]
+        == '```mermaid\nflowchart TD\n  n0["b"]\n  n1["never added"]\n  n1 --> n0\n```\n'
+    )
