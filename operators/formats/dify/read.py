@@ -138,7 +138,7 @@ def line_of_nodes(text: YamlText) -> dict[str, int]:
     lines: dict[str, int] = {}
     for node in text.value["workflow"]["graph"]["nodes"]:
         if not is_note(node):
-            for node_id in (_text(_own(node).get("id")), node["id"]):
+            for node_id in filter(None, (_text(_own(node).get("id")), node["id"])):
                 lines.setdefault(node_id, text.line(node, "id"))
     return lines
 

@@ -1,0 +1,132 @@
+"""The pages for newcomers, followed as a reader does: files are made, commands are typed, outputs are compared.
+
+A block below a line that ends with a file's name and a colon, such as "`letters.py`:", is that file. The ``sh`` blocks of
+a page are run in one folder, in order; a ``text`` block after one is what it prints. Python blocks that are no file's
+are run by test_docs.py.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+START = ROOT / "docs" / "get_started.md"
+PAGES = [START, *sorted((ROOT / "docs").glob("from_*.md"))]
+BENCH = ROOT / ".venv-bench" / "bin"
+"""Where `make bench` puts other frameworks."""
+
+# Operad under the names of Chat2Graph.
+CHAT2GRAPH = """
+import sys
+from types import ModuleType
+
+from operad.operators import Operator, OperatorConfig
+from operad.runtime import DbgptWorkflow, MonoModelReasoner, SubJob, WorkflowMessage
+
+
+def message(payload, job_id):
+    return WorkflowMessage(**payload, job_id=job_id)
+
+
+for name, content in {
+    "app.core.model.job": {"SubJob": SubJob},
+    "app.core.model.message": {"WorkflowMessage": message},
+    "app.core.reasoner.mono_model_reasoner": {"MonoModelReasoner": MonoModelReasoner},
+    "app.core.sdk.init_server": {"init_server": lambda: None},
+    "app.core.workflow.operator": {"Operator": Operator},
+    "app.core.workflow.operator_config": {"OperatorConfig": OperatorConfig},
+    "app.plugin.dbgpt.dbgpt_workflow": {"DbgptWorkflow": DbgptWorkflow},
+}.items():
+    sys.modules[name] = ModuleType(name)
+    vars(sys.modules[name]).update(content)
+    while name := name.rpartition(".")[0]:
+        sys.modules.setdefault(name, ModuleType(name))
+"""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its line, counted from 1, and the file that it is, if it is one."""
+
+    language: str
+    text: str
+    line: int
+    file: str
+
+
+def blocks(text: str) -> Iterator[Block]:
+    for found in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        before = text[: found.start()]
+        file = re.search(r"`([\w.]+\.\w+)`[^`]*:\n\n$", before)
+        yield Block(found[1], found[2], before.count("\n") + 1, file[1] if file else "")
+
+
+def programs(text: str) -> Path:
+    """Where the commands of a page are; skips where they are not."""
+    if "operad run" in text and importlib.util.find_spec("xllamacpp") is None:
+        pytest.skip("the embedded model is not installed")
+    if "from langgraph" not in text:
+        return Path(sys.executable).parent
+    if not (BENCH / "python").exists():
+        pytest.skip("langgraph is not installed: make bench does it")
+    return BENCH
+
+
+def follow(text: str, folder: Path) -> list[str]:
+    """Do what a page says; what goes otherwise than it says, each with its line."""
+    settings = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "OPERAD_"))}
+    settings |= {"PATH": f"{programs(text)}:{settings['PATH']}", "LANGSMITH_TRACING": "false"}
+    wrong: list[str] = []
+    printed: str | None = None
+    for block in blocks(text):
+        before, printed = printed, None
+        if block.file:
+            (folder / block.file).write_text(block.text, encoding="utf-8")
+        elif block.language == "sh":
+            done = subprocess.run(
+                ["bash", "-c", block.text], cwd=folder, env=settings, capture_output=True, text=True, timeout=240
+            )
+            printed = done.stdout
+            if done.returncode and not printed:
+                wrong.append(f"line {block.line}: {done.stderr}")
+        elif block.language == "text" and before not in (None, block.text):
+            wrong.append(f"line {block.line}: the command prints\n{before}")
+    return wrong
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_who_follows_a_page_gets_what_it_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "from app." in (text := page.read_text(encoding="utf-8")):
+        (tmp_path / "sitecustomize.py").write_text(CHAT2GRAPH, encoding="utf-8")
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert follow(text, tmp_path) == []
+
+
+def test_a_page_that_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
+    page = "`a.txt`:\n\n```\none\n```\n\n```sh\ncat a.txt\n```\n\n```text\ntwo\n```\n\n```sh\nls none\n```\n"
+    first, second = follow(page, tmp_path)
+    assert first == "line 11: the command prints\none\n"
+    assert second.startswith("line 15: ls: ")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_block_of_a_page_is_run_or_compared(page: Path) -> None:
+    run = ("sh", "text", "python")
+    loose = [
+        block for block in blocks(page.read_text(encoding="utf-8")) if block.language not in run and not block.file
+    ]
+    if page == START:
+        setup, said = loose  # which test_examples.py runs
+        assert setup.text.splitlines()[0] == "make run"
+        assert all(line.startswith("round ") for line in said.text.splitlines())
+    else:
+        assert loose == []
