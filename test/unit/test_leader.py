@@ -724,6 +724,14 @@ async def test_a_job_that_is_done_again_as_it_was_given_goes_on_and_otherwise_be
     assert len(team.reasoner.tasks) == 2
 
 
+def in_parallel(ran, *places):
+    """The names, where each two from these places on may have begun in either order."""
+    names = list(ran)
+    for place in places:
+        names[place : place + 2] = sorted(names[place : place + 2])
+    return names
+
+
 async def test_one_that_was_found_at_fault_is_done_again_though_its_job_was_stopped_first():
     gate = Gate()
     team = Team([split(part("a"), part("b", "a"), part("c", "a"))], verdicts={"b": [bad_data(lesson="dates")]})
@@ -734,7 +742,7 @@ async def test_one_that_was_found_at_fault_is_done_again_though_its_job_was_stop
     message = await running
     assert [done.operator_id for done in message.parts] == ["c"]
     message = await team.leader.arecover("J")
-    assert team.ran == ["a", "b", "c", "a", "a", "b", "c"]
+    assert in_parallel(team.ran, 1, 5) == ["a", "b", "c", "a", "a", "b", "c"]
     assert [call.lesson for call in team.of("a")] == [None, "dates", "dates"]
     assert message.scratchpad == "b 2\n\nc 2"
 
@@ -748,7 +756,7 @@ async def test_followers_of_one_that_says_the_same_again_are_kept_when_a_job_goe
     team.leader.stop("J")
     await running
     await team.leader.arecover("J")
-    assert team.ran == ["a", "b", "c", "a", "a", "b"]
+    assert in_parallel(team.ran, 1) == ["a", "b", "c", "a", "a", "b"]
 
 
 async def test_the_tails_of_a_split_are_done_again_though_all_was_done_before_it_went_on():
