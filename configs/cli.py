@@ -21,6 +21,7 @@ from operad.configs.inputs import job_of
 from operad.configs.insights_command import insights
 from operad.configs.nodes_command import nodes
 from operad.configs.optimise.command import optimise
+from operad.configs.prices import PricesFile
 from operad.configs.progress import printable
 from operad.configs.repair_command import repair_command
 from operad.configs.run_command import carry_out, lasting, make, named_values
@@ -64,6 +65,7 @@ def run(
     expert: Annotated[str | None, typer.Option(help="Which expert; by default the leader, or the only one.")] = None,
     model: Annotated[str | None, typer.Option(help="The model's name at its endpoint.")] = None,
     base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint, with /v1.")] = None,
+    prices: PricesFile = None,
     events_file: Annotated[
         Path | None, typer.Option("--events", help="Write every event to this file, as JSON lines.")
     ] = None,

@@ -18,7 +18,7 @@ from rich.console import Console
 from operad.configs.ask import Asker, Lines
 from operad.configs.durable import Kept
 from operad.configs.inputs import ask_inputs
-from operad.configs.progress import Remarks, display_on, printable
+from operad.configs.progress import Remarks, display_on, printable, used
 from operad.operators.nodes.flow import StartVariable
 from operad.runtime import events
 from operad.runtime.agent import Agent
@@ -132,10 +132,9 @@ def _write(file: TextIO, event: events.Event) -> None:
 
 
 def _sum_up(finished: events.RunFinished, remarks: Remarks, console: Console) -> None:
-    message, usage = finished.message, finished.message.usage
+    message = finished.message
     rounds = f"{finished.rounds} round" + ("s" if finished.rounds > 1 else "")
-    cost = f"{usage.calls} model calls, {usage.tokens:,} tokens" + (f", cost {usage.cost:.4g}" if usage.cost else "")
-    say(console, f"{message.status.value}  {rounds}, {finished.seconds:.1f} s, {cost}")
+    say(console, f"{message.status.value}  {rounds}, {finished.seconds:.1f} s, {used(message.usage)}")
     if line := remarks.line():
         say(console, line)
     if finished.rounds > 1 and message.status is not WorkflowStatus.SUCCESS:

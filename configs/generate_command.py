@@ -28,6 +28,7 @@ from operad.configs.formats_command import (
 )
 from operad.configs.generation import DESIGNER, NOTHING, Design, Designer, best_so_far, result
 from operad.configs.inputs import job_of
+from operad.configs.prices import PricesFile
 from operad.configs.progress import printable
 from operad.configs.services import services_of_environment
 from operad.operators.formats.comfyui import Definitions
@@ -84,6 +85,7 @@ def generate(
     designer: Annotated[str, typer.Option(help="The configuration of the expert that designs.")] = DESIGNER,
     model: Annotated[str | None, typer.Option(help="The model's name at its endpoint.")] = None,
     base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint, with /v1.")] = None,
+    prices: PricesFile = None,
     object_info: ObjectInfo = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Say what each stage was told, in tokens, and what rules mended.")

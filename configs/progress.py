@@ -106,11 +106,12 @@ class RunView:
         self.rows = {**rows, **new}
 
     def table(self) -> Table:
-        """The rows as they stand now."""
+        """The rows as they stand now; what operators cost has a column as soon as it is known of one."""
         table = Table(box=None, pad_edge=False)
+        priced = any(row.usage.cost for row in self.rows.values())
         for column in ("operator", "state"):
             table.add_column(column)
-        for column in ("round", "seconds", "tokens"):
+        for column in ("round", "seconds", "tokens", *(["cost"] if priced else [])):
             table.add_column(column, justify="right")
         table.add_column("", overflow="ellipsis", no_wrap=True)
         for operator_id, row in self.rows.items():
@@ -121,6 +122,7 @@ class RunView:
                 str(row.rounds or ""),
                 f"{seconds:.1f}" if row.rounds else "",
                 f"{row.usage.tokens:,}" if row.usage.tokens else "",
+                *([row.usage.money() if row.usage.calls else ""] if priced else []),
                 Text(printable(row.note), style="dim"),
             )
         return table
@@ -289,6 +291,12 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
+def used(usage: Usage) -> str:
+    """What models were asked, and what that cost."""
+    cost = f", cost {usage.money()}" if usage.calls or usage.cost else ""
+    return f"{usage.calls:,} model calls, {usage.tokens:,} tokens{cost}"
+
+
 def printable(text: str) -> str:
     """The text on one line, without anything that a terminal would obey."""
     text = " ".join(text.splitlines())
@@ -407,7 +415,9 @@ class PlainLines:
             case events.CacheHit() | events.MessageKept():
                 self._write(event, "from the cache" if isinstance(event, events.CacheHit) else "kept from before")
             case events.OperatorFinished():
-                self._write(event, f"done, {event.seconds:.1f} s, {event.message.usage.tokens:,} tokens")
+                usage = event.message.usage
+                cost = f", cost {usage.money()}" if usage.cost else ""
+                self._write(event, f"done, {event.seconds:.1f} s, {usage.tokens:,} tokens{cost}")
             case events.OperatorCancelled():
                 self._write(event, "stopped")
             case events.OperatorSkipped():

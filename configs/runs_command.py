@@ -22,7 +22,8 @@ from operad.configs.ask import Lines, WrongAnswerError, describe_answer, read_an
 from operad.configs.durable import Database, Kept, database_option, open_ledger, resume_command, source_of, trusted
 from operad.configs.flow import find_graph
 from operad.configs.follow import say
-from operad.configs.progress import printable, shortened
+from operad.configs.prices import PricesFile
+from operad.configs.progress import printable, shortened, used
 from operad.configs.run_command import carry_out, deliver, make, named_values
 from operad.runtime.agent import Agent
 from operad.runtime.durable.drive import question_of
@@ -148,7 +149,9 @@ def show_run(run_id: RunId, db: Database = None, as_json: AsJson = False) -> Non
         print(f"{name:{width}}  {printable(text)}")
     if steps:
         print()
-        _print_table(("operator", "state", "seconds", "tokens", "said"), [_step_row(step, seen) for step in steps])
+        _print_table(
+            ("operator", "state", "seconds", "tokens", "cost", "said"), [_step_row(step, seen) for step in steps]
+        )
     for line in _errors(seen, steps):
         print(printable(line))
     for line in _asked(seen, db):
@@ -165,6 +168,7 @@ def resume_run(
     ] = None,
     model: Annotated[str | None, typer.Option(help="From now on, the model's name at its endpoint.")] = None,
     base_url: Annotated[str | None, typer.Option(help="From now on, the endpoint, with /v1.")] = None,
+    prices: PricesFile = None,
     restart_from: RestartFrom = None,
     round_: Round = 1,
     events_file: Annotated[
@@ -359,7 +363,7 @@ def _question(kept: KeptQuestion) -> Question:
 
 def _row(seen: Seen) -> tuple[str, ...]:
     kept, usage = seen.kept, seen.usage
-    cost = f"{usage.cost:.4g}" if usage.cost else ""
+    cost = usage.money() if usage.calls else ""
     state = f"{seen.state}: {seen.verdict}" if seen.verdict else seen.state
     return (kept.run_id, kept.workflow, state, seen.progress, ago(seen.age), f"{usage.tokens:,}", cost)
 
@@ -392,9 +396,8 @@ def _job(ledger: Ledger, seen: Seen) -> Job | str:
 
 
 def _facts(ledger: Ledger, seen: Seen, db: str | None) -> list[tuple[str, str]]:
-    kept, usage = seen.kept, seen.usage
+    kept = seen.kept
     drives = "driven once" if kept.drives == 1 else f"driven {kept.drives} times"
-    cost = f", cost {usage.cost:.4g}" if usage.cost else ""
     facts = [
         ("run", kept.run_id),
         ("workflow", kept.workflow),
@@ -403,7 +406,7 @@ def _facts(ledger: Ledger, seen: Seen, db: str | None) -> list[tuple[str, str]]:
         *_job_facts(ledger, seen),
         ("source", _source_text(kept)),
         ("begun", f"{_moment(kept.created)}, {ago(seen.age)} ago; last noted {ago(seen.idle)} ago"),
-        ("used", f"{usage.calls} model calls, {usage.tokens:,} tokens{cost}"),
+        ("used", used(seen.usage)),
         ("kept in", shown(ledger.url)),
     ]
     if result := _result(ledger, kept):
@@ -441,15 +444,16 @@ def _step_state(step: KeptStep, seen: Seen) -> str:
 def _step_row(step: KeptStep, seen: Seen) -> tuple[str, ...]:
     outcome = step.outcome
     if outcome is None:
-        return (step.key, _step_state(step, seen), "", "", "")
+        return (step.key, _step_state(step, seen), "", "", "", "")
     said = describe(outcome.error) if outcome.error is not None else ""
     if outcome.message is not None:
         message = outcome.message
         said = message.scratchpad or (
             json.dumps(message.outputs, default=str, ensure_ascii=False) if message.outputs else ""
         )
-    tokens = f"{outcome.usage.tokens:,}" if outcome.usage.tokens else ""
-    return (step.key, _step_state(step, seen), f"{step.seconds:.1f}", tokens, shortened(said, LONGEST_SAID))
+    usage = outcome.usage
+    tokens, cost = f"{usage.tokens:,}" if usage.tokens else "", usage.money() if usage.calls else ""
+    return (step.key, _step_state(step, seen), f"{step.seconds:.1f}", tokens, cost, shortened(said, LONGEST_SAID))
 
 
 def _errors(seen: Seen, steps: Sequence[KeptStep]) -> Iterator[str]:

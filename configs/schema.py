@@ -180,7 +180,10 @@ class ModelSpec(Spec):
     timeout: Seconds | None = Field(default=None, description="Seconds that the endpoint may be silent.")
     max_retries: int | None = Field(default=None, ge=0, description="How often a refused call is tried again.")
     limits: LimitsSpec | None = Field(default=None, description="What the endpoint lets one do.")
-    price: Price | None = Field(default=None, description="What a million tokens cost, read and written.")
+    price: Price | None = Field(
+        default=None,
+        description="What a million tokens cost, read and written, in US dollars; by default as in the files of prices.",
+    )
 
 
 class LocalToolSpec(Spec):
@@ -397,7 +400,7 @@ class BudgetSpec(Spec):
 
     tokens: Count | None = Field(default=None, description="Tokens read and written.")
     calls: Count | None = Field(default=None, description="Calls of models.")
-    cost: Amount | None = Field(default=None, description="Money; the models need a `price`.")
+    cost: Amount | None = Field(default=None, description="US dollars; the models need a known price.")
     seconds: Seconds | None = Field(default=None, description="From its start, waiting for a person not counted.")
 
 

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from operad.configs.durable import Database, Files, Source, open_ledger
 from operad.configs.follow import say
+from operad.configs.prices import PricesFile
 from operad.configs.progress import printable
 from operad.configs.run_command import make
 from operad.runtime.durable.driver import LIMIT
@@ -36,6 +37,7 @@ def worker(
     files: Files = None,
     model: Annotated[str | None, typer.Option(help="The model's name at its endpoint.")] = None,
     base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint, with /v1.")] = None,
+    prices: PricesFile = None,
     services: Annotated[
         Path | None, typer.Option(help="What the nodes of a workflow reach outside: a YAML file.")
     ] = None,

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Annotated, Any, ClassVar, cast
 from uuid import uuid4
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, field_serializer
 
 from operad.runtime.errors import did_you_mean
 from operad.runtime.file import FileDescriptor
@@ -63,6 +63,23 @@ def _as_ids(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
 
+def _as_cost(value: object) -> object:
+    return 0.0 if value is None else value
+
+
+def _unpriced(said: dict[str, Any]) -> int:
+    return 0 if said.get("cost") else said.get("calls", 0)
+
+
+def _amount(dollars: float) -> str:
+    """Dollars, with six places where they are less than one; never 0 for what is more."""
+    if dollars >= 1:
+        return f"{dollars:,.2f}"
+    if 0 < dollars < 1e-6:
+        return "less than 0.000001"
+    return f"{dollars:.6f}".rstrip("0").rstrip(".")
+
+
 class Usage(Value):
     """What model calls cost. Usages add up.
 
@@ -71,7 +88,8 @@ class Usage(Value):
         prompt_tokens: Tokens read.
         completion_tokens: Tokens written.
         seconds: Time spent waiting for models, summed over concurrent calls.
-        cost: Money, in the currency of the models' prices; 0 where a model has none.
+        cost: US dollars, for the calls whose price is known. As JSON null where it is known of none.
+        unpriced: Calls of models whose price is unknown. Where it is not said: all of them if `cost` is 0, else none.
     """
 
     model_config = ConfigDict(hide_input_in_errors=True)  # an endpoint may give its key as a number
@@ -80,7 +98,26 @@ class Usage(Value):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     seconds: float = 0.0
-    cost: float = 0.0
+    cost: Annotated[float, BeforeValidator(_as_cost)] = 0.0
+    unpriced: int = Field(default_factory=_unpriced)
+
+    @property
+    def known_cost(self) -> float | None:
+        """US dollars; None where models were asked, and of those whose price is known there is nothing to add up."""
+        return None if self.unpriced and not self.cost else self.cost
+
+    @field_serializer("cost", when_used="json")
+    def _cost_as_json(self, cost: float) -> float | None:
+        return self.known_cost
+
+    def money(self) -> str:
+        """What it cost, for people: ``0.0123 USD``, ``unknown`` or ``0.0123 USD + 3 calls of unknown price``."""
+        if self.known_cost is None:
+            return "unknown"
+        others = (
+            f" + {self.unpriced:,} call{'s' if self.unpriced > 1 else ''} of unknown price" if self.unpriced else ""
+        )
+        return f"{_amount(self.cost)} USD{others}"
 
     @property
     def tokens(self) -> int:
@@ -94,6 +131,7 @@ class Usage(Value):
             completion_tokens=self.completion_tokens + other.completion_tokens,
             seconds=self.seconds + other.seconds,
             cost=self.cost + other.cost,
+            unpriced=self.unpriced + other.unpriced,
         )
 
 

@@ -56,15 +56,15 @@ class ToolCall(Value):
 
 
 class Price(Value):
-    """What a model's tokens cost, in any currency.
+    """What a model's tokens cost, in US dollars.
 
     Attributes:
         prompt: For a million tokens read.
         completion: For a million tokens written.
     """
 
-    prompt: float = Field(default=0.0, ge=0)
-    completion: float = Field(default=0.0, ge=0)
+    prompt: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    completion: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
     def of(self, prompt_tokens: int, completion_tokens: int) -> float:
         """What so many tokens cost."""
@@ -123,7 +123,8 @@ class Model(Endpoint):
         limits: What the endpoint lets one do; kept by all models of this name and key at this endpoint
             that have the same limits, in all runs and threads of the process together; in kept runs, those a
             minute are kept by all processes together.
-        price: What its tokens cost, for `Usage.cost` and budgets of money; None where that is unknown.
+        price: What its tokens cost, for `Usage.cost` and budgets of money; None where that is unknown. `resolve_model`
+            fills it in where it is known.
     """
 
     name: str = DEFAULT_MODEL
@@ -255,7 +256,8 @@ class Model(Endpoint):
                 if self.price is None and scope.run.budget.cost is not None:
                     raise InputError(
                         f"{self.describe()} has no price, so a budget of money cannot be kept; "
-                        "give it one: Model(price=Price(prompt=…, completion=…))"
+                        "give it one: Model(price=Price(prompt=…, completion=…)), `price` in a configuration, or a file "
+                        "of prices (--prices FILE, OPERAD_PRICES)"
                     )
                 scope.run.check_budget(by_next=True)
             yield limiters
@@ -333,6 +335,7 @@ class Model(Endpoint):
             completion_tokens=turn.completion_tokens,
             seconds=seconds,
             cost=self.price.of(turn.prompt_tokens, turn.completion_tokens) if self.price else 0.0,
+            unpriced=0 if self.price else 1,
         )
         calls = tuple(
             ToolCall(id=call.id or f"call_{index}", name=call.name, arguments=call.arguments)
@@ -353,6 +356,8 @@ def resolve_model(
     (by default `DEFAULT_MODEL` at OpenAI). With neither, or with the name ``embedded`` or the path
     of a ``.gguf`` file, it is a model inside this process.
 
+    Its price is what `prices.known_price` says: that of the user's file of prices, or of the table of this package.
+
     Args:
         name: The model's name; otherwise ``OPERAD_MODEL``.
         base_url: The endpoint; otherwise ``OPENAI_BASE_URL``.
@@ -360,9 +365,11 @@ def resolve_model(
         environ: Read instead of `os.environ`, which is read when this is called.
 
     Raises:
-        InputError: A model of an endpoint is named, but neither endpoint nor key.
+        InputError: A model of an endpoint is named, but neither endpoint nor key; or the file of prices cannot be read.
+        InvalidError: The file of prices is none.
     """
     from operad.runtime.embedded import EmbeddedModel
+    from operad.runtime.prices import known_price
 
     environ = os.environ if environ is None else environ
     name = name or environ.get("OPERAD_MODEL")
@@ -377,10 +384,12 @@ def resolve_model(
             f"model {name!r}: there is no endpoint to ask for it; set OPENAI_API_KEY, or OPENAI_BASE_URL for an "
             "endpoint of your own, or name no model to use the embedded one"
         )
+    name, base_url = name or DEFAULT_MODEL, base_url or OPENAI_URL
     return Model(
-        name=name or DEFAULT_MODEL,
-        base_url=base_url or OPENAI_URL,
+        name=name,
+        base_url=base_url,
         api_key=SecretStr(api_key) if api_key else None,
+        price=cast("Price | None", known_price(name, base_url, environ)),
     )
 
 

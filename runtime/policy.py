@@ -130,7 +130,7 @@ class Budget:
     Attributes:
         tokens: Tokens read and written.
         calls: Calls of models.
-        cost: Money, in the currency of the models' prices.
+        cost: US dollars; a model whose price is unknown may not be asked then.
         seconds: From its start; time in which a person is asked does not count.
 
     Raises:

@@ -72,7 +72,8 @@ async def _record(designer: Designer, subtask: Subtask, base: NodeGraph) -> dict
         "accepted": design.accepted,
         "findings": list(design.findings),
         "tokens": usage.tokens,
-        "cost": usage.cost,
+        "cost": usage.known_cost,
+        "unpriced": usage.unpriced,
         "seconds": round(monotonic() - began, 1),
     }
 

@@ -214,18 +214,12 @@ class Trials:
 
 
 def _figures(verdict: CaseVerdict) -> dict[str, Any]:
-    usage = verdict.usage
     return {
         "resolved": verdict.resolved,
         "step": verdict.step,
         "reason": verdict.reason,
         "seconds": round(verdict.seconds, 3),
-        "usage": {
-            "calls": usage.calls,
-            "prompt_tokens": usage.prompt_tokens,
-            "completion_tokens": usage.completion_tokens,
-            "cost": usage.cost,
-        },
+        "usage": verdict.usage.model_dump(mode="json", exclude={"seconds"}),
     }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from operad.configs.evaluate.report import Cell, Plot, Report, Table
 from operad.evaluators.chat2workflow.pass_rate import STEPS
 from operad.evaluators.chat2workflow.rates import Outcome, by_category, by_round, grouped
+from operad.runtime.message import NO_USAGE, Usage
 
 _RUN_STEPS = ("2_1", "2_2", "2_3")
 _NOT_TOLD = ("no file", "no service", "no verdict")
@@ -66,6 +67,7 @@ def _rounds(named: Mapping[str, Sequence[Outcome]]) -> dict[str, Rates]:
 
 def _counts(items: Items) -> dict[str, Any]:
     steps = (*STEPS, *_RUN_STEPS)
+    usage = sum((Usage.model_validate(each["usage"]) for each in items), NO_USAGE)
     return {
         "cases": len(items),
         "resolved": sum(item["resolved"] is True for item in items),
@@ -73,10 +75,7 @@ def _counts(items: Items) -> dict[str, Any]:
         "not_told": {
             why: sum(each["resolved"] is None and each["reason"].startswith(why) for each in items) for why in _NOT_TOLD
         },
-        "usage": {
-            name: sum(each["usage"][name] for each in items)
-            for name in ("calls", "prompt_tokens", "completion_tokens", "cost")
-        },
+        "usage": usage.model_dump(mode="json", exclude={"seconds"}),
         "seconds": round(sum(each["seconds"] for each in items), 3),
     }
 
@@ -97,14 +96,12 @@ def _ends(counts: Mapping[str, Any]) -> Table:
 
 
 def _costs(counts: Mapping[str, Any]) -> Table:
-    priced = any(found["usage"]["cost"] for found in counts.values())
     rows: list[list[Cell]] = []
     for run, found in counts.items():
-        usage = found["usage"]
-        row: list[Cell] = [run, usage["calls"], usage["prompt_tokens"], usage["completion_tokens"]]
-        rows.append([*row, f"{usage['cost']:.4g}"] if priced else row)
-    columns = ["run", "model calls", "tokens read", "tokens written"]
-    return Table("What models were asked, the judge included", [*columns, "cost"] if priced else columns, rows)
+        usage = Usage.model_validate(found["usage"])
+        rows.append([run, usage.calls, usage.prompt_tokens, usage.completion_tokens, usage.money()])
+    columns = ["run", "model calls", "tokens read", "tokens written", "cost"]
+    return Table("What models were asked, the judge included", columns, rows)
 
 
 def _plot(title: str, axis: str, rates: Mapping[str, Rates], *, lines: bool = False) -> Plot:

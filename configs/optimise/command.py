@@ -15,7 +15,8 @@ from operad.configs.loader import load
 from operad.configs.optimise.folder import BEST
 from operad.configs.optimise.search import AT_ONCE, ROUNDS, Optimised, aoptimise, proposing
 from operad.configs.optimise.state import Candidate
-from operad.configs.progress import printable
+from operad.configs.prices import PricesFile
+from operad.configs.progress import printable, used
 from operad.runtime.message import Usage
 from operad.runtime.reasoner import Reasoner
 
@@ -38,6 +39,7 @@ def optimise(
     name: Annotated[str | None, typer.Option("--expert", help="Which expert; by default, the only one.")] = None,
     model: Annotated[str | None, typer.Option(help="The model's name at its endpoint.")] = None,
     base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint, with /v1.")] = None,
+    prices: PricesFile = None,
     proposer_model: Annotated[
         str | None, typer.Option(help="The model that proposes changes and judges answers; by default the same.")
     ] = None,
@@ -109,7 +111,7 @@ def _as_json(candidate: Candidate) -> dict[str, Any]:
 
 
 def _used(usage: Usage) -> dict[str, Any]:
-    return {"calls": usage.calls, "tokens": usage.tokens, "cost": usage.cost}
+    return {"calls": usage.calls, "tokens": usage.tokens, "cost": usage.known_cost, "unpriced": usage.unpriced}
 
 
 def _tokens(candidate: Candidate) -> int:
@@ -117,8 +119,7 @@ def _tokens(candidate: Candidate) -> int:
 
 
 def _summed_up(found: Optimised) -> str:
-    best, baseline, usage = found.best, found.baseline, found.state.usage
-    cost = f", cost {usage.cost:.4g}" if usage.cost else ""
+    best, baseline = found.best, found.baseline
     verdict = (
         f"candidate {best.number} is better: {100 * best.final:.2f}, and the expert as it is {100 * baseline.final:.2f}"
         if found.improved
@@ -129,7 +130,7 @@ def _summed_up(found: Optimised) -> str:
     return "\n".join(
         [
             printable(verdict),
-            f"{found.stopped}; {usage.calls:,} model calls, {usage.tokens:,} tokens{cost}",
+            f"{found.stopped}; {used(found.state.usage)}",
             printable(f"kept in {found.folder}; operad run {found.folder / BEST} runs the best"),
         ]
     )

@@ -393,6 +393,7 @@ def _less(usage: Usage, before: Usage) -> Usage:
         completion_tokens=usage.completion_tokens - before.completion_tokens,
         seconds=usage.seconds - before.seconds,
         cost=usage.cost - before.cost,
+        unpriced=usage.unpriced - before.unpriced,
     )
 
 

@@ -21,7 +21,7 @@ class Odd:
 
 
 USAGE = Usage(calls=1, prompt_tokens=2, completion_tokens=3, seconds=0.5, cost=0.25)
-PLAIN_USAGE = {"calls": 1, "prompt_tokens": 2, "completion_tokens": 3, "seconds": 0.5, "cost": 0.25}
+PLAIN_USAGE = {"calls": 1, "prompt_tokens": 2, "completion_tokens": 3, "seconds": 0.5, "cost": 0.25, "unpriced": 0}
 MESSAGE = WorkflowMessage(
     scratchpad="text",
     outputs={"odd": Odd(), "set": {1}, "bytes": b"\xff", "nested": [{"odd": (Odd(),)}], "no number": float("nan")},

@@ -1,0 +1,36 @@
+"""`--prices`: the file of prices that a command is to go by."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from operad.runtime.prices import read_prices
+
+
+def _use(file: Path | None) -> Path | None:
+    """Have all models of this process priced by the file, as if ``OPERAD_PRICES`` named it.
+
+    Raises:
+        InputError: There is no such file, or it cannot be read.
+        InvalidError: It is no file of prices; every issue has its line.
+    """
+    if file is not None:
+        read_prices(file)  # what is wrong with it is said before anything runs
+        os.environ["OPERAD_PRICES"] = str(file.expanduser().absolute())
+    return file
+
+
+PricesFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--prices",
+        metavar="FILE",
+        callback=_use,
+        help="What models cost: a YAML file. By default what OPERAD_PRICES says, or else operad/prices.yaml in your folder for configuration; then what is known of vendors' list prices.",
+    ),
+]
+"""The option takes effect as it is read; a command need not look at it."""
