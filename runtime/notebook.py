@@ -15,7 +15,7 @@ from operad.runtime.events import Event, Listener, RunFailed, RunFinished, RunSt
 from operad.runtime.trace import Span, Trace, structural
 
 if TYPE_CHECKING:
-    from operad.runtime.message import WorkflowMessage
+    from operad.runtime.message import Usage, WorkflowMessage
 
 SECONDS_BETWEEN = 0.2
 """How long a shown state stays at least."""
@@ -92,7 +92,7 @@ def progress_html(trace: Trace) -> str:
     rounds = sum(span.kind == "round" and span.parent == root.id for span in trace.spans)
     head = (
         f"<b>{escape(trace.workflow)}</b> {_verdict(root)} · {rounds} round{'s' * (rounds != 1)} · "
-        f"{end - root.start:.1f} s · {root.usage.calls} model calls, {root.usage.tokens:,} tokens"
+        f"{end - root.start:.1f} s{_used(root.usage)}"
     )
     table = "".join(row.html() for row in rows[:MOST_ROWS])
     more = f"<p>… and {len(rows) - MOST_ROWS:,} more operators</p>" if len(rows) > MOST_ROWS else ""
@@ -122,8 +122,7 @@ def message_html(message: WorkflowMessage) -> str:
         for part in message.parts
     )
     who = f" · {escape(message.operator_id)}" if message.operator_id else ""
-    usage = f" · {message.usage.calls} model calls, {message.usage.tokens:,} tokens" if message.usage.calls else ""
-    return f"<div><p><b>{message.status.value}</b>{who}{usage}</p><table><tbody>{rows}</tbody></table>{parts}</div>"
+    return f"<div><p><b>{message.status.value}</b>{who}{_used(message.usage)}</p><table><tbody>{rows}</tbody></table>{parts}</div>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +191,10 @@ def _rows(trace: Trace) -> list[_Row]:
 
     add(())
     return rows
+
+
+def _used(usage: Usage) -> str:
+    return f" · {usage.calls} model calls, {usage.tokens:,} tokens, cost {usage.money()}" if usage.calls else ""
 
 
 def _verdict(root: Span) -> str:
