@@ -1,4 +1,4 @@
-# make run, make test, make check, make chaos, make bench, make conformance, make fuzz. PYTHON=python3.12 chooses the interpreter.
+# make run, make test, make check, make docs, make reference, make chaos, make bench, make conformance, make fuzz. PYTHON=python3.12 chooses the interpreter.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -11,7 +11,7 @@ DIFY_PYTHON ?= python3.12
 DIFY := .venv-dify
 RECORDED := $(wildcard ../shared/data/chat2workflow/may/*.json ../shared/data/chat2workflow/apr/*.json)
 
-.PHONY: run test check chaos bench conformance fuzz lock clean
+.PHONY: run test check docs reference chaos bench conformance fuzz lock clean
 
 run: $(READY)
 	@$(BIN)/operad run configs/release_credits.yaml --file test/example/data/NEWS
@@ -24,15 +24,22 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+	$(MAKE) --no-print-directory docs
+
+docs: $(READY) # the site, into build/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+reference: $(READY) # docs/reference, from the declarations
+	$(BIN)/python docs/make/reference.py
 
 chaos: $(READY) # an hour of kills
 	$(BIN)/python test/durability/chaos.py
 
 bench: $(BENCH_READY) # in an environment of its own, for the field beside ours is large
 	$(BENCH)/bin/python test/benchmark/bench_insights.py
-	$(BENCH)/bin/python test/benchmark/bench_engine.py --readme README.md
+	$(BENCH)/bin/python test/benchmark/bench_engine.py --readme README.md --page docs/performance.md
 	$(BENCH)/bin/python test/benchmark/bench_rounds.py
-	$(BENCH)/bin/python test/benchmark/bench_load.py
+	$(BENCH)/bin/python test/benchmark/bench_load.py --page docs/performance.md
 	$(BENCH)/bin/python test/benchmark/bench_knowledge.py
 	$(BENCH)/bin/python test/benchmark/bench_nodes.py
 	$(BENCH)/bin/python test/benchmark/bench_formats.py
@@ -74,4 +81,4 @@ lock: # needs uv; honours the overrides in pyproject.toml, writes versions only
 	  --no-header --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml -o requirements-bench.lock
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(DIFY) dist .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(BENCH) $(DIFY) build dist .pytest_cache .ruff_cache

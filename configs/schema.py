@@ -134,9 +134,9 @@ def _tool_kind(value: Any) -> str:
 class AppSpec(Spec):
     """What the file is about."""
 
-    name: str = ""
-    desc: str = ""
-    version: str = ""
+    name: str = Field(default="", description="What it is called.")
+    desc: str = Field(default="", description="What it is for: the goal of a run that is given no other.")
+    version: str = Field(default="", description="Which state of the file this is, for its readers.")
 
 
 class PluginSpec(Spec):
@@ -171,8 +171,8 @@ class ModelSpec(Spec):
     name: str | None = Field(default=None, description="The model's name at its endpoint.")
     base_url: str | None = Field(default=None, description="An OpenAI-compatible endpoint, with /v1.")
     api_key_env: str = Field(default="OPENAI_API_KEY", description="The environment variable that holds the key.")
-    temperature: float | None = Field(default=None, ge=0)
-    max_tokens: int | None = Field(default=None, ge=1)
+    temperature: float | None = Field(default=None, ge=0, description="How much chance is in what it says.")
+    max_tokens: int | None = Field(default=None, ge=1, description="How many tokens an answer may have at most.")
     tools: Literal["native", "constrained"] | None = Field(
         default=None, description="constrained: for endpoints without tool calls; tools are chosen by JSON Schema."
     )
@@ -199,10 +199,10 @@ class LocalToolSpec(Spec):
 class McpToolSpec(Spec):
     """All tools of an MCP server."""
 
-    name: str
+    name: str = Field(description="What actions call these tools by.")
     type: Literal["MCP"]
-    desc: str = ""
-    mcp_transport_config: McpServer
+    desc: str = Field(default="", description="What they are for.")
+    mcp_transport_config: McpServer = Field(description="How the server is reached.")
 
 
 ToolSpec = LocalToolSpec | McpToolSpec
@@ -218,9 +218,9 @@ ToolRef = Annotated[
 class ActionSpec(Spec):
     """Something an operator may do, and the tools for it."""
 
-    name: str
-    desc: str = ""
-    tools: list[ToolRef] = []
+    name: str = Field(description="What operators call it by.")
+    desc: str = Field(default="", description="What it does, for the model that chooses.")
+    tools: list[ToolRef] = Field(default=[], description="What it is done with.")
 
 
 ActionRef = Annotated[Annotated[str, Tag("name")] | Annotated[ActionSpec, Tag("definition")], Discriminator(_kind)]
@@ -428,24 +428,24 @@ class WorkflowSpec(WorkflowLikeSpec, GuardSpec):
 class StepSpec(Spec):
     """An operator in a chain, and the port from which the chain goes on to the next."""
 
-    operator: AnyOperatorRef
-    port: str = Field(min_length=1)
+    operator: AnyOperatorRef = Field(description="Which one.")
+    port: str = Field(min_length=1, description="The port that must be taken for the chain to go on.")
 
 
 class ProfileSpec(Spec):
     """How an expert presents itself."""
 
-    name: str
-    desc: str = ""
+    name: str = Field(description="What it is called, and chosen by.")
+    desc: str = Field(default="", description="What it can do, for the leader that gives out jobs.")
 
 
 class ExpertReasonerSpec(Spec):
     """The names of an expert's reasoners, and what differs from the file's `reasoner`."""
 
-    actor_name: str = ""
-    thinker_name: str = ""
-    type: Literal["MONO", "DUAL"] | None = None
-    max_rounds: int | None = Field(default=None, ge=1)
+    actor_name: str = Field(default="", description="A name that Chat2Graph's files give; it changes nothing.")
+    thinker_name: str = Field(default="", description="Another such name.")
+    type: Literal["MONO", "DUAL"] | None = Field(default=None, description="As in the file's `reasoner`.")
+    max_rounds: int | None = Field(default=None, ge=1, description="As in the file's `reasoner`.")
 
 
 class ExpertSpec(WorkflowLikeSpec):
@@ -571,12 +571,16 @@ class ConfigSpec(Spec):
     plugin: PluginSpec = PluginSpec()
     model: ModelSpec | None = None
     reasoner: ReasonerSpec = ReasonerSpec()
-    tools: list[AnyTool] = []
+    tools: list[AnyTool] = Field(
+        default=[], description="Functions, classes and MCP servers, for actions and operators."
+    )
     actions: list[ActionSpec] = []
     toolkit: list[list[ActionRef]] = Field(
         default=[], description="Chains of actions: each is often followed by the next."
     )
-    operators: list[AnyOperator] = []
+    operators: list[AnyOperator] = Field(
+        default=[], description="Operators, workflows inside and typed nodes, by name."
+    )
     experts: list[ExpertSpec] = []
     leader: LeaderSpec | None = None
     knowledgebase: KnowledgeSpec = KnowledgeSpec()

@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "durability"))
 
 from databases import Sqlite, has_postgres, postgres  # pyright: ignore[reportMissingImports]
 from graphs import JOB, Graph, chain, fan
+from page import markdown, write_into
 from rich.console import Console
 from rich.table import Table
 
@@ -115,7 +116,7 @@ def apart(url: str, workers: bool, turns: int) -> dict[str, float]:
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def show(measured: Mapping[str, Mapping[str, float]]) -> None:
+def table_of(measured: Mapping[str, Mapping[str, float]]) -> Table:
     table = Table("where", *SHAPES, title="Milliseconds an operator, and how often the first line")
     for where, costs in measured.items():
         cells = [
@@ -123,7 +124,7 @@ def show(measured: Mapping[str, Mapping[str, float]]) -> None:
             for shape, cost in costs.items()
         ]
         table.add_row(where, *cells)
-    Console().print(table)
+    return table
 
 
 def main() -> None:
@@ -131,6 +132,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     parser.add_argument("--work", help=argparse.SUPPRESS)
+    parser.add_argument("--page", type=Path, metavar="FILE", help="write the table between the marks of this file")
     asked = parser.parse_args()
     if asked.work:
         asyncio.run(work(*json.loads(asked.work)))
@@ -145,7 +147,9 @@ def main() -> None:
         for kind in kinds:
             measured[kind.name] = apart(kind.new(), False, asked.turns)
             measured[f"{kind.name}, 2 workers"] = apart(kind.new(), True, asked.turns)
-    show(measured)
+    Console().print(table_of(measured))
+    if asked.page:
+        write_into(asked.page, markdown([table_of(measured)], "python test/benchmark/bench_durable.py"), "durable")
 
 
 if __name__ == "__main__":

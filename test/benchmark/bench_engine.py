@@ -12,12 +12,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import random
-import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
@@ -29,6 +26,8 @@ from awel_faults import faults
 from engines import FIELD, OURS, STDLIB
 from graphs import Graph, chain, critical_path, fan, layered
 from memory import RUNS, Growth
+from page import machine, write_into
+from page import markdown as for_page
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -119,21 +118,20 @@ def show_progress(done: str) -> None:
 # Tables
 
 
-def show(measured: Mapping[str, Any]) -> None:
-    console = Console(width=max(150, Console().width))
+def tables(measured: Mapping[str, Any]) -> Iterator[Table]:
     for what, title in (
         ("never suspends", "Microseconds per operator that does nothing (and ratio to the first line)"),
         ("suspends once", "Microseconds per operator that suspends once"),
     ):
-        console.print(by_shape(measured[what], title))
-    console.print(together(measured["makespan / critical path"], measured["1,000 at once"]))
-    console.print(by_size(measured["scale"]))
-    console.print(growths(measured["memory"]))
+        yield by_shape(measured[what], title)
+    yield together(measured["makespan / critical path"], measured["1,000 at once"])
+    yield by_size(measured["scale"])
+    yield growths(measured["memory"])
     if rows := measured.get("awel"):
         table = Table("what", "AWEL's runner", "ours", title="AWEL's runner beside ours")
         for row, said in rows.items():
             table.add_row(row, escape(said["stock"]), escape(said["ours"]))
-        console.print(table)
+        yield table
 
 
 def by_shape(costs: Mapping[str, Costs], title: str) -> Table:
@@ -190,7 +188,6 @@ def ratio(cost: Cost, unit: Cost) -> str:
 # The README's table
 
 IN_README = ("chain 100", "chain 1000", "fan 100", "fan 1000", "layered 1000")
-MARKED = re.compile(r"(?<=<!-- bench -->\n).*(?=<!-- /bench -->)", re.DOTALL)
 
 
 def markdown(measured: Mapping[str, Any]) -> str:
@@ -204,8 +201,7 @@ def markdown(measured: Mapping[str, Any]) -> str:
             cells.append(each or (ratio(cost, unit) if isinstance(cost, Cost) else cost))
         cells.append(span if isinstance(span, str) else f"{span:.2f}")
         lines.append(f"| {engine}{release(engine)} | {' | '.join(cells)} |")
-    cores = os.cpu_count()
-    return "\n".join([*lines, "", f"Python {platform.python_version()}, {platform.system()}, {cores} cores.", ""])
+    return "\n".join([*lines, "", machine(), ""])
 
 
 def release(engine: str) -> str:
@@ -217,19 +213,13 @@ def release(engine: str) -> str:
         return ""
 
 
-def write_into(readme: Path, table: str) -> None:
-    text, found = MARKED.subn(lambda _: table, readme.read_text(encoding="utf-8"))
-    if not found:
-        raise SystemExit(f"{readme} has no <!-- bench --> and <!-- /bench -->")
-    readme.write_text(text, encoding="utf-8")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--quick", action="store_true", help="measure ours and the loop by hand only")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there, in seconds")
     parser.add_argument("--markdown", action="store_true", help="print the README's table instead of all tables")
     parser.add_argument("--readme", type=Path, metavar="FILE", help="write that table between the marks of this file")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="write all tables between the marks of this file")
     asked = parser.parse_args()
     with ExitStack() as stack:
         own = processes_of(list(OURS), stack)
@@ -251,10 +241,15 @@ def main() -> None:
         asked.json.write_text(json.dumps(measured, default=asdict, indent=2) + "\n", encoding="utf-8")
     if asked.readme:
         write_into(asked.readme, markdown(measured))
+    if asked.page:
+        command = f"python test/benchmark/bench_engine.py{' --quick' if asked.quick else ''}"
+        write_into(asked.page, for_page(tables(measured), command), "engine")
     if asked.markdown:
         print(markdown(measured))
     else:
-        show(measured)
+        console = Console(width=max(150, Console().width))
+        for table in tables(measured):
+            console.print(table)
 
 
 if __name__ == "__main__":

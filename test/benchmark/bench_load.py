@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 from answers import Endpoint, Served, Serving, serving
 from graphs import Graph, critical_path
+from page import markdown, write_into
 from rich.console import Console
 from rich.table import Table
 
@@ -394,6 +395,7 @@ def main() -> None:
     parser.add_argument("--long", action="store_true", help="50,000 runs")
     parser.add_argument("--client", action="store_true", help="what a call costs")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="write the table between the marks of this file")
     asked = parser.parse_args()
     logging.getLogger("operad").setLevel(logging.ERROR)
     console = Console(width=max(120, Console().width))
@@ -414,6 +416,8 @@ def main() -> None:
     if asked.json:
         asked.json.write_text(json.dumps(asdict(measured), indent=2) + "\n", encoding="utf-8")
     console.print(table_of(measured))
+    if asked.page:
+        write_into(asked.page, markdown([table_of(measured)], "python test/benchmark/bench_load.py"), "load")
     if found := list(faults(measured)):
         sys.exit("\n".join(found))
 

@@ -10,15 +10,27 @@ import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+from typer.exceptions import TyperException
 
+from operad.configs.cli import app
+from operad.configs.loader import load_text
+from operad.configs.schema import ConfigSpec
+from operad.operators.formats.table import find_format
+from operad.operators.media.mermaid import render_mermaid
+from operad.runtime.document import parse_document
 from operad.runtime.testing import Plausible, ScriptedModel
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+FEATURES = sorted((ROOT / "docs").glob("*.md"))
+REFERENCE = sorted((ROOT / "docs" / "reference").glob("*.md"))
+PAGES = [README, *FEATURES, *REFERENCE]
 NEEDS = {
     "docs/comfyflow.md": "scipy",
     "docs/durable.md": "dbos",
@@ -32,6 +44,22 @@ NEEDS = {
     "docs/worfeval.md": "onnxruntime",
 }
 """Pages whose examples use an extra."""
+
+TESTED = {"python", "text", "mermaid", "sh", "yaml", "json", ""}
+"""The languages of blocks. One without a language is what a terminal shows; a line of it may begin with ``operad``."""
+
+FOLLOWED = re.compile(r"docs/(get_started|from_\w+)\.md")
+"""Pages whose blocks are files and commands, one after the other: test_docs_newcomers.py follows them as a reader does."""
+
+BESIDE = {
+    "my_tools.py": "def search(claim: str) -> str:\n    'Look a claim up.'\n    return ''\n",
+    "docs/some.md": "Something to look up.\n",
+    "handbook.pdf": "Some more.\n",
+    "cat.py": "image, mask = LoadImage(image='cat.png')\nSaveImage(images=image, filename_prefix='cat')\n",
+    "translate.json": '{"nodes_info": [{"id": "1", "type": "start", "param": {"variables": []}}, '
+    '{"id": "2", "type": "end", "param": {"outputs": []}}], "edges": [["1", 0, "2"]]}',
+}
+"""What the YAML of pages finds beside it."""
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "OPERAD_"))}
 
@@ -63,7 +91,8 @@ def blocks(page: str) -> list[Block]:
     return found
 
 
-# Runs the blocks of a page, as one module, and says what each printed. A drawing is what the page's toolkit draws.
+# Runs the blocks of a page, as one module, and says what each printed. A drawing is what the page's toolkit draws, if
+# it has one.
 RUNNER = """
 import contextlib, io, json, sys, types
 name, blocks = json.load(sys.stdin)
@@ -73,7 +102,7 @@ for language, text, line in blocks:
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         if language == "mermaid":
-            print(module.toolkit.to_mermaid(), end="")
+            print(module.toolkit.to_mermaid() if hasattr(module, "toolkit") else text, end="")
         else:
             exec(compile("\\n" * line + text, name, "exec"), vars(module))
     printed.append(out.getvalue())
@@ -156,9 +185,134 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     assert dead == []
 
 
-@pytest.mark.parametrize("page", PAGES[1:], ids=label)
+PERFORMANCE = ROOT / "docs" / "performance.md"
+
+
+@pytest.mark.parametrize("page", FEATURES, ids=label)
 def test_the_readme_leads_to_every_page(page: Path) -> None:
     assert f"]({label(page)})" in prose(README)
+
+
+@pytest.mark.parametrize("page", REFERENCE, ids=label)
+def test_another_page_leads_to_what_is_made_by_programs(page: Path) -> None:
+    path = page.relative_to(ROOT / "docs").as_posix()
+    assert any(f"]({path}" in prose(other) for other in FEATURES)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if not FOLLOWED.match(label(page))], ids=label)
+def test_every_block_is_of_a_language_that_is_tested(page: Path) -> None:
+    every = blocks(page.read_text(encoding="utf-8"))
+    assert {block.language for block in every} <= TESTED
+    for before, block in zip([None, *every], every, strict=False):
+        assert block.language != "text" or (before is not None and before.language == "python"), block.line
+
+
+def of_language(*languages: str) -> list[tuple[str, str]]:
+    """The blocks of that language on all pages, each with its page and line."""
+    return [
+        (f"{label(page)}:{block.line}", block.text)
+        for page in PAGES
+        for block in blocks(page.read_text(encoding="utf-8"))
+        if block.language in languages and not (block.language in ("yaml", "json") and FOLLOWED.match(label(page)))
+    ]
+
+
+@pytest.mark.parametrize(("where", "text"), of_language("yaml"), ids=lambda each: each if len(each) < 60 else "")
+def test_the_yaml_of_a_page_can_be_loaded(
+    where: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A configuration, whole or a part of it; a workflow; or what has keys of neither."""
+    for name, content in BESIDE.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for key in set(re.findall(r"\b[A-Z]+_API_KEY\b", text)) | {"OPENAI_API_KEY"}:
+        monkeypatch.setenv(key, "any")
+    if found := find_format(text.encode()):
+        assert found.check(found.load(text.encode(), where)) == []
+    elif ConfigSpec.model_fields.keys() & parse_document(text, where).data.keys():
+        load_text(text, where, tmp_path)
+    sys.modules.pop("my_tools", None)
+
+
+@pytest.mark.parametrize(("where", "text"), of_language("json"))
+def test_the_json_of_a_page_can_be_read(where: str, text: str) -> None:
+    json.loads(text)
+
+
+@pytest.mark.parametrize(("where", "text"), of_language("mermaid"))
+def test_the_drawings_of_a_page_can_be_drawn(where: str, text: str) -> None:
+    pytest.importorskip("mermaid_render")
+    assert render_mermaid(text, "svg")
+
+
+def command_lines(text: str) -> list[str]:
+    """What of a terminal are commands: one may go on in lines that are indented."""
+    text = re.sub(r"\n {3,}(?=\[)", " ", re.sub(r"\\\n\s*", " ", text))
+    return [line.removeprefix("$ ").strip() for line in text.splitlines() if re.match(r"(\$ )?operad ", line)]
+
+
+OPERAD: Any = typer.main.get_command(app)
+
+
+def parsed(line: str) -> None:
+    """Parse a command as the command line does; it is not run.
+
+    Raises:
+        Exception: There is no such command or option, or an argument is missing.
+    """
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    words = list(takewhile(lambda word: word not in ("<", ">", "|", "&&"), lexer))[1:]
+    command, around = OPERAD, OPERAD.make_context("operad", list(words))
+    while hasattr(command, "commands") and words and words[0] in command.commands:
+        command, words = command.commands[words[0]], words[1:]
+        around = command.make_context("operad", list(words), parent=around)
+    if hasattr(command, "commands"):
+        assert command.invoke_without_command and all(word.startswith("-") for word in words[:1]), words  # noqa: PT018
+
+
+@pytest.mark.parametrize(
+    ("where", "line"), [(where, line) for where, text in of_language("sh") for line in command_lines(text)]
+)
+def test_the_commands_of_a_page_can_be_parsed(where: str, line: str) -> None:
+    parsed(line)
+
+
+@pytest.mark.parametrize("wrong", ["operad rum x", "operad run x --fil y", "operad run", "operad runs shoe 1"])
+def test_a_command_that_is_wrong_is_told(wrong: str) -> None:
+    with pytest.raises((AssertionError, TyperException)):
+        parsed(wrong)
+
+
+@pytest.mark.parametrize(
+    ("where", "line"), [(where, line) for where, text in of_language("") for line in command_lines(text)]
+)
+def test_the_options_of_a_usage_exist(where: str, line: str) -> None:
+    """A synopsis is no command, for it has brackets."""
+    command, words = OPERAD, line.split()[1:]
+    while hasattr(command, "commands") and words and words[0] in command.commands:
+        command, words = command.commands[words[0]], words[1:]
+    known = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
+    assert set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", " ".join(words).split(" # ")[0])) <= known
+
+
+@pytest.mark.parametrize("page", PAGES, ids=label)
+def test_the_programs_that_a_page_names_are_there(page: Path) -> None:
+    named = re.findall(r"\bpython3? ((?:test|docs)/[\w/]+\.py)", page.read_text(encoding="utf-8"))
+    assert [path for path in named if not (ROOT / path).is_file()] == []
+
+
+def test_the_performance_page_names_every_benchmark_and_has_the_figures_of_three() -> None:
+    there = {path.name for path in (ROOT / "test" / "benchmark").glob("bench_*.py")}
+    filled = re.findall(
+        r"<!-- bench (\w+) -->\n.*?\| ---: \|.*?`python test/benchmark/bench_\1\.py",
+        PERFORMANCE.read_text("utf-8"),
+        re.DOTALL,
+    )
+    assert filled == ["engine", "durable", "load"]
+    assert set(re.findall(r"^\| `(bench_\w+\.py)` \|", PERFORMANCE.read_text(encoding="utf-8"), re.MULTILINE)) == there
 
 
 def shell_lines(page: Path) -> list[str]:
@@ -170,15 +324,23 @@ def shell_lines(page: Path) -> list[str]:
     ]
 
 
-COMMANDS = [
-    line
-    for line in shell_lines(README)
-    if line.startswith("operad ") and not any(re.fullmatch(r"\W*[A-Z_=]{3,}\W*", word) for word in line.split())
-]
+def is_runnable(line: str) -> bool:
+    """Whether a command has no word that stands for another, and every file that it names is here."""
+    words = shlex.split(line, comments=True) if line.startswith("operad ") else []
+    files = [word for word in words if re.search(r"[./*]", word) and " " not in word]
+    return (
+        bool(words)
+        and not any(re.fullmatch(r"\W*[A-Z_=]{2,}\W*", word) for word in words)
+        and all((ROOT / file).exists() for file in files)
+        and words[1] not in ("runs", "worker", "workers", "generate", "serve", "view")  # which need more, or never end
+    )
+
+
+COMMANDS = sorted({line for page in PAGES for line in shell_lines(page) if is_runnable(line)})
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_commands_of_the_readme_work(command: str, tmp_path: Path) -> None:
+def test_the_commands_of_the_pages_work(command: str, tmp_path: Path) -> None:
     """On an endpoint that answers at once; test_examples.py runs the main job on the embedded model."""
     for item in ROOT.iterdir():  # what a command writes does not land in the repository
         (tmp_path / item.name).symlink_to(item)

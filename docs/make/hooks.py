@@ -1,0 +1,89 @@
+"""What MkDocs cannot know: the pages at the top of the repository, links out of ``docs/``, pictures."""
+
+from __future__ import annotations
+
+import os
+import re
+from importlib import import_module
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[2]
+TOP = {
+    "README.md": "index.md",
+    "README.zh-CN.md": "readme.zh.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+}
+"""The pages at the top of the repository, and what they are called in the site."""
+
+FENCED = re.compile(
+    r"^(?P<fence>`{3,})(?P<language>[^\n]*)\n(?P<text>.*?)^(?P=fence)`*[ ]*$\n?", re.DOTALL | re.MULTILINE
+)
+LINK = re.compile(r"\[(?P<label>[^\[\]]*)\]\((?P<path>[^()\s#:]+)(?P<anchor>#[^()\s]*)?\)")
+THEMES = {"light": "default", "dark": "dark"}
+
+
+def slug(heading: str, separator: str = "-") -> str:
+    """A heading's anchor, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", separator)
+
+
+def on_config(config: MkDocsConfig) -> None:
+    """Give headings the anchors that they have on GitHub."""
+    config.mdx_configs.setdefault("toc", {})["slugify"] = slug
+
+
+def on_files(files: Files, config: MkDocsConfig) -> None:
+    """Add the pages at the top of the repository."""
+    for name, uri in TOP.items():
+        files.append(File.generated(config, uri, content=(ROOT / name).read_text(encoding="utf-8")))
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Turn links and pictures into what the site has."""
+    uri = page.file.src_uri
+    place = PurePosixPath() if uri in TOP.values() else PurePosixPath("docs", uri).parent
+    parts: list[str] = []
+    at = 0
+    for number, block in enumerate(FENCED.finditer(markdown)):
+        parts.append(_links(markdown[at : block.start()], place, uri))
+        at = block.end()
+        if block["language"] == "mermaid":
+            parts.append(_pictures(block["text"], f"pictures/{PurePosixPath(uri).stem}-{number}", uri, config, files))
+        else:
+            parts.append(block[0])
+    return "".join([*parts, _links(markdown[at:], place, uri)])
+
+
+def _links(text: str, place: PurePosixPath, uri: str) -> str:
+    """Links to pages as the site has them, those to other files of the repository as their paths."""
+
+    def changed(link: re.Match[str]) -> str:
+        target = os.path.normpath(place / link["path"])
+        own = TOP.get(target) or (target.removeprefix("docs/") if target.startswith("docs/") else "")
+        if own:
+            return f"[{link['label']}]({os.path.relpath(own, PurePosixPath(uri).parent)}{link['anchor'] or ''})"
+        if not (ROOT / target).exists() or target.startswith(".."):
+            return link[0]  # which MkDocs refuses
+        return f"`{target}`" if link["label"].strip("`") == target else f"{link['label']} (`{target}`)"
+
+    return LINK.sub(changed, text)
+
+
+def _pictures(code: str, name: str, uri: str, config: MkDocsConfig, files: Files) -> str:
+    """A Mermaid block as two pictures, for a light page and a dark one, and its code for whom neither helps."""
+    renderer: Any = import_module("mermaid_render")
+    shown: list[str] = []
+    for theme, palette in THEMES.items():
+        path = f"{name}.{theme}.svg"
+        svg: bytes = renderer.mermaid_to_svg(code, theme=palette)
+        files.append(File.generated(config, path, content=svg))
+        shown.append(f"![A drawing of the code below]({os.path.relpath(path, PurePosixPath(uri).parent)}#only-{theme})")
+    return "\n".join(
+        [*shown, "", "<details><summary>As Mermaid</summary>", "", f"```text\n{code}```", "</details>", ""]
+    )

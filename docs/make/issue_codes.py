@@ -1,0 +1,100 @@
+"""Which codes issues can have, read out of the source."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FLOORS = ("runtime", "operators", "evaluators", "configs")
+
+NAMED = {
+    "configs/faults.py: *explain(problem, self._spec)": ("unknown-key", "missing-key", "value"),
+    "runtime/policy.py: name": ("retry", "timeout", "cache"),
+    "operators/comfyui/server.py: code": (),  # a server's own
+    "runtime/durable/wire.py: *map(str, fields)": (),  # one that was there before
+}
+"""Where a code is neither a text nor passed on, by file and expression: what it can be."""
+
+
+def codes(root: Path = ROOT) -> set[str]:
+    """All codes.
+
+    Args:
+        root: The folder of the four floors.
+
+    Raises:
+        ValueError: One that cannot be read out of the source: write it as a text, or name it in `NAMED`.
+    """
+    found: set[str] = set()
+    for floor in FLOORS:
+        for path in sorted((root / floor).rglob("*.py")):
+            found |= set(_codes_of(path, path.relative_to(root).as_posix()))
+    return found
+
+
+def _codes_of(path: Path, file: str) -> Iterator[str]:
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    constants = {
+        target.id: node.value.value
+        for node in nodes
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    takers = {"Issue": 0, "Fault": 2, ".report": 1} if file.startswith("configs/") else {"Issue": 0, "Fault": 2}
+    passed: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef) and "code" in (
+            names := [arg.arg for arg in node.args.args if arg.arg != "self"]
+        ):
+            makes = any(
+                isinstance(call, ast.Call)
+                and _called(call) == "Issue"
+                and call.args
+                and ast.unparse(call.args[0]) == "code"
+                for call in ast.walk(node)
+            )
+            if makes:
+                takers[node.name] = names.index("code")
+                passed.add("code")
+                defaults = dict(zip(reversed(names), reversed(node.args.defaults), strict=False))
+                yield from (
+                    str(default.value)
+                    for name, default in defaults.items()
+                    if name == "code" and isinstance(default, ast.Constant)
+                )
+        if (
+            isinstance(node, ast.AnnAssign)
+            and ast.unparse(node.target) == "code"
+            and isinstance(node.value, ast.Constant)
+        ):
+            yield str(node.value.value)  # the default of a field
+    for call in nodes:
+        if isinstance(call, ast.Call) and _called(call) in takers:
+            given = {keyword.arg: keyword.value for keyword in call.keywords}
+            place = takers[_called(call)]
+            code = call.args[place] if len(call.args) > place else given.get("code")
+            if code is not None:
+                yield from _texts(code, constants, passed, file)
+
+
+def _called(call: ast.Call) -> str:
+    """What is called; of the methods called ``report``, with a dot, for there is a function of that name."""
+    name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+    return ".report" if name == "report" and isinstance(call.func, ast.Attribute) else name
+
+
+def _texts(code: ast.expr, constants: dict[str, str], passed: set[str], file: str) -> Iterator[str]:
+    if isinstance(code, ast.IfExp):
+        yield from _texts(code.body, constants, passed, file)
+        yield from _texts(code.orelse, constants, passed, file)
+    elif isinstance(code, ast.Constant):
+        yield str(code.value)
+    elif isinstance(code, ast.Name) and code.id in constants:
+        yield constants[code.id]
+    elif (place := f"{file}: {ast.unparse(code)}") in NAMED:
+        yield from NAMED[place]
+    elif not (isinstance(code, ast.Attribute) and code.attr == "code") and ast.unparse(code) not in passed:
+        raise ValueError(f"{file}:{code.lineno}: the code {ast.unparse(code)!r} cannot be read; see NAMED")

@@ -1,0 +1,310 @@
+"""What the codes of issues mean, and what mends them, in the words of `docs/reference/errors.md`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+Meaning = tuple[str, str]
+"""What is wrong, and an example of what mends it."""
+
+MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
+    "Files that cannot be read": {
+        "format": (
+            "the file is not of the form that it should have",
+            'add what is named: `{"nodes_info": [], "edges": []}`',
+        ),
+        "yaml": (
+            "it is not YAML, or uses a part of it that is not read",
+            "close the bracket at the line that is named",
+        ),
+        "json": ("a line is not JSON", 'write `{"id": "a"}` with double quotes, one object a line'),
+        "encoding": ("it is not UTF-8", "save it as UTF-8: `iconv -f latin1 -t utf-8 old.yaml > new.yaml`"),
+        "depth": ("it is nested too deep", "move what is inside into parts of its own"),
+        "size": ("it is larger than what is read", "split it; or leave out what is not needed"),
+        "shape": (
+            "a mapping, a list or a text stands where something else must",
+            "write `tools: [search]`, not `tools: search`",
+        ),
+        "tag": (
+            "a YAML tag, or a value that YAML cannot read",
+            "leave the tag out, as in `!!python/name:x`; quote dates that are none",
+        ),
+        "key": ("a key is no plain text, or a merge key `<<`", "write the keys themselves instead of `<<: *base`"),
+        "duplicate-key": ("a key stands twice", "keep one of the two lines"),
+        "path": ("a file of an archive leads out of it", "pack it again without `../` in its names"),
+        "value": ("a value does not fit its key", "`max_rounds: 3` instead of `max_rounds: many`"),
+        "unknown-key": ("there is no such key here", "`instruction:` instead of `instrution:`"),
+        "missing-key": ("a key must be there", "add `instruction: Check each claim.`"),
+        "target": ("a picture cannot be made as this", "ask for `svg`, `png` or `md`"),
+    },
+    "Configurations of experts": {
+        "unknown-tool": ("no tool has this name", "write the name as under `tools`: `tools: [search]`"),
+        "unknown-action": ("no action has this name", "write the name as under `actions`: `actions: [look up]`"),
+        "unknown-operator": (
+            "no operator has this name, or it was never added",
+            "`workflow: [[facts, check]]` with both under `operators`; in Python, `add_operator(facts)`",
+        ),
+        "unknown-workflow": (
+            "a `sub-workflow` node names a workflow that `services` does not",
+            "`services: {workflows: {translate: translate.json}}`",
+        ),
+        "duplicate-name": ("two things have one name", "rename one: `name: check2`"),
+        "class": (
+            "the class cannot be imported, or is none of the right kind",
+            "`class: my_operators.Check`, a subclass of `Operator`",
+        ),
+        "params": (
+            "the class cannot be made with these arguments",
+            "give what its `__init__` takes: `params: {strict: true}`",
+        ),
+        "tool-module": (
+            "the module of a tool does not import, or lacks the function",
+            "`module_path: my_tools`, with `my_tools.py` beside the file",
+        ),
+        "knowledgebase": (
+            "the paths or the index of the knowledge base cannot be used",
+            "`paths: [docs]`, a folder beside the file with files in it",
+        ),
+        "knowledge-base": (
+            "an object that is given as knowledge base has no `retrieve(query)`",
+            'give `Documents(["docs"])`',
+        ),
+        "insights": (
+            "the insights cannot be kept as said",
+            'in YAML `env: {insights: lessons.sqlite}`, in Python `Insights("lessons.sqlite")`',
+        ),
+        "no-experts": ("a leader leads nobody", "add an expert under `experts`"),
+        "port": (
+            "a port stands where none can be",
+            "`{operator: triage, port: refund}` after an operator with `ports: [refund]`; a number, or `else`, in a workflow file",
+        ),
+        "unknown-port": ("the operator has no such port", "declare it: `ports: [refund, complaint]`"),
+    },
+    "Workflows of operators": {
+        "no-operators": ("there is nothing to run", "`workflow.add_operator(facts)`"),
+        "duplicate-id": ("two have one id", "give one another: `id: 4`"),
+        "cycle": ("each of these waits for the one before it", "take one of the edges out"),
+        "join": ("there is no such way to join", '`join="any"`, `"all"` or `"all_done"`'),
+        "never-runs": ("it waits for operators that never run in the same run", '`join="all_done"` or `"any"`'),
+        "read-too-early": ("it reads what a later operator says", "`add_operator(check, previous_ops=[facts])`"),
+        "nested-in-itself": ("a workflow contains itself", "make a second workflow for the inside"),
+        "not-a-list": (
+            "a map is to run over something that is no list",
+            '`Map("each", body, over="claims")`, with `{claims: [string]}` before it',
+        ),
+        "on-error": (
+            "a map does not know what to do with an item that fails",
+            '`on_error="keep"`, `"skip"` or `"fail"`',
+        ),
+        "fallback-port": (
+            "its fallback takes no port, and so would take all",
+            '`WorkflowMessage(…, ports=("refund",))`',
+        ),
+        "port-twice": ("its `output_schema` has a field with the name that says the way on", "rename the field"),
+        "no-fingerprint": (
+            "its messages are to be cached, and nothing tells it from others",
+            "give it a method `fingerprint()`, or `Policy(cache=False)`",
+        ),
+        "listener": ("a listener is no plain function", "`def listener(event): …`, without `async`"),
+        "only": ("it is no type of event", "`only=[events.OperatorFinished]`"),
+        "under": ("a path has something other than ids", '`under=["desk", "check"]`'),
+    },
+    "Policies and limits": {
+        "retry": ("it is no `Retry`", "`Policy(retry=Retry(attempts=5))`"),
+        "timeout": ("it is no `Timeout`", "`Policy(timeout=Timeout(run=60))`"),
+        "cache": ("it is no `Cache`, or has no sensible bounds", "`Policy(cache=Cache(max_age=3600))`"),
+        "fallback": ("it can take nobody's place", '`Policy(fallback="A colleague will answer.")`'),
+        "on": ("it is no type of error", "`Retry(on=(ModelError,))`"),
+        "limits": ("a limit is below 1", "`Limits(concurrency=4)`, or None for none"),
+        "no-number": ("it is no number", "`Timeout(run=60)`, in seconds"),
+        "no-count": ("it is no whole number", "`Retry(attempts=3)`"),
+        "not-positive": ("it must be more than 0", "`Budget(tokens=100_000)`"),
+    },
+    "Schemas of answers": {
+        "json-schema": ("an `output_schema` is no JSON Schema", "write an example instead: `{claims: [string]}`"),
+        "unreadable": ("it is in braces, but neither JSON nor YAML", "`{claims: [string]}`; or begin with words"),
+        "too-large": ("it has too many values or characters", "let it hold less"),
+        "too-deep": ("it is nested too deep; so may nodes inside of nodes be", "let it hold less"),
+        "reference": (
+            "a `$ref` leads nowhere; or a template holds `{{#…#}}`",
+            '`{"$ref": "#/$defs/claim"}` with `claim` in it; in a template a name that `variables` declares',
+        ),
+        "pattern": ("a pattern may take for ever, or cannot be used", "write it without look-around: `^[a-z]+$`"),
+        "keyword": ("a keyword that is not checked", "use `additionalProperties` or `items`"),
+        "form": (
+            "a model's split of a job is not as asked",
+            "it is asked again; where that does not help, use a larger model",
+        ),
+    },
+    "Jobs that a leader splits": {
+        "empty": ("nothing is there: no sub-job, no response, no node that runs", "name at least one"),
+        "too-many": ("there are more sub-jobs than may be", "split more coarsely"),
+        "id": ("an id is not as ids are", 'a short text: `id: "1"`'),
+        "no-goal": ("a sub-job has no goal", '`"goal": "Find the facts."`'),
+        "unknown-expert": ("no expert is called so", "name one as under `experts`"),
+        "unknown-dependency": (
+            "it waits for a sub-job that is not there",
+            'an id of the same split: `"dependencies": ["facts"]`',
+        ),
+    },
+    "Questions to a person": {
+        "no-form": ("these words say no form of an answer", '`await interrupt("Pay?", "boolean")`, or a JSON Schema'),
+        "unknown-question": ("nobody asks this", "take an id that `operad runs show ID` lists"),
+        "wrong-answer": ("the answer is not of the form that is asked for", "`--answer pay=yes`"),
+    },
+    "Workflows of typed nodes": {
+        "no-nodes": ("there is no node", "add a `start` and an `end`"),
+        "no-start": ("nothing begins it", "add a node of type `start`"),
+        "several-starts": ("two nodes begin it", "take one out"),
+        "no-end": ("nothing ends it, or the node that is named is no end", "add a node of type `end`"),
+        "unknown-type": (
+            "there is no such node type",
+            "`template-transform` instead of `template`; `operad nodes` lists them",
+        ),
+        "misshapen-id": ("the id is empty, or half a character", 'letters or digits: `"id": "4"`'),
+        "misshapen-node": ("a node is not of the form of its format", '`{"id": "1", "type": "start", "param": {}}`'),
+        "misshapen-edge": ("an edge is not of the form of its format", '`["1", 0, "2"]`'),
+        "edge": ("an edge of Operad's YAML has neither end", "`{from: 1, to: 2}`"),
+        "inside": ("a node says inside of what it runs, and stands there already", "leave `inside` out"),
+        "order": (
+            "it stands before what it refers to, or the order is no list of numbers",
+            "put it after what it reads",
+        ),
+        "dangling-edge": ("an edge to or from a node that is not there", "correct the id, or take the edge out"),
+        "port-out-of-range": ("the node has no such port", "0 to the number of cases; the last is ELSE"),
+        "isolated": ("no edge leads to it or from it", "connect it, or take it out"),
+        "unreachable": ("no way leads to it from the start", "add the edge that leads to it"),
+        "crosses-border": (
+            "an edge or a reference between inside and outside",
+            "end the edge at the `iteration` itself",
+        ),
+        "edge-to-own-start": (
+            "an edge from a node to what begins inside of it, which begins by itself",
+            "leave the edge out",
+        ),
+        "outside-body": ("an `output_selector` names a node that is not inside", '`["text", "3-2"]`'),
+        "missing-param": ("a parameter is missing", 'add it: `"system": ""`'),
+        "unknown-param": (
+            "there is no parameter of that name",
+            "`user` instead of `prompt`; `operad nodes llm` lists them",
+        ),
+        "param": (
+            "a parameter has another form, or its value makes no sense",
+            "`>` instead of `contains` for a number",
+        ),
+        "undefined-node": ("a reference to a node that is not there", "correct the id: `{{#1.text#}}`"),
+        "undefined-variable": ("the node has no such variable", "`{{#1.review#}}` instead of `{{#1.reviews#}}`"),
+        "not-before": ("a reference to a node that does not come before", "add an edge that leads from it to here"),
+        "wrong-type": (
+            "a variable is of a type that cannot be used there",
+            "read a file by a `document-extractor` first",
+        ),
+        "misshapen-reference": ("`{{#…#}}` with something else inside than id, dot and variable", "`{{#1.text#}}`"),
+        "code": ("Python that cannot be read, or that has no `main`", "`def main(text): return {'words': 1}`"),
+        "import": ("a module that the sandbox lacks", "do it with the modules that the message lists"),
+        "template": ("Jinja that cannot be read, or that needs other templates", "`{{ name }}`; write all in one"),
+        "not-selected": (
+            "`<node_selection>` and the nodes are not the same",
+            "name each type that is used, and no other",
+        ),
+        "loss": ("the other format has no place for this", "`operad convert … --lossy` writes without it"),
+    },
+    "Edits": {
+        "unknown-operation": ("there is no such operation", "`operad edit --schema` lists them"),
+        "not-allowed": ("this node may not be changed here", "change one of those that the message names"),
+        "duplicate-edge": ("the edge is there already", "leave the operation out"),
+        "no-edge": ("no edge leads there, or several do", "say which port: `disconnect 3 4 port=1`"),
+        "no-branches": ("the node has no branches", "name an `if-else` or a `question-classifier`"),
+        "no-path": ("the path leads to nothing in the node's parameters", '`set 3 system "Be brief."`'),
+        "no-text": (
+            "the text that is to be replaced does not stand there, or not once",
+            "copy it from what the message shows",
+        ),
+    },
+    "ComfyUI": {
+        "missing-file": ("the server has no such file", "upload it: `operad run painter.yaml --file photo.png`"),
+        "illegal-param": ("the class has no such input", "take the name that the message suggests"),
+        "value-not-in-options": ("the value is none of the options", "take one that the message lists"),
+        "value-out-of-range": ("the number is too small or too large", "`steps: 20`"),
+        "wrong-value": ("the value is of another kind", "a number, a text, a file or JSON, as the message says"),
+        "no-output": ("no node is an output, and so nothing would run", "add a `SaveImage`"),
+        "misshapen-link": ("a link is not of the form of its format", '`["4", 0]`'),
+        "unconnected": ("nothing that is saved or shown comes of these nodes", "connect them, or take them out"),
+        "unknown-node": (
+            "the job names a node that the workflow does not have",
+            "`--input 6.text=…`, with an id of the file",
+        ),
+        "unknown-input": ("the node has no such input", "`--input 3.seed=7`, with a name of the class"),
+        "ambiguous-file": ("several files of the job have this name", "rename one of them"),
+        "refused": (
+            "the server refuses the workflow; other codes of servers are passed on as they are",
+            "mend what its message says",
+        ),
+        "disconnected": (
+            "a part of the workflow is linked with nothing else (ComfyFlow's check)",
+            "link what belongs to it",
+        ),
+        "terminal-node": (
+            "a node whose result nobody takes (ComfyFlow's check)",
+            "link it with a node that ends the workflow",
+        ),
+        "terminal-output-node": (
+            "a node that is an output, and gives something that nobody takes (ComfyFlow's check)",
+            "link it, or use another",
+        ),
+        "more": ("there are more issues than are listed", "mend those that are"),
+    },
+    "Scores, tasks and data sets": {
+        "dry-run": ("a dry run failed, took too long, or had no outputs", "mend what the message says"),
+        "no-tag": ("a response lacks a tag", "`<workflow>{…}</workflow>`"),
+        "missing-input": ("a workflow lacks an input that the task asks for", "declare it in `start`"),
+        "extra-input": ("it has an input that was not asked for", "take it out, or read it from a node"),
+        "missing-end": ("it has no end of the right form", "add an `end` that names what the task asks for"),
+        "wrong-outputs": ("its end names other outputs than the task", "rename them"),
+        "missing-node": ("it lacks a type that the task needs", "use it, and name it in `<node_selection>`"),
+        "missing": ("a record of a data set lacks a key", "add it"),
+        "unknown": ("a record names what the data set does not have", "correct the name"),
+        "duplicate": ("a record is there twice", "keep one"),
+        "name": ("a file of responses is not called as it must be", "`Task_1.txt`"),
+        "item": ("an item of a file cannot be used", "mend what the message says"),
+        "gold": ("a gold item cannot be used", "mend it, or leave it out"),
+        "no-gold": ("there is no gold item for a prediction", "give the file that has it: `--gold gold/`"),
+        "twice": ("two gold items, or two predictions, are one and the same", "keep one"),
+        "file": ("a file of a task cannot be used", "correct its path; it is seen from the folder of the tasks"),
+    },
+}
+"""Per group and code, what it means and what mends it."""
+
+ERRORS: Mapping[str, str] = {
+    "OperadError": "Catch it to catch them all.",
+    "InvalidError": "Go through its `issues`; the codes are below.",
+    "InputError": "Give the file or the value that the message asks for.",
+    "OperatorError": "Look at its `__cause__`; give the operator a `retry` or a `fallback`. `finished` has what was done.",
+    "OperatorTimeoutError": "Allow it more time, or try again: `timeout: {run: 120}`.",
+    "FaultError": "Raise it in an operator; allow more rounds where it ends a run.",
+    "PortError": "Declare the port, or take one that is declared.",
+    "SkippedError": "Add an operator for that port, or a tail that always runs.",
+    "JobError": "Look at its `verdict` or `__cause__`; tell the expert more, or give it a better model.",
+    "BudgetError": "Allow more, or do less; `finished` has what was done.",
+    "PausedError": "Answer its `questions` by `workflow.resume(run_id, answers)`.",
+    "ModelError": "Check address, key and model; where `transient` is true, try again: `retry`.",
+    "RequestError": "Ask for less, or in other words.",
+    "FetchError": 'Check the address; allow a host of your own: `http: {allowed_hosts: ["localhost:8080"]}`.',
+    "AnswerError": "Ask more simply, or a better model.",
+    "SchemaMismatch": "The model is told and asked again; where that does not help, ask for a simpler form.",
+    "ToolError": "Give the function type hints that JSON knows; or arguments that fit them.",
+    "MissingExtraError": "Install what the message names.",
+    "RunningLoopError": "`await` the asynchronous method: `aexecute` instead of `execute`.",
+    "DeadlockError": "In a test on a fake clock: let somebody set what all wait for.",
+    "UnexpectedStepError": "In a test: script one more answer, or ask less.",
+    "LeftoverStepsError": "In a test: script fewer answers, or ask what they are for.",
+    "CodeError": "Mend the snippet at the line that is named, or allow it more by `CodeLimits`.",
+    "TemplateError": "Mend the template at the line that is named, or allow it more by `TemplateLimits`.",
+    "NodeError": "Look at the value that the message shows, and at the node that made it.",
+    "ConditionError": "Compare by what the value has: `>` for numbers, `contains` for texts and lists.",
+    "MediaError": "Mend what the message shows of the text, or make something smaller.",
+    "ComfyUIError": "Look at what the server says; mend the workflow there.",
+    "RenameError": "Rename it by hand.",
+    "IncompleteError": "Give the same command again with the same `--out`: it goes on where it ended.",
+}
+"""Per error, what to do."""

@@ -1,0 +1,138 @@
+"""`docs/reference/nodes.md`: the node types, from their declarations."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from hooks import slug
+
+from operad.operators.catalogue import NodeType
+from operad.operators.formats.table import FORMATS
+from operad.operators.node_graph import NodeGraph, NodeSpec
+from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
+from operad.operators.variables import Accepts, Selector, Text, VariableType
+
+DOCS = Path(__file__).parents[1]
+CARRIERS = ("operad", "dify", "coze", "chat2workflow")
+STARTS = {each.body_starts_with: name for name, each in NODE_TYPES.items() if each.body_starts_with}
+
+_WORDS = {
+    Selector: "variable",
+    Text: "text",
+    str: "text",
+    int: "whole number",
+    float: "number",
+    bool: "`true` or `false`",
+}
+
+HEAD = """\
+# Node types
+
+<!-- Written by docs/make/reference.py from operators/nodes. -->
+
+All types of nodes that a workflow may consist of, from the declarations that also check them; `operad nodes TYPE` prints
+the same. How nodes are written and wired stands in [typed nodes](../nodes.md), what each does with its values in the page
+that its name leads to there.
+
+A *variable* is `[name, node id]`; a *text* may hold variables as `{{#id.name#}}`. A format that carries a type does so
+with the parameters of its example; other parameters may be more than a format can hold, and `operad convert` says so.
+Types marked 20 are those of the Chat2Workflow paper.
+"""
+
+
+def page() -> str:
+    """The page."""
+    rows = [
+        f"| [`{name}`](#{name}) | {'20' if name in CHAT2WORKFLOW_TYPES else ''} | {_summary(each)} | "
+        + " | ".join("yes" if not _losses(each, carrier) else "in part" for carrier in CARRIERS)
+        + " |"
+        for name, each in NODE_TYPES.items()
+    ]
+    table = [f"| type | | what it does | {' | '.join(CARRIERS)} |", "|---|---|---|" + "---|" * len(CARRIERS), *rows, ""]
+    return "\n".join([HEAD, *table, *map(_section, NODE_TYPES.values())])
+
+
+def _section(node_type: NodeType) -> str:
+    _, _, more = inspect.cleandoc(node_type.__doc__ or "").partition("\n\n")
+    lines = [f"## {node_type.type}", "", _summary(node_type), *(["", more] if more else []), ""]
+    fields = node_type.params_type.model_fields
+    if fields:
+        lines += ["| parameter | type | default | meaning |", "|---|---|---|---|"]
+    for name, field in fields.items():
+        default = (
+            "must be given" if field.is_required() else f"`{json.dumps(field.get_default(call_default_factory=True))}`"
+        )
+        cells = [f"`{name}`", _type(field), default, str(field.description)]
+        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    lines += ["" if fields else "No parameters.\n", f"Gives: {node_type.gives}.", ""]
+    lines += [f"Ports: {node_type.ways}.", ""] if node_type.ways else []
+    lines += (
+        [f"Runs other nodes inside, which begin with [`{s}`](#{s}).", ""] if (s := node_type.body_starts_with) else []
+    )
+    lost = {carrier: _losses(node_type, carrier) for carrier in CARRIERS}
+    carried = ", ".join(carrier for carrier, losses in lost.items() if not losses)
+    lines += [
+        f"Carried whole by: {carried}.",
+        *(f"In {name}: {losses}." for name, losses in lost.items() if losses),
+        "",
+    ]
+    if node_type.example:
+        lines += ["```json", json.dumps(node_type.example, ensure_ascii=False), "```", ""]
+    return "\n".join([*lines, f"More: {_prose(node_type)}.", ""])
+
+
+def _summary(node_type: NodeType) -> str:
+    return " ".join(inspect.cleandoc(node_type.__doc__ or "").partition("\n\n")[0].split())
+
+
+def _type(field: Any) -> str:
+    """The form of a parameter in words, with the types of variables that it takes."""
+    accepts = next((each.types for each in field.metadata if isinstance(each, Accepts)), None)
+    named = [f"`{kind.value}`" for kind in accepts or () if kind is not VariableType.ANY]
+    return _words(field.annotation) + (f", of {' or '.join(named)}" if 0 < len(named) <= 8 else "")
+
+
+def _words(kind: Any) -> str:
+    if fields := getattr(kind, "_fields", ()) if kind is not Selector else ():
+        return f"[{', '.join(fields)}]"
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return " or ".join(f"`{each}`" for each in arguments)
+    if origin is Annotated:
+        return _words(arguments[0])
+    if origin is list:
+        return f"list of: {_words(arguments[0])}"
+    if origin is dict:
+        return f"mapping of names to: {_words(arguments[1])}"
+    if arguments:
+        return " or ".join(dict.fromkeys(map(_words, arguments)))
+    return _WORDS.get(kind, "any value")
+
+
+def _losses(node_type: NodeType, carrier: str) -> str:
+    """What a format cannot hold of a type with the parameters of its example; empty where it holds all."""
+    node = NodeSpec("1", node_type.type, dict(node_type.example))
+    nodes = [node]
+    if around := STARTS.get(node_type.type):
+        holder = NODE_TYPES[around]
+        nodes = [NodeSpec("1", around, dict(holder.example)), NodeSpec("1-1", node_type.type, node.params, parent="1")]
+    mine = nodes[-1].id
+    losses = FORMATS[carrier].losses(NodeGraph(nodes, []))
+    return "; ".join(issue.message for issue in losses if issue.where == mine)
+
+
+def _prose(node_type: NodeType) -> str:
+    """A link to what the pages say of a type: its heading, or else the page of its module."""
+    page = f"nodes_{node_type.__module__.rpartition('.')[2]}.md"
+    heading = next((each for each in _headings(page) if node_type.type in each.split()), "")
+    return f"[{heading or node_type.type}](../{page}{'#' + slug(heading) if heading else ''})"
+
+
+@cache
+def _headings(page: str) -> list[str]:
+    return re.findall(r"^## (.*)$", (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE)

@@ -1,0 +1,204 @@
+"""Writes `docs/reference/`: what is said there is read out of the declarations.
+
+make reference                                  # into docs/reference
+python docs/make/reference.py FOLDER            # into another folder
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from itertools import pairwise
+from pathlib import Path
+from pkgutil import walk_packages
+from typing import Any
+
+import node_types
+import typer
+import yaml_keys
+from issue_codes import FLOORS, ROOT, codes
+from meanings import ERRORS, MEANINGS
+
+from operad.configs.cli import app
+from operad.configs.loader import load
+from operad.runtime.chart import chart
+from operad.runtime.errors import OperadError
+
+NOTE = "<!-- Written by docs/make/reference.py from {}. -->"
+
+
+# Errors and the codes of issues
+
+
+def errors() -> str:
+    """`errors.md`.
+
+    Raises:
+        ValueError: An error or a code has no words of its own in `meanings`, or there is no such one.
+    """
+    kinds = {kind.__name__: kind for kind in _errors()}
+    described = [code for group in MEANINGS.values() for code in group]
+    for what, there, told in (("errors", set(kinds), set(ERRORS)), ("codes", codes(), set(described))):
+        if there != told:
+            raise ValueError(
+                f"docs/make/meanings.py, {what}: add {sorted(there - told)}, remove {sorted(told - there)}"
+            )
+    lines = [
+        "# Errors and issue codes",
+        "",
+        NOTE.format("the docstrings of the errors, and docs/make/meanings.py"),
+        "",
+        "Whatever goes wrong on purpose is an `OperadError`: what, where, why, and what to do. The command prints it on",
+        "stderr and exits with status 2; in Python, catch the one that you can do something about. What happens to the run",
+        "then stands in [failure](../failure.md).",
+        "",
+        "## Errors",
+        "",
+        "| error | a kind of, besides `OperadError` | when | what to do |",
+        "|---|---|---|---|",
+    ]
+    for name, kind in kinds.items():
+        base = "" if OperadError in (kind, kind.__mro__[1]) else f"`{kind.__mro__[1].__name__}`"
+        lines.append(f"| `{name}` | {base} | {_first(kind.__doc__)} | {ERRORS[name]} |")
+    lines += [
+        "",
+        "All that a static check finds comes in one `InvalidError`, whose `issues` are `Issue(code, message, where)`: a kind",
+        "of fault that programs can tell, what is wrong and what to do for people, and the place. `operad check` prints one",
+        "a line.",
+        "",
+    ]
+    for group, meanings in MEANINGS.items():
+        lines += [f"## {group}", "", "| code | what it means | what mends it, as an example |", "|---|---|---|"]
+        rows = [f"| `{code}` | {meaning} | {mend} |" for code, (meaning, mend) in meanings.items()]
+        lines += [*rows, ""]
+    return "\n".join(lines)
+
+
+def _errors() -> Iterator[type[OperadError]]:
+    """All kinds of errors, a kind before those that are kinds of it."""
+    for floor in FLOORS:
+        package = import_module(f"operad.{floor}")
+        for module in walk_packages(package.__path__, f"{package.__name__}."):
+            import_module(module.name)
+    waiting: list[type[OperadError]] = [OperadError]
+    while waiting:
+        kind = waiting.pop(0)
+        yield kind
+        waiting = [*sorted(kind.__subclasses__(), key=lambda each: each.__name__), *waiting]
+
+
+# The command
+
+
+def command() -> str:
+    """`cli.md`."""
+    head = [
+        "# Command line",
+        "",
+        NOTE.format("the command itself"),
+        "",
+        "`operad COMMAND --help` prints the same. Exit status, where a command does not say otherwise: 0, or 2 for bad input",
+        "or an error. What is an option may stand anywhere; `--no-…` is its opposite, where it is listed.",
+        "",
+    ]
+    root: Any = typer.main.get_command(app)
+    return "\n".join([*head, *_commands("operad", root)])
+
+
+def _commands(path: str, node: Any) -> Iterator[str]:
+    if node.help and path != "operad":
+        yield f"## {path}\n"
+        yield from (f"{paragraph}\n" for paragraph in inspect.cleandoc(node.help).split("\n\n"))
+        arguments = [each for each in node.params if each.param_type_name == "argument"]
+        options = [each for each in node.params if each.param_type_name == "option" and "--help" not in each.opts]
+        if node.params:
+            yield "| | | default |\n|---|---|---|"
+        for each in (*arguments, *options):
+            names = " ".join(f"`{name}`" for name in (*each.opts, *each.secondary_opts))
+            name = f"`{each.metavar or each.name.upper()}`" if each in arguments else names
+            default = "must be given" if each.required else _default(each.default)
+            yield f"| {name} | {' '.join((each.help or '').split())} | {default} |"
+        yield ""
+    for name, inner in sorted(getattr(node, "commands", {}).items()):
+        yield from _commands(f"{path} {name}", inner)
+
+
+def _default(value: Any) -> str:
+    return "" if value in (None, False, "", ()) or callable(value) else f"`{value}`"
+
+
+# The house
+
+
+def house() -> str:
+    """`house.md`."""
+    lines = [
+        "# The house",
+        "",
+        NOTE.format("the packages themselves"),
+        "",
+        "Four floors, and each imports only those below it; `lint-imports` holds that. What a file is about is its first",
+        "line here.",
+        "",
+        "```mermaid",
+        *_floors(),
+        "```",
+        "",
+        "The expert that `make run` runs is a workflow of that house; dashed, who judges:",
+        "",
+        "```mermaid",
+        chart(load("release_credits").expert().workflow.graph()).rstrip(),
+        "```",
+        "",
+    ]
+    for floor in reversed(FLOORS):
+        lines += [f"## {floor}", "", "| | |", "|---|---|"]
+        lines += [f"| `{name}` | {about} |" for name, about in _rooms(ROOT / floor)]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _floors() -> Iterator[str]:
+    yield "flowchart TD"
+    floors = list(reversed(FLOORS))
+    for floor in floors:
+        yield f"  subgraph {floor} [{floor}]"
+        rooms = sorted(path.parent.name for path in (ROOT / floor).glob("*/__init__.py"))
+        yield from (f'    {floor}_{room}["{room}"]' for room in rooms)
+        yield "  end"
+    for above, below in pairwise(floors):
+        yield f"  {above} --> {below}"
+
+
+def _rooms(folder: Path) -> Iterator[tuple[str, str]]:
+    for path in sorted(folder.rglob("*.py")):
+        about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        if about and path.name != "__init__.py":
+            yield path.relative_to(folder).as_posix(), _first(about)
+
+
+def _first(text: str | None) -> str:
+    return " ".join(inspect.cleandoc(text or "").partition("\n\n")[0].split()).replace("|", "\\|")
+
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "cli.md": command,
+    "errors.md": errors,
+    "house.md": house,
+    "nodes.md": node_types.page,
+    "yaml.md": yaml_keys.page,
+}
+
+
+def main(folder: Path) -> None:
+    """Write all pages into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, page in PAGES.items():
+        (folder / name).write_text(page().rstrip("\n") + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "reference")

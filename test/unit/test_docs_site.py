@@ -1,0 +1,171 @@
+"""The documentation's site: it is built without a warning, asks nobody outside for anything, and its reference is current."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+from threading import Thread
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MAKE = ROOT / "docs" / "make"
+CHROMIUM = Path("/usr/bin/chromium")
+OUTSIDE = re.compile(r"""<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)=["']?(?:https?:)?//[^>]*>""")
+
+
+def tool(name: str) -> ModuleType:
+    """A module of docs/make."""
+    spec = spec_from_file_location(name, MAKE / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if find_spec("mermaid_render") is None:
+        pytest.skip("the extra media is not installed")
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def address(site: Path) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site))) as server:
+        serving = Thread(target=server.serve_forever)
+        serving.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        serving.join()
+
+
+def test_no_page_names_anything_outside_that_it_loads(site: Path) -> None:
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > 40
+    assert {page.name: OUTSIDE.findall(page.read_text(encoding="utf-8")) for page in pages} == {
+        page.name: [] for page in pages
+    }
+
+
+def test_a_browser_asks_nobody_outside_and_finds_what_is_searched(address: str) -> None:
+    if find_spec("playwright") is None or not CHROMIUM.exists():
+        if os.environ.get("CI"):
+            pytest.fail("playwright and /usr/bin/chromium are needed")
+        pytest.skip("no browser")
+    from playwright.sync_api import Request, Route, sync_playwright
+
+    asked: list[str] = []
+
+    def look(route: Route, request: Request) -> None:
+        if request.url.startswith(address):
+            route.continue_()
+        else:
+            asked.append(request.url)
+            route.abort()
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page(color_scheme="dark")
+        page.route("**/*", look)
+        wrong: list[str] = []
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        for path in ("reference/yaml.html", "toolkit.html", "reference/house.html", "index.html"):
+            page.goto(address + path, wait_until="networkidle")
+            shown = page.locator("article img:visible").evaluate_all(
+                "every => every.map(one => [one.src, one.naturalWidth])"
+            )
+            assert all(".dark.svg" in source and width > 0 for source, width in shown)
+            assert bool(shown) == (path in ("toolkit.html", "reference/house.html"))
+        page.get_by_placeholder("Search").click()
+        page.keyboard.type("life_cycles")
+        page.locator(".md-search-result__link").first.wait_for()
+        found = page.locator(".md-search-result__link").evaluate_all("every => every.map(one => one.href)")
+        browser.close()
+    assert asked == []
+    assert wrong == []
+    assert any("reference/yaml.html" in link for link in found)
+
+
+def test_the_front_page_is_the_readme_with_links_that_the_site_has(site: Path) -> None:
+    page = (site / "index.html").read_text(encoding="utf-8")
+    assert 'href="evaluators.html#scores-as-evaluators"' in page
+    assert 'href="contributing.html"' in page
+    assert "<code>configs/release_credits.yaml</code>" in page
+    assert 'href="configs/release_credits.yaml"' not in page
+
+
+def test_tables_and_lists_are_shown_as_such(site: Path) -> None:
+    """What GitHub takes for a table or a list, Python's Markdown may not: a list needs an empty line before it."""
+    for page in site.rglob("*.html"):
+        text = re.sub(r"<pre.*?</pre>|<code.*?</code>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        assert re.findall(r"\|---|^[-*] .*", text, re.MULTILINE) == [], page.name
+
+
+def test_the_reference_is_what_the_declarations_say(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, MAKE / "reference.py", tmp_path], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    made = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
+    kept = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "reference").iterdir()}
+    assert made == kept, "run: make reference"
+
+
+def source(tmp_path: Path, text: str) -> Path:
+    (tmp_path / "runtime").mkdir()
+    (tmp_path / "runtime" / "some.py").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_codes_are_read_wherever_issues_are_made(tmp_path: Path) -> None:
+    text = """
+LAST = "last"
+def made(x):
+    yield Issue("one", "m")
+    yield Issue("two" if x else "three", "m", "w")
+    yield Issue(LAST, "m")
+    yield Issue(code="four", message="m")
+    yield Issue(x.code, x.message)
+    yield Fault("w", "m", "five")
+    report("six", "m")
+def report(code, message, where=""):
+    issues.append(Issue(code, message, where))
+"""
+    assert tool("issue_codes").codes(source(tmp_path, text)) == {"one", "two", "three", "last", "four", "five", "six"}
+
+
+def test_a_code_that_cannot_be_read_out_of_the_source_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"runtime/some\.py:1: the code 'anything\(\)' cannot be read; see NAMED"):
+        tool("issue_codes").codes(source(tmp_path, "Issue(anything(), 'm')\n"))
+
+
+def test_every_code_and_every_error_stands_in_the_page_once() -> None:
+    page = (ROOT / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
+    _, _, below = page.partition("## Files that cannot be read")
+    listed = re.findall(r"^\| `([a-z-]+)` \|", below, re.MULTILINE)
+    assert sorted(listed) == sorted(tool("issue_codes").codes())
