@@ -27,6 +27,7 @@ from operad.configs.repair_command import repair_command
 from operad.configs.run_command import carry_out, lasting, make, named_values
 from operad.configs.runs_command import RestartFrom, Round, check_restart, restart
 from operad.configs.schema import ConfigSpec
+from operad.configs.serve.command import serve
 from operad.configs.worker_command import worker, workers
 from operad.operators.nodes.flow import StartVariable
 from operad.runtime.errors import BudgetError, OperadError, OperatorError, describe, shorten
@@ -154,6 +155,7 @@ app.command()(nodes)
 app.command("repair")(repair_command)
 app.command()(optimise)
 app.add_typer(runs_command.app, name="runs")
+app.command()(serve)
 app.command()(worker)
 app.command()(workers)
 app.add_typer(evaluate.app, name="evaluate")

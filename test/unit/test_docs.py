@@ -40,6 +40,7 @@ NEEDS = {
     "docs/get_started.md": "xllamacpp",
     "docs/models.md": "xllamacpp",
     "docs/nodes_files.md": "pypandoc",
+    "docs/serve.md": "fastapi",
     "docs/toolkit.md": "mcp",
     "docs/worfeval.md": "onnxruntime",
 }
