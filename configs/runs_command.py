@@ -27,7 +27,8 @@ from operad.configs.progress import printable, shortened, used
 from operad.configs.run_command import carry_out, deliver, make, named_values
 from operad.runtime.agent import Agent
 from operad.runtime.durable.drive import question_of
-from operad.runtime.durable.ledger import KeptStep, Ledger
+from operad.runtime.durable.history import KeptStep
+from operad.runtime.durable.ledger import Ledger
 from operad.runtime.durable.places import shown
 from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, RUNNING, KeptQuestion, KeptRun
 from operad.runtime.durable.wire import Wire
@@ -345,8 +346,7 @@ def _seen(ledger: Ledger, kept: KeptRun, alive: Collection[str], now: float) -> 
     state, verdict = kept.state, ""
     questions: Sequence[Question] = ()
     if state == FINISHED:
-        with suppress(OperadError):  # a message that cannot be read any more has no verdict
-            verdict = ledger.wire.load(kept.result)[0].status.value
+        verdict = kept.verdict
     elif state not in (FAILED, CANCELLED):
         questions = list(map(_question, ledger.questions(kept.run_id)))
         state = ASKS if questions else RUNNING if kept.driver in alive else INTERRUPTED

@@ -11,17 +11,20 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
 from dbos import DBOS, DBOSClient, SetWorkflowID
 from dbos._dbos import _get_dbos_instance, _get_or_create_dbos_registry
-from sqlalchemy import URL
+from dbos._error import DBOSInitializationError
+from dbos._sys_db import SystemDatabase
+from sqlalchemy import URL, BigInteger, cast, func
 
-from operad.runtime.durable.places import shown
+from operad.runtime.durable.database import IDLE
+from operad.runtime.durable.places import SQLITE, shown
 from operad.runtime.durable.serializer import JsonSerializer, refuse_pickles
-from operad.runtime.durable.store import IDLE
 from operad.runtime.errors import InputError
 
 OPERATOR = "operad.operator"
@@ -55,7 +58,7 @@ class DbosProcess:
             A handle of dbos; `begun_here` says whether it began.
         """
         with SetWorkflowID(step_id):
-            return DBOS.start_workflow(_operator, "")
+            return DBOS.start_workflow(_operator, str(time.time()))  # dbos notes the second alone, in SQLite
 
     def stop(self, seconds: int = 0) -> None:
         """Take no more work, wait so many seconds for what is under way, and end."""
@@ -145,7 +148,9 @@ def launch(
             with suppress(Exception):
                 DBOS.destroy()
             raise
-        _get_dbos_instance()._sys_db.await_workflow_result = _wait_for_no_other
+        tables = _get_dbos_instance()._sys_db
+        tables.await_workflow_result = _wait_for_no_other
+        _count_milliseconds(tables)
         _here = DbosProcess(url, executor_id, perform, version)
         return _here
 
@@ -160,18 +165,32 @@ def client(url: URL) -> DBOSClient:
     refuse_pickles()
     _quiet()
     address = url.render_as_string(hide_password=False)
-    DBOS.migrate(address)
-    return DBOSClient(
+    made = DBOSClient(
         system_database_url=address,
         serializer=JsonSerializer(),
         application_name="operad",
         sys_db_idle_transaction_timeout_sec=IDLE,
     )
+    try:
+        _count_milliseconds(made._sys_db)
+        made._sys_db.verify_migrations()  # so that who only looks waits for nobody who writes
+    except DBOSInitializationError:
+        made.destroy()
+        DBOS.migrate(address)
+        return client(url)
+    return made
 
 
 def give_back(client: DBOSClient, step_id: str, begun_by: Sequence[str], queue: str) -> bool:
     """Put work that these processes had begun back into its queue; False where another has begun it since."""
     return client._sys_db.reenqueue_for_recovery(step_id, list(begun_by), queue)
+
+
+def _count_milliseconds(tables: SystemDatabase) -> None:
+    """Have times in SQLite noted to the millisecond, by the clock of the `Store`; dbos counts whole seconds."""
+    if tables.engine.dialect.name == SQLITE:
+        now = cast((func.julianday("now") - 2440587.5) * 86_400_000, BigInteger)
+        tables._now_ms_sql = lambda: now
 
 
 def _is_in_use() -> bool:

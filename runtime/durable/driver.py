@@ -12,9 +12,10 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
+from operad.runtime.durable.database import passes
 from operad.runtime.durable.drive import in_thread
 from operad.runtime.durable.places import new_executor_id, process_identity, version_here
-from operad.runtime.durable.store import Executor, Store, passes
+from operad.runtime.durable.store import Executor, Store
 from operad.runtime.durable.waiting import Waiting
 from operad.runtime.errand import Errand
 from operad.runtime.errors import InputError, OperadError
@@ -70,7 +71,7 @@ class Presence:
         self._held: dict[str, Held] = {}
         self._holding = threading.Lock()
         self._stopped = threading.Event()
-        store.beat(executor)
+        store.insist(partial(store.beat, executor))
         self._thread = threading.Thread(target=self._go, name="operad-presence", daemon=True)
         self._thread.start()
 
@@ -131,9 +132,9 @@ class Driver(Presence):
         self._begun_here: Callable[[Any], bool] = dbos_process.begun_here
         self._lost_error: type[Exception] = dbos_process.LostError
         store = Store(url)
-        with store.in_words():
-            self._process = dbos_process.launch(url, self.executor.id, self._perform, version=self.executor.version)
-            self.client: DBOSClient = dbos_process.client(url)
+        launch = partial(dbos_process.launch, url, self.executor.id, self._perform, version=self.executor.version)
+        self._process = store.set_up(launch)
+        self.client: DBOSClient = store.insist(partial(dbos_process.client, url), 0.0)
         self.waiting = Waiting(self.client)
         super().__init__(store, self.executor)
 

@@ -21,6 +21,9 @@ _RUN_ID = re.compile(r"[\w.][\w.-]{0,99}")
 
 SQLITE, POSTGRES = "sqlite", "postgresql"
 
+_WRITERS_BYTE = 120
+"""Which byte of the file beside an SQLite file is locked by who writes, by SQLite's format."""
+
 
 def state_folder() -> Path:
     """The user's folder for what programs keep between runs: ``$XDG_STATE_HOME/operad``, or ``~/.local/state/operad``."""
@@ -139,6 +142,23 @@ def is_dead(identity: str) -> bool:
         return False
     number = "".join(identity.split()[2:3])
     return number.isdecimal() and process_identity(int(number)) != identity
+
+
+def who_writes(file: Path) -> int | None:
+    """The number of the process that is in the midst of writing into an SQLite file; None where nobody can tell."""
+    try:
+        shared = Path(f"{file}-shm").stat()
+        locks = Path("/proc/locks").read_text("ascii")
+    except (OSError, ValueError):
+        return None
+    where = f"{os.major(shared.st_dev):02x}:{os.minor(shared.st_dev):02x}:{shared.st_ino}"
+    held = (line.split()[-5:] for line in locks.splitlines())
+    writers = [
+        int(number)
+        for kind, number, place, first, last in held
+        if (kind, place) == ("WRITE", where) and int(first) <= _WRITERS_BYTE <= int(last)
+    ]
+    return next((process for process in writers if process != os.getpid()), None)
 
 
 def check_id(run_id: str) -> None:

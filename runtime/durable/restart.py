@@ -11,7 +11,7 @@ from operad.runtime.durable.description import Description
 from operad.runtime.errors import InputError, did_you_mean, shorten
 from operad.runtime.keeper import bare
 
-_ITEM = re.compile(r"(.+)\[(\d+)(:?)\]", re.DOTALL)
+ITEM = re.compile(r"(.+)\[(\d+)(:?)\]", re.DOTALL)
 """The name of an operator with one of its items; a colon says that later ones are meant as well."""
 
 
@@ -47,7 +47,7 @@ def descendants(graph: Description, operator: str, known: Description) -> Sequen
     for place, step in enumerate(steps):
         operators, judges = known["operators"], known["evaluators"]
         name, item = unquote(step), None
-        if name not in operators and (found := _ITEM.fullmatch(name)) and "inside" in operators.get(found[1], {}):
+        if name not in operators and (found := ITEM.fullmatch(name)) and "inside" in operators.get(found[1], {}):
             name, item = found[1], int(found[2])
         is_last = place == len(steps) - 1
         if name not in operators and not (is_last and name in judges):
@@ -60,7 +60,7 @@ def descendants(graph: Description, operator: str, known: Description) -> Sequen
                 f"{prefix + name!r} has no operators inside that could be named; restart from it as a whole"
             )
         all_operators: Mapping[str, Any] = graph["operators"]
-        others += [f"{prefix}{each}" for each in _after(name, all_operators)]
+        others += [f"{prefix}{each}" for each in following(name, all_operators)]
         if name in operators:
             others += [f"{prefix}{judge}" for judge in graph["evaluators"]]
             if item is not None and all_operators[name].get("in_turn"):
@@ -72,7 +72,7 @@ def descendants(graph: Description, operator: str, known: Description) -> Sequen
     return [prefix, *others]
 
 
-def _after(name: str, operators: Mapping[str, Any]) -> Sequence[str]:
+def following(name: str, operators: Mapping[str, Any]) -> Sequence[str]:
     """All that comes after an operator, in their order."""
     after = {name}
     while more := {each for each, what in operators.items() if after & what["after"].keys()} - after:
@@ -110,7 +110,7 @@ def failed_beside(key: str, failed: str) -> bool:
 def _levels(key: str) -> list[tuple[str, int]]:
     """The operators of a key without their items, each with its round."""
     names, rounds = bare(key)
-    items = map(_ITEM.fullmatch, names)
+    items = map(ITEM.fullmatch, names)
     return [(item[1] if item else name, at) for name, item, at in zip(names, items, rounds, strict=True)]
 
 
@@ -131,7 +131,7 @@ def is_under(path: str, paths: Sequence[str]) -> bool:
 
 
 def _is_named(step: str, name: str) -> bool:
-    item, wanted = _ITEM.fullmatch(step), _ITEM.fullmatch(name)
+    item, wanted = ITEM.fullmatch(step), ITEM.fullmatch(name)
     if step == name or item is None:
         return step == name
     if wanted is not None and wanted[3]:

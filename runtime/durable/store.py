@@ -8,41 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
-import os
-import threading
-import time
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields
-from functools import wraps
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from operad.runtime.durable.places import POSTGRES, SQLITE, is_dead, shown, sqlalchemy
-from operad.runtime.errors import InputError
+from operad.runtime.durable.database import Database, patiently
+from operad.runtime.durable.places import is_dead
 from operad.runtime.limits import LONGEST_HOLD_OFF, WINDOW, Limits
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
-_logger = logging.getLogger(__name__)
-
-PATIENCE = 300.0
-"""Seconds that a database that is gone is waited for."""
-
-IDLE = 10.0
-"""Seconds after which a server ends a transaction of a process that stands still in it, and holds others up."""
-
-_ENDED_IDLE = "25P03"
-_PAUSE = 0.5
-_BUSY_MS = 30_000
 _GRACE = 2.0
 """Seconds that one who waits for a limit may be late and keep its place."""
 
 _SOON = 0.1
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 RUNNING, PAUSED, FINISHED, FAILED, CANCELLED = "running", "paused", "finished", "failed", "cancelled"
@@ -50,6 +32,10 @@ RUNNING, PAUSED, FINISHED, FAILED, CANCELLED = "running", "paused", "finished", 
 
 _CALL, _TOKENS, _HOLD, _PLACE = "call", "tokens", "hold", "place"
 """What counts against limits: a call, tokens, that an endpoint wants no calls, who was there first."""
+
+
+LONG = ("source", "graph", "call", "result", "error")
+"""What of a run may be long, and is looked up for one run alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +56,7 @@ class KeptRun:
         done: How many operators have finished.
         total: How many there are, as far as is known.
         usage: What it has cost, as `Usage` writes itself.
+        verdict: The status of its message; empty until it has finished.
         result: Its message; empty until it has finished.
         error: What it failed with, in words.
         failed: The key of the operator that it failed at.
@@ -89,6 +76,7 @@ class KeptRun:
     done: int = 0
     total: int = 0
     usage: str = ""
+    verdict: str = ""
     result: str = ""
     error: str = ""
     failed: str = ""
@@ -147,6 +135,8 @@ class KeptQuestion:
         text: The question.
         schema: The JSON Schema of the answer, as JSON; empty for any.
         answer: The answer, as JSON; None until there is one.
+        asked: When it was asked.
+        answered: When it was answered; 0 until then.
     """
 
     run_id: str
@@ -155,19 +145,11 @@ class KeptQuestion:
     text: str
     schema: str = ""
     answer: str | None = None
+    asked: float = 0.0
+    answered: float = 0.0
 
 
-def patiently(method: Callable[Concatenate[Store, P], T]) -> Callable[Concatenate[Store, P], T]:
-    """Have a method of the store wait for a database that is gone; see `Store.insist`."""
-
-    @wraps(method)
-    def waiting(store: Store, *args: P.args, **kwargs: P.kwargs) -> T:
-        return store.insist(lambda: method(store, *args, **kwargs))
-
-    return waiting
-
-
-class Store:
+class Store(Database):
     """The tables in one database, made when they are not there.
 
     Args:
@@ -178,105 +160,20 @@ class Store:
     """
 
     def __init__(self, url: URL) -> None:
-        sa = self._sa = sqlalchemy()
-        self.url = url
-        self.name = shown(url)
-        self.errors: type[Exception] = sa.exc.SQLAlchemyError
-        self._is_sqlite = url.get_backend_name() == SQLITE
-        self._lock = threading.Lock()
-        if self._is_sqlite:
-            _claim(Path(str(url.database)))
-        self._engine = self._make_engine(url)
-        self._reader = self._engine.execution_options(reads=True)
-        self._tables = _Tables(sa)
-        with self.in_words(), self._reader.connect() as connection:
-            there = sa.inspect(connection).get_table_names()
-        if not self._tables.all.tables.keys() <= set(there):
-            self._make_tables()
+        super().__init__(url)
+        self._tables = _Tables(self._sa)
+        if not self._tables.all.tables.keys() <= self.insist(self._tables_there, patience=0.0):
+            self.insist(self._make_tables, patience=0.0)
+
+    def _tables_there(self) -> Collection[str]:
+        with self._reader.connect() as connection:
+            return set(self._sa.inspect(connection).get_table_names())
 
     def _make_tables(self) -> None:
-        with self.in_words(), self._engine.begin() as connection:
+        with self._engine.begin() as connection:
             if not self._is_sqlite:  # two processes that make them at once
                 connection.execute(self._sa.text("SELECT pg_advisory_xact_lock(7263911)"))
             self._tables.all.create_all(connection)
-
-    def _make_engine(self, url: URL) -> Any:
-        sa = self._sa
-        if not self._is_sqlite:
-            wait = {"connect_timeout": "10"} if "connect_timeout" not in url.query else {}
-            address = url.set(drivername=f"{POSTGRES}+psycopg").update_query_dict(wait)
-            options = {"pool_size": 5, "max_overflow": 10, "pool_pre_ping": True}
-            # In the others, who has waited for a lock does not see what was done under it.
-            engine = sa.create_engine(address, isolation_level="READ COMMITTED", **options)
-
-            @sa.event.listens_for(engine, "connect")
-            def _limit(connection: Any, _: Any) -> None:  # pyright: ignore[reportUnusedFunction]
-                connection.execute(f"SET idle_in_transaction_session_timeout = {round(IDLE * 1000)}")
-                connection.commit()
-
-            return engine
-        engine = sa.create_engine(url)
-
-        @sa.event.listens_for(engine, "connect")
-        def _set_up(connection: Any, _: Any) -> None:  # pyright: ignore[reportUnusedFunction]
-            connection.isolation_level = None  # SQLAlchemy says when a transaction begins, as below
-            connection.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
-            connection.execute("PRAGMA journal_mode=WAL")  # of the file, for dbos as well: a quarter of the time
-
-        @sa.event.listens_for(engine, "begin")
-        def _begin(connection: Any) -> None:  # pyright: ignore[reportUnusedFunction]
-            reads = connection.get_execution_options().get("reads")  # which waits for nobody who writes
-            connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
-
-        return engine
-
-    def insist(self, work: Callable[[], T]) -> T:
-        """Have something done with the database, again and again while it is gone.
-
-        Raises:
-            InputError: It is gone for too long, or something else is wrong with it.
-        """
-        until = time.monotonic() + PATIENCE
-        while True:
-            try:
-                return work()
-            except self.errors as error:
-                if not passes(error) or time.monotonic() > until:
-                    raise self.wrong(error) from error
-                _logger.warning("%s: waiting for it: %s", self.name, _first_line(error))
-            time.sleep(_PAUSE)
-
-    @contextmanager
-    def in_words(self) -> Generator[None, None, None]:
-        """Tell what is wrong with the database in words.
-
-        Raises:
-            InputError: Something is.
-        """
-        try:
-            yield
-        except self.errors as error:
-            raise self.wrong(error) from error
-
-    def wrong(self, error: Exception) -> InputError:
-        """What is wrong with the database, for people."""
-        return InputError(
-            f"{self.name}: cannot be used for runs: {_first_line(error)}; what was kept is not lost: see that the "
-            "database is there and has room, and give the same command again"
-        )
-
-    def close(self) -> None:
-        """Let go of all connections."""
-        self._engine.dispose()
-
-    @property
-    def _now(self) -> Any:
-        clock = (
-            "(julianday('now') - 2440587.5) * 86400.0"
-            if self._is_sqlite
-            else "cast(extract(epoch from clock_timestamp()) as double precision)"
-        )
-        return self._sa.literal_column(clock)
 
     # Runs
 
@@ -290,17 +187,12 @@ class Store:
 
     @patiently
     def runs(self) -> Sequence[KeptRun]:
-        """All runs, the newest first."""
+        """All runs, the newest first, without what is long in them: `LONG`."""
         table = self._tables.runs
+        query = self._sa.select(*(column for column in table.c if column.name not in LONG))
         with self._reader.connect() as connection:
-            rows = connection.execute(self._sa.select(table).order_by(table.c.created.desc())).mappings().all()
+            rows = connection.execute(query.order_by(table.c.created.desc())).mappings().all()
         return [_of_row(KeptRun, row) for row in rows]
-
-    @patiently
-    def now(self) -> float:
-        """The database's clock."""
-        with self._reader.connect() as connection:
-            return float(connection.execute(self._sa.select(self._now)).scalar())
 
     @patiently
     def create(self, run: KeptRun) -> bool:
@@ -417,7 +309,7 @@ class Store:
         sa, table = self._sa, self._tables.questions
         values = {name: _storable(getattr(question, name)) for name in KeptQuestion.__dataclass_fields__}
         with suppress(sa.exc.IntegrityError), self._engine.begin() as connection:
-            connection.execute(sa.insert(table).values(asked=self._now, **values))
+            connection.execute(sa.insert(table).values({**values, "asked": self._now}))
 
     @patiently
     def questions(self, run_id: str) -> Sequence[KeptQuestion]:
@@ -436,7 +328,7 @@ class Store:
             table.c.run_id == run_id, table.c.step == step, table.c.id == question_id, table.c.answer.is_(None)
         )
         with self._engine.begin() as connection:
-            return connection.execute(change.values(answer=answer)).rowcount > 0
+            return connection.execute(change.values(answer=answer, answered=self._now)).rowcount > 0
 
     @patiently
     def forget_steps(self, run_id: str, steps: Collection[str]) -> None:
@@ -545,9 +437,6 @@ class Store:
             now = self._now_in(connection)
             self._count(connection, key, _HOLD, now, now + min(seconds, LONGEST_HOLD_OFF))
 
-    def _now_in(self, connection: Any) -> float:
-        return float(connection.execute(self._sa.select(self._now)).scalar())
-
     def _count(
         self, connection: Any, key: str, kind: str, at: float, until: float, *, tokens: int = 0, caller: str = ""
     ) -> None:
@@ -574,7 +463,7 @@ class _Tables:
             column("updated", real),
             column("done", number),
             column("total", number),
-            *(column(name, text) for name in ("usage", "result", "error", "failed")),
+            *(column(name, text) for name in ("usage", "verdict", "result", "error", "failed")),
             column("cancelling", yes),
         )
         self.executors = sa.Table(
@@ -595,6 +484,7 @@ class _Tables:
             column("schema", text),
             sa.Column("answer", text),
             column("asked", real),
+            column("answered", real),
         )
         self.takeovers = sa.Table(
             "operad_takeovers",
@@ -615,21 +505,11 @@ class _Tables:
         )
 
 
-def _claim(path: Path) -> None:
-    """Make the file of a database for its owner's eyes alone, where there is none."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with suppress(FileExistsError):
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be made: {error.strerror or error}; name another file: --db FILE") from error
-
-
 def _of_row(kind: type[T], row: Mapping[str, Any]) -> T:
     """A row as a value. SQLite keeps anything in any column; what is not of its field's type counts as nothing."""
     given: dict[str, Any] = {}
     for field in fields(cast("Any", kind)):
-        value, nothing = row[field.name], "" if field.default is MISSING else field.default
+        value, nothing = row.get(field.name), "" if field.default is MISSING else field.default
         wanted: Any = {float: (float, int), bool: (bool, int), type(None): (str, type(None))}
         given[field.name] = value if isinstance(value, wanted.get(type(nothing), type(nothing))) else nothing
     return kind(**given)
@@ -645,35 +525,3 @@ def _texts(text: object) -> tuple[str, ...]:
 def _storable(value: Any) -> Any:
     """The same; of a text what databases take, which is neither zero characters nor halves of characters."""
     return value.replace("\0", "\ufffd").encode(errors="replace").decode() if isinstance(value, str) else value
-
-
-def passes(error: Exception) -> bool:
-    """Whether it may well work a little later: the connection broke, or the server starts."""
-    if getattr(getattr(error, "orig", None), "sqlstate", None) == _ENDED_IDLE:
-        return True
-    text = str(error).lower()
-    lost = getattr(error, "connection_invalidated", False) or type(error).__name__ in (
-        "OperationalError",
-        "TimeoutError",
-    )
-    return lost and not any(
-        sign in text
-        for sign in (
-            "disk is full",
-            "no space",
-            "unable to open database",
-            "readonly",
-            "password authentication",
-            "does not exist",
-            "no such table",
-            "not a database",
-            "malformed",
-            "could not decode",
-        )
-    )
-
-
-def _first_line(error: Exception) -> str:
-    """What the database says, without the statement and what was in it."""
-    said = str(getattr(error, "orig", None) or error).strip().splitlines()
-    return said[0] if said else type(error).__name__

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import CancelledError
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -98,12 +99,14 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         dbos_process = import_module("operad.runtime.durable.dbos_process")
         store = self._store = await in_thread(Store, self.url)
-        self._client: DBOSClient = await in_thread(dbos_process.client, self.url)
-        await in_thread(store.beat, self.executor)  # before anything is taken: who has no sign of life is dead
+        self._client: DBOSClient = await in_thread(store.insist, partial(dbos_process.client, self.url), 0.0)
+        await in_thread(
+            store.insist, partial(store.beat, self.executor)
+        )  # before anything is taken: who has no sign of life is dead
         presence = threading.Thread(target=self._go, name="operad-presence", daemon=True)
         self._leaving = threading.Event()
         presence.start()
-        self._process = await in_thread(self._launch, dbos_process)
+        self._process: Any = await in_thread(store.set_up, partial(self._launch, dbos_process))
         try:
             await stop.wait()
             await in_thread(self._process.stop, round(grace))

@@ -69,14 +69,39 @@ def stopped(trial: Trial) -> None:
     trial.check(trial.drive() if end == "is killed" else second)
 
 
+def stopped_while_it_writes(trial: Trial, seconds: float = 40.0) -> None:
+    """Its process stands still while it holds the file: another one waits, and goes on when that is woken or killed."""
+    if not isinstance(trial.databases, Sqlite):
+        raise UnableError("a server ends transactions that stand still")
+    first = trial.drive()
+    _work_of(trial, first)
+    trial.stop_while_it_writes(first)
+    trial.note_kept()
+    second = trial.drive()
+    time.sleep(seconds)
+    pid = first.process.pid
+    trial.until(lambda: f"process {pid} is in the midst of writing" in second.errors(), "a word about who writes")
+    if trial.chance.random() < 0.5:
+        first.kill()
+        trial.check(second)
+    else:
+        first.go_on()
+        _one_of(trial, first, second)
+
+
 def two(trial: Trial) -> None:
     """Two processes want to drive it."""
     first = trial.drive()
     if trial.chance.random() < 0.5:
         _work_of(trial, first)
-    second = trial.drive()
+    _one_of(trial, first, trial.drive())
+
+
+def _one_of(trial: Trial, first: Process, second: Process) -> None:
+    """See that one of two processes drives the run to its end, and the other one leaves it to that."""
     both = [first, second]
-    refused = [each for each in both if "is being driven by" in each.ended().get("error", "")]
+    others = ("is being driven by", "is driven by another process now")
+    refused = [each for each in both if any(said in each.ended().get("error", "") for said in others)]
     finished = [each for each in both if "result" in each.ended()]
     if len(finished) == 2:  # the first was done before the second came
         trial.check(second)
@@ -212,6 +237,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "driver killed": Scenario(killed, seconds=0.03),
     "driver killed, elsewhere": Scenario(killed_elsewhere, limit=SILENCE),
     "driver stopped, woken": Scenario(stopped, limit=SILENCE),
+    "driver stopped in writing": Scenario(stopped_while_it_writes, limit=SILENCE),
     "two drivers": Scenario(two, seconds=0.03),
     "database gone": Scenario(database_gone),
     "disk full": Scenario(disk_full),

@@ -15,6 +15,7 @@ SHORT = [
 ONCE = [
     ("two drivers", {}),
     ("driver killed, elsewhere", {}),
+    ("driver stopped in writing", {"seconds": 0}),
     ("disk full", {}),
     ("file deleted", {}),
     ("worker of another version", {}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -83,8 +84,9 @@ class Process:
         self._read(self.process.communicate()[0])
 
     def stop(self) -> None:
-        """Have it stand still."""
+        """Have it stand still, with all its threads; or find that it has ended."""
         self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def go_on(self) -> None:
         self.process.send_signal(signal.SIGCONT)
@@ -204,6 +206,25 @@ class Trial:
             time.sleep(0.01)
             driving.stop()
 
+    def stop_while_it_writes(self, driving: Process) -> None:
+        """Have it stand still in the midst of writing into a file, so that nobody else can write into it.
+
+        Raises:
+            HungError: It has ended, or never writes.
+        """
+
+        def is_caught() -> bool:
+            driving.stop()
+            if self.databases.is_held(self.url):
+                return True
+            driving.go_on()
+            time.sleep(0.02 * self.chance.random())
+            return not driving.lives
+
+        self.until(is_caught, "a moment in which it writes")
+        if not driving.lives:
+            raise HungError("it ended before it was caught writing")
+
     def throws(self) -> Sequence[Throw]:
         """What has been done so far."""
         try:
@@ -216,7 +237,7 @@ class Trial:
         """What is kept of the run, by key."""
         ledger = Ledger(self.url)
         try:
-            return ledger.steps(self.run_id)
+            return {step.key: step.outcome for step in ledger.timeline(self.run_id) if step.outcome is not None}
         except InputError as error:
             if "no run has the id" in str(error):
                 return {}

@@ -6,6 +6,8 @@ import inspect
 import json
 import pickle
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections import Counter
 from contextlib import suppress
@@ -48,7 +50,7 @@ from operad.runtime import (
     events,
     interrupt,
 )
-from operad.runtime.durable import Ledger
+from operad.runtime.durable import Ledger, database
 from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING
 from operad.runtime.events import current_scope, emit
 from operad.runtime.keeper import bare, idempotency_key, key_of, once
@@ -408,6 +410,11 @@ async def executed(shape, new, run_id):
     return stage, await execute(shape(stage, new), run_id)
 
 
+def outcomes(ledger, run_id):
+    """What came of a run's operators, by their keys."""
+    return {step.key: step.outcome for step in ledger.timeline(run_id) if step.outcome is not None}
+
+
 def meaning(message):
     """What counts of a message: of costs, what does not depend on the clock."""
     return repr(message.model_copy(update={"usage": message.usage.model_copy(update={"seconds": 0.0})}))
@@ -428,7 +435,7 @@ async def test_a_run_that_is_interrupted_anywhere_comes_to_what_it_would_have_co
     for place in range(1, len(whole.begun) + 1):
         this = f"{run_id}-{place}"
         first = await interrupted(shape, new, this, place, after)
-        kept = set(ledger.steps(this))
+        kept = set(outcomes(ledger, this))
         second, again = await executed(shape, new, this)
         assert meaning(again) == meaning(message)
         assert not kept & set(second.begun), "what was kept does not run again"
@@ -436,6 +443,46 @@ async def test_a_run_that_is_interrupted_anywhere_comes_to_what_it_would_have_co
         if name in IN_ORDER and not after:
             assert first.ended + second.begun == whole.begun
         assert ledger.run(this).state == FINISHED
+
+
+@pytest.mark.parametrize("name", [name for name in SHAPES if name != "leader"])  # which makes its workflows itself
+async def test_what_is_kept_tells_the_events_that_the_run_had(name, new, ledger, run_id):
+    workflow = SHAPES[name](Stage(), new)
+    reasoner = getattr(workflow, "thinks", NOBODY)
+    heard = [event async for event in workflow.stream(JOB, reasoner, run_id=run_id)]
+    told = ledger.events(run_id)
+    assert [event.seq for event in told] == [*range(1, len(told) + 1)]
+    assert [event.time for event in told] == sorted(event.time for event in told)
+    assert Counter(map(gist, told)) == Counter(gist(event) for event in heard if not isinstance(event, events.Progress))
+
+
+async def test_what_is_kept_tells_what_experts_of_a_leader_did(new, ledger, run_id):
+    workflow = led(Stage(), new)
+    heard = [event async for event in workflow.stream(JOB, workflow.thinks, run_id=run_id)]
+
+    def work(all_events):
+        kinds = (events.OperatorStarted, events.OperatorFinished, events.JobSplit)
+        wanted = [event for event in all_events if isinstance(event, kinds)]
+        return Counter(gist(e) for e in wanted if e.path[-1] == "do" or isinstance(e, events.JobSplit))
+
+    told = ledger.events(run_id)
+    assert work(told) == work(heard)
+    assert work(told).total() == 18
+    assert meaning(told[-1].message) == meaning(heard[-1].message)
+
+
+def gist(event):
+    """What an event says, without times and what operators around others said."""
+    said = {
+        name: getattr(event, name)
+        for name in ("operators", "status", "evaluation", "lesson", "blame", "score", "by_error", "rounds", "error")
+        if hasattr(event, name)
+    }
+    if isinstance(event, events.OperatorRetried):
+        del said["error"]
+    if isinstance(event, events.RunFinished):
+        said["message"] = meaning(event.message)
+    return (type(event).__name__, event.path, event.operator_id, event.round, event.attempt, repr(said))
 
 
 async def test_the_second_execution_with_the_same_id_runs_nothing(new, ledger, run_id):
@@ -691,9 +738,9 @@ async def test_an_operator_that_runs_a_workflow_from_its_own_code_is_kept_as_a_w
 
     first = await interrupted(shape, new, run_id, 3)
     assert first.begun == ["a", "a/x", "a/y"]
-    assert list(ledger.steps(run_id)) == []
+    assert list(outcomes(ledger, run_id)) == []
     again = await interrupted(shape, new, run_id, 4)
-    assert list(ledger.steps(run_id)) == ["a"]
+    assert list(outcomes(ledger, run_id)) == ["a"]
     last, message = await executed(shape, new, run_id)
     assert (again.begun, last.begun) == (["a", "a/x", "a/y", "b"], ["b"])
     assert (message.scratchpad, message.usage.calls) == ("b(y(x()))", 3)
@@ -903,7 +950,7 @@ async def test_runs_whose_ids_begin_alike_are_kept_apart(new, ledger, run_id):
     for name in (f"{run_id}_1", f"{run_id}x1", f"{run_id.upper()}_1"):
         await executed(chain, new, name)
     ledger.delete(f"{run_id}_1")
-    assert list(ledger.steps(f"{run_id}x1")) == list(ledger.steps(f"{run_id.upper()}_1")) == ["a", "b", "c"]
+    assert list(outcomes(ledger, f"{run_id}x1")) == list(outcomes(ledger, f"{run_id.upper()}_1")) == ["a", "b", "c"]
 
 
 ODD_IDS = ["a/b", "a@2", "a~3", "a%2F", "a[0]", "a b", "中文/操作", "a//b", "@", "a:b", "'; --", "zero\0"]
@@ -929,7 +976,7 @@ async def test_operators_may_have_odd_ids(new, ledger, run_id):
 
     stage, message = await executed(shape, new, run_id)
     assert len(set(stage.begun)) == len(stage.begun) == 2 * len(ODD_IDS) + 2
-    assert set(ledger.steps(run_id)) == set(stage.begun)
+    assert set(outcomes(ledger, run_id)) == set(stage.begun)
     for key, name in keys.items():
         path, rounds = bare(key)
         assert path == [f"in {name}", name]
@@ -962,7 +1009,7 @@ async def test_a_thousand_operators_are_kept(new, ledger, run_id):
         return workflow
 
     await interrupted(shape, new, run_id, 1000)
-    assert len(ledger.steps(run_id)) == 999
+    assert len(outcomes(ledger, run_id)) == 999
     stage, message = await executed(shape, new, run_id)
     assert (stage.begun, message.scratchpad) == (["end"], "998")
 
@@ -997,7 +1044,15 @@ async def test_a_run_that_nobody_drives_is_cancelled(new, ledger, run_id):
 async def test_a_run_is_forgotten_with_all_that_was_kept(new, ledger, run_id):
     await executed(chain, new, run_id)
     ledger.delete(run_id)
-    for look in (ledger.run, ledger.steps, ledger.questions, ledger.delete, ledger.cancel, ledger.retry):
+    for look in (
+        ledger.run,
+        ledger.timeline,
+        ledger.events,
+        ledger.questions,
+        ledger.delete,
+        ledger.cancel,
+        ledger.retry,
+    ):
         with pytest.raises(InputError, match=f"no run has the id '{run_id}'.*operad runs lists them"):
             look(run_id)
     stage, _ = await executed(chain, new, run_id)
@@ -1013,7 +1068,7 @@ async def test_what_came_of_operators_can_be_looked_at(new, ledger, run_id):
         return workflow
 
     await executed(shape, new, run_id)
-    kept = ledger.steps(run_id)
+    kept = outcomes(ledger, run_id)
     assert list(kept) == ["a", "b", "b@2"]
     assert kept["a"].message.scratchpad == "a()"
     assert (kept["a"].usage, [type(event).__name__ for event in kept["a"].events]) == (USAGE, ["ModelAnswered"])
@@ -1087,7 +1142,7 @@ async def test_a_pickle_that_somebody_planted_is_not_read(column, status, new, d
         connection.execute(change, (status, f"{run_id}:b"))
     connection.close()
     if status == "SUCCESS":
-        assert "what was kept cannot be read" in str(ledger.steps(run_id)["b"].error)
+        assert "what was kept cannot be read" in str(outcomes(ledger, run_id)["b"].error)
         with pytest.raises(OperatorError, match=r"'b' .*what was kept cannot be read"):
             await executed(chain, new, run_id)
     else:
@@ -1106,3 +1161,48 @@ async def test_what_cannot_be_read_of_a_run_is_said_in_words(column, new, db, ru
         connection.close()
         with pytest.raises(InputError):
             await executed(chain, new, run_id)
+
+
+# A file that another process holds
+
+
+HOLDER = """
+import sqlite3, sys
+held = sqlite3.connect(sys.argv[1], isolation_level=None)
+held.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(db):
+    """A process that is in the midst of writing into the file."""
+    Ledger(db).runs()
+    Ledger(db).close()  # so that this process begins anew
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, db], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        said: Any = process.stdout
+        assert said.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+async def test_who_begins_waits_for_who_writes_and_says_so(new, db, run_id, holder, monkeypatch, caplog):
+    monkeypatch.setattr(database, "_BUSY_MS", 20)
+    task = asyncio.ensure_future(executed(chain, new, run_id))
+    await until(lambda: f"process {holder.pid} is in the midst of writing" in caplog.text)
+    assert not task.done()
+    holder.kill()
+    _, message = await task
+    assert message.scratchpad == "c(b(a()))"
+    assert caplog.text.count("waiting for it") == 1
+
+
+async def test_who_only_looks_does_not_wait_for_who_writes(new, db, run_id, holder):
+    ledger = Ledger(db)
+    assert run_id not in {run.run_id for run in ledger.runs()}
+    with pytest.raises(InputError, match="no run has the id"):
+        ledger.timeline(run_id)
+    ledger.client.list_workflows(workflow_ids=[run_id])

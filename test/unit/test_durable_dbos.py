@@ -36,6 +36,8 @@ def test_it_is_the_version_that_this_was_written_for():
     [
         (SystemDatabase.reenqueue_for_recovery, ["self", "workflow_id", "executor_ids", "recovery_queue_name"]),
         (DBOSRegistry._register_internal_queue, ["self", "name", "limits"]),
+        (SystemDatabase._now_ms_sql, ["self"]),
+        (SystemDatabase.verify_migrations, ["self"]),
         (_get_dbos_instance, []),
         (_get_or_create_dbos_registry, []),
         (serialization.DefaultSerializer.serialize, ["self", "data"]),

@@ -348,10 +348,12 @@ async def test_a_run_that_fails_while_it_is_paused_keeps_its_error_for_whoever_r
 
         await asyncio.gather(interrupt("Well?"), fail())
 
-    workflow = chain(engine, Do("a", work))
+    heard = []
+    workflow = chain(engine, Do("a", work), listeners=[heard.append])
     with pytest.raises(PausedError):
         await workflow.aexecute(JOB, NOBODY, run_id="r")
-    await asyncio.sleep(0.05)
+    while not any(isinstance(event, events.RunFailed) for event in heard):
+        await asyncio.sleep(0.001)
     with pytest.raises(OperatorError, match="disk full"):
         await workflow.aresume("r", {"a": 1})
     with pytest.raises(InputError, match="no run with the id 'r'"):

@@ -320,13 +320,25 @@ async def test_a_consumer_that_sleeps_keeps_all_text_in_a_bounded_buffer(engine,
     assert max(sizes) <= CROWDED + 10
 
 
+async def settled(count):
+    """Wait until something that is counted, and waits for no clock, gets no further; how far it got."""
+    same, reached = 0, -1
+    while same < 100:
+        same, reached = (same + 1, reached) if count() == reached else (0, count())
+        await asyncio.sleep(0)
+    return reached
+
+
 async def test_tokens_of_operators_side_by_side_are_joined_each_to_its_own(engine):
+    done = []
+
     async def work():
         name = here().operator_id
         for n in range(2 * CROWDED):
             token(f"{name}{n} ")
             if not n % 100:
                 await asyncio.sleep(0)
+        done.append(name)
         return "said"
 
     workflow = engine()
@@ -335,7 +347,8 @@ async def test_tokens_of_operators_side_by_side_are_joined_each_to_its_own(engin
 
     stream = workflow.stream(JOB, NOBODY)
     heard = [await anext(stream)]
-    await asyncio.sleep(0.05)
+    while len(done) < 2:
+        await asyncio.sleep(0)
     heard += [event async for event in stream]
     for name in "ab":
         said = "".join(e.text for e in heard if isinstance(e, events.TokenStreamed) and e.path == (name,))
@@ -344,10 +357,13 @@ async def test_tokens_of_operators_side_by_side_are_joined_each_to_its_own(engin
 
 
 async def test_numbers_rise_though_tokens_are_joined(engine):
+    done = []
+
     async def work():
         for _ in range(CROWDED):
             token("x")
             await asyncio.sleep(0)
+        done.append(here().operator_id)
         return "said"
 
     workflow = engine()
@@ -355,7 +371,8 @@ async def test_numbers_rise_though_tokens_are_joined(engine):
         workflow.add_operator(Do(name, work))
     stream = workflow.stream(JOB, NOBODY)
     heard = [await anext(stream)]
-    await asyncio.sleep(0.1)
+    while len(done) < 2:
+        await asyncio.sleep(0)
     heard += [event async for event in stream]
     assert len(heard) < 2 * CROWDED  # some were joined
     numbers = [event.seq for event in heard]
@@ -414,8 +431,7 @@ async def test_a_consumer_that_stops_reading_keeps_operators_from_starting(engin
         workflow.add_operator(operator)
     stream = workflow.stream(JOB, NOBODY)
     await anext(stream)
-    await asyncio.sleep(0.1)
-    started = sum(operator.calls for operator in many)
+    started = await settled(lambda: sum(operator.calls for operator in many))
     assert 0 < started <= CROWDED
     await asyncio.sleep(0.05)
     assert sum(operator.calls for operator in many) == started
@@ -425,11 +441,12 @@ async def test_a_consumer_that_stops_reading_keeps_operators_from_starting(engin
 
 async def test_a_consumer_that_reads_on_gets_everything(engine):
     workflow, count = engine(), 1_500
-    for n in range(count):
-        workflow.add_operator(Do(f"a{n}"))
+    many = [Do(f"a{n}") for n in range(count)]
+    for operator in many:
+        workflow.add_operator(operator)
     stream = workflow.stream(JOB, NOBODY)
     heard = [await anext(stream)]
-    await asyncio.sleep(0.1)
+    await settled(lambda: sum(operator.calls for operator in many))
     heard += [event async for event in stream]
     assert [event.seq for event in heard] == list(range(1, 2 * count + 5))
 
