@@ -9,6 +9,7 @@ BENCH_READY := $(BENCH)/.ready-$(VERSION)
 
 DIFY_PYTHON ?= python3.12
 DIFY := .venv-dify
+PHOENIX := .venv-phoenix
 RECORDED := $(wildcard ../shared/data/chat2workflow/may/*.json ../shared/data/chat2workflow/apr/*.json)
 
 .PHONY: run test check docs reference chaos bench conformance fuzz lock clean
@@ -39,6 +40,7 @@ bench: $(BENCH_READY) # in an environment of its own, for the field beside ours 
 	$(BENCH)/bin/python test/benchmark/bench_insights.py
 	$(BENCH)/bin/python test/benchmark/bench_engine.py --readme README.md --page docs/performance.md
 	$(BENCH)/bin/python test/benchmark/bench_rounds.py
+	$(BENCH)/bin/python test/benchmark/bench_durable.py --page docs/performance.md
 	$(BENCH)/bin/python test/benchmark/bench_load.py --page docs/performance.md
 	$(BENCH)/bin/python test/benchmark/bench_knowledge.py
 	$(BENCH)/bin/python test/benchmark/bench_nodes.py
@@ -51,13 +53,16 @@ bench: $(BENCH_READY) # in an environment of its own, for the field beside ours 
 	$(BENCH)/bin/python test/benchmark/bench_pass.py
 	$(BENCH)/bin/python test/benchmark/bench_repair.py
 
-conformance: $(READY) $(DIFY)/.ready # Dify's engine needs Python 3.12, and is kept apart
+conformance: $(READY) $(DIFY)/.ready $(PHOENIX)/.ready # Dify's engine and Phoenix need Python 3.12, and are kept apart
 	$(BIN)/python test/benchmark/conformance.py --dify-python $(DIFY)/bin/python $(RECORDED)
+	$(BIN)/python test/benchmark/conformance_phoenix.py --phoenix $(PHOENIX)/bin/phoenix
 
 $(DIFY)/.ready: requirements-conformance.lock
-	@echo "setting up $(DIFY) with $(DIFY_PYTHON)" >&2
-	@$(DIFY_PYTHON) -m venv --clear $(DIFY)
-	@$(DIFY)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $<
+$(PHOENIX)/.ready: requirements-phoenix.lock
+$(DIFY)/.ready $(PHOENIX)/.ready:
+	@echo "setting up $(@D) with $(DIFY_PYTHON)" >&2
+	@$(DIFY_PYTHON) -m venv --clear $(@D)
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $<
 	@touch $@
 
 $(READY): requirements.lock
@@ -77,8 +82,10 @@ fuzz: $(READY) # hostile inputs for every loader and parser, for ten minutes
 lock: # needs uv; honours the overrides in pyproject.toml, writes versions only
 	uv pip compile --quiet --universal --python-version 3.10 --all-extras --group dev \
 	  --no-header --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.lock
-	uv pip compile --quiet --universal --python-version 3.10 --extra documents --extra evaluate --extra media --extra web --group dev --group bench --constraints requirements.lock \
+	uv pip compile --quiet --universal --python-version 3.10 --extra documents --extra durable --extra evaluate --extra media --extra web --group dev --group bench --constraints requirements.lock \
 	  --no-header --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml -o requirements-bench.lock
+	echo "arize-phoenix>=20" | uv pip compile --quiet --universal --python-version 3.12 --only-binary :all: \
+	  --no-header --no-annotate --no-emit-index-url --no-emit-find-links - -o requirements-phoenix.lock
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(DIFY) build dist .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(BENCH) $(DIFY) $(PHOENIX) build dist .pytest_cache .ruff_cache

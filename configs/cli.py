@@ -19,6 +19,7 @@ from operad.configs.formats_command import check, convert, show
 from operad.configs.generate_command import generate
 from operad.configs.inputs import job_of
 from operad.configs.insights_command import insights
+from operad.configs.logs import LogJson, LogLevel, set_up
 from operad.configs.nodes_command import nodes
 from operad.configs.optimise.command import optimise
 from operad.configs.prices import PricesFile
@@ -28,6 +29,7 @@ from operad.configs.run_command import carry_out, lasting, make, named_values
 from operad.configs.runs_command import RestartFrom, Round, check_restart, restart
 from operad.configs.schema import ConfigSpec
 from operad.configs.serve.command import serve
+from operad.configs.telemetry import Traced
 from operad.configs.worker_command import worker, workers
 from operad.operators.nodes.flow import StartVariable
 from operad.runtime.errors import BudgetError, OperadError, OperatorError, describe, shorten
@@ -45,8 +47,8 @@ app = typer.Typer(
 
 
 @app.callback()
-def _commands() -> None:  # pyright: ignore[reportUnusedFunction] - with it, a single command keeps its name
-    pass
+def _commands(log_level: LogLevel = None, log_json: LogJson = False) -> None:  # pyright: ignore[reportUnusedFunction] - with it, a single command keeps its name
+    set_up(log_level, as_json=log_json)
 
 
 @app.command()
@@ -94,6 +96,7 @@ def run(
         bool, typer.Option("--workers", help="Have the operators done by workers: operad worker FILE, on any machines.")
     ] = False,
     files: Files = None,
+    trace: Traced = None,
 ) -> None:
     """Run the expert, or the leader of experts, that a YAML file configures; or a workflow of typed nodes.
 
@@ -136,7 +139,7 @@ def run(
         kept = Kept(ledger, run_id, db, lasting(source).base_url)
         if restart_from is not None:
             restart(kept.ledger, kept.run_id, restart_from, round_, runnable.agent)
-    carry_out(runnable, described, missing, answers, events_file, lines, as_json=as_json, kept=kept)
+    carry_out(runnable, described, missing, answers, events_file, lines, as_json=as_json, kept=kept, trace=trace)
 
 
 @app.command()

@@ -18,6 +18,7 @@ from operad.configs.flow import find_graph, flow_expert, result_text
 from operad.configs.follow import follow, run_to_end, say
 from operad.configs.loader import load
 from operad.configs.services import load_services, services_of_environment
+from operad.configs.telemetry import listened
 from operad.operators import NodeGraph, Services
 from operad.operators.nodes.flow import StartVariable
 from operad.runtime.agent import Agent
@@ -110,6 +111,7 @@ def carry_out(
     *,
     as_json: bool,
     kept: Kept | None = None,
+    trace: str | None = None,
 ) -> NoReturn:
     """Run it, print what comes of it to stdout and all else to stderr, and leave with an exit status.
 
@@ -122,12 +124,14 @@ def carry_out(
         lines: Where other answers come from.
         as_json: Whether the whole message, or what an error leaves, is printed as JSON.
         kept: How it is kept.
+        trace: Where its spans go.
     """
     services = runnable.services
     with ExitStack() as stack:
         written = stack.enter_context(_writable(events_file)) if events_file else None
         try:
-            message = run_to_end(follow(runnable.agent, job, missing, answers, written, lines, kept), kept)
+            work = follow(runnable.agent, job, missing, answers, written, lines, kept)
+            message = run_to_end(listened(runnable.agent.workflow, trace, work), kept)
         except (BudgetError, OperatorError) as error:
             if as_json:
                 print(_error_json(error))

@@ -25,6 +25,7 @@ from operad.configs.follow import say
 from operad.configs.prices import PricesFile
 from operad.configs.progress import printable, shortened, used
 from operad.configs.run_command import carry_out, deliver, make, named_values
+from operad.configs.telemetry import Traced
 from operad.runtime.agent import Agent
 from operad.runtime.durable.drive import question_of
 from operad.runtime.durable.history import KeptStep
@@ -177,6 +178,7 @@ def resume_run(
     ] = None,
     db: Database = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole message as JSON.")] = False,
+    trace: Traced = None,
 ) -> None:
     """Go on with a run as operad run began it: what had finished does not run again.
 
@@ -205,7 +207,7 @@ def resume_run(
     elif kept.state == FAILED:
         ledger.retry(run_id, runnable.agent.workflow)
     job, going_on = ledger.job(run_id), Kept(ledger, run_id, db, source.base_url)
-    carry_out(runnable, job, [], later, events_file, Lines.of_stdin(), as_json=as_json, kept=going_on)
+    carry_out(runnable, job, [], later, events_file, Lines.of_stdin(), as_json=as_json, kept=going_on, trace=trace)
 
 
 @app.command("cancel")

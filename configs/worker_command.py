@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import math
 import signal
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -18,11 +22,19 @@ from operad.configs.follow import say
 from operad.configs.prices import PricesFile
 from operad.configs.progress import printable
 from operad.configs.run_command import make
+from operad.configs.telemetry import Traced, listening
 from operad.runtime.durable.driver import LIMIT
 from operad.runtime.durable.places import shown
+from operad.runtime.durable.served import Served
 from operad.runtime.durable.store import Executor
-from operad.runtime.durable.worker import Worker
-from operad.runtime.errors import InputError
+from operad.runtime.durable.worker import MOST_COUNTED, Worker
+from operad.runtime.errors import InputError, describe
+from operad.runtime.metrics import Metrics, serve
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+_logger = logging.getLogger(__name__)
 
 
 def worker(
@@ -47,6 +59,13 @@ def worker(
     limit: Annotated[
         float, typer.Option(min=2, help="Seconds without a sign of life after which others take over its work.")
     ] = LIMIT,
+    trace: Traced = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Answer Prometheus at http://HOST:PORT/metrics.")
+    ] = None,
+    metrics_host: Annotated[
+        str, typer.Option(help="Who reaches the metrics: by default this machine alone; 0.0.0.0 for all.")
+    ] = "127.0.0.1",
 ) -> None:
     """Do the operators of runs that `operad run FILE --workers` drives, on this machine or others.
 
@@ -64,11 +83,46 @@ def worker(
     _ = ledger.store  # which says in words what is wrong with the database, before this says that it serves
     ledger.close()
     url = ledger.url
-    works = Worker(url.render_as_string(hide_password=False), served, concurrency=concurrency, files=files, limit=limit)
     console = Console(stderr=True)
+    with ExitStack() as stack:
+        listeners = [*stack.enter_context(listening(trace))]
+        metrics = None if metrics_port is None else Metrics()
+        works = Worker(
+            url.render_as_string(hide_password=False),
+            served,
+            concurrency=concurrency,
+            files=files,
+            limit=limit,
+            listeners=[*listeners, metrics] if metrics else listeners,
+        )
+        if metrics and metrics_port is not None:
+            port, stop = _serve_metrics(works, metrics, metrics_port, metrics_host)
+            stack.callback(stop)
+            say(console, f"metrics: http://{metrics_host}:{port}/metrics")
+        _work(works, served, url, grace, console)
+
+
+def _serve_metrics(works: Worker, metrics: Metrics, port: int, host: str) -> tuple[int, Callable[[], None]]:
+    """Answer Prometheus, also on the worker itself; the port, and what ends that."""
+
+    def waiting() -> float:
+        try:
+            return float(sum(works.waiting().values()))
+        except Exception as error:  # noqa: BLE001 - whatever the database has, the other metrics are there
+            _logger.debug("how much waits in the queues is not known: %s", describe(error))
+            return math.nan
+
+    at_once = works.executor.concurrency * len(works.executor.queues)
+    metrics.watch("worker_slots", "How many operators it does at once.", lambda: at_once)
+    metrics.watch("worker_slots_busy", "How many it is at.", lambda: works.busy)
+    metrics.watch("worker_queue", f"Operators that wait for a worker; counted to {MOST_COUNTED} a queue.", waiting)
+    return serve(metrics.registry, port, host)
+
+
+def _work(works: Worker, served: Sequence[Served], url: URL, grace: float, console: Console) -> None:
     say(console, f"worker: {works.executor.id}, version {works.executor.version}, {shown(url)}")
     for each in served:
-        say(console, f"serves: {each.name} ({each.queue}), {concurrency} operators at once")
+        say(console, f"serves: {each.name} ({each.queue}), {works.executor.concurrency} operators at once")
     asyncio.run(_serve(works, grace, console))
 
 

@@ -20,6 +20,7 @@ from operad.runtime.insights import RunInsights
 from operad.runtime.keeper import bare, key_of
 from operad.runtime.message import NO_USAGE, WorkflowMessage
 from operad.runtime.questions import Question
+from operad.runtime.repeat import Repeat, repeating, traced
 from operad.runtime.schema import check_schema
 
 T = TypeVar("T")
@@ -154,11 +155,12 @@ class Drive:
     def _settle(self, key: str, outcome: Outcome, scope: Scope, *, replayed: bool) -> WorkflowMessage:
         """The message; or the error, raised."""
         if replayed:
-            for event in outcome.events:
-                if isinstance(event, InsightsRecalled) and (insights := _insights_of(scope)):
-                    event = replace(event, store=insights.store.id)  # which is another in each process
-                scope.write(event)
-                scope.attempt += isinstance(event, OperatorRetried)
+            with repeating(Repeat(outcome.traced)):
+                for event in outcome.events:
+                    if isinstance(event, InsightsRecalled) and (insights := _insights_of(scope)):
+                        event = replace(event, store=insights.store.id)  # which is another in each process
+                    scope.write(event)
+                    scope.attempt += isinstance(event, OperatorRetried)
             if outcome.usage != NO_USAGE:
                 scope.charge(outcome.usage)
         if outcome.error is not None:
@@ -221,7 +223,7 @@ async def outcome_of_work(work: Callable[[], Awaitable[WorkflowMessage]], scope:
         raise
     except Exception as error:  # noqa: BLE001 - it is an outcome like any other
         message, failure = None, error
-    return Outcome(message, failure, _since(scope, used), tuple(scope.kept or ()))
+    return Outcome(message, failure, _since(scope, used), tuple(scope.kept or ()), traced.get())
 
 
 def _insights_of(scope: Scope) -> RunInsights | None:

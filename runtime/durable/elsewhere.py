@@ -19,6 +19,7 @@ from operad.runtime.events import Scope, enter
 from operad.runtime.interrupt import ask
 from operad.runtime.limits import Place
 from operad.runtime.questions import Question
+from operad.runtime.tracing import carried
 
 _logger = logging.getLogger(__name__)
 
@@ -78,6 +79,7 @@ class Elsewhere:
             "judged": errand.judged,
             "used": scope.run.usage,
             "limits": self._limits_around(scope),
+            "span": carried(),
         }
         text = await in_thread(self._wire.dump, request)
         place = Place(errand.places) if errand.places else None

@@ -74,12 +74,14 @@ class Outcome(msgspec.Struct, frozen=True):
         error: What it raised.
         usage: What that cost.
         events: What happened meanwhile.
+        traced: Whether spans were written of that.
     """
 
     message: WorkflowMessage | None = None
     error: BaseException | None = None
     usage: Usage = Usage()
     events: tuple[events.Event, ...] = ()
+    traced: bool = False
 
 
 class Wire:
@@ -180,7 +182,8 @@ class Wire:
             told = [
                 event for event in value.events if type(event).__module__ == events.__name__
             ]  # others are not known later
-            return {"$outcome": [self._plain(each, where) for each in (value.message, value.error, value.usage, told)]}
+            parts = (value.message, value.error, value.usage, told, *([True] if value.traced else []))
+            return {"$outcome": [self._plain(each, where) for each in parts]}
         if isinstance(value, events.Event):
             fields = {name: getattr(value, name) for name in value.__struct_fields__ if name not in _STAMPED}
             return {"$event": [type(value).__name__, self._loosely(fields)]}
@@ -275,12 +278,12 @@ class Wire:
         return FileDescriptor(path=path, name=name, size=size, mime_type=mime_type)
 
     def _outcome(self, fields: list[Any]) -> Outcome:
-        message, error, usage, happened = map(self._value, fields)
+        message, error, usage, happened, *traced = map(self._value, fields)
         if not (isinstance(usage, Usage) and (isinstance(message, WorkflowMessage) or isinstance(error, Exception))):
             raise InputError("what was kept of an operator is neither a message nor an error")
         if not all(isinstance(event, events.Event) for event in happened):
             raise InputError("what was kept of what happened in an operator is no event")
-        return Outcome(message, error, usage, tuple(happened))
+        return Outcome(message, error, usage, tuple(happened), bool(traced))
 
     def _raised(self, inner: dict[str, Any]) -> BaseException:
         chain = [self._raised_link(link) for link in inner["chain"][:MAX_CAUSES]]

@@ -33,13 +33,24 @@ from operad.runtime.durable.store import Executor, KeptQuestion, Store
 from operad.runtime.durable.wire import Outcome, Wire
 from operad.runtime.errand import Errand
 from operad.runtime.errors import BudgetError, InputError, OperadError, describe
-from operad.runtime.events import RunLog, Scope, enter
+from operad.runtime.events import (
+    Listener,
+    OperatorCancelled,
+    OperatorFailed,
+    OperatorFinished,
+    OperatorStarted,
+    RunLog,
+    Scope,
+    enter,
+)
 from operad.runtime.guard import Call
 from operad.runtime.insights import RunInsights
 from operad.runtime.limits import Limiter, Limits
 from operad.runtime.message import Contribution, WorkflowMessage
 from operad.runtime.questions import Question
+from operad.runtime.repeat import traced
 from operad.runtime.run import Run
+from operad.runtime.tracing import continued
 
 if TYPE_CHECKING:
     from dbos import DBOSClient
@@ -47,6 +58,9 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 _LOOK = 0.5
+
+MOST_COUNTED = 1000
+"""How many of the operators that wait in a queue are counted."""
 
 
 class Worker:
@@ -59,6 +73,7 @@ class Worker:
         files: Where files that operators make are kept, as for a `Ledger`.
         limit: Seconds without a sign of life after which this process counts as dead.
         version: Of the code; work of another is left to others.
+        listeners: Called with every event of the operators that it does.
 
     Raises:
         InputError: The database cannot be used, or this process serves one already.
@@ -74,6 +89,7 @@ class Worker:
         files: str | Path | None = None,
         limit: float = LIMIT,
         version: str | None = None,
+        listeners: Sequence[Listener] = (),
     ) -> None:
         self.url = database_url(url)
         self.executor = Executor(
@@ -87,7 +103,24 @@ class Worker:
         )
         self._served = {each.queue: each for each in served}
         self._wire = Wire(file_store(files, self.url))
+        self._listeners = tuple(listeners)
         self._tasks: dict[str, asyncio.Task[str]] = {}
+
+    @property
+    def busy(self) -> int:
+        """How many operators it is at."""
+        return len(self._tasks)
+
+    def waiting(self) -> dict[str, int]:
+        """How many operators wait in each queue that it serves, for whomever; it counts to `MOST_COUNTED`.
+
+        Raises:
+            Exception: The database cannot be asked; or it does not serve yet, or any more.
+        """
+        counted = partial(self._client.list_workflows, status="ENQUEUED", limit=MOST_COUNTED)
+        return {
+            queue: len(counted(queue_name=queue, load_input=False, load_output=False)) for queue in self.executor.queues
+        }
 
     async def serve(self, stop: asyncio.Event, grace: float = 30.0) -> None:
         """Work until told to stop; then take no more, and finish what is under way.
@@ -177,7 +210,8 @@ class Worker:
         )
         insights = RunInsights(found.insights) if found.insights else None
         path = tuple(given["path"])
-        run = _Alone(build, call, RunLog(run_id), prefix=path[:-1], insights=insights)
+        log = RunLog(run_id, self._listeners)
+        run = _Alone(build, call, log, prefix=path[:-1], insights=insights)
         run.spend(given["used"])
         around = [Limiter.of(name, Limits(None, requests, tokens)) for name, requests, tokens in given["limits"]]
         run.calls = (*around, *run.calls)
@@ -186,14 +220,27 @@ class Worker:
         scope = Scope(run=run, path=path, operator_id=path[-1], round=given["round"], kept=[], key=key)
         run.keeper = _Asking(self._store, run, run_id, key)
         enter(scope)
+        continued(given.get("span", ""))
         node = found.executable.get_id()
         policy = build.graph.policies.get(node)
         ways = build.plan.ways.get(build.numbers[node], ())
         errand = Errand(found.executable, call, policy or build.policies[-1], given["judged"], ways)
+        log.write(OperatorStarted(), path, path[-1], given["round"], 1)
+        began, ended = log.now(), partial(log.write, path=path, operator_id=path[-1], round=given["round"])
         try:
-            return await outcome_of_work(lambda: errand.perform(scope), scope)
+            outcome = await outcome_of_work(lambda: errand.perform(scope), scope)
         except BudgetError as error:  # it is not kept, but whoever drives the run has to know what it cost
-            return Outcome(error=error, usage=scope.usage, events=tuple(scope.kept or ()))
+            outcome = Outcome(None, error, scope.usage, tuple(scope.kept or ()), traced.get())
+        except BaseException:
+            ended(OperatorCancelled(seconds=log.now() - began, usage=scope.usage), attempt=scope.attempt)
+            raise
+        seconds = log.now() - began
+        if outcome.message is not None:
+            ended(OperatorFinished(seconds=seconds, message=outcome.message), attempt=scope.attempt)
+        elif outcome.error is not None:
+            failed = OperatorFailed(seconds=seconds, usage=outcome.usage, error=describe(outcome.error))
+            ended(failed, attempt=scope.attempt)
+        return outcome
 
     # Signs of life, and those of others
 

@@ -1,0 +1,110 @@
+"""What this package says to `logging`: where in a run it was said, as JSON lines if wanted; and a run's events as log lines."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import datetime, timezone
+from typing import Any
+
+from operad.runtime import events
+from operad.runtime.events import Event, current_scope
+
+_logger = logging.getLogger("operad.run")
+
+_WHERE = ("run_id", "operator", "round", "attempt")
+
+
+class RunFilter(logging.Filter):
+    """Gives each record ``run_id``, ``operator`` (its path), ``round`` and ``attempt``, where it is written inside a run."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let it through."""
+        scope = current_scope()
+        if scope is not None and not hasattr(record, "run_id"):
+            record.run_id = scope.run.root.log.run_id
+            record.operator = "/".join(scope.path)
+            record.round = scope.round
+            record.attempt = scope.attempt
+        return True
+
+
+class JsonFormatter(logging.Formatter):
+    """Records as JSON, one a line: ``time`` (UTC), ``level``, ``logger``, ``message``, where in a run, and ``error``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without its end."""
+        said: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        said |= {name: value for name in _WHERE if (value := getattr(record, name, None)) is not None}
+        if record.exc_info:
+            said["error"] = self.formatException(record.exc_info)
+        return json.dumps(said, ensure_ascii=False, default=str)
+
+
+def log_event(event: Event) -> None:
+    """A workflow's listener that writes to the logger ``operad.run``: what begins, ends and fails, without contents.
+
+    Runs, rounds and operators at INFO; what failed or is tried again at WARNING; calls of models and tools at DEBUG.
+    """
+    level, said = _told(event)
+    if level and _logger.isEnabledFor(level):
+        where = {
+            "run_id": event.run_id,
+            "operator": "/".join(event.path),
+            "round": event.round,
+            "attempt": event.attempt,
+        }
+        _logger.log(level, said, extra={name: value for name, value in where.items() if value})
+
+
+def _told(event: Event) -> tuple[int, str]:
+    match event:
+        case events.RunStarted():
+            return logging.INFO, f"run of {event.workflow!r} begins"
+        case events.RunFinished():
+            return logging.INFO, f"run ended: {event.message.status.value} after {event.seconds:.1f} s"
+        case events.RunFailed():
+            return logging.WARNING, f"run failed after {event.seconds:.1f} s: {event.error}"
+        case events.RoundFinished():
+            return logging.INFO, f"round {event.round}: {event.status.value}"
+        case events.OperatorFinished() | events.OperatorFailed() | events.OperatorCancelled():
+            return _told_of_end(event)
+        case events.OperatorStarted():
+            return logging.INFO, f"{event.operator_id!r} begins"
+        case events.OperatorRetried():
+            return logging.WARNING, f"{event.operator_id!r} is tried again in {event.delay:.1f} s: {event.error}"
+        case events.FellBack():
+            return logging.WARNING, f"{event.operator_id!r} falls back to {event.to}: {event.error}"
+        case _:
+            return _told_of_call(event)
+
+
+def _told_of_end(
+    event: events.OperatorFinished | events.OperatorFailed | events.OperatorCancelled,
+) -> tuple[int, str]:
+    after = f"after {event.seconds:.1f} s"
+    if isinstance(event, events.OperatorFailed):
+        return logging.WARNING, f"{event.operator_id!r} failed {after}: {event.error}"
+    how = "ended" if isinstance(event, events.OperatorFinished) else "was stopped"
+    return logging.INFO, f"{event.operator_id!r} {how} {after}"
+
+
+def _told_of_call(event: Event) -> tuple[int, str]:
+    match event:
+        case events.ModelAnswered():
+            usage = event.usage
+            return logging.DEBUG, f"model {event.model!r} answered: {usage.tokens} tokens in {usage.seconds:.1f} s"
+        case events.ModelFailed():
+            return logging.WARNING, f"model {event.model!r} failed: {event.error}"
+        case events.ToolReturned():
+            how = "failed" if event.failed else "returned"
+            return logging.DEBUG, f"tool {event.tool!r} {how} after {event.seconds:.1f} s"
+        case events.Interrupted():
+            return logging.INFO, f"{event.operator_id!r} asks a person: {event.interrupt_id!r}"
+        case _:
+            return 0, ""
