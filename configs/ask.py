@@ -18,7 +18,7 @@ from rich.console import Console
 from operad.configs.progress import printable
 from operad.runtime.deadline import ended
 from operad.runtime.errors import InputError, did_you_mean
-from operad.runtime.events import Interrupted
+from operad.runtime.events import Event, Interrupted, OperatorCancelled, OperatorFailed, Resumed
 from operad.runtime.schema import faults
 from operad.runtime.workflow import Workflow
 
@@ -110,6 +110,7 @@ class Asker:
         console: Where questions are shown.
         display: What stands aside meanwhile.
         later: What to write before an answer that is given later.
+        page: The address of a page that takes answers, too; empty for none.
     """
 
     def __init__(
@@ -120,6 +121,7 @@ class Asker:
         console: Console,
         display: Paused,
         later: str = "--answer",
+        page: str = "",
     ) -> None:
         self._workflow = workflow
         self._answers = answers
@@ -127,6 +129,7 @@ class Asker:
         self._console = console
         self._display = display
         self._later = later
+        self._page = page
         self._asked: set[str] = set()
         self._queue: asyncio.Queue[Interrupted] = asyncio.Queue()
         self._current: tuple[Interrupted, asyncio.Task[None]] | None = None
@@ -151,18 +154,28 @@ class Asker:
             task.cancel()
             await asyncio.gather(task, *filter(None, [self._ending]), return_exceptions=True)
 
-    def put(self, question: Interrupted) -> None:
-        """Take in a question; one whose answer is known beforehand is answered at once."""
+    def heed(self, event: Event) -> None:
+        """Take in an event: a question, which is answered at once if its answer is known beforehand, or its end."""
+        if isinstance(event, Interrupted):
+            self._put(event)
+        elif isinstance(event, Resumed | OperatorFailed | OperatorCancelled):
+            self._look(event)
+
+    def _put(self, question: Interrupted) -> None:
         self._asked.add(question.interrupt_id)
         if question.interrupt_id not in self._answers:
             self._queue.put_nowait(question)
         elif self._is_open(question):
             self._answer_at_once(question)
 
-    def look(self) -> None:
+    def _look(self, event: Event) -> None:
         """See whether what is being asked is still of interest."""
-        if self._current and not self._is_open(self._current[0]):
-            self._current[1].cancel()
+        if not self._current or self._is_open(self._current[0]):
+            return
+        question, asking = self._current
+        if isinstance(event, Resumed) and event.interrupt_id == question.interrupt_id and not asking.done():
+            self._say(f"{question.interrupt_id} was answered elsewhere")
+        asking.cancel()
 
     def never_asked(self) -> list[str]:
         """The ids of answers that nobody wanted."""
@@ -211,7 +224,11 @@ class Asker:
                 if not self._is_open(question):
                     return
                 if line is None:
-                    raise self._nothing_said(question)
+                    if not self._page:
+                        raise self._nothing_said(question)
+                    self._say(f"answer it on the page: {self._page}")
+                    await asyncio.Event().wait()  # `heed` ends it
+                    return
                 try:
                     value = read_answer(line, question.schema)
                 except WrongAnswerError as error:

@@ -30,6 +30,7 @@ from operad.configs.runs_command import RestartFrom, Round, check_restart, resta
 from operad.configs.schema import ConfigSpec
 from operad.configs.serve.command import serve
 from operad.configs.telemetry import Traced
+from operad.configs.view_command import View, ViewPort, port_of, view
 from operad.configs.worker_command import worker, workers
 from operad.operators.nodes.flow import StartVariable
 from operad.runtime.errors import BudgetError, OperadError, OperatorError, describe, shorten
@@ -97,6 +98,8 @@ def run(
     ] = False,
     files: Files = None,
     trace: Traced = None,
+    view_: View = False,
+    view_port: ViewPort = None,
 ) -> None:
     """Run the expert, or the leader of experts, that a YAML file configures; or a workflow of typed nodes.
 
@@ -107,6 +110,9 @@ def run(
 
     --db, --run-id, --restart-from, --workers and --files imply --durable: what operators say is kept, and the same command with
     --run-id, or operad runs resume, goes on where a crash, Ctrl-C or an open question left the run.
+
+    --view shows the run on a page in the browser, too, which can answer what it asks, and cancel it; at a terminal the
+    page stays after the run, until Ctrl-C.
 
     A workflow is found by what is in the file: Operad's YAML, a Dify file, a Coze archive, Chat2Workflow's
     JSON, or a whole response with it.
@@ -139,7 +145,19 @@ def run(
         kept = Kept(ledger, run_id, db, lasting(source).base_url)
         if restart_from is not None:
             restart(kept.ledger, kept.run_id, restart_from, round_, runnable.agent)
-    carry_out(runnable, described, missing, answers, events_file, lines, as_json=as_json, kept=kept, trace=trace)
+    port = port_of(view_, view_port)
+    carry_out(
+        runnable,
+        described,
+        missing,
+        answers,
+        events_file,
+        lines,
+        as_json=as_json,
+        kept=kept,
+        trace=trace,
+        view_port=port,
+    )
 
 
 @app.command()
@@ -159,6 +177,7 @@ app.command("repair")(repair_command)
 app.command()(optimise)
 app.add_typer(runs_command.app, name="runs")
 app.command()(serve)
+app.command()(view)
 app.command()(worker)
 app.command()(workers)
 app.add_typer(evaluate.app, name="evaluate")

@@ -11,7 +11,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from rich.console import Console
 
@@ -25,6 +25,9 @@ from operad.runtime.agent import Agent
 from operad.runtime.events_file import line_of
 from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
 from operad.runtime.reasoner import DualModelReasoner, MonoModelReasoner
+
+if TYPE_CHECKING:
+    from operad.runtime.viewer.server import PageServer
 
 EXIT_BY_SIGNAL = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
@@ -93,6 +96,7 @@ async def follow(
     written: TextIO | None,
     lines: Lines,
     kept: Kept | None = None,
+    page: PageServer | None = None,
 ) -> WorkflowMessage:
     """Run the agent, show its events on stderr, ask for what is missing and what it asks, and return its message."""
     console = Console(stderr=True)
@@ -107,19 +111,22 @@ async def follow(
         agent.workflow.add_listener(partial(_write, written))
     finished: events.RunFinished | None = None
     remarks = Remarks()
-    with display_on(console) as display:
-        asker = Asker(agent.workflow, answers, lines, console, display, kept.later if kept else "--answer")
-        stream = agent.stream(job, run_id=kept.run_id if kept else None)
-        async with asker.serving(), aclosing(stream):
-            async for event in stream:
-                display.show(event)
-                remarks.apply(event)
-                if isinstance(event, events.Interrupted):
-                    asker.put(event)
-                elif isinstance(event, events.OperatorFailed | events.OperatorCancelled):
-                    asker.look()
-                elif isinstance(event, events.RunFinished):
-                    finished = event
+    try:
+        with display_on(console) as display:
+            later = kept.later if kept else "--answer"
+            asker = Asker(agent.workflow, answers, lines, console, display, later, page.url if page else "")
+            stream = agent.stream(job, run_id=kept.run_id if kept else None)
+            async with asker.serving(), aclosing(stream):
+                async for event in stream:
+                    display.show(event)
+                    remarks.apply(event)
+                    asker.heed(event)
+                    if isinstance(event, events.RunFinished):
+                        finished = event
+    except asyncio.CancelledError:
+        if page:
+            page.close()  # which tells its browsers how the run ended
+        raise
     assert finished is not None  # noqa: S101 - a run that does not finish raises
     _sum_up(finished, remarks, console)
     if unasked := asker.never_asked():

@@ -19,6 +19,7 @@ from operad.configs.follow import follow, run_to_end, say
 from operad.configs.loader import load
 from operad.configs.services import load_services, services_of_environment
 from operad.configs.telemetry import listened
+from operad.configs.view_command import page_of
 from operad.operators import NodeGraph, Services
 from operad.operators.nodes.flow import StartVariable
 from operad.runtime.agent import Agent
@@ -112,6 +113,7 @@ def carry_out(
     as_json: bool,
     kept: Kept | None = None,
     trace: str | None = None,
+    view_port: int | None = None,
 ) -> NoReturn:
     """Run it, print what comes of it to stdout and all else to stderr, and leave with an exit status.
 
@@ -125,12 +127,14 @@ def carry_out(
         as_json: Whether the whole message, or what an error leaves, is printed as JSON.
         kept: How it is kept.
         trace: Where its spans go.
+        view_port: Where a page shows it; None for no page.
     """
     services = runnable.services
     with ExitStack() as stack:
         written = stack.enter_context(_writable(events_file)) if events_file else None
+        page = None if view_port is None else stack.enter_context(page_of(runnable.agent.workflow, view_port))
         try:
-            work = follow(runnable.agent, job, missing, answers, written, lines, kept)
+            work = follow(runnable.agent, job, missing, answers, written, lines, kept, page)
             message = run_to_end(listened(runnable.agent.workflow, trace, work), kept)
         except (BudgetError, OperatorError) as error:
             if as_json:
@@ -139,7 +143,7 @@ def carry_out(
         finally:
             if services.made and not services.folder:
                 say(Console(stderr=True), f"files: {services.made}")
-    deliver(message, typed=runnable.graph is not None, as_json=as_json)
+        deliver(message, typed=runnable.graph is not None, as_json=as_json)
 
 
 def deliver(message: WorkflowMessage, *, typed: bool, as_json: bool) -> NoReturn:

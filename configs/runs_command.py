@@ -26,6 +26,7 @@ from operad.configs.prices import PricesFile
 from operad.configs.progress import printable, shortened, used
 from operad.configs.run_command import carry_out, deliver, make, named_values
 from operad.configs.telemetry import Traced
+from operad.configs.view_command import View, ViewPort, port_of
 from operad.runtime.agent import Agent
 from operad.runtime.durable.drive import question_of
 from operad.runtime.durable.history import KeptStep
@@ -179,6 +180,8 @@ def resume_run(
     db: Database = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole message as JSON.")] = False,
     trace: Traced = None,
+    view: View = False,
+    view_port: ViewPort = None,
 ) -> None:
     """Go on with a run as operad run began it: what had finished does not run again.
 
@@ -207,7 +210,10 @@ def resume_run(
     elif kept.state == FAILED:
         ledger.retry(run_id, runnable.agent.workflow)
     job, going_on = ledger.job(run_id), Kept(ledger, run_id, db, source.base_url)
-    carry_out(runnable, job, [], later, events_file, Lines.of_stdin(), as_json=as_json, kept=going_on, trace=trace)
+    port, lines = port_of(view, view_port), Lines.of_stdin()
+    carry_out(
+        runnable, job, [], later, events_file, lines, as_json=as_json, kept=going_on, trace=trace, view_port=port
+    )
 
 
 @app.command("cancel")

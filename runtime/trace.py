@@ -424,13 +424,10 @@ def critical_path(trace: Trace) -> frozenset[int]:
 
 def _chain(spans: Sequence[Span], waited: Callable[[Span, Span], bool]) -> list[Span]:
     """From the span that ended last back: of those that it `waited` for, the one that ended last, and so on."""
-    left, chain = [span for span in spans if span.end is not None], list[Span]()
-    candidates = left
-    while candidates:
-        last = max(candidates, key=_end_of)
-        chain.append(last)
-        left = [span for span in left if span is not last]
-        candidates = [span for span in left if waited(last, span)]
+    chain = list[Span]()
+    for span in sorted((span for span in spans if span.end is not None), key=_end_of, reverse=True):
+        if not chain or waited(chain[-1], span):
+            chain.append(span)
     return chain
 
 
