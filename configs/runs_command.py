@@ -211,9 +211,7 @@ def resume_run(
         ledger.retry(run_id, runnable.agent.workflow)
     job, going_on = ledger.job(run_id), Kept(ledger, run_id, db, source.base_url)
     port, lines = port_of(view, view_port), Lines.of_stdin()
-    carry_out(
-        runnable, job, [], later, events_file, lines, as_json=as_json, kept=going_on, trace=trace, view_port=port
-    )
+    carry_out(runnable, job, [], later, events_file, lines, as_json=as_json, kept=going_on, trace=trace, view_port=port)
 
 
 @app.command("cancel")

@@ -109,11 +109,11 @@ def page_of(workflow: Workflow, port: int) -> Generator[PageServer, None, None]:
     Raises:
         InputError: The port cannot be had.
     """
-    from operad.runtime.viewer.server import PageServer, RunPage
+    from operad.runtime.viewer.server import PageServer, live_page
     from operad.runtime.viewer.sources import LiveSource
 
     console = Console(stderr=True)
-    site = RunPage(LiveSource(workflow, end=_interrupt), workflow.name)
+    site = live_page(workflow, LiveSource(workflow, end=_interrupt))
     try:
         server = PageServer(site, port)
     except InputError as error:

@@ -58,7 +58,8 @@ class Metrics:
         self._retries = metric("Counter", "operator_retries", "Attempts that failed.", "workflow", "operator")
         self._calls = metric("Counter", "model_calls", "Calls of models.", "model", "state")
         self._tokens = metric("Counter", "model_tokens", "Tokens that models read and wrote.", "model", "kind")
-        self._cost = metric("Counter", "model_cost", "What models cost, in their prices' currency.", "model")
+        self._cost = metric("Counter", "model_cost", "What models cost, in US dollars, as far as known.", "model")
+        self._unpriced = metric("Counter", "model_calls_unpriced", "Calls of models of unknown price.", "model")
         self._tools = metric("Counter", "tool_calls", "Calls of tools.", "tool", "state")
         self._tool_seconds = metric("Histogram", "tool_seconds", "How long tools took.", "tool", buckets=SECONDS)
         self._questions = metric("Gauge", "open_questions", "Questions that wait for a person.")
@@ -112,7 +113,10 @@ class Metrics:
                 self._calls.labels(model, "answered").inc()
                 self._tokens.labels(model, "prompt").inc(usage.prompt_tokens)
                 self._tokens.labels(model, "completion").inc(usage.completion_tokens)
-                self._cost.labels(model).inc(usage.cost)
+                if usage.unpriced:
+                    self._unpriced.labels(model).inc(usage.unpriced)
+                if usage.known_cost is not None:
+                    self._cost.labels(model).inc(usage.known_cost)
             case events.ModelFailed():
                 self._calls.labels(*self._known("model", event.model), "failed").inc()
             case events.ToolReturned():

@@ -116,7 +116,9 @@ def _account(span: Span) -> Iterator[tuple[str, int | float]]:
         yield "operad.usage.calls", usage.calls
         yield "operad.usage.prompt_tokens", usage.prompt_tokens
         yield "operad.usage.completion_tokens", usage.completion_tokens
-        yield "operad.usage.cost", usage.cost
+        yield "operad.usage.unpriced", usage.unpriced
+        if usage.known_cost is not None:
+            yield "operad.usage.cost", usage.known_cost
 
 
 def _usage(span: Span) -> Iterator[tuple[str, int | float]]:
@@ -125,8 +127,8 @@ def _usage(span: Span) -> Iterator[tuple[str, int | float]]:
         yield SpanAttributes.LLM_TOKEN_COUNT_PROMPT, usage.prompt_tokens
         yield SpanAttributes.LLM_TOKEN_COUNT_COMPLETION, usage.completion_tokens
         yield SpanAttributes.LLM_TOKEN_COUNT_TOTAL, usage.tokens
-    if usage.cost:
-        yield SpanAttributes.LLM_COST_TOTAL, usage.cost
+    if usage.calls and usage.known_cost is not None:
+        yield SpanAttributes.LLM_COST_TOTAL, usage.known_cost
 
 
 def _verdict_in(span: Span) -> Mapping[str, Any]:

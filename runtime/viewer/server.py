@@ -28,6 +28,7 @@ from urllib.parse import urlsplit
 from operad.runtime.durable.drive import in_thread
 from operad.runtime.errors import InputError, MissingExtraError, OperadError, describe
 from operad.runtime.events import Event, RunStarted
+from operad.runtime.metrics import Metrics, exposition
 from operad.runtime.trace import Trace
 from operad.runtime.viewer.page import page
 from operad.runtime.viewer.picture import picture
@@ -46,6 +47,8 @@ except ImportError as error:
     raise MissingExtraError("the page needs the extra `page`: pip install 'operad[page]'") from error
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
     from operad.runtime.durable.ledger import Ledger
 
 HOST = "127.0.0.1"
@@ -103,13 +106,15 @@ class RunPage:
     Args:
         source: Where its events come from.
         title: The page's title.
+        metrics: What Prometheus is told at `metrics`; None for nothing.
 
     Attributes:
         app: What answers.
     """
 
-    def __init__(self, source: Source, title: str) -> None:
+    def __init__(self, source: Source, title: str, metrics: CollectorRegistry | None = None) -> None:
         self._source = source
+        self._registry = metrics
         self._trace = Trace()
         self._earlier = 0
         self._fault = ""
@@ -124,6 +129,7 @@ class RunPage:
             Route("/data/details", self._details),
             Route("/data/answer", self._answer, methods=["POST"]),
             Route("/data/cancel", self._cancel, methods=["POST"]),
+            Route("/metrics", self._metrics),
         )
 
     @property
@@ -258,6 +264,12 @@ class RunPage:
             raise InputError("no run is going on")
         await control.cancel(self._trace.run_id)
         return _json({})
+
+    async def _metrics(self, request: Request) -> Response:
+        if self._registry is None:
+            raise HTTPException(404, "metrics are of runs that go on here, and need the extra `tracing`")
+        body, kind = exposition(self._registry)
+        return Response(body, headers={"content-type": kind})
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,6 +430,16 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+def live_page(workflow: Workflow, source: LiveSource) -> RunPage:
+    """The page of a workflow's runs; with metrics, where the extra for them is installed."""
+    try:
+        metrics = Metrics()
+    except MissingExtraError:
+        return RunPage(source, workflow.name)
+    workflow.add_listener(metrics)
+    return RunPage(source, workflow.name, metrics.registry)
+
+
 @contextmanager
 def show(workflow: Workflow, port: int = 0) -> Generator[str, None, None]:
     """Show the runs of a workflow on a page, while this lasts; those that begin from now on, the last one of them.
@@ -438,7 +460,7 @@ def show(workflow: Workflow, port: int = 0) -> Generator[str, None, None]:
     """
     source = LiveSource(workflow)
     try:
-        with PageServer(RunPage(source, workflow.name), port) as server:
+        with PageServer(live_page(workflow, source), port) as server:
             yield server.url
     finally:
         source.close()

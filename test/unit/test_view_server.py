@@ -550,6 +550,16 @@ async def test_an_answer_that_does_not_fit_is_told_why_and_the_question_stays():
     assert happened[-1].message.scratchpad == "said True"
 
 
+async def test_metrics_of_the_run_are_beside_its_page():
+    def work(url):
+        picture_of(url, questions)
+        return httpx.get(f"{url}metrics").text
+
+    _, told = await live(asking(), lambda url: (work(url), post(f"{url}data/cancel", {}))[0])
+    assert "operad_open_questions 1.0" in told
+    assert 'operad_runs_started_total{workflow="' in told
+
+
 async def test_a_run_is_cancelled_on_the_page():
     def work(url):
         picture_of(url, questions)
