@@ -25,6 +25,7 @@ from operad.configs.optimise.command import optimise
 from operad.configs.prices import PricesFile
 from operad.configs.progress import printable
 from operad.configs.repair_command import repair_command
+from operad.configs.report_command import report
 from operad.configs.run_command import carry_out, lasting, make, named_values
 from operad.configs.runs_command import RestartFrom, Round, check_restart, restart
 from operad.configs.schema import ConfigSpec
@@ -174,6 +175,7 @@ app.command()(generate)
 app.command()(insights)
 app.command()(nodes)
 app.command("repair")(repair_command)
+app.command()(report)
 app.command()(optimise)
 app.add_typer(runs_command.app, name="runs")
 app.command()(serve)

@@ -103,10 +103,13 @@ class Trace:
         graphs: The workflows in the run, by the path of the operator that runs them, without the numbers of
             items; that of the run itself under ``()``.
         version: How many events it has taken in.
-        now: The time of the last of them, in seconds since the epoch.
+        began: The version of the run's first event: what was known before was of another run.
+        graphs_version: The version of the last event that told of a workflow.
+        now: The time of the last event, in seconds since the epoch.
     """
 
     def __init__(self) -> None:
+        self.version = 0
         self._clear()
 
     def _clear(self) -> None:
@@ -115,9 +118,10 @@ class Trace:
         self.goal = ""
         self.spans: list[Span] = []
         self.graphs: dict[tuple[str, ...], Graph] = {}
-        self.version = 0
+        self.began = self.graphs_version = self.version
         self.now = 0.0
         self._open: dict[tuple[object, ...], Span] = {}
+        self._open_in: dict[int | None, dict[tuple[object, ...], Span]] = {}
 
     @classmethod
     def of(cls, happened: Iterable[Event]) -> Trace:
@@ -151,9 +155,9 @@ class Trace:
         Returns:
             The spans that it began, changed or ended, those around others first.
         """
+        self.version += 1
         if isinstance(event, events.RunStarted):  # what follows is another run, or the same one once more
             self._clear()
-        self.version += 1
         self.now = max(self.now, event.time)
         changed = self._changed_by(event)
         for span in changed:
@@ -255,7 +259,10 @@ class Trace:
 
     def _entered(self, event: events.WorkflowEntered) -> Sequence[Span]:
         place, graph = structural(event.path), _graph_of(event)
-        self.graphs[place] = self.graphs[place].joined(graph) if place in self.graphs else graph
+        known = self.graphs.get(place)
+        joined = known.joined(graph) if known else graph
+        if joined != known:  # each item of a map says the same
+            self.graphs[place], self.graphs_version = joined, self.version
         operator = self._operator(event.path)
         if operator is None or not _is_item(event):
             return [operator] if operator else []
@@ -328,20 +335,17 @@ class Trace:
 
     def _left_open(self, around: Span, event: Event) -> list[Span]:
         """End what an operator leaves open: what it was doing when it ended or failed."""
-        inside = [key for key, span in self._open.items() if span is not around and self._is_inside(span, around)]
-        return [span for key in inside for span in self._end(key, event, "stopped")]
-
-    def _is_inside(self, span: Span, around: Span) -> bool:
-        while span.parent is not None and span.id > around.id:
-            if span.parent == around.id:
-                return True
-            span = self.spans[span.parent]
-        return False
+        ended: list[Span] = []
+        while inside := self._open_in.get(around.id):
+            key, _ = inside.popitem()
+            ended += self._end(key, event, "stopped")
+        return ended
 
     # Models
 
     def _streamed(self, event: events.TokenStreamed, span: Span) -> Sequence[Span]:
-        writing = next((each for each in reversed(self._open.values()) if _is_call(each, span)), span)
+        inside = self._open_in.get(span.id, {})
+        writing = next((each for each in reversed(inside.values()) if each.kind == "model"), span)
         text = writing.details.get("text", "")
         if len(text) < MOST_STREAMED:
             writing.details["text"] = text + event.text
@@ -374,8 +378,10 @@ class Trace:
         return [span]
 
     def _begin(self, key: tuple[object, ...], around: Span | None, kind: Kind, event: Event, name: str = "") -> Span:
+        self._end(key, event, "stopped")  # one of which nobody said that it ended
         span = self._add(around, kind, event, name or event.operator_id)
         self._open[key] = span
+        self._open_in.setdefault(span.parent, {})[key] = span
         return span
 
     def _add(self, around: Span | None, kind: Kind, event: Event, name: str) -> Span:
@@ -386,9 +392,14 @@ class Trace:
 
     def _end(self, key: tuple[object, ...], event: Event, state: State, **details: object) -> Sequence[Span]:
         span = self._open.pop(key, None)
-        if span is None or span.end is not None:
+        if span is None:
             return []
-        span.end, span.state = max(span.start, event.time), state
+        around = self._open_in.setdefault(span.parent, {})
+        around.pop(key, None)
+        around.update(self._open_in.pop(span.id, {}))  # what it leaves open is now inside what is around it
+        if span.end is not None:
+            return []
+        span.end, span.state, span.version = max(span.start, event.time), state, self.version
         span.details.update(details)
         return [span]
 
@@ -424,8 +435,9 @@ def critical_path(trace: Trace) -> frozenset[int]:
 
 def _chain(spans: Sequence[Span], waited: Callable[[Span, Span], bool]) -> list[Span]:
     """From the span that ended last back: of those that it `waited` for, the one that ended last, and so on."""
-    chain = list[Span]()
-    for span in sorted((span for span in spans if span.end is not None), key=_end_of, reverse=True):
+    ended, chain = [span for span in spans if span.end is not None], list[Span]()
+    candidates = [span for span in ended if span.state != "stopped"] or ended  # who was stopped, by another's error
+    for span in sorted(candidates, key=_end_of, reverse=True):
         if not chain or waited(chain[-1], span):
             chain.append(span)
     return chain
@@ -458,7 +470,3 @@ def _graph_of(event: events.RunStarted | events.WorkflowEntered) -> Graph:
 def _is_item(event: Event) -> bool:
     """Whether it concerns an item of a map: its path ends with the map's id and the item's number."""
     return bool(event.path) and event.path[-1] != event.operator_id
-
-
-def _is_call(span: Span, operator: Span) -> bool:
-    return span.kind == "model" and span.parent == operator.id

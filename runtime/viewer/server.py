@@ -31,7 +31,7 @@ from operad.runtime.events import Event, RunStarted
 from operad.runtime.metrics import Metrics, exposition
 from operad.runtime.trace import Trace
 from operad.runtime.viewer.page import page
-from operad.runtime.viewer.picture import picture
+from operad.runtime.viewer.picture import details, picture
 from operad.runtime.viewer.sources import LedgerSource, LiveSource, Source
 from operad.runtime.workflow import Workflow
 
@@ -116,7 +116,6 @@ class RunPage:
         self._source = source
         self._registry = metrics
         self._trace = Trace()
-        self._earlier = 0
         self._fault = ""
         self._streams = 0
         self._closing = asyncio.Event()
@@ -172,15 +171,7 @@ class RunPage:
         trace = self._trace
         if trace.run_id and event.run_id != trace.run_id and not isinstance(event, RunStarted):
             return  # of a run beside the one that is shown
-        before = trace.version
         trace.apply(event)
-        if trace.version <= before:
-            self._earlier += before
-
-    @property
-    def _version(self) -> int:
-        """How many events were taken in, those of earlier runs included."""
-        return self._earlier + self._trace.version
 
     @property
     def _note(self) -> str:
@@ -189,14 +180,11 @@ class RunPage:
     def _told(self, since: int = 0) -> dict[str, Any]:
         """What the page gets: the picture, or what changed in it since a version.
 
-        Beside what `picture` says there are ``reset``, where what the page has is of another run; ``note``, what
-        people should know; and ``can``, what they can do: ``answer``, ``cancel``.
+        Beside what `picture` says there are ``note``, what people should know; and ``can``, what they can do:
+        ``answer``, ``cancel``.
         """
-        anew = since <= self._earlier or since > self._version
         return {
-            **picture(self._trace, 0 if anew else since - self._earlier),
-            "version": self._version,
-            "reset": anew and since > 0,
+            **picture(self._trace, since),
             "note": self._note,
             "can": ["answer", "cancel"] if self._source.control else [],
         }
@@ -207,7 +195,7 @@ class RunPage:
         return HTMLResponse(self._html, headers={"content-security-policy": self._policy})
 
     async def _picture(self, request: Request) -> Response:
-        return _json(self._told())
+        return _json(self._told(_number(request.query_params.get("since", "0"))))
 
     async def _changes(self, request: Request) -> Response:
         if self._streams >= MOST_STREAMS:
@@ -220,7 +208,7 @@ class RunPage:
         try:
             said, last = None, monotonic()
             while True:
-                closing, now = self._closing.is_set(), (self._version, self._note)
+                closing, now = self._closing.is_set(), (self._trace.version, self._note)
                 if now != said:
                     told = self._told(since)
                     yield f"id: {told['version']}\ndata: {_text(told)}\n\n"
@@ -243,7 +231,7 @@ class RunPage:
         number = _number(wanted)
         if number >= len(spans):
             raise HTTPException(404, f"there is no span {number}; there are {len(spans)}")
-        return _json(spans[number].details)
+        return _json(details(self._trace, number))
 
     async def _answer(self, request: Request) -> Response:
         control = self._source.control

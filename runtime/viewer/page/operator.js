@@ -1,0 +1,366 @@
+// The panel: all that is known of what is selected. An operator, an item of a map, or the run itself.
+
+const FOLDED_AT_FIRST = new Set(["Task", "Model calls", "Notes"]);
+const MOST_CAUSES = 20;
+
+class Panel {
+  constructor(app) {
+    this.app = app;
+    this.pane = byId("panel");
+    this.folds = new Map(); // a section's title → whether it is open, as the reader left it
+    this.shown = "";
+  }
+
+  /** Show what is selected; while it runs, again and again. */
+  async draw() {
+    const { run, view, source } = this.app;
+    const { selected } = view;
+    if (!selected || !run.root) return;
+    const span = this.spanOf(selected);
+    const time = this.app.time;
+    const state = span ? run.stateOf(span, time, run.askingAt(time)) : null;
+    const ticks = view.time !== null ? Math.floor((time - run.start) * 10) : state === "running" || state === "asking" ? Math.floor(time - run.start) : 0;
+    const looks = JSON.stringify([selected, span?.id, state, span?.changed, ticks]);
+    if (looks === this.shown) return;
+    const of = keyOf(selected.path) + span?.id + selected.span;
+    const same = this.of === of;
+    if (same && this.isBusy()) return;
+    const before = this.pane.scrollTop;
+    Object.assign(this, { shown: looks, of, drawnAt: performance.now() });
+    const asked = (this.asked = {});
+    let told = {};
+    try {
+      told = span ? await source.details(span.id) : {};
+    } catch (error) {
+      told = { [span.id]: { error: `the details cannot be had: ${error.message}` } };
+    }
+    if (asked !== this.asked) return; // something else has been selected meanwhile
+    this.pane.replaceChildren(...this.content(selected, span, state, told));
+    this.pane.scrollTop = same ? before : 0;
+    if (this.wanted) this.pane.focus({ preventScroll: true });
+    this.wanted = false;
+    const place = selected.span !== null && this.pane.querySelector(`[data-span="${selected.span}"]`);
+    if (place && !same) {
+      for (let fold = place.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+      place.scrollIntoView({ block: "nearest" });
+    }
+  }
+
+  /** Whether it was drawn just now, or somebody writes in it. */
+  isBusy() {
+    const writes = this.pane.contains(document.activeElement) && /INPUT|TEXTAREA|SELECT/.test(document.activeElement.tagName);
+    const pause = this.app.source.live ? 500 : 100; // milliseconds: a server is asked each time
+    const soon = performance.now() - this.drawnAt < pause;
+    if (soon) this.later ??= setTimeout(() => {
+      this.later = null;
+      this.app.drawSoon();
+    }, pause);
+    return writes || soon;
+  }
+
+  /** The span to show: that which was chosen, or the last that had begun. */
+  spanOf({ path, span }) {
+    const { run } = this.app;
+    if (span !== null && run.spans[span]) return run.owner(run.spans[span]);
+    if (!path.length) return run.root;
+    const own = latest(run.byPath.get(keyOf(path)), this.app.time);
+    return own ?? run.spans.find((each) => each.kind === "item" && each.key === keyOf(path)) ?? null;
+  }
+
+  content(selected, span, state, told) {
+    const { run } = this.app;
+    const path = span ? span.path : selected.path;
+    const about = span ? told[span.id] ?? {} : {};
+    const parts = [this.head(path, span, state)];
+    const instruction = path.length ? run.instructionOf(path) : "";
+    if (!span) {
+      const { state: how } = run.at(path, this.app.time, new Set());
+      parts.push(make("p.soft", {}, icon(how), ` ${STATES[how].label} at this time`), section("Instruction", instruction && text(instruction)));
+      return parts;
+    }
+    const own = run.own(span).filter((each) => each.start <= this.app.time);
+    const over = this.isKnown(span);
+    const of = (kind) => own.filter((each) => each.kind === kind);
+    const message = (over && about.message) || {};
+    const tasks = about.tasks ?? [];
+    parts.push(
+      this.facts(span),
+      ...of("question").map((each) => this.question(each, told[each.id] ?? {})),
+      this.section("Error", over && about.error && this.error(about.error), over && this.causes(span)),
+      this.section("Skipped", about.reason && text(about.reason)),
+      this.section("Goal", span.kind === "run" && run.goal && text(run.goal)),
+      this.section("Output", this.output(message)),
+      this.section("Verdict", this.verdict(span, about, message)),
+      this.section("Lesson it was given", tasks.length && tasks.at(-1).lesson && text(tasks.at(-1).lesson)),
+      this.section("Instruction", instruction && text(instruction)),
+      this.section("Task", tasks.length && tasks.map((task) => this.task(task))),
+      this.section("Messages", this.conversation(of("model"), told)),
+      this.section("Tools", of("tool").map((each) => this.tool(each, told[each.id] ?? {}))),
+      this.section("Model calls", this.calls(of("model"), told)),
+      this.section("Attempts", this.attempts(span, own, told)),
+      this.section("Rounds", this.roundsInside(span)),
+      this.section("Critical path", over && this.criticalPath(span)),
+      this.section("Notes", about.notes?.map((note) => this.note(note))),
+    );
+    return parts.filter(Boolean);
+  }
+
+  /** Whether what came of a span is known at the time that is shown. */
+  isKnown(span) {
+    return this.app.view.time === null || !isOpen(span, this.app.time);
+  }
+
+  head(path, span, state) {
+    const { app } = this;
+    const runs = app.run.byPath.get(keyOf(path)) ?? [];
+    const outer = path.slice(0, -1).map((part, at) => [
+      make("button.link", { textContent: part, dir: "auto", onclick: () => app.select(path.slice(0, at + 1)) }), " / ",
+    ]);
+    const close = make("button.close", { "aria-label": "Close the details", title: "Close  Esc", onclick: () => app.unselect() }, "×");
+    const isRound = span?.kind === "round";
+    const title = isRound ? `Round ${span.name}` : path.length ? path.at(-1) : app.run.workflow;
+    const kind = isRound ? "round" : !path.length ? "run" : span?.kind === "item" ? "item" : this.kindOf(path);
+    const rounds = runs.length > 1 ? make("div.chips", { role: "group", "aria-label": "Rounds in which it ran" }, runs.map((each) => make(
+      `button.chip${each === span ? ".on" : ""}`,
+      { "aria-pressed": String(each === span), onclick: () => app.select(path, each.id) },
+      icon(app.run.stateOf(each, app.time, app.run.askingAt(app.time))), `Round ${each.round}`,
+    ))) : null;
+    return make("div.head", {}, close,
+      make("div.where", {}, path.length ? [make("button.link", { textContent: "run", onclick: () => app.select([]) }), " / "] : "", outer, make("span", { textContent: kind })),
+      make("h2", { dir: "auto" }, state ? icon(state) : "", " ", title), rounds);
+  }
+
+  kindOf(path) {
+    const { run } = this.app;
+    if (run.graphAt(path.slice(0, -1))?.judges.includes(path.at(-1))) return "evaluator";
+    if (!run.graphAt(path)) return "operator";
+    return run.items(path, Infinity).length ? "map" : "workflow";
+  }
+
+  facts(span) {
+    const { run } = this.app;
+    const time = this.app.time;
+    const open = isOpen(span, time);
+    const state = run.stateOf(span, time, run.askingAt(time));
+    const { usage } = span;
+    const facts = [
+      STATES[state].label,
+      span.state === "skipped" ? "" : `${duration((open ? time : span.end ?? time) - span.start)}${open ? " so far" : ""}`,
+      span.id ? `from ${clock(span.start - run.start)}` : "",
+      span.kind === "operator" ? `round ${span.round}` : "",
+      span.attempt > 1 ? plural(span.attempt, "attempt") : "",
+      usage.calls ? plural(usage.calls, "model call") : "", tokens(usage), cost(usage),
+      usage.calls ? `${duration(usage.seconds)} waiting for models` : "",
+      run.critical.has(span.id) ? "on the critical path" : "",
+    ];
+    return make("ul.facts", {}, facts.filter(Boolean).map((fact) => make("li", { textContent: fact })));
+  }
+
+  section(title, ...content) {
+    const inside = content.flat(2).filter(Boolean);
+    if (!inside.length) return null;
+    const open = this.folds.get(title) ?? !FOLDED_AT_FIRST.has(title);
+    const fold = make("details.section", { open, ontoggle: () => this.folds.set(title, fold.open) }, make("summary", { textContent: title }), inside);
+    return fold;
+  }
+
+  /** What happened on the first line, more of it on those below. */
+  error(error) {
+    const [what, ...why] = error.split("\n");
+    return make("div.error", {}, text(what, "bad"), why.length ? make("div.cause", {}, text(why.join("\n"), "bad")) : null);
+  }
+
+  /** Which operators inside failed, and why: the innermost ones. */
+  causes(span) {
+    if (span.state !== "failed") return [];
+    const { app } = this;
+    const { run } = app;
+    const failed = (each) => each.state === "failed" && each.kind === "operator";
+    const inside = (each) => run.children(each).flatMap((child) => [child, ...inside(child)]);
+    const innermost = inside(span).filter((each) => failed(each) && !inside(each).some(failed));
+    return innermost.slice(0, MOST_CAUSES).map((each) => make("div.cause", {},
+      make("button.link", { dir: "auto", textContent: each.path.join(" / "), onclick: () => app.select(each.path, each.id) }), text(each.error ?? "", "bad")));
+  }
+
+  /** The operators of the run that made it last as long as it did. */
+  criticalPath(span) {
+    const { app } = this;
+    const { run } = app;
+    if (span.kind !== "run") return [];
+    const spans = [...run.critical].map((id) => run.spans[id]).filter((each) => each.path.length === 1).sort((a, b) => a.start - b.start);
+    return spans.length ? make("ol.critical-path", {}, spans.map((each) => make("li", {},
+      make("button.link", { dir: "auto", textContent: each.name, onclick: () => app.select(each.path, each.id) }),
+      make("span.soft", { textContent: duration(each.end - each.start) })))) : [];
+  }
+
+  output(message) {
+    const { scratchpad, outputs = {}, ports } = message;
+    return [
+      scratchpad ? text(scratchpad) : null,
+      ...Object.entries(outputs).map(([name, value]) => make("div.field", {}, make("h4", { dir: "auto", textContent: name }), text(value, "code"))),
+      ports ? make("p", { textContent: `takes: ${ports.join(", ") || "no port"}`, dir: "auto" }) : null,
+    ];
+  }
+
+  verdict(span, about, message) {
+    if (!this.isKnown(span)) return [];
+    const judge = this.kindOf(span.path) === "evaluator";
+    const { status, evaluation, lesson, blame = [], score } = span.kind === "round" ? about : message;
+    if (!evaluation && !lesson && !blame.length && !judge && (!status || status === "SUCCESS")) return [];
+    return verdictOf({ status, evaluation, lesson, blame, score });
+  }
+
+  task(task) {
+    const left = Object.entries(task).filter(([name]) => !["instruction"].includes(name));
+    return left.map(([name, value]) => make("div.field", {}, make("h4", { textContent: name.replaceAll("_", " ") }), this.said(value)));
+  }
+
+  /** A value of a task: what others said as texts, all else as it is. */
+  said(value) {
+    if (!Array.isArray(value)) return text(value);
+    return value.map((each) => {
+      if (typeof each !== "object" || each === null) return text(each);
+      const { operator_id, source, name, text: said, description, ...rest } = each;
+      const who = operator_id ?? source ?? name;
+      return make("div.said", {},
+        who ? make("div.who", { dir: "auto", textContent: who }) : null, said ?? description ? text(said ?? description) : null,
+        Object.keys(rest).length ? text(rest, "code") : null);
+    });
+  }
+
+  /** The last conversation, with what came of it. */
+  conversation(models, told) {
+    const last = models.at(-1);
+    return last ? this.call(last, told[last.id] ?? {}, []) : [];
+  }
+
+  call(span, about, known) {
+    const messages = about.messages ?? [];
+    const turns = messages.slice(known.length).map((message) => turn(message));
+    const asked = (about.tool_calls ?? []).map((each) => make("div.said", {}, make("div.who", { dir: "auto", textContent: `calls ${each.name}` }), text(pretty(each.arguments), "code")));
+    return [
+      known.length ? make("p.soft", { textContent: `after the ${plural(known.length, "message")} of the call before` }) : null,
+      ...turns,
+      ...(this.isKnown(span) ? [
+        about.error ? this.error(about.error) : null,
+        about.text ? turn({ role: isOpen(span, this.app.time) ? "writing …" : "answer", content: about.text }) : null,
+        ...asked,
+      ] : [make("p.soft", { textContent: "no answer at this time" })]),
+    ].filter(Boolean);
+  }
+
+  calls(models, told) {
+    let known = [];
+    return models.map((span, at) => {
+      const about = told[span.id] ?? {};
+      const messages = about.messages ?? [];
+      const same = known.length && known.length <= messages.length && JSON.stringify(messages.slice(0, known.length)) === JSON.stringify(known);
+      const content = this.call(span, about, same ? known : []);
+      known = messages;
+      return this.step(span, `${at + 1}. ${span.name}`, [tokens(span.usage), cost(span.usage)], content);
+    });
+  }
+
+  tool(span, about) {
+    return this.step(span, span.name, [], [
+      make("h4", { textContent: "arguments" }), text(about.arguments ?? {}, "code"),
+      about.result === undefined || !this.isKnown(span) ? null : [make("h4", { textContent: span.state === "failed" ? "error" : "result" }), text(pretty(about.result), span.state === "failed" ? "bad" : "")],
+    ]);
+  }
+
+  step(span, name, facts, content) {
+    const state = this.app.run.stateOf(span, this.app.time, new Set());
+    const took = duration((span.end ?? this.app.time) - span.start);
+    const step = make("details.step", {}, make("summary", {}, icon(state), " ", make("span.name", { dir: "auto", textContent: name }), make("span.soft", { textContent: [took, ...facts].filter(Boolean).join(" · ") })), content.flat().filter(Boolean));
+    step.dataset.span = span.id;
+    step.open = this.folds.get(span.id) ?? span.kind === "tool";
+    step.addEventListener("toggle", () => this.folds.set(span.id, step.open));
+    return step;
+  }
+
+  attempts(span, own, told) {
+    const made = own.filter((each) => ["attempt", "pause"].includes(each.kind));
+    return made.map((each) => make("div.attempt", {},
+      make("p", {}, icon(each.kind === "pause" ? "retrying" : each.state), ` ${each.kind === "pause" ? "pause" : `attempt ${each.name}`} · ${duration(each.end - each.start)}`),
+      told[each.id]?.error ? this.error(told[each.id].error) : null));
+  }
+
+  roundsInside(span) {
+    const { run } = this.app;
+    const rounds = run.children(span).filter((each) => each.kind === "round" && each.start <= this.app.time);
+    if (!rounds.some((each) => each.status) || (rounds.length === 1 && rounds[0].status === "SUCCESS")) return [];
+    return make("ul.plain", {}, rounds.map((round) => make("li", {}, icon(this.isKnown(round) ? verdictState(round) : "running"), ` Round ${round.name}: ${this.isKnown(round) ? verdictWord(round) : "going on"}`)));
+  }
+
+  note({ time, event, ...rest }) {
+    return make("div.said", {}, make("div.who", { textContent: `${event} · ${clock(time - this.app.run.start)}` }), text(rest, "code"));
+  }
+
+  // Questions
+
+  question(span, about) {
+    const { app } = this;
+    const open = isOpen(span, Infinity) && !app.run.ended;
+    const form = about.schema ? make("details.step", {}, make("summary", { textContent: "form of the answer" }), text(about.schema, "code")) : null;
+    const told = make("p.bad", { role: "alert" });
+    const box = make("div.question", {}, make("h3", {}, icon("asking"), open ? " Asks you" : " Asked"), text(about.question ?? ""), form);
+    box.dataset.span = span.id;
+    if (!this.isKnown(span)) box.append(make("p.soft", { textContent: "not answered at this time" }));
+    else if (!open) box.append(make("p.soft", { textContent: span.state === "done" ? `answered after ${duration(span.end - span.start)}` : "never answered" }));
+    else if (!app.may("answer")) box.append(make("p.soft", { textContent: "It cannot be answered here, but where the run goes on." }));
+    else {
+      const answer = async (value) => {
+        told.textContent = "sending …";
+        try {
+          await app.source.answer(span.name, value);
+          told.textContent = "sent";
+          box.querySelectorAll("button, input, textarea, select").forEach((each) => (each.disabled = true));
+          document.activeElement.blur();
+        } catch (error) {
+          told.textContent = error.message;
+        }
+      };
+      box.append(answerForm(about.schema, answer, (said) => (told.textContent = said)), told);
+    }
+    return box;
+  }
+}
+
+function turn({ role, content, tool_calls: calls, name }) {
+  const parts = Array.isArray(content) ? content : [content];
+  const said = parts.map((part) => (typeof part === "string" ? part : part?.text ?? (part ? JSON.stringify(part, null, 2) : ""))).filter(Boolean);
+  return make("div.said", {}, make("div.who", { dir: "auto", textContent: [role, name].filter(Boolean).join(" · ") }),
+    said.map((each) => text(each)), calls ? text(calls, "code") : null);
+}
+
+function pretty(said) {
+  if (typeof said !== "string" || !/^\s*[[{]/.test(said)) return said;
+  try {
+    return JSON.parse(said);
+  } catch {
+    return said;
+  }
+}
+
+// Verdicts
+
+const verdictState = (round) => (round.status ? (round.status === "SUCCESS" ? "done" : "failed") : round.end === null ? "running" : "stopped");
+
+function verdictWord(round) {
+  if (!round.status) return round.end === null ? "going on" : "no verdict";
+  return `${round.status.toLowerCase().replaceAll("_", " ")}${round.by_error ? ", by an error" : ""}`;
+}
+
+function verdictOf({ status, evaluation, lesson, blame = [], score }) {
+  const good = status === "SUCCESS";
+  return [
+    status ? make("p.status", {}, icon(good ? "done" : "failed"), ` ${status.toLowerCase().replaceAll("_", " ")}`, score === null || score === undefined ? "" : ` · score ${score}`) : null,
+    evaluation ? make("div.field", {}, make("h4", { textContent: "evaluation" }), text(evaluation)) : null,
+    lesson ? make("div.field", {}, make("h4", { textContent: "lesson" }), text(lesson)) : null,
+    blame.length ? make("div.field", {}, make("h4", { textContent: "blamed" }), make("ul.plain", {}, blame.map((id) => make("li", { dir: "auto", textContent: id })))) : null,
+  ].filter(Boolean);
+}
+
+function section(title, content) {
+  return content ? make("details.section", { open: true }, make("summary", { textContent: title }), content) : "";
+}

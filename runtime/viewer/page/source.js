@@ -1,0 +1,106 @@
+// Where the page has its data from: from itself, or from a server.
+
+/** A report: all that there is to know stands in the page. */
+class Embedded {
+  constructor() {
+    this.live = false;
+  }
+
+  open(merge) {
+    merge(JSON.parse(byId("picture-data").textContent));
+  }
+
+  async details() {
+    this.all ??= new Promise((found) => {
+      const read = () => found(JSON.parse(byId("details-data").textContent));
+      if (byId("details-data")) read();
+      else addEventListener("DOMContentLoaded", read); // it stands behind the script, so that the picture comes first
+    });
+    return this.all;
+  }
+}
+
+const FIRST_WAIT = 1000; // milliseconds before the server is asked again, once it is gone
+const LONGEST_WAIT = 30000;
+
+/** A server: a picture first, then what changes; details when asked. */
+class Server {
+  constructor() {
+    this.live = true;
+    this.version = 0;
+    this.connection = "connecting";
+    this.patience = FIRST_WAIT;
+  }
+
+  open(merge, changed) {
+    this.merge = (picture) => {
+      this.version = picture.version;
+      merge(picture);
+    };
+    this.changed = changed;
+    this.follow();
+    document.addEventListener("visibilitychange", () => !document.hidden && this.stream?.readyState === 2 && this.follow());
+  }
+
+  async follow() {
+    try {
+      const picture = await this.get(this.version ? `data/picture?since=${this.version}` : "data/picture");
+      this.merge(picture);
+    } catch (error) {
+      this.lost();
+      return;
+    }
+    this.stream?.close();
+    this.stream = new EventSource(`data/changes?since=${this.version}`);
+    this.stream.onopen = () => {
+      this.patience = FIRST_WAIT;
+      this.is("live");
+    };
+    this.stream.onmessage = (message) => this.merge(JSON.parse(message.data));
+    this.stream.onerror = () => this.lost(); // what EventSource would ask for again is no longer since the right version
+  }
+
+  lost() {
+    this.stream?.close();
+    this.is("lost");
+    clearTimeout(this.again);
+    this.again = setTimeout(() => this.follow(), this.patience);
+    this.patience = Math.min(LONGEST_WAIT, this.patience * 1.5);
+  }
+
+  is(connection) {
+    if (connection === this.connection) return;
+    this.connection = connection;
+    this.changed();
+  }
+
+  details(id) {
+    return this.get(id === undefined ? "data/details" : `data/details?span=${id}`);
+  }
+
+  answer(interrupt_id, value) {
+    return this.post("data/answer", { interrupt_id, value });
+  }
+
+  cancel() {
+    return this.post("data/cancel", {});
+  }
+
+  async get(url, options = {}) {
+    const response = await fetch(url, { cache: "no-store", ...options });
+    const body = await response.text();
+    if (response.ok) return body ? JSON.parse(body) : null;
+    let said = body;
+    try {
+      const told = JSON.parse(body);
+      said = told.error ?? told.detail ?? body;
+    } catch {
+      // it is text already
+    }
+    throw new Error(typeof said === "string" && said ? said : `the server answered ${response.status}`);
+  }
+
+  post(url, value) {
+    return this.get(url, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(value) });
+  }
+}
