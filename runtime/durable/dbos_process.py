@@ -61,7 +61,10 @@ class DbosProcess:
             return DBOS.start_workflow(_operator, str(time.time()))  # dbos notes the second alone, in SQLite
 
     def stop(self, seconds: int = 0) -> None:
-        """Take no more work, wait so many seconds for what is under way, and end."""
+        """Take no more work, wait so many seconds for what is under way, and end.
+
+        Another thread that is at it already is waited for: after this, nothing is taken from queues.
+        """
         global _here
         with _launching:
             if _here is not self:

@@ -138,6 +138,7 @@ class Worker:
         )  # before anything is taken: who has no sign of life is dead
         presence = threading.Thread(target=self._go, name="operad-presence", daemon=True)
         self._leaving = threading.Event()
+        self._stopping = False
         presence.start()
         self._process: Any = await in_thread(store.set_up, partial(self._launch, dbos_process))
         try:
@@ -145,9 +146,7 @@ class Worker:
             await in_thread(self._process.stop, round(grace))
         finally:
             await self._stop_all()
-            self._leaving.set()
-            await in_thread(presence.join, 5.0)
-            await in_thread(self._leave)
+            await in_thread(self._leave, presence)
 
     def _launch(self, dbos_process: Any) -> Any:
         return dbos_process.launch(
@@ -160,12 +159,16 @@ class Worker:
         )
 
     async def _stop_all(self) -> None:
+        self._stopping = True
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _leave(self) -> None:
+    def _leave(self, presence: threading.Thread) -> None:
+        self._process.stop()  # until it has, it takes again what is given back; who is cancelled may not have said so
+        self._leaving.set()
+        presence.join(5.0)
         self._give_back([self.executor.id])
         self._store.leave(self.executor.id)
         self._client.destroy()
@@ -181,6 +184,8 @@ class Worker:
             raise _StoppedError from error
 
     async def _tracked(self, step_id: str, request: str) -> str:
+        if self._stopping:  # it was taken just before no more was to be
+            raise asyncio.CancelledError
         task = self._tasks[step_id] = asyncio.ensure_future(self._do(step_id, request))
         try:
             return await task

@@ -1,6 +1,7 @@
 """What is relied upon in dbos beyond what it documents: where a version of it differs, this says in what."""
 
 import inspect
+import threading
 from concurrent.futures import Future
 from importlib import import_module
 from importlib.metadata import version
@@ -146,8 +147,14 @@ def client(url):
 def process(url, client, work):
     process = dbos_process.launch(url, "this-process", work.perform, version="1")
     yield process
+    assert threads_that_take_work()
     process.stop()
     assert dbos_process.here() is None
+    assert not threads_that_take_work()
+
+
+def threads_that_take_work():
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("queue-worker-")]
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ experts:
     workflow: [[*a, *b]]
 """
 
-COMMAND = [sys.executable, "-c", "from operad.configs.cli import main; main()"]
+COMMAND = "from operad.configs.cli import main; main()"
 RENDEZVOUS = 60.0
 
 
@@ -86,9 +86,9 @@ def begun(place):
     """Begins the command in a process of its own."""
     processes = []
 
-    def begun(*arguments):
+    def begun(*arguments, program=COMMAND):
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        processes.append(subprocess.Popen([*COMMAND, *arguments], cwd=place, **pipes))
+        processes.append(subprocess.Popen([sys.executable, "-c", program, *arguments], cwd=place, **pipes))
         return processes[-1]
 
     yield begun
@@ -200,6 +200,41 @@ def test_a_worker_that_is_to_end_finishes_or_gives_back_what_it_is_at(place, beg
     (place / "b.shut").unlink()
     assert ended(driver)[:2] == (0, "Last Hello\n")
     assert ran() == [("a", drains.pid), ("b", at_once.pid), ("b", in_time.pid), ("b", last.pid)]
+
+
+STAYS = """
+import asyncio, signal
+from operad.configs.durable import Source
+from operad.configs.run_command import make
+from operad.runtime.durable import Worker
+
+async def main():
+    worker = Worker("runs.sqlite", [make(Source(file="two.yaml")).served()])
+    serving = asyncio.ensure_future(worker.serve(asyncio.Event()))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
+    await asyncio.wait([serving])
+    print("left", flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+def test_a_worker_that_is_cancelled_takes_nothing_any_more_though_its_process_goes_on(place, begun):
+    for name in "ab":
+        (place / f"{name}.shut").touch()
+    stays = begun(program=STAYS)
+    driver = begun("run", "two.yaml", "--workers", "--run-id", "r", "--job", "Hello")
+    until(lambda: ("a", stays.pid) in ran(), stays, driver)
+    stays.terminate()
+    assert stays.stdout.readline() == "left\n"
+    assert status_of("r:a") == "ENQUEUED"
+    last = begun("worker", "two.yaml")
+    until(lambda: ("a", last.pid) in ran(), stays, last, driver)
+    for name in "ab":
+        (place / f"{name}.shut").unlink()
+    assert ended(driver)[:2] == (0, "Last Hello\n")
+    assert ran() == [("a", stays.pid), ("a", last.pid), ("b", last.pid)]
 
 
 def until_said(process, words):
