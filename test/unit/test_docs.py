@@ -42,6 +42,7 @@ NEEDS = {
     "docs/nodes_files.md": "pypandoc",
     "docs/serve.md": "fastapi",
     "docs/toolkit.md": "mcp",
+    "docs/view.md": "starlette",
     "docs/tracing.md": "opentelemetry",
     "docs/worfeval.md": "onnxruntime",
 }

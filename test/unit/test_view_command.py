@@ -20,7 +20,6 @@ import httpx
 import pytest
 
 from operad.configs import cli
-from operad.runtime.durable import Ledger
 from operad.runtime.testing import Fail, Say, ScriptedModel
 
 MAIN = [sys.executable, "-c", "from operad.configs.cli import main; main()"]
@@ -314,7 +313,6 @@ def test_at_a_terminal_the_page_stays_after_the_run_until_ctrl_c(tmp_path, works
         os.close(ours)
 
 
-@pytest.mark.skipif(not hasattr(Ledger, "events"), reason="kept runs have no events yet")
 def test_a_kept_run_is_shown_from_its_database(operad):
     arguments = ["--db", "runs.sqlite", "--run-id", "one", "--answer", "pay=yes", "--answer", "send=no"]
     with operad("run", "asker.yaml", *arguments) as run:
