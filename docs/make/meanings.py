@@ -35,6 +35,10 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
         "value": ("a value does not fit its key", "`max_rounds: 3` instead of `max_rounds: many`"),
         "unknown-key": ("there is no such key here", "`instruction:` instead of `instrution:`"),
         "missing-key": ("a key must be there", "add `instruction: Check each claim.`"),
+        "host": (
+            "prices stand under the host of an endpoint, and this is none",
+            "`api.openai.com:` instead of `https://api.openai.com/v1:`",
+        ),
         "target": ("a picture cannot be made as this", "ask for `svg`, `png` or `md`"),
     },
     "Configurations of experts": {
