@@ -93,6 +93,8 @@ def _tracing(where: str) -> tuple[Listener, Callable[[], None]]:
         export: Any = import_module("opentelemetry.sdk.trace.export")
         resources: Any = import_module("opentelemetry.sdk.resources")
         api: Any = import_module("opentelemetry.trace")
+        http = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
+        exporter: Any = None if where == CONSOLE else import_module(http).OTLPSpanExporter
     except ImportError as error:
         raise MissingExtraError(f"--trace needs OpenTelemetry: pip install 'operad[tracing]' ({error})") from error
     name = {} if "OTEL_SERVICE_NAME" in os.environ else {"service.name": "operad"}
@@ -108,7 +110,7 @@ def _tracing(where: str) -> tuple[Listener, Callable[[], None]]:
         told = export.ConsoleSpanExporter(out=sys.stderr, formatter=_line)
         provider.add_span_processor(export.SimpleSpanProcessor(told))
         return listener, lambda: None
-    sent = _Sent(_exporter(where), export.SpanExportResult.SUCCESS)
+    sent = _Sent(_exporter(where, exporter), export.SpanExportResult.SUCCESS)
     batches = export.BatchSpanProcessor(
         sent, max_queue_size=MOST_WAITING, max_export_batch_size=AT_ONCE, schedule_delay_millis=DELAY * 1000
     )
@@ -159,8 +161,7 @@ def _flush(provider: Any, sent: _Sent, where: str) -> None:
         say(Console(stderr=True), f"traces: not all spans have reached {place}; is it there, and does it take OTLP?")
 
 
-def _exporter(where: str) -> Any:
-    made: Any = import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter").OTLPSpanExporter
+def _exporter(where: str, made: Callable[..., Any]) -> Any:
     if where == OTLP:
         return made()
     return made(endpoint=where if urlsplit(where).path.strip("/") else f"{where.rstrip('/')}/v1/traces")

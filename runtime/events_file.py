@@ -55,14 +55,13 @@ class EventsFile:
 
     def _new(self, file: BinaryIO) -> Iterator[Event]:
         while line := file.readline(MAX_LINE):
-            if not line.endswith(b"\n"):
-                if len(line) < MAX_LINE:
-                    return
-                line = b""
-            self._read += len(line)
+            is_whole = line.endswith(b"\n")
+            if not is_whole and len(line) < MAX_LINE:
+                return
             self.line += 1
-            if not line:
+            if not is_whole:
                 raise self._wrong(f"is longer than {MAX_LINE // 2**20} MiB")
+            self._read += len(line)
             if line.strip() and (event := self._event(line)):
                 yield event
 

@@ -10,6 +10,7 @@ from operad.runtime import events
 from operad.runtime.errors import InputError, MissingExtraError, describe
 from operad.runtime.events import Event, current_scope
 from operad.runtime.repeat import repeated
+from operad.runtime.valid_json import to_text
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -19,6 +20,9 @@ SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 
 
 MOST_NAMES = 500
 """How many names of operators, of models and of tools are told apart: some are made up by models."""
+
+MOST_OF_A_NAME = 200
+"""Characters of such a name."""
 
 OTHER = "other"
 """What is counted under when there are more."""
@@ -142,6 +146,7 @@ class Metrics:
         return workflow, operator
 
     def _known(self, kind: str, *names: str) -> tuple[str, ...]:
+        names = tuple(to_text(name[:MOST_OF_A_NAME]) for name in names)
         known = self._names.setdefault(kind, set())
         if names not in known and len(known) >= MOST_NAMES:
             return (OTHER,) * len(names)

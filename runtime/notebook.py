@@ -194,7 +194,9 @@ def _rows(trace: Trace) -> list[_Row]:
 
 
 def _used(usage: Usage) -> str:
-    return f" · {usage.calls} model calls, {usage.tokens:,} tokens, cost {usage.money()}" if usage.calls else ""
+    if not usage.calls:
+        return ""
+    return f" · {usage.calls:,} model call{'s' * (usage.calls != 1)}, {usage.tokens:,} tokens, cost {usage.money()}"
 
 
 def _verdict(root: Span) -> str:

@@ -348,7 +348,7 @@ class Trace:
         writing = next((each for each in reversed(inside.values()) if each.kind == "model"), span)
         text = writing.details.get("text", "")
         if len(text) < MOST_STREAMED:
-            writing.details["text"] = text + event.text
+            writing.details["text"] = (text + event.text)[:MOST_STREAMED]
         return [writing]
 
     def _answered(self, event: events.ModelAnswered, span: Span) -> Sequence[Span]:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from operad.runtime import events
 from operad.runtime.errors import MissingExtraError
 from operad.runtime.events import Event, current_scope
+from operad.runtime.prompt import cut
 from operad.runtime.repeat import repeated, traced
 from operad.runtime.trace import Graph, Span, Trace, structural
+from operad.runtime.valid_json import to_text
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -30,7 +32,9 @@ _ENDS = (
 )
 _NOTES = events.AnswerRejected | events.FellBack | events.CacheHit | events.MessageKept | events.BlameUnknown
 _STAMP = frozenset(Event.__struct_fields__)
-_HIDDEN = ("1", "true", "yes", "on")
+_TRUE = ("1", "true", "yes", "on")
+_MOST_OF_A_NAME = 200
+_MOST_OF_AN_ERROR = 4_000
 
 
 class OpenTelemetryListener:
@@ -159,7 +163,7 @@ class _Traced:
             self._written[span.id] = current  # whoever drives the run writes this one
         else:
             within = None if around is None else self._api.set_span_in_context(around, self._context.Context())
-            attributes = self._place(span)
+            attributes = _sendable(self._place(span))
             self._written[span.id] = self._tracer.start_span(
                 _name(span), within, attributes=attributes, start_time=_nanoseconds(span.start)
             )
@@ -203,7 +207,7 @@ class _Traced:
         if span.kind == "operator" and scope is not None and not self._session:
             self._session = scope.run.root.job.session_id
             if root := self._written.get(0):
-                root.set_attributes(self._words.of_session(self._session))
+                root.set_attributes(_sendable(self._words.of_session(self._session)))
 
     def _leave(self, span: Span) -> None:
         """Have what was current before be so again; not by its token, which belongs to one context."""
@@ -234,13 +238,13 @@ class _Traced:
         )
         if self._session and span.kind in ("run", "operator", "model"):
             attributes |= self._words.of_session(self._session)
-        written.set_attributes(attributes)
+        written.set_attributes(_sendable(attributes))
         code = self._api.StatusCode
         fault = _fault(span)
         if fault is None:
             written.set_status(code.OK if span.state in ("done", "cached", "kept") else code.UNSET)
             return
-        said = fault if self._shown.outputs else ""
+        said = to_text(fault[:_MOST_OF_AN_ERROR]) if self._shown.outputs else ""
         written.set_status(code.ERROR, said or None)
         if span.state == "failed":
             written.add_event("exception", self._exception(fault), _nanoseconds(span.end or span.start))
@@ -255,11 +259,13 @@ class _Traced:
         match event:
             case events.KnowledgeRetrieved():
                 within = self._api.set_span_in_context(written, self._context.Context())
-                attributes = {
-                    **self._place(changed[0]),
-                    "operad.kind": "knowledge",
-                    **self._words.looked_up(event, self._trace.goal, self._shown),
-                }
+                attributes = _sendable(
+                    {
+                        **self._place(changed[0]),
+                        "operad.kind": "knowledge",
+                        **self._words.looked_up(event, self._trace.goal, self._shown),
+                    }
+                )
                 self._tracer.start_span("knowledge", within, attributes=attributes, start_time=at).end(at)
             case events.OperatorRetried():
                 more = {"operad.attempt": event.attempt, "operad.delay": event.delay}
@@ -267,8 +273,12 @@ class _Traced:
                 written.set_attribute("operad.attempt", event.attempt + 1)
             case _ if isinstance(event, _NOTES):
                 fields = event.as_dict() if self._shown.outputs else {}
-                said = {f"operad.{name}": str(value) for name, value in fields.items() if name not in _STAMP}
-                written.add_event(type(event).__name__, said, at)
+                said = {
+                    f"operad.{name}": cut(str(value), _MOST_OF_AN_ERROR)
+                    for name, value in fields.items()
+                    if name not in _STAMP
+                }
+                written.add_event(type(event).__name__, _sendable(said), at)
             case _:
                 pass
 
@@ -276,7 +286,9 @@ class _Traced:
         kind, colon, text = error.partition(": ")
         named = bool(colon) and kind.isidentifier()
         said = {"exception.type": kind if named or error.isidentifier() else "OperadError"}
-        return {**said, "exception.message": (text if named else error)[:4000]} if self._shown.outputs else said
+        if not self._shown.outputs:
+            return said
+        return _sendable({**said, "exception.message": (text if named else error)[:_MOST_OF_AN_ERROR]})
 
 
 def trace_id_of(run_id: str) -> int:
@@ -315,7 +327,18 @@ def _fault(span: Span) -> str | None:
 
 
 def _name(span: Span) -> str:
-    return f"round {span.name}" if span.kind == "round" else span.name or span.kind
+    return f"round {span.name}" if span.kind == "round" else to_text(span.name[:_MOST_OF_A_NAME]) or span.kind
+
+
+def _sendable(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes that an exporter can encode; it would leave out the others."""
+    return {name: _sendable_value(value) for name, value in attributes.items()}
+
+
+def _sendable_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return to_text(value)
+    return [to_text(each) for each in cast("list[str]", value)] if isinstance(value, list) else value
 
 
 def _nanoseconds(seconds: float) -> int:
@@ -323,4 +346,4 @@ def _nanoseconds(seconds: float) -> int:
 
 
 def _is_set(variable: str) -> bool:
-    return os.environ.get(variable, "").strip().lower() in _HIDDEN
+    return os.environ.get(variable, "").strip().lower() in _TRUE

@@ -16,7 +16,7 @@ from starlette.routing import Match, Route
 from operad.configs.serve.bounds import DEFAULT_BOUNDS, Bounds
 from operad.configs.serve.chat import chat_routes
 from operad.configs.serve.experts import Offer
-from operad.configs.serve.guard import Guard
+from operad.configs.serve.guard import LOOPBACK, Guard
 from operad.configs.serve.mcp_tools import McpDoor
 from operad.configs.serve.plain import PlainDoor, refusals
 from operad.configs.serve.problems import RefusedError
@@ -25,9 +25,6 @@ from operad.configs.serve.runs import Runs
 from operad.runtime.durable.places import version_here
 from operad.runtime.errors import InputError
 from operad.runtime.message import Value
-
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-"""The names of this machine."""
 
 _ABOUT = """Experts of operad, as chat models of the OpenAI protocol under `/v1`, as runs under `/runs`, and as tools of \
 an MCP server (streamable HTTP) under `/mcp`."""

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict
 
 from operad.configs.serve.conversation import ChatRequest, answered_run, asked, read_conversation, refuse_unable
-from operad.configs.serve.event_log import Entry, to_json
+from operad.configs.serve.event_log import Entry
 from operad.configs.serve.experts import find_offer
 from operad.configs.serve.plain import EVENTS, refusals
 from operad.configs.serve.problems import RefusedError
@@ -20,6 +20,7 @@ from operad.configs.serve.replies import EventStream, json_reply, unless_gone
 from operad.configs.serve.runs import Runs, ServedRun
 from operad.runtime import events
 from operad.runtime.message import Usage
+from operad.runtime.valid_json import to_json
 
 _BEGAN = int(time.time())
 _PIECE = re.compile(r"\S*\s*", re.DOTALL)
@@ -178,7 +179,7 @@ class _Reply:
             for piece in live.rest(self._text()):
                 yield self._chunk({"content": piece})
         except RefusedError as problem:
-            yield b"data: %s\n\n" % to_json(problem.body)
+            yield f"data: {to_json(problem.body)}\n\n".encode()
             return
         yield self._chunk({}, finish_reason="stop", operad=self._note())
         if usage:
@@ -211,7 +212,8 @@ class _Reply:
         return self._line({"choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}], **more})
 
     def _line(self, value: dict[str, Any]) -> bytes:
-        return b"data: %s\n\n" % to_json({**self._head, "object": "chat.completion.chunk", **value})
+        chunk = to_json({**self._head, "object": "chat.completion.chunk", **value})
+        return f"data: {chunk}\n\n".encode()
 
 
 class _LiveText:
@@ -273,7 +275,7 @@ def _remark(entry: Entry | None) -> bytes:
         return b": waiting\n\n"
     event = entry.event
     if isinstance(event, events.OperatorStarted | events.OperatorFinished | events.OperatorRetried):
-        return b": %s\n\n" % to_json([entry.name, "/".join(event.path)])
+        return f": {to_json([entry.name, '/'.join(event.path)])}\n\n".encode()
     return b""
 
 

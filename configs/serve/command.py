@@ -23,7 +23,7 @@ from operad.configs.follow import GRACE
 from operad.configs.progress import printable
 from operad.configs.serve.bounds import DEFAULT_BOUNDS, Bounds
 from operad.configs.serve.experts import Offer, by_name, offers_of
-from operad.configs.serve.guard import SHORTEST_KEY, is_loopback, read_keys
+from operad.configs.serve.guard import LOOPBACK, SHORTEST_KEY, is_loopback, read_keys
 from operad.runtime.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class _Setting:
         if not is_loopback(self.host):
             return None
         own = f"[{self.host}]" if ":" in self.host else self.host
-        return list(dict.fromkeys([own, "localhost", "127.0.0.1", "[::1]"]))
+        return list(dict.fromkeys([own, *LOOPBACK]))
 
 
 async def _serve(setting: _Setting, sockets: list[socket.socket], serving_type: type[Serving], uvicorn: Any) -> None:

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from pydantic_core import to_jsonable_python
-
 from operad.runtime.events import Event
-
-
-def to_json(value: Any) -> bytes:
-    """A value as JSON that is valid whatever is in it: no NaN, half surrogate pairs as escapes, all else as text."""
-    return json.dumps(to_jsonable_python(value, inf_nan_mode="null", fallback=str)).encode()
+from operad.runtime.valid_json import to_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +36,9 @@ class EventLog:
     Args:
         most: How many are kept.
         most_bytes: How many bytes of them, as JSON; the last is kept whatever its size.
+
+    Attributes:
+        last: The number of the last event; 0 before the first.
     """
 
     def __init__(self, most: int, most_bytes: int) -> None:
@@ -56,7 +52,7 @@ class EventLog:
 
     def add(self, event: Event) -> None:
         """Take in an event."""
-        entry = Entry(event.seq, type(event).__name__, event, to_json(event.as_dict()))
+        entry = Entry(event.seq, type(event).__name__, event, to_json(event.as_dict()).encode())
         self._entries.append(entry)
         self._bytes += len(entry.data)
         while len(self._entries) > self._most or (self._bytes > self._most_bytes and len(self._entries) > 1):
@@ -104,4 +100,4 @@ class EventLog:
 
 def _missed(first: int, last: int) -> Entry:
     said: Mapping[str, Any] = {"event": "EventsMissed", "first": first, "last": last}
-    return Entry(last, "EventsMissed", None, to_json(said))
+    return Entry(last, "EventsMissed", None, to_json(said).encode())

@@ -13,9 +13,9 @@ from ipaddress import ip_address
 from typing import Any
 
 from operad.configs.serve.bounds import Bounds
-from operad.configs.serve.event_log import to_json
 from operad.configs.serve.problems import RefusedError
 from operad.runtime.errors import InputError
+from operad.runtime.valid_json import to_json
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -24,6 +24,9 @@ App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 SHORTEST_KEY = 16
 """Characters of the shortest key."""
+
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+"""The names of this machine."""
 
 OPEN = frozenset({"/healthz"})
 """The paths that need no key."""
@@ -178,7 +181,7 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 
 async def _refuse(problem: RefusedError, send: Send) -> None:
-    body = to_json(problem.body)
+    body = to_json(problem.body).encode()
     headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), "Connection": "close"}
     pairs = [(name.lower().encode(), value.encode()) for name, value in (headers | problem.headers).items()]
     await send({"type": "http.response.start", "status": problem.status, "headers": pairs})

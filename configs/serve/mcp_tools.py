@@ -21,6 +21,7 @@ from operad.runtime import events
 from operad.runtime.durable.places import version_here
 from operad.runtime.errors import did_you_mean
 from operad.runtime.message import Value, WorkflowStatus
+from operad.runtime.valid_json import to_text
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -185,5 +186,4 @@ def _result(run: ServedRun) -> CallToolResult:
 
 
 def _said(text: str, *, failed: bool = False) -> CallToolResult:
-    text = text.encode(errors="backslashreplace").decode()  # half a surrogate pair cannot be sent
-    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=failed)
+    return CallToolResult(content=[TextContent(type="text", text=to_text(text))], is_error=failed)

@@ -10,12 +10,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Query, Response
 from pydantic import ConfigDict, Field, JsonValue
 
-from operad.configs.serve.event_log import to_json
 from operad.configs.serve.experts import Offer, find_offer, leads
 from operad.configs.serve.problems import ErrorReply, RefusedError
 from operad.configs.serve.replies import EventStream, json_reply
 from operad.configs.serve.runs import Runs, ServedRun, State
 from operad.runtime.message import Usage, Value, WorkflowStatus
+from operad.runtime.valid_json import to_json
 
 RUN_ID = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]{0,99}$"
 
@@ -289,4 +289,5 @@ async def _lines(run: ServedRun, after: int, beat: float) -> AsyncGenerator[byte
                 yield b": waiting\n\n"
             else:
                 yield b"id: %d\nevent: %s\ndata: %s\n\n" % (entry.number, entry.name.encode(), entry.data)
-    yield b"id: %d\nevent: ended\ndata: %s\n\n" % (run.log.last, to_json({"id": run.id, "state": run.state}))
+    ended = to_json({"id": run.id, "state": run.state})
+    yield f"id: {run.log.last}\nevent: ended\ndata: {ended}\n\n".encode()

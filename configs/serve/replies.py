@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from operad.configs.serve.event_log import to_json
 from operad.configs.serve.problems import RefusedError
+from operad.runtime.valid_json import to_json
 
 
 def json_reply(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

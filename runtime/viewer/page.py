@@ -5,19 +5,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
-import json
 import re
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 from operad.runtime.trace import Trace
+from operad.runtime.valid_json import to_json
 from operad.runtime.viewer.picture import details, picture
 
 _SCRIPTS = (
     "dom", "run", "source", "layout", "graph", "timeline", "answer", "operator", "diff", "rounds", "search", "replay", "main",
 )  # fmt: skip
-_ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 _LIVE, _REPORT = "'self'", "'none'"
 
 
@@ -52,11 +50,9 @@ def _page(title: str, picture: str = "", details: str = "", *, connect: str) -> 
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _file("page.html"))
 
 
-def _json(value: Any) -> str:
-    """JSON that can stand in a script element: nothing in it ends one, and no character of it is lost on the way."""
-    text = json.dumps(value, ensure_ascii=False, default=str, separators=(",", ":"))
-    escaped = re.sub("[<>&\u2028\u2029]", lambda found: _ESCAPED[found[0]], text)
-    return re.sub("[\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", escaped)
+def _json(value: object) -> str:
+    """JSON that can stand in a script element: nothing in it ends one."""
+    return re.sub("[<>&]", lambda found: f"\\u{ord(found[0]):04x}", to_json(value))
 
 
 def _hash(text: str) -> str:

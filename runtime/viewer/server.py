@@ -30,6 +30,7 @@ from operad.runtime.errors import InputError, MissingExtraError, OperadError, de
 from operad.runtime.events import Event, RunStarted
 from operad.runtime.metrics import Metrics, exposition
 from operad.runtime.trace import Trace
+from operad.runtime.valid_json import to_json
 from operad.runtime.viewer.page import page
 from operad.runtime.viewer.picture import details, picture
 from operad.runtime.viewer.sources import LedgerSource, LiveSource, Source
@@ -211,7 +212,7 @@ class RunPage:
                 closing, now = self._closing.is_set(), (self._trace.version, self._note)
                 if now != said:
                     told = self._told(since)
-                    yield f"id: {told['version']}\ndata: {_text(told)}\n\n"
+                    yield f"id: {told['version']}\ndata: {to_json(told)}\n\n"
                     since, said, last = told["version"], now, monotonic()
                 elif monotonic() - last > KEEP_ALIVE:
                     yield ": \n\n"
@@ -334,7 +335,7 @@ class RunsPage:
             shown = RunPage(source, run_id)
             self._followed[run_id] = _Followed(shown, asyncio.ensure_future(shown.keep_up()))
             idle = [name for name, each in self._followed.items() if not each.page.followed and name != run_id]
-            for name in idle[: len(self._followed) - MOST_RUNS]:
+            for name in idle[: max(0, len(self._followed) - MOST_RUNS)]:
                 self._followed.pop(name).keeping.cancel()
         return self._followed[run_id]
 
@@ -586,23 +587,7 @@ def _number(text: str) -> int:
 
 
 def _json(value: object) -> Response:
-    return Response(_text(value), media_type="application/json")
-
-
-def _text(value: object) -> str:
-    """As JSON, in ASCII, for models say what no encoding can; numbers that JSON lacks are null."""
-    try:
-        return json.dumps(value, allow_nan=False, default=str, separators=(",", ":"))
-    except ValueError:
-        return json.dumps(_without_nan(value), allow_nan=False, default=str, separators=(",", ":"))
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nan(each) for key, each in cast("dict[Any, Any]", value).items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(each) for each in cast("Sequence[Any]", value)]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return Response(to_json(value), media_type="application/json")
 
 
 def _all_details(trace: Trace) -> Iterator[str]:
@@ -610,7 +595,7 @@ def _all_details(trace: Trace) -> Iterator[str]:
     before = "{"
     for span in list(trace.spans):
         if span.details:
-            yield f'{before}"{span.id}":{_text(span.details)}'
+            yield f'{before}"{span.id}":{to_json(span.details)}'
             before = ","
     yield "{}" if before == "{" else "}"
 

@@ -187,6 +187,17 @@ async def test_names_that_models_make_up_do_not_fill_the_memory(metrics):
     assert seen["tool_calls_total", "failed", OTHER] == 100
 
 
+async def test_names_that_no_encoding_can_say_and_long_ones_can_be_told(metrics):
+    def work():
+        for name in ("\ud800", "t" * 100_000):
+            emit(events.ToolReturned(call_id="1", tool=name, result="", failed=True, seconds=0.1))
+        return ""
+
+    await run(metrics, Do("a", work))
+    assert len(exposition(metrics.registry)[0]) < 20_000
+    assert counted(metrics)["tool_calls_total", "failed", "\\ud800"] == 1
+
+
 def test_the_programs_own_metrics_are_left_alone(metrics):
     assert "operad" not in exposition(REGISTRY)[0].decode()
     assert set(counted(Metrics())) == set()

@@ -1,3 +1,4 @@
+import json
 import re
 from importlib import import_module
 from pathlib import Path
@@ -105,6 +106,13 @@ def test_nothing_that_a_run_says_ends_what_it_stands_in(runs):
     assert len(re.findall("</script", text)) == len(re.findall("<script", text)) == 3
     assert "<img" not in text
     assert "\u2028" not in text
+
+
+def test_numbers_that_json_lacks_are_null_in_the_page(runs):
+    trace = Trace.of(runs.brief())
+    trace.spans[0].details["message"] = {"outputs": {"share": float("nan"), "most": float("inf"), "half": "\ud800"}}
+    held = report(trace).split('id="details-data">')[1].split("</script>")[0]
+    assert json.loads(held)["0"]["message"]["outputs"] == {"share": None, "most": None, "half": "\ud800"}
 
 
 def test_the_policy_lets_nothing_in_but_the_page_itself():

@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip("opentelemetry.sdk")
 
 from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -443,6 +444,19 @@ async def test_openinferences_own_variables_hold(written, monkeypatch, variable,
     all_said = "\n".join(span.to_json() for span in written.spans)
     assert hidden not in all_said
     assert told in all_said
+
+
+async def test_half_characters_and_long_errors_keep_no_span_from_being_sent(written):
+    def work():
+        emit(events.ToolCalled(call_id="1", tool="\ud800" * 1000, arguments={"\ud800": "\ud800"}))
+        emit(events.ToolReturned(call_id="1", tool="", result="\ud800" + "x" * 1_000_000, failed=True, seconds=0.1))
+        emit(events.AnswerRejected(error="\ud800" + "x" * 1_000_000, repair=1))
+        return ""
+
+    await chain(Do("a", work), listeners=[written.listener()]).aexecute(JOB, ScriptedReasoner([]))
+    sent = encode_spans(written.spans).SerializeToString()
+    assert len(sent) < 200_000
+    assert b"x" * 1000 in sent
 
 
 async def test_long_texts_and_long_conversations_are_cut(written):

@@ -736,6 +736,15 @@ def test_runs_that_nobody_follows_any_more_make_room(open_page, monkeypatch):
         assert picture_of(f"{url}runs/b/", ended)["run_id"] == "b"
 
 
+def test_up_to_so_many_runs_none_makes_room(open_page):
+    ledger: Any = Kepts(**{name: (Kept(name), some_events(run_id=name)) for name in "abcdef"})
+    site = RunsPage(ledger, "t")
+    url = open_page(site)
+    for name in "abcdef":
+        assert picture_of(f"{url}runs/{name}/", ended)["run_id"] == name
+    assert list(site._followed) == list("abcdef")  # pyright: ignore
+
+
 # With a browser
 
 

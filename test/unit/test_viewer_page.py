@@ -502,6 +502,9 @@ def test_a_part_of_the_time_is_shown_larger(brief):
 # Live
 
 
+_BESIDE = {"note": "", "can": ["answer", "cancel"]}
+
+
 class _Answers(BaseHTTPRequestHandler):
     """The contract of a server, in small."""
 
@@ -520,7 +523,7 @@ class _Answers(BaseHTTPRequestHandler):
             case "/token/":
                 self.reply(page("a run"), "text/html; charset=utf-8")
             case "/token/data/picture":
-                self.reply(json.dumps(picture(live.trace, asked.get("since", 0))))
+                self.reply(json.dumps({**picture(live.trace, asked.get("since", 0)), **_BESIDE}))
             case "/token/data/details":
                 self.reply(json.dumps(details(live.trace, asked.get("span"))))
             case "/token/data/changes":
@@ -555,7 +558,7 @@ class _Answers(BaseHTTPRequestHandler):
                 if live.trace.version == since:
                     live.changed.wait(0.1)
                     continue
-                told = json.dumps(picture(live.trace, since))
+                told = json.dumps({**picture(live.trace, since), **_BESIDE})
                 since = live.trace.version
             self.wfile.write(f"data: {told}\n\n".encode())
             self.wfile.flush()
@@ -637,6 +640,9 @@ def test_a_question_is_answered_and_a_run_cancelled_from_the_page(opened, live, 
     server.feed(events[asked + 1 :])
     until(tab, "document.querySelector('#state').textContent.includes('done')")
     assert tab.locator("#alert").is_hidden()
+    server.feed(runs("failing")[:5])
+    until(tab, "document.querySelector('#workflow').textContent === 'accounts'")
+    assert tab.get_by_role("button", name="Cancel run").is_enabled()
 
 
 def test_after_the_connection_breaks_it_goes_on_from_where_it_was(opened, live, runs):

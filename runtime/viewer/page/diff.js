@@ -70,8 +70,7 @@ function changes(before, after) {
   const pieces = difference(before, after);
   if (!pieces) return make("div.both", {}, make("h4", { textContent: "before" }), text(before), make("h4", { textContent: "after" }), text(after));
   const marks = { same: "span", gone: "del", new: "ins" };
-  const block = make("pre.text.diff", { dir: "auto" }, pieces.map(({ kind, text: said }) => make(marks[kind], { textContent: shortened(kind, said) })));
-  return block;
+  return make("pre.text.diff", { dir: "auto" }, pieces.map(({ kind, text: said }) => make(marks[kind], { textContent: shortened(kind, said) })));
 }
 
 /** Of long stretches that are the same only the ends. */

@@ -39,12 +39,12 @@ class App {
     this.drawSoon();
   }
 
-  /** Whether the run goes on, and the page shows it. */
   /** Whether a person can answer, or cancel, from here. */
   may(what) {
-    return this.source.live && !this.run.ended && (this.run.can?.includes(what) ?? true);
+    return this.source.live && !this.run.ended && this.run.can.includes(what);
   }
 
+  /** Whether the run goes on, and the page shows it. */
   get following() {
     return this.source.live && !this.run.ended && Boolean(this.run.root);
   }
@@ -129,7 +129,9 @@ class App {
     }
     this.drawTotals(root, time);
     this.drawGoal();
-    byId("cancel").hidden = !(root && this.may("cancel"));
+    const cancel = byId("cancel");
+    cancel.hidden = !this.may("cancel");
+    if (cancel.hidden && cancel.disabled) this.askWhetherToCancel(); // another run may follow
     byId("legend").hidden = !run.critical.size;
     const question = this.may("answer") ? run.questions.find((each) => each.end === null) : null;
     const alert = byId("alert");
@@ -223,19 +225,25 @@ class App {
     if (button.dataset.sure !== "yes") {
       button.dataset.sure = "yes";
       button.textContent = "Really cancel?";
-      setTimeout(() => {
-        button.dataset.sure = "";
-        button.textContent = "Cancel run";
-      }, 4000);
+      this.sure = setTimeout(() => this.askWhetherToCancel(), 4000);
       return;
     }
+    clearTimeout(this.sure);
     try {
       await this.source.cancel();
+      if (!this.may("cancel")) return; // it has ended meanwhile
       button.textContent = "Cancelling …";
       button.disabled = true;
     } catch (error) {
       byId("connection").textContent = `not cancelled: ${error.message}`;
+      this.askWhetherToCancel();
     }
+  }
+
+  askWhetherToCancel() {
+    const button = byId("cancel");
+    Object.assign(button, { textContent: "Cancel run", disabled: false });
+    button.dataset.sure = "";
   }
 
   help() {

@@ -75,8 +75,8 @@ class Panel {
     const instruction = path.length ? run.instructionOf(path) : "";
     if (!span) {
       const { state: how } = run.at(path, this.app.time, new Set());
-      parts.push(make("p.soft", {}, icon(how), ` ${STATES[how].label} at this time`), section("Instruction", instruction && text(instruction)));
-      return parts;
+      parts.push(make("p.soft", {}, icon(how), ` ${STATES[how].label} at this time`), this.section("Instruction", instruction && text(instruction)));
+      return parts.filter(Boolean);
     }
     const own = run.own(span).filter((each) => each.start <= this.app.time);
     const over = this.isKnown(span);
@@ -211,7 +211,7 @@ class Panel {
   }
 
   task(task) {
-    const left = Object.entries(task).filter(([name]) => !["instruction"].includes(name));
+    const left = Object.entries(task).filter(([name]) => name !== "instruction");
     return left.map(([name, value]) => make("div.field", {}, make("h4", { textContent: name.replaceAll("_", " ") }), this.said(value)));
   }
 
@@ -359,8 +359,4 @@ function verdictOf({ status, evaluation, lesson, blame = [], score }) {
     lesson ? make("div.field", {}, make("h4", { textContent: "lesson" }), text(lesson)) : null,
     blame.length ? make("div.field", {}, make("h4", { textContent: "blamed" }), make("ul.plain", {}, blame.map((id) => make("li", { dir: "auto", textContent: id })))) : null,
   ].filter(Boolean);
-}
-
-function section(title, content) {
-  return content ? make("details.section", { open: true }, make("summary", { textContent: title }), content) : "";
 }

@@ -92,8 +92,7 @@ class Server {
     if (response.ok) return body ? JSON.parse(body) : null;
     let said = body;
     try {
-      const told = JSON.parse(body);
-      said = told.error ?? told.detail ?? body;
+      said = JSON.parse(body).error ?? body;
     } catch {
       // it is text already
     }
