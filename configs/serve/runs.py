@@ -235,17 +235,18 @@ class Runs:
         ledger = next((offer.ledger for offer in self.offers.values() if offer.ledger), None)
         if ledger is None:
             return taken
-        for kept in await asyncio.to_thread(ledger.runs):
-            offer = self._offer_of(kept)
-            if offer is None or kept.state not in _UNFINISHED or await asyncio.to_thread(ledger.is_driven, kept):
+        for listed in await asyncio.to_thread(ledger.runs):
+            if listed.state not in _UNFINISHED or await asyncio.to_thread(ledger.is_driven, listed):
                 continue
             try:
-                job = await asyncio.to_thread(ledger.job, kept.run_id)
-            except InputError as error:
+                offer = self._offer_of(await asyncio.to_thread(ledger.run, listed.run_id))
+                job = await asyncio.to_thread(ledger.job, listed.run_id)
+            except InputError as error:  # somebody has deleted it since, or it cannot be read
                 _logger.warning("%s", error)
                 continue
-            self._start(offer, job, kept.run_id, {})
-            taken.append(kept.run_id)
+            if offer is not None:
+                self._start(offer, job, listed.run_id, {})
+                taken.append(listed.run_id)
         return taken
 
     async def end(self, grace: float) -> None:
