@@ -87,8 +87,11 @@ class RunFinished(Event, frozen=True, kw_only=True):
     rounds: int
 
 
+CANCELLED = "it was cancelled"
+
+
 class RunFailed(Event, frozen=True, kw_only=True):
-    """A run ended with an error, or was cancelled."""
+    """A run ended with an error, or was cancelled: its error is then ``CANCELLED``."""
 
     error: str
     seconds: float

@@ -148,7 +148,8 @@ class Run:
             elif isinstance(error, BudgetError):
                 ours = {"/".join((*self._prefix, node_id)): message for node_id, message in self._finished().items()}
                 error.finished = {**ours, **error.finished, **(self.finished or {})}
-            self._say(events.RunFailed(error=describe(error), seconds=now() - began, usage=self.usage))
+            why = events.CANCELLED if isinstance(error, asyncio.CancelledError) else describe(error)
+            self._say(events.RunFailed(error=why, seconds=now() - began, usage=self.usage))
             raise
         finally:
             self._end()

@@ -422,7 +422,7 @@ class _Told:
             self.say(finished, round=self.top.best[1] if self.top.best else rounds)
             return
         self._cancel(self.top, bare(kept.failed)[0] if kept.failed else ())
-        error = kept.error or ("it was cancelled" if kept.state == CANCELLED else "what came of it cannot be read")
+        error = kept.error or (events.CANCELLED if kept.state == CANCELLED else "what came of it cannot be read")
         self.say(events.RunFailed(error=error, seconds=seconds, usage=_usage(kept)))
 
     def _cancel(self, level: _Level, failed: Sequence[str] = ()) -> None:

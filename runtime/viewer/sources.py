@@ -182,8 +182,9 @@ class FileSource:
         if self._fault or ended:
             return self._fault
         with suppress(OSError):
-            last = self._path.stat().st_mtime
-            if time.time() - last > SILENCE:
+            found = self._path.stat()
+            last = found.st_mtime
+            if found.st_size and time.time() - last > SILENCE:
                 cut = " in the middle of a line" if self._file.rest > 0 else ""
                 since = f"{datetime.fromtimestamp(last).astimezone():%Y-%m-%d %H:%M:%S}"
                 return f"{self._path.name} ends{cut} before its run does; nothing was written since {since}"

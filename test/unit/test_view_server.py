@@ -174,7 +174,9 @@ def test_a_file_that_is_being_written_is_followed(tmp_path, file_page):
 
 def test_an_empty_file_waits_for_its_run(tmp_path, file_page):
     url = file_page([])
-    assert picture_of(url)["spans"] == []
+    os.utime(tmp_path / "run.jsonl", (0, time.time() - 3600))
+    picture = picture_of(url)
+    assert (picture["spans"], picture["note"]) == ([], "")
     write(tmp_path / "run.jsonl", some_events())
     assert picture_of(url, ended)["run_id"] == "r"
 
@@ -576,7 +578,8 @@ async def test_a_run_is_cancelled_on_the_page():
 
     cancelled, picture = await live(asking(), work)
     assert isinstance(cancelled, asyncio.CancelledError)
-    assert picture["spans"][0]["state"] == "failed"
+    root = picture["spans"][0]
+    assert (root["state"], root["error"]) == ("failed", "it was cancelled")
     assert not questions(picture)
 
 

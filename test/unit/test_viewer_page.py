@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import msgspec
 import pytest
 
 from operad.runtime.trace import Trace
@@ -58,7 +59,7 @@ def opened(browser, tmp_path):
     """Opens a page; at the end it has asked nobody outside, shown no dialog and had no error."""
     contexts, outside, faults = [], [], []
 
-    def opened(source, *, allowed="file:", **options):
+    def opened(source, *, allowed="file:", shown=".card", **options):
         context = browser.new_context(**{"viewport": {"width": 1400, "height": 900}, **options})
         contexts.append(context)
         address = source
@@ -85,7 +86,7 @@ def opened(browser, tmp_path):
         tab.on("console", heard)
         tab.on("dialog", lambda dialog: (faults.append(dialog.message), dialog.dismiss()))
         tab.goto(address)
-        tab.wait_for_selector(".card")
+        tab.wait_for_selector(shown)
         return tab
 
     yield opened
@@ -103,7 +104,16 @@ def card(tab, name):
     return tab.locator(".card").filter(has=tab.locator(".name", has_text=name)).first
 
 
+def settled(tab):
+    """Wait until what was asked for is drawn: the page draws before a frame, and its panel a tenth of a second later."""
+    tab.wait_for_timeout(150)
+    tab.evaluate(
+        "() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(drawn))))"
+    )
+
+
 def labels(tab):
+    settled(tab)
     return [label.split(", ")[:2] for label in tab.locator(".card").evaluate_all("all => all.map(e => e.ariaLabel)")]
 
 
@@ -122,7 +132,7 @@ def until(tab, condition):
 
 def to(tab, share):
     tab.locator("#slider").fill(str(share))
-    tab.wait_for_timeout(50)
+    settled(tab)
 
 
 # What is drawn
@@ -167,10 +177,11 @@ def test_a_workflow_and_a_map_unfold_and_fold(brief):
     brief.get_by_role("button", name="Unfold legal review").click()
     assert {"sources", "claims", "counsel"} <= {label[0] for label in labels(brief)}
     brief.get_by_role("button", name="Unfold countries").click()
-    assert "item 1 of 4" in brief.locator(".items").inner_text()
+    brief.wait_for_selector(".items:has-text('item 1 of 4')")
     brief.get_by_role("button", name="Next item").click()
-    assert "item 2 of 4" in brief.locator(".items").inner_text()
+    brief.wait_for_selector(".items:has-text('item 2 of 4')")
     card(brief, "extract").click()
+    brief.wait_for_selector("#panel .where:has-text('countries[1]')")
     assert brief.locator("#panel .where").inner_text().split() == ["run", "/", "countries[1]", "/", "operator"]
     brief.get_by_role("button", name="Fold legal review").click()
     assert "sources" not in {label[0] for label in labels(brief)}
@@ -396,6 +407,7 @@ def test_a_phone_shows_one_thing_at_a_time_and_never_scrolls_sideways(opened, ru
     card(tab, "write").click()
     tab.wait_for_selector("#panel h2:has-text('write')")
     assert tab.evaluate("document.querySelector('#panel').scrollWidth <= 390")
+    assert opened(report(Trace.of(runs("brief")[:100])), viewport={"width": 390, "height": 844}).evaluate(fits)
 
 
 # Hostile runs
@@ -605,8 +617,9 @@ def live():
 
 def test_a_live_run_grows_before_the_eyes(opened, live, runs):
     events = runs("brief")
-    server = live(events[:20])
-    tab = opened(server.address, allowed=server.host)
+    server = live([])
+    tab = opened(server.address, allowed=server.host, shown="#connection:text('waiting for the run')")
+    server.feed(events[:20])
     until(tab, "document.querySelector('#state').textContent.includes('running')")
     assert dict(labels(tab))["write"] == "waiting"
     server.feed(events[20:])
@@ -645,11 +658,48 @@ def test_a_question_is_answered_and_a_run_cancelled_from_the_page(opened, live, 
     assert tab.get_by_role("button", name="Cancel run").is_enabled()
 
 
+def test_an_answer_that_is_begun_or_refused_stays_though_the_run_goes_on(opened, live, runs):
+    events = runs("brief")
+    asked = next(at for at, event in enumerate(events) if type(event).__name__ == "Interrupted")
+    server = live(events[: asked + 1])
+    tab = opened(server.address, allowed=server.host)
+    tab.get_by_role("alert").get_by_role("button", name="Answer").click()
+    form = tab.locator("#panel form.answer")
+    form.locator("select").select_option("false")
+    server.refuses = "'why' is missing"
+    form.get_by_role("button", name="Answer").click()
+    refusal = tab.locator("#panel .question [role=alert]")
+    until(tab, "document.querySelector('#panel .question [role=alert]').textContent.includes('missing')")
+    tab.evaluate("document.activeElement.blur()")
+    tab.wait_for_timeout(2500)  # the panel is drawn anew each second
+    assert (form.locator("select").input_value(), refusal.inner_text()) == ("false", "'why' is missing")
+    server.feed(events[asked + 1 :])
+    tab.wait_for_selector("#panel .question :text('answered after')")
+    assert form.count() == 0
+
+
+def test_what_an_answer_may_leave_out_is_left_out(opened, live, runs):
+    events = [*runs("brief")]
+    asked = next(at for at, event in enumerate(events) if type(event).__name__ == "Interrupted")
+    kinds = ({"type": "boolean"}, {"type": "integer"}, {"enum": ["a", "b"]}, {"type": "string"})
+    schema = {"type": "object", "properties": {f"{name}{at}": kind for name in "xy" for at, kind in enumerate(kinds)}}
+    events[asked] = msgspec.structs.replace(events[asked], schema={**schema, "required": ["x0", "x1", "x2", "x3"]})
+    server = live(events[: asked + 1])
+    tab = opened(server.address, allowed=server.host)
+    tab.get_by_role("alert").get_by_role("button", name="Answer").click()
+    form = tab.locator("#panel form.answer")
+    form.locator("input").first.fill("7")
+    form.get_by_role("button", name="Answer").click()
+    tab.wait_for_selector("#panel .question :text-is('sent')")
+    assert server.posted[0][1]["value"] == {"x0": True, "x1": 7, "x2": "a", "x3": ""}
+
+
 def test_after_the_connection_breaks_it_goes_on_from_where_it_was(opened, live, runs):
     events = runs("brief")
     server = live(events[:20])
     tab = opened(server.address, allowed=server.host)
     until(tab, "document.querySelector('#state').textContent.includes('running')")
+    until(tab, "document.querySelector('#connection').textContent === ''")
     server.broken += 1
     server.feed(events[20:])
     until(tab, "document.querySelector('#state').textContent.includes('done')")

@@ -3,15 +3,15 @@
 /** Fields for what a JSON Schema asks; what cannot be asked in fields is asked as JSON. */
 function answerForm(schema, answer, say) {
   const fields = [];
-  const add = (name, of) => {
+  const add = (name, of, needed) => {
     const label = of?.title ?? name;
-    const field = fieldFor(of);
+    const field = fieldFor(of, needed);
     fields.push({ name, ...field });
-    return make("label.field", {}, make("span", { textContent: label, dir: "auto" }), field.input);
+    return make("label.field", {}, make("span", { textContent: needed ? label : `${label} (may be left out)`, dir: "auto" }), field.input);
   };
   const kind = schema?.type;
   const simple = kind === "object" && schema.properties && Object.values(schema.properties).every((each) => ["string", "boolean", "integer", "number"].includes(each?.type) || each?.enum);
-  const rows = simple ? Object.entries(schema.properties).map(([name, of]) => add(name, of)) : [add("answer", schema)];
+  const rows = simple ? Object.entries(schema.properties).map(([name, of]) => add(name, of, schema.required?.includes(name) ?? false)) : [add("answer", schema, true)];
   if (kind === "boolean") {
     return make("div.answer", {}, make("button.main", { type: "button", textContent: "Yes", onclick: () => answer(true) }), make("button", { type: "button", textContent: "No", onclick: () => answer(false) }));
   }
@@ -28,20 +28,20 @@ function answerForm(schema, answer, say) {
   }, rows, make("button.main", { textContent: "Answer" }));
 }
 
-function fieldFor(of) {
-  if (of?.enum) {
-    const input = make("select", {}, of.enum.map((each, at) => make("option", { value: String(at), textContent: String(each) })));
-    return { input, read: () => of.enum[Number(input.value)] };
+/** An input for a value, and how to read it: undefined where it is empty and not needed. */
+function fieldFor(of, needed) {
+  const choices = of?.enum ?? (of?.type === "boolean" ? [true, false] : null);
+  if (choices) {
+    const said = (each) => (of.enum ? String(each) : each ? "yes" : "no");
+    const input = make("select", {}, needed ? [] : make("option", { value: "" }), choices.map((each) => make("option", { value: JSON.stringify(each), textContent: said(each) })));
+    return { input, read: () => (input.value === "" ? undefined : JSON.parse(input.value)) };
   }
-  if (of?.type === "boolean") {
-    const input = make("select", {}, make("option", { value: "true", textContent: "yes" }), make("option", { value: "false", textContent: "no" }));
-    return { input, read: () => input.value === "true" };
-  }
+  const empty = (input) => !needed && input.value === "";
   if (of?.type === "integer" || of?.type === "number") {
-    const input = make("input", { type: "number", step: of.type === "integer" ? "1" : "any", required: true });
-    return { input, read: () => Number(input.value) };
+    const input = make("input", { type: "number", step: of.type === "integer" ? "1" : "any", required: needed });
+    return { input, read: () => (empty(input) ? undefined : Number(input.value)) };
   }
   const input = make("textarea", { rows: 2, dir: "auto" });
   const asText = !of?.type || of.type === "string";
-  return { input, read: () => (asText ? input.value : JSON.parse(input.value)) };
+  return { input, read: () => (empty(input) ? undefined : asText ? input.value : JSON.parse(input.value)) };
 }

@@ -115,7 +115,8 @@ class App {
     const root = run.root;
     const time = this.time;
     const lost = source.connection === "lost" && !run.ended;
-    byId("connection").textContent = source.live && (lost || !root) ? (lost ? "connection lost, trying again …" : "connecting …") : run.note ?? "";
+    const link = lost ? "connection lost, trying again …" : source.connection === "connecting" ? "connecting …" : "";
+    byId("connection").textContent = link || run.note || (root ? "" : "waiting for the run to begin …");
     for (const tab of document.querySelectorAll("#tabs button")) tab.setAttribute("aria-selected", String(tab.dataset.tab === this.tab));
     if (!root) return;
     const asking = run.askingAt(time);

@@ -9,6 +9,7 @@ class Panel {
     this.pane = byId("panel");
     this.folds = new Map(); // a section's title → whether it is open, as the reader left it
     this.shown = "";
+    this.answering = null; // the question whose form somebody has begun to fill in
   }
 
   /** Show what is selected; while it runs, again and again. */
@@ -26,7 +27,7 @@ class Panel {
     const same = this.of === of;
     if (same && this.isBusy()) return;
     const before = this.pane.scrollTop;
-    Object.assign(this, { shown: looks, of, drawnAt: performance.now() });
+    Object.assign(this, { shown: looks, of, drawnAt: performance.now(), answering: null });
     const asked = (this.asked = {});
     let told = {};
     try {
@@ -46,8 +47,10 @@ class Panel {
     }
   }
 
-  /** Whether it was drawn just now, or somebody writes in it. */
+  /** Whether it was drawn just now, or somebody writes in it, or an answer is begun that is not taken yet. */
   isBusy() {
+    const { run } = this.app;
+    const answers = this.answering !== null && !run.ended && isOpen(run.spans[this.answering], Infinity);
     const writes = this.pane.contains(document.activeElement) && /INPUT|TEXTAREA|SELECT/.test(document.activeElement.tagName);
     const pause = this.app.source.live ? 500 : 100; // milliseconds: a server is asked each time
     const soon = performance.now() - this.drawnAt < pause;
@@ -55,7 +58,7 @@ class Panel {
       this.later = null;
       this.app.drawSoon();
     }, pause);
-    return writes || soon;
+    return writes || answers || soon;
   }
 
   /** The span to show: that which was chosen, or the last that had begun. */
@@ -309,18 +312,22 @@ class Panel {
     else if (!open) box.append(make("p.soft", { textContent: span.state === "done" ? `answered after ${duration(span.end - span.start)}` : "never answered" }));
     else if (!app.may("answer")) box.append(make("p.soft", { textContent: "It cannot be answered here, but where the run goes on." }));
     else {
+      const begin = () => (this.answering = span.id);
       const answer = async (value) => {
+        begin();
         told.textContent = "sending …";
         try {
           await app.source.answer(span.name, value);
           told.textContent = "sent";
           box.querySelectorAll("button, input, textarea, select").forEach((each) => (each.disabled = true));
           document.activeElement.blur();
+          this.answering = null;
         } catch (error) {
           told.textContent = error.message;
         }
       };
       box.append(answerForm(about.schema, answer, (said) => (told.textContent = said)), told);
+      box.oninput = begin;
     }
     return box;
   }

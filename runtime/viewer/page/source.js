@@ -87,7 +87,9 @@ class Server {
   }
 
   async get(url, options = {}) {
-    const response = await fetch(url, { cache: "no-store", ...options });
+    const response = await fetch(url, { cache: "no-store", ...options }).catch(() => {
+      throw new Error("the server does not answer");
+    });
     const body = await response.text();
     if (response.ok) return body ? JSON.parse(body) : null;
     let said = body;
