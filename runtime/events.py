@@ -616,7 +616,10 @@ def _of_ours(kind: type, value: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Value):
-        return value.model_dump(mode="json", fallback=str)
+        try:
+            return value.model_dump(mode="json", fallback=str)
+        except UnicodeEncodeError:  # half a surrogate pair in a name
+            return _plain(value.model_dump())
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}  # pyright: ignore
     if isinstance(value, tuple | list):

@@ -344,3 +344,9 @@ async def test_what_a_task_says_belongs_to_where_it_was_started(in_a_run):
     calls, heard = await in_a_run(operator)
     assert calls == 2
     assert [(e.operator_id, e.seq) for e in heard] == [("op", 4), ("op", 5), ("op", 6)]
+
+
+def test_names_that_no_encoding_has_are_kept_as_they_are():
+    message = WorkflowMessage(outputs={"deep": {"\ud800": 1}}, status=WorkflowStatus.EXECUTION_ERROR)
+    told = events.OperatorFinished(seconds=1.0, message=message).as_dict()["message"]
+    assert (told["outputs"], told["status"]) == ({"deep": {"\ud800": 1}}, "EXECUTION_ERROR")
