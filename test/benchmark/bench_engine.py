@@ -218,7 +218,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="measure ours and the loop by hand only")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there, in seconds")
     parser.add_argument("--markdown", action="store_true", help="print the README's table instead of all tables")
-    parser.add_argument("--readme", type=Path, metavar="FILE", help="write that table between the marks of this file")
+    parser.add_argument(
+        "--readme", type=Path, nargs="+", default=[], metavar="FILE", help="write that table between the marks of these"
+    )
     parser.add_argument("--page", type=Path, metavar="FILE", help="write all tables between the marks of this file")
     asked = parser.parse_args()
     with ExitStack() as stack:
@@ -239,8 +241,8 @@ def main() -> None:
         measured["awel"] = faults()
     if asked.json:
         asked.json.write_text(json.dumps(measured, default=asdict, indent=2) + "\n", encoding="utf-8")
-    if asked.readme:
-        write_into(asked.readme, markdown(measured))
+    for readme in asked.readme:
+        write_into(readme, markdown(measured))
     if asked.page:
         command = f"python test/benchmark/bench_engine.py{' --quick' if asked.quick else ''}"
         write_into(asked.page, for_page(tables(measured), command), "engine")

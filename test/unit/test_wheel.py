@@ -22,6 +22,8 @@ def test_the_wheel_holds_one_name_with_its_yaml_and_its_types(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names} == {"operad", "operad-0.1.0.dist-info"}
     assert {"operad/configs/release_credits.yaml", "operad/runtime/prices.yaml"} <= set(names)
+    page = {f"operad/runtime/viewer/page/{file.name}" for file in (ROOT / "runtime/viewer/page").iterdir()}
+    assert page <= set(names)
     assert {f"operad/{package}/py.typed" for package in ("runtime", "operators", "evaluators", "configs")} <= set(names)
     assert not [name for name in names if "test" in name and not name.startswith("operad/runtime/testing")]
 
