@@ -19,7 +19,7 @@ from operad.runtime.viewer.page import page, report
 from operad.runtime.viewer.picture import details, picture
 
 CHROMIUM = Path("/usr/bin/chromium")
-BENCHMARK = Path(__file__).parents[1] / "benchmark"
+BENCHMARK = Path(__file__).parents[3] / "benchmark"
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FENCED = re.compile(r"^```\w*\n.*?^```$", re.MULTILINE | re.DOTALL)
 BENCH = re.compile(r"<!-- bench -->.*?<!-- /bench -->", re.DOTALL)
 LINK = re.compile(r"\]\(([^()\s]+)\)")

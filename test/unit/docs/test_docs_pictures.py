@@ -11,7 +11,7 @@ import pytest
 
 from operad.operators.media.mermaid import render_mermaid
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 PICTURES = [
     pytest.param(found[1], id=f"{page.name}:{text.count(chr(10), 0, found.start()) + 1}")
     for page in sorted(DOCS.glob("*.md"))

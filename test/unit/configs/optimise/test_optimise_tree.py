@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from operad.configs.optimise.tree import Node, Tree, back_up, select, ucb1
 
-BENCHMARK = Path(__file__).parents[1] / "benchmark"
+BENCHMARK = Path(__file__).parents[3] / "benchmark"
 
 scores = st.floats(0, 1)
 growths = st.lists(st.tuples(st.integers(0, 99), scores, st.booleans()), max_size=40)

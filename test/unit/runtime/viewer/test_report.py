@@ -18,7 +18,7 @@ from operad.runtime.viewer.page import page, report
 
 @pytest.fixture
 def runs(monkeypatch):
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmark")
+    monkeypatch.syspath_prepend(Path(__file__).parents[3] / "benchmark")
     return import_module("sample_runs")
 
 

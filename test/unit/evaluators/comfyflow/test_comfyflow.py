@@ -376,7 +376,7 @@ def test_nothing_that_is_cut_or_mixed_up_raises(shared_data, bench):
 
 @pytest.fixture
 def bench(monkeypatch):
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmark")
+    monkeypatch.syspath_prepend(Path(__file__).parents[3] / "benchmark")
     return import_module("bench_comfyflow")
 
 

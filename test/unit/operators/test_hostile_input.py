@@ -26,7 +26,7 @@ from operad.runtime.errors import FetchError, InputError, InvalidError
 from operad.runtime.extract import extract
 from operad.runtime.schema import parse_output_schema
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 # YAML
@@ -522,8 +522,9 @@ def test_every_test_that_the_table_names_is_there():
     rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| what is tried")]
     assert rows
     assert [row for row in rows if "::" not in row] == []
+    files = {path.name: path for path in (ROOT / "test" / "unit").rglob("test_*.py")}
     for file, name in named:
-        tree = ast.parse((Path(__file__).parent / file).read_text(encoding="utf-8"))
+        tree = ast.parse(files[file].read_text(encoding="utf-8"))
         functions = (ast.FunctionDef, ast.AsyncFunctionDef)
         assert name in {each.name for each in tree.body if isinstance(each, functions)}, f"{file}::{name}"
     assert page.count("::") == len(named)

@@ -20,7 +20,7 @@ from operad.runtime.document import MAX_BYTES
 from operad.runtime.errors import InvalidError
 from operad.runtime.testing import ScriptedReasoner
 
-DATA = Path(__file__).parent / "data" / "dify"
+DATA = Path(__file__).parents[2] / "data" / "dify"
 FILES = sorted(DATA.glob("*.yml"))
 
 

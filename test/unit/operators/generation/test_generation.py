@@ -402,7 +402,7 @@ def test_words_that_do_not_say_what_goes_in_leave_it_to_the_plan(design):
 
 
 def test_a_designer_of_ones_own_can_do_without_a_judge(tmp_path):
-    page = (Path(__file__).parents[2] / "docs" / "generation.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[4] / "docs" / "generation.md").read_text(encoding="utf-8")
     (tmp_path / "own.yaml").write_text(page.partition("```yaml\n")[2].partition("```")[0], encoding="utf-8")
     model = Model()
     with ScriptedModel(model) as scripted:

@@ -14,7 +14,7 @@ from operad.runtime import BuiltinWorkflow, Job, OperatorError
 from operad.runtime.logs import JsonFormatter, RunFilter, log_event
 from operad.runtime.testing import Fail, Say, ScriptedModel, ScriptedReasoner
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CANARY = "canary-9f8e7d6c5b4a"
 EXPERT = """
 operators:

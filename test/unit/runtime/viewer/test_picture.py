@@ -12,7 +12,7 @@ from operad.runtime.viewer.picture import details, picture
 
 @pytest.fixture
 def brief(monkeypatch):
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmark")
+    monkeypatch.syspath_prepend(Path(__file__).parents[3] / "benchmark")
     return import_module("sample_runs").brief()
 
 

@@ -696,7 +696,7 @@ def test_a_class_that_takes_no_knowledge_base_says_how_to_leave_it_out(write, li
     load(write(text.replace("CreditEntries", "CreditEntries, knowledge: false")))
 
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 PAGES = "".join((DOCS / name).read_text(encoding="utf-8") for name in ("configuration.md", "leader.md"))
 EXAMPLES = [text for text in re.findall(r"^```yaml\n(.*?)^```$", PAGES, re.M | re.S) if "experts:" in text]
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 START = ROOT / "docs" / "get_started.md"
 PAGES = [START, *sorted((ROOT / "docs").glob("from_*.md"))]
 BENCH = ROOT / ".venv-bench" / "bin"

@@ -410,7 +410,7 @@ def test_workflows_of_other_formats_are_mended_as_graphs():
 
 
 def test_the_documentation_lists_every_rule():
-    page = (Path(__file__).parents[2] / "docs/repair.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[4] / "docs/repair.md").read_text(encoding="utf-8")
     for rule in RULES:
         mark = " (`PAPER`)" if rule.name in PAPER else ""
         assert f"| `{rule.name}`{mark} | {rule.level} | {rule.says} |" in page

@@ -26,7 +26,7 @@ from operad.operators.media.mermaid import render_mermaid
 from operad.runtime.document import parse_document
 from operad.runtime.testing import Plausible, ScriptedModel
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 README = ROOT / "README.md"
 FEATURES = sorted((ROOT / "docs").glob("*.md"))
 REFERENCE = sorted((ROOT / "docs" / "reference").glob("*.md"))

@@ -787,7 +787,7 @@ def test_parameters_that_are_no_mapping_are_refused_and_not_lost():
 
 
 def test_the_examples_of_the_documentation_do_what_they_should():
-    page = (Path(__file__).parents[2] / "docs" / "edit.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[4] / "docs" / "edit.md").read_text(encoding="utf-8")
     text = page.partition('TEXT = b"""')[2].partition('"""')[0]
     graph = OPERAD.load(text.encode(), "greet")
     examples = dict(re.findall(r"^\| `(\w+)` \| `(.+?)` \|", page, re.MULTILINE))

@@ -1132,7 +1132,7 @@ def test_an_insight_breaks_no_section_of_the_prompt():
 
 @pytest.fixture
 def bench(monkeypatch) -> Any:
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmark")
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmark")
     return importlib.import_module("bench_insights")
 
 
