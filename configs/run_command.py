@@ -1,4 +1,4 @@
-"""What `operad run` and `operad runs resume` have in common: what runs, made from a file, and what is printed."""
+"""`operad run`, and what it shares with `operad runs resume`: what runs, made from a file, and what is printed."""
 
 from __future__ import annotations
 
@@ -7,28 +7,148 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import Annotated, NoReturn, TextIO
 
 import typer
 from rich.console import Console
 
 from operad.configs.ask import Lines
-from operad.configs.durable import Kept, Source
+from operad.configs.durable import Database, Files, Kept, Source, new_run_id, open_ledger
 from operad.configs.flow import find_graph, flow_expert, result_text
 from operad.configs.follow import follow, run_to_end, say
+from operad.configs.inputs import job_of
 from operad.configs.loader import load
+from operad.configs.prices import PricesFile
 from operad.configs.services import load_services, services_of_environment
-from operad.configs.telemetry import listened
-from operad.configs.view_command import page_of
+from operad.configs.telemetry import Traced, listened
+from operad.configs.view_command import View, ViewPort, page_of, port_of
 from operad.operators import NodeGraph, Services
 from operad.operators.nodes.flow import StartVariable
 from operad.runtime.agent import Agent
+from operad.runtime.durable.ledger import Ledger
 from operad.runtime.durable.served import Served
 from operad.runtime.endpoint import without_login
-from operad.runtime.errors import BudgetError, InputError, OperatorError
+from operad.runtime.errors import BudgetError, InputError, OperatorError, shorten
+from operad.runtime.file import FileDescriptor
 from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
 
 EXIT_NOT_SUCCESS = 1
+
+RestartFrom = Annotated[
+    str | None,
+    typer.Option(
+        metavar="OPERATOR",
+        help="Run this operator again, and all that comes after it; with slashes below those around it: outer/inner, each[2]/check.",
+    ),
+]
+Round = Annotated[int, typer.Option("--round", min=1, help="With --restart-from: from which round on.")]
+
+
+def run(
+    config: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="A YAML file, or the name of one that comes with operad; or a workflow of typed nodes."
+        ),
+    ],
+    job: Annotated[str, typer.Option(help="What is to be done, in words.")] = "",
+    file: Annotated[list[Path] | None, typer.Option(help="A file it is about. May be given again.")] = None,
+    input_: Annotated[
+        list[str] | None,
+        typer.Option("--input", help="A named value, NAME=VALUE; for a file, its path. May be given again."),
+    ] = None,
+    expert: Annotated[str | None, typer.Option(help="Which expert; by default the leader, or the only one.")] = None,
+    model: Annotated[str | None, typer.Option(help="The model's name at its endpoint.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint, with /v1.")] = None,
+    prices: PricesFile = None,
+    events_file: Annotated[
+        Path | None, typer.Option("--events", help="Write every event to this file, as JSON lines.")
+    ] = None,
+    answer: Annotated[
+        list[str] | None, typer.Option(help="The answer to a question that the run asks, ID=VALUE. May be given again.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where the nodes of a workflow write files; by default, a fresh folder.")
+    ] = None,
+    services_file: Annotated[
+        Path | None, typer.Option("--services", help="What the nodes of a workflow reach outside: a YAML file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole message as JSON.")] = False,
+    durable: Annotated[
+        bool, typer.Option("--durable", help="Keep the run in a database, so that it goes on after a crash.")
+    ] = False,
+    db: Database = None,
+    run_id: Annotated[
+        str | None,
+        typer.Option(help="The kept run's id, by default a fresh one. One that was begun goes on where it was."),
+    ] = None,
+    restart_from: RestartFrom = None,
+    round_: Round = 1,
+    workers_: Annotated[
+        bool, typer.Option("--workers", help="Have the operators done by workers: operad worker FILE, on any machines.")
+    ] = False,
+    files: Files = None,
+    trace: Traced = None,
+    view_: View = False,
+    view_port: ViewPort = None,
+) -> None:
+    """Run the expert, or the leader of experts, that a YAML file configures; or a workflow of typed nodes.
+
+    The result goes to stdout; progress, questions, the verdict and errors go to stderr. What the run
+    asks is answered by --answer, or else by a line of stdin. Exit status: 0 SUCCESS,
+    1 any other status, 2 bad input or an error, 130 interrupted, 143 terminated. With --json, an
+    error that ends the run is printed as JSON, too, with what operators had said by then.
+
+    --db, --run-id, --restart-from, --workers and --files imply --durable: what operators say is kept, and the same command with
+    --run-id, or operad runs resume, goes on where a crash, Ctrl-C or an open question left the run.
+
+    --view shows the run on a page in the browser, too, which can answer what it asks, and cancel it; at a terminal the
+    page stays after the run, until Ctrl-C.
+
+    A workflow is found by what is in the file: Operad's YAML, a Dify file, a Coze archive, Chat2Workflow's
+    JSON, or a whole response with it.
+    --file goes to its inputs of files, in order; what is missing is asked for at the terminal.
+    """
+    source = Source(
+        file=config,
+        expert=expert,
+        model=model,
+        base_url=base_url,
+        services=None if services_file is None else str(services_file),
+        out=None if out is None else str(out),
+        workers=workers_,
+        files=files,
+    )
+    check_restart(restart_from, round_, run_id)
+    runnable, lines = make(source), Lines.of_stdin()
+    described = Job(goal=job or runnable.goal, files=tuple(map(FileDescriptor.of, file or ())))
+    given, missing = named_values("--input", "NAME", input_), list[StartVariable]()
+    if runnable.graph is None:
+        described = described.model_copy(update={"inputs": dict(given)})
+    else:
+        described, missing = job_of(runnable.graph, described, given, may_ask=lines.typed)
+    answers = dict(named_values("--answer", "ID", answer))
+    kept: Kept | None = None
+    if durable or workers_ or any(given is not None for given in (db, run_id, files)):
+        served = runnable.served() if workers_ else None
+        ledger = open_ledger(db, lasting(source), workers=served, files=files)
+        run_id = new_run_id(runnable.agent.workflow.name) if run_id is None else run_id
+        kept = Kept(ledger, run_id, db, lasting(source).base_url)
+        if restart_from is not None:
+            restart(kept.ledger, kept.run_id, restart_from, round_, runnable.agent)
+    port = port_of(view_, view_port)
+    carry_out(
+        runnable,
+        described,
+        missing,
+        answers,
+        events_file,
+        lines,
+        as_json=as_json,
+        kept=kept,
+        trace=trace,
+        view_port=port,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +220,28 @@ def _absolute_place(files: str | None) -> str | None:
 def _absolute(file: str) -> str:
     path = Path(file).expanduser()
     return str(path.absolute()) if path.exists() else file  # which is the name of one that comes with operad
+
+
+def check_restart(operator: str | None, round: int, run_id: str | None) -> None:
+    """See that it is said of which run to do what anew.
+
+    Raises:
+        InputError: It is not.
+    """
+    if operator is not None and run_id is None:
+        raise InputError("--restart-from: say of which run: --run-id ID (operad runs lists them)")
+    if operator is None and round != 1:
+        raise InputError("--round goes with --restart-from OPERATOR")
+
+
+def restart(ledger: Ledger, run_id: str, operator: str, round: int, agent: Agent) -> None:
+    """Have a run go on from an operator, and say what of it is forgotten.
+
+    Raises:
+        InputError: As `Ledger.restart_from`.
+    """
+    gone = ledger.restart_from(run_id, operator, agent.workflow, round=round)
+    say(Console(stderr=True), f"to be done anew: {shorten(gone) or 'nothing that was done yet'}")
 
 
 def carry_out(

@@ -21,13 +21,20 @@ from rich.text import Text
 from operad.configs.ask import Lines, WrongAnswerError, describe_answer, read_answer
 from operad.configs.durable import Database, Kept, database_option, open_ledger, resume_command, source_of, trusted
 from operad.configs.flow import find_graph
-from operad.configs.follow import say
 from operad.configs.prices import PricesFile
 from operad.configs.progress import printable, shortened, used
-from operad.configs.run_command import carry_out, deliver, make, named_values
+from operad.configs.run_command import (
+    RestartFrom,
+    Round,
+    carry_out,
+    check_restart,
+    deliver,
+    make,
+    named_values,
+    restart,
+)
 from operad.configs.telemetry import Traced
 from operad.configs.view_command import View, ViewPort, port_of
-from operad.runtime.agent import Agent
 from operad.runtime.durable.drive import question_of
 from operad.runtime.durable.history import KeptStep
 from operad.runtime.durable.ledger import Ledger
@@ -51,14 +58,6 @@ _STYLES = {RUNNING: "bold cyan", INTERRUPTED: "yellow", ASKS: "bold magenta", FA
 
 RunId = Annotated[str, typer.Argument(metavar="ID", help="The run's id.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print it in full, as JSON.")]
-RestartFrom = Annotated[
-    str | None,
-    typer.Option(
-        metavar="OPERATOR",
-        help="Run this operator again, and all that comes after it; with slashes below those around it: outer/inner, each[2]/check.",
-    ),
-]
-Round = Annotated[int, typer.Option("--round", min=1, help="With --restart-from: from which round on.")]
 
 app = typer.Typer(help="See, go on with, end and forget the runs that are kept.", invoke_without_command=True)
 
@@ -271,28 +270,6 @@ def _place_of_files(kept: KeptRun) -> str | None:
 
 
 # What commands do with a run
-
-
-def check_restart(operator: str | None, round: int, run_id: str | None) -> None:
-    """See that it is said of which run to do what anew.
-
-    Raises:
-        InputError: It is not.
-    """
-    if operator is not None and run_id is None:
-        raise InputError("--restart-from: say of which run: --run-id ID (operad runs lists them)")
-    if operator is None and round != 1:
-        raise InputError("--round goes with --restart-from OPERATOR")
-
-
-def restart(ledger: Ledger, run_id: str, operator: str, round: int, agent: Agent) -> None:
-    """Have a run go on from an operator, and say what of it is forgotten.
-
-    Raises:
-        InputError: As `Ledger.restart_from`.
-    """
-    gone = ledger.restart_from(run_id, operator, agent.workflow, round=round)
-    say(Console(stderr=True), f"to be done anew: {shorten(gone) or 'nothing that was done yet'}")
 
 
 def keep_answers(ledger: Ledger, run_id: str, answers: Mapping[str, str]) -> dict[str, str]:
