@@ -1,39 +1,61 @@
-# make run, make test, make check, make docs, make reference, make chaos, make bench, make conformance, make fuzz. PYTHON=python3.12 chooses the interpreter.
+# make run, make test, make test-all, make check, make docs, make reference, make chaos, make bench, make conformance, make fuzz.
+# PYTHON=python3.12 chooses the interpreter, WORKERS=4 the processes of the tests, SEED=17 their order.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+INTERPRETER := $(shell $(PYTHON) -c 'import sys; print(sys.executable)')
+# what users need; and what tests and checks need besides
 READY := $(VENV)/.ready-$(VERSION)
+DEV_READY := $(VENV)/.ready-dev-$(VERSION)
+
+# more processes than the two cores that the suite is tuned for: some tests wait
+WORKERS ?= 3
+SEED := $(or $(SEED),$(shell date +%s))
+
 BENCH := .venv-bench
 BENCH_READY := $(BENCH)/.ready-$(VERSION)
+
+# uv where it is, pip otherwise; without dependencies, for the lock names them all: the same set everywhere
+ifneq ($(shell command -v uv 2>/dev/null),)
+INSTALLER := uv
+CREATE = uv venv --quiet --python $(INTERPRETER)
+INSTALL = uv pip install --quiet --python $(@D)/bin/python --no-deps
+else
+INSTALLER := pip
+CREATE = $(INTERPRETER) -m venv
+INSTALL = $(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps
+endif
 
 DIFY_PYTHON ?= python3.12
 DIFY := .venv-dify
 PHOENIX := .venv-phoenix
 RECORDED := $(wildcard ../shared/data/chat2workflow/may/*.json ../shared/data/chat2workflow/apr/*.json)
 
-.PHONY: run test check docs reference chaos bench conformance fuzz lock clean
+.PHONY: run test test-all check docs reference chaos bench conformance fuzz lock clean
 
 run: $(READY)
 	@$(BIN)/operad run configs/release_credits.yaml --file test/example/data/NEWS
 
-test: $(READY)
-	$(BIN)/python -m pytest
+test: SELECTED = -m "not slow"
+test test-all: $(DEV_READY)
+	@start=$$(date +%s); $(BIN)/python -m pytest -n $(WORKERS) --randomly-seed=$(SEED) $(SELECTED) $(TESTS); status=$$?; \
+	  echo "make $@: $$(( $$(date +%s) - start )) s; the same order again: make $@ SEED=$(SEED)"; exit $$status
 
-check: $(READY)
+check: $(DEV_READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(MAKE) --no-print-directory docs
 
-docs: $(READY) # the site, into build/docs
+docs: $(DEV_READY) # the site, into build/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-reference: $(READY) # docs/reference, from the declarations
+reference: $(DEV_READY) # docs/reference, from the declarations
 	$(BIN)/python docs/make/reference.py
 
-chaos: $(READY) # an hour of kills
+chaos: $(DEV_READY) # an hour of kills
 	$(BIN)/python test/durability/chaos.py
 
 bench: $(BENCH_READY) # in an environment of its own, for the field beside ours is large
@@ -53,7 +75,7 @@ bench: $(BENCH_READY) # in an environment of its own, for the field beside ours 
 	$(BENCH)/bin/python test/benchmark/bench_pass.py
 	$(BENCH)/bin/python test/benchmark/bench_repair.py
 
-conformance: $(READY) $(DIFY)/.ready $(PHOENIX)/.ready # Dify's engine and Phoenix need Python 3.12, and are kept apart
+conformance: $(DEV_READY) $(DIFY)/.ready $(PHOENIX)/.ready # Dify's engine and Phoenix need Python 3.12, and are kept apart
 	$(BIN)/python test/benchmark/conformance.py --dify-python $(DIFY)/bin/python $(RECORDED)
 	$(BIN)/python test/benchmark/conformance_phoenix.py --phoenix $(PHOENIX)/bin/phoenix
 
@@ -70,22 +92,28 @@ $(BENCH_READY): requirements-bench.lock
 %/.ready-$(VERSION): pyproject.toml
 	@case "$(VERSION)" in 3.10|3.11|3.12|3.13) ;; *) \
 	  echo "operad needs Python 3.10 to 3.13; $(PYTHON) is '$(VERSION)'. Try: make PYTHON=python3.12" >&2; exit 1;; esac
-	@echo "setting up $* with Python $(VERSION)" >&2
-	@$(PYTHON) -m venv --clear $*
-	@$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $(filter %.lock,$^)
-	@$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@echo "installing $(filter %.lock,$^) into $* with $(INSTALLER), for Python $(VERSION)" >&2
+	@$(CREATE) --clear $*
+	@$(INSTALL) -r $(filter %.lock,$^)
+	@$(INSTALL) -e .
 	@touch $@
 
-fuzz: $(READY) # hostile inputs for every loader and parser, for ten minutes
+$(DEV_READY): requirements-dev.lock $(READY)
+	@echo "installing $< into $(VENV) with $(INSTALLER), for tests and checks" >&2
+	@$(INSTALL) -r $<
+	@touch $@
+
+fuzz: $(DEV_READY) # hostile inputs for every loader and parser, for ten minutes
 	$(BIN)/python test/fuzz/fuzz.py --seconds 600
 
+COMPILE := uv pip compile --quiet --universal --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+
 lock: # needs uv; honours the overrides in pyproject.toml, writes versions only
-	uv pip compile --quiet --universal --python-version 3.10 --all-extras --group dev \
-	  --no-header --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.lock
-	uv pip compile --quiet --universal --python-version 3.10 --extra documents --extra durable --extra evaluate --extra media --extra web --group dev --group bench --constraints requirements.lock \
-	  --no-header --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml -o requirements-bench.lock
-	echo "arize-phoenix>=20" | uv pip compile --quiet --universal --python-version 3.12 --only-binary :all: \
-	  --no-header --no-annotate --no-emit-index-url --no-emit-find-links - -o requirements-phoenix.lock
+	$(COMPILE) --python-version 3.10 --all-extras --group dev pyproject.toml -o requirements-dev.lock
+	$(COMPILE) --python-version 3.10 --extra embedded --constraints requirements-dev.lock pyproject.toml -o requirements.lock
+	$(COMPILE) --python-version 3.10 --extra documents --extra durable --extra evaluate --extra media --extra web --group dev --group bench \
+	  --constraints requirements-dev.lock pyproject.toml -o requirements-bench.lock
+	echo "arize-phoenix>=20" | $(COMPILE) --python-version 3.12 --only-binary :all: - -o requirements-phoenix.lock
 
 clean:
 	rm -rf $(VENV) $(BENCH) $(DIFY) $(PHOENIX) build dist .pytest_cache .ruff_cache
