@@ -12,15 +12,22 @@ import io
 import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from datetime import date, datetime, time
 from importlib import import_module
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from operad.runtime.errors import InputError
 
+if TYPE_CHECKING:
+    from zipfile import ZipFile, ZipInfo
+
 MAX_UNPACKED_BYTES = 128 * 2**20
 """The largest that a packed document may become, in bytes."""
+
+_PIECE = 2**16
+"""Bytes that are unpacked at a time."""
 
 MAX_PARTS = 10_000
 """How many files a packed document may hold."""
@@ -239,14 +246,17 @@ def _page_texts(document: Any) -> Iterator[str]:
 
 
 def check_packed(data: bytes, streamed: tuple[str, ...] = ()) -> None:
-    """Look how large a packed document becomes; what is unpacked later is no larger than its directory says.
+    """Unpack a packed document once, piece by piece, and check the size, tags and nesting of its parts.
+
+    The readers that follow trust the directory of the zip file, so each part must have the size that it states there.
 
     Args:
         data: The document.
         streamed: How names begin of parts that are read piece by piece, whose tags and nesting cost nothing.
 
     Raises:
-        InputError: Too large, of too many parts or tags, nested too deep, or encrypted.
+        InputError: Too large, of too many parts or tags, nested too deep, encrypted, packed by another method than
+            deflate, or of parts that are larger than the directory states.
     """
     import zipfile  # where it is needed: it takes as long to import as the rest of this
 
@@ -260,11 +270,38 @@ def check_packed(data: bytes, streamed: tuple[str, ...] = ()) -> None:
             raise InputError(f"unpacks to {unpacked:,} bytes, more than the {MAX_UNPACKED_BYTES:,} that are read")
         tags = 0
         for entry in packed.infolist():
-            if not entry.filename.startswith(streamed):
-                part = packed.read(entry)
-                tags += part.count(b"<")
+            if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # others unpack without a bound
+                raise InputError(f"packs its {entry.filename} by a method that no office program uses; save it anew")
+            if entry.filename.startswith(streamed):
+                for _ in _pieces(packed, entry):
+                    pass
+                continue
+            nesting = _Nesting(entry.filename)
+            for piece in _pieces(packed, entry):
+                tags += piece.count(b"<")
                 _check_tags(tags)
-                _check_nesting(part, entry.filename)
+                nesting.feed(piece)
+            nesting.close()
+
+
+def _pieces(packed: ZipFile, entry: ZipInfo) -> Iterator[bytes]:
+    """The content of a part, a piece at a time; at most as much as the directory states.
+
+    Raises:
+        InputError: There is more.
+    """
+    stated, size = entry.file_size, 0
+    whole = copy(entry)
+    whole.file_size = MAX_UNPACKED_BYTES + 1  # zipfile would unpack everything and return what the directory states
+    with packed.open(whole) as stream:
+        while piece := stream.read(_PIECE):
+            size += len(piece)
+            if size > stated:
+                raise InputError(
+                    f"is no sound document: its {entry.filename} is larger than the {stated:,} bytes that its "
+                    "directory states; save it anew with the program that made it"
+                )
+            yield piece
 
 
 def _check_tags(tags: int) -> None:
@@ -272,26 +309,41 @@ def _check_tags(tags: int) -> None:
         raise InputError(f"has more than the {MAX_TAGS:,} tags that are read; split it")
 
 
-def _check_nesting(part: bytes, name: str) -> None:
-    """Look how deep the elements of a packed document's part are nested, if it is XML."""
-    from xml.parsers import expat
+class _Nesting:
+    """Check of how deep the elements of a part are nested, if it is XML."""
 
-    parser = expat.ParserCreate()
-    depth = 0
+    def __init__(self, name: str) -> None:
+        from xml.parsers import expat
 
-    def begin(*_: object) -> None:
-        nonlocal depth
-        depth += 1
-        if depth > MAX_NESTED:
+        self._name = name
+        self._depth = 0
+        self._broken = expat.ExpatError
+        self._parser: Any = expat.ParserCreate()
+        self._parser.StartElementHandler, self._parser.EndElementHandler = self._begin, self._end
+
+    def feed(self, piece: bytes, *, last: bool = False) -> None:
+        """Check the next piece.
+
+        Raises:
+            InputError: It nests too deep, or it is the XML of the document and broken.
+        """
+        if self._parser is None:
+            return
+        try:
+            self._parser.Parse(piece, last)
+        except self._broken as error:
+            if self._name.endswith((".xml", ".rels")):
+                raise InputError(f"is broken: its {self._name} is no XML ({error})") from error
+            self._parser = None  # a picture, for example
+
+    def close(self) -> None:
+        """Check that nothing is missing at the end; raises as `feed` does."""
+        self.feed(b"", last=True)
+
+    def _begin(self, *_: object) -> None:
+        self._depth += 1
+        if self._depth > MAX_NESTED:
             raise InputError(f"nests elements deeper than the {MAX_NESTED} levels that are read")
 
-    def end(_: str) -> None:
-        nonlocal depth
-        depth -= 1
-
-    parser.StartElementHandler, parser.EndElementHandler = begin, end
-    try:
-        parser.Parse(part, True)
-    except expat.ExpatError as error:
-        if name.endswith((".xml", ".rels")):
-            raise InputError(f"is broken: its {name} is no XML ({error})") from error
+    def _end(self, _: str) -> None:
+        self._depth -= 1

@@ -83,6 +83,11 @@ def _texts(data: bytes, name: str) -> dict[str, str]:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             files = archive.infolist()
             issues += (Issue("path", "leads out of the archive", each.filename) for each in files if _leads_out(each))
+            methods = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # zipfile unpacks others without a bound
+            others = [each for each in files if each.compress_type not in methods]
+            issues += (
+                Issue("format", "is not packed by deflate, as Coze packs files", each.filename) for each in others
+            )
             total = 0
             for file in files:
                 if issues or file.is_dir() or not file.filename.endswith((".yml", ".yaml")):

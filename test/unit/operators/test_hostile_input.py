@@ -7,7 +7,9 @@ import ast
 import io
 import re
 import struct
+import tracemalloc
 import zipfile
+import zlib
 from pathlib import Path
 
 import pytest
@@ -267,6 +269,54 @@ def test_a_document_whose_xml_is_broken_is_refused(refusal):
 def test_a_document_of_too_many_parts_is_refused(refusal, name):
     pytest.importorskip("markitdown")
     assert refusal(name, listing(10_001)).count("holds more than the 10,000 files that are unpacked") == 2
+
+
+def lying(name, size):
+    """A zip file whose directory states 1,000 bytes for a part of many more, with the sum of these 1,000."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, b"0" * size)
+        entry = archive.infolist()[0]
+    truth = struct.pack("<LLL", entry.CRC, entry.compress_size, entry.file_size)
+    lie = struct.pack("<LLL", zlib.crc32(b"0" * 1000), entry.compress_size, 1000)
+    assert packed.getvalue().count(truth) == 2
+    return packed.getvalue().replace(truth, lie)
+
+
+LIE = "is larger than the 1,000 bytes that its directory states"
+
+
+@pytest.mark.parametrize("name", ["a.docx", "a.xlsx", "a.pptx", "a.epub"])
+@pytest.mark.parametrize("part", ["word/document.xml", "xl/worksheets/sheet1.xml", "picture.png"])
+def test_a_document_whose_directory_understates_its_parts_is_refused(tmp_path, name, part):
+    pytest.importorskip("markitdown")
+    (tmp_path / name).write_bytes(lying(part, 2**20))
+    with pytest.raises(InputError, match=f"{part} {LIE}"):
+        read_document(FileDescriptor.of(tmp_path / name))
+
+
+@pytest.mark.parametrize("streamed", [(), ("word/",)])
+def test_parts_that_the_directory_understates_do_not_fill_the_memory(streamed):
+    data = lying("word/document.xml", 2**26)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match=LIE):
+            readers.check_packed(data, streamed)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 2**20
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_method_of_packing_that_unpacks_without_a_bound_is_refused(refusal, method):
+    pytest.importorskip("markitdown")
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", method) as archive:
+        archive.writestr("workflow/a-draft.yaml", b"0" * 2**20)
+    assert refusal("a.docx", packed.getvalue()).count("by a method that no office program uses") == 2
+    with pytest.raises(InvalidError, match="is not packed by deflate"):
+        load_coze(packed.getvalue(), "a")
 
 
 def test_an_archive_of_too_many_files_is_refused():
