@@ -51,6 +51,7 @@ class LiveRun:
         self._run_id = run_id
         self._forget = forget
         self._waiting = 0
+        self._is_cancelled = False
         self._settled: asyncio.Future[None] = self.loop.create_future()
         if not streamed:
             run.on_paused = self._settle
@@ -104,6 +105,7 @@ class LiveRun:
 
     async def cancel(self) -> None:
         """End it, and wait until all in it has ended; unless what asks for it is a part of it, and ends with it."""
+        self._is_cancelled = True  # nobody asks for it any more, even where it finishes before it is cancelled
         self.task.cancel()
         scope = current_scope()
         if scope is not None and any(outer.run is self.run for outer in scope.outwards()):
@@ -113,7 +115,7 @@ class LiveRun:
             self.task.exception()  # seen, where whoever waited for it has left before it was raised
 
     def _end(self, task: asyncio.Task[WorkflowMessage]) -> None:
-        if self.streamed or self._waiting or task.cancelled():
+        if self.streamed or self._waiting or self._is_cancelled or task.cancelled():
             self._forget()
         self._settle()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 BEAT = 1.0
 """Seconds between two signs of life."""
 
+LONGEST_END = 5.0
+"""Seconds that runs have to end when this process leaves the database."""
+
 LIMIT = 10.0
 """Seconds without a sign of life after which a process counts as dead."""
 
@@ -39,10 +43,12 @@ class Held:
         watched: Whether it has begun, and has not ended: whether its end can come from elsewhere.
         lost: Whether another process drives it now.
         cancelled: Whether somebody wants it to end.
+        has_ended: Set once this process drives it no more.
     """
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
         self.watched = self.lost = self.cancelled = False
+        self.has_ended = threading.Event()
         self._task = task
         self._loop = task.get_loop()
 
@@ -55,6 +61,18 @@ class Held:
         """Have it end; from any thread."""
         with suppress(RuntimeError):  # its loop is closed
             self._loop.call_soon_threadsafe(self._task.cancel)
+
+    def wait(self, seconds: float) -> None:
+        """Wait until it has ended; not in the thread of its own event loop, where it could not."""
+        if self.going_on and _running_loop() is not self._loop:
+            self.has_ended.wait(seconds)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 class Presence:
@@ -90,7 +108,17 @@ class Presence:
 
     def let_go(self, run_id: str) -> None:
         """Note that it does no more."""
-        self._held.pop(run_id, None)
+        if (held := self._held.pop(run_id, None)) is not None:
+            held.has_ended.set()
+
+    def end_all(self) -> None:
+        """Have all runs end that this process drives, and wait for them; those that wait for a person end too."""
+        going_on = list(self._held.values())
+        for held in going_on:
+            held.end()
+        until = time.monotonic() + LONGEST_END
+        for held in going_on:
+            held.wait(max(0.0, until - time.monotonic()))
 
     def stop(self) -> None:
         """Leave."""
@@ -139,7 +167,9 @@ class Driver(Presence):
         super().__init__(store, self.executor)
 
     def stop(self) -> None:
-        """Leave; runs that it drives can be gone on with elsewhere at once."""
+        """Leave; runs that it drives end here, and can be gone on with at once, here or elsewhere."""
+        self.end_all()
+        self.drop()  # a thread of dbos that waits for work would keep the process from ending
         super().stop()
         self.waiting.stop()
         self._process.stop()

@@ -67,7 +67,7 @@ class Ledger(Records):
         self._limit = limit
 
     def close(self) -> None:
-        """Leave the database. Runs that are under way here can be gone on with elsewhere at once."""
+        """Leave the database. Runs that are under way or wait for a person are cancelled here, and stay resumable."""
         leave(self.url)
         super().close()
 

@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -876,6 +877,23 @@ async def test_a_run_that_waits_can_be_cancelled(engine):
     assert asyncio.all_tasks() == before
     with pytest.raises(InputError):
         workflow.questions("r")
+
+
+async def test_a_run_that_is_cancelled_in_the_very_moment_it_finishes_gives_its_id_free(engine):
+    for turns in range(60):  # of the event loop, until it is cancelled: before, in and after its last one
+        workflow = side_by_side(engine, Do("a"))
+        running = asyncio.ensure_future(workflow.aexecute(JOB, NOBODY, run_id="r"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+        for _ in range(5):
+            await asyncio.sleep(0)
+        with pytest.raises(InputError, match="no run with the id 'r' is going on"):
+            workflow.questions("r")
+    assert running.done()
+    assert not running.cancelled()  # the last one finished before
 
 
 async def test_a_run_that_waits_can_be_cancelled_though_others_hold_all_places(engine):

@@ -1206,3 +1206,54 @@ async def test_who_only_looks_does_not_wait_for_who_writes(new, db, run_id, hold
     with pytest.raises(InputError, match="no run has the id"):
         ledger.timeline(run_id)
     ledger.client.list_workflows(workflow_ids=[run_id])
+
+
+CLOSES = """
+import asyncio, sys
+from operad.runtime import BuiltinWorkflow, Job, PausedError, WorkflowMessage, interrupt
+from operad.runtime.durable import Ledger
+from operad.runtime.testing import ScriptedReasoner
+
+class Ask:
+    def get_id(self):
+        return "ask"
+
+    async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
+        return WorkflowMessage(scratchpad=str(await interrupt("ok?")))
+
+def begin(run_id):
+    ledger, workflow = Ledger(sys.argv[1]), BuiltinWorkflow()
+    workflow.add_operator(Ask())
+    workflow.keep_in(ledger)
+    return ledger, workflow, workflow.aexecute(Job(goal="goal"), ScriptedReasoner([]), run_id=run_id)
+
+async def closed_in_the_loop(run_id):
+    ledger, workflow, work = begin(run_id)
+    try:
+        await work
+    except PausedError:
+        ledger.close()
+
+def closed_outside(run_id):
+    ledger, workflow, work = begin(run_id)
+    work.close()
+    try:
+        workflow.execute(Job(goal="goal"), ScriptedReasoner([]), run_id=run_id)
+    except PausedError:
+        ledger.close()
+
+asyncio.run(closed_in_the_loop("in"))
+closed_outside("out")
+for run_id in ("in", "out"):
+    ledger, workflow, work = begin(run_id)
+    ledger.answer(run_id, {"ask": run_id})
+    print(asyncio.run(work).scratchpad)
+closed_outside("left")
+"""
+
+
+def test_closing_while_runs_wait_for_a_person_ends_them_here_and_they_can_be_resumed(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", CLOSES, str(tmp_path / "runs.sqlite")], capture_output=True, text=True, timeout=60
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("in\nout\n", "", 0)
