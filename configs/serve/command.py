@@ -125,9 +125,14 @@ class _Setting:
 
 
 async def _serve(setting: _Setting, sockets: list[socket.socket], serving_type: type[Serving], uvicorn: Any) -> None:
+    from operad.runtime.viewer.connections import BACKLOG, BoundedHttp, quiet_about_accept
+
+    quiet_about_accept(asyncio.get_running_loop())
     serving = serving_type(setting.offers, keys=setting.keys, hosts=setting.hosts, bounds=setting.bounds)
     config = uvicorn.Config(
         serving.app,
+        http=BoundedHttp,
+        backlog=BACKLOG,
         log_config=None,
         access_log=False,
         server_header=False,

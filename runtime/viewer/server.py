@@ -44,6 +44,8 @@ try:
     from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
     from starlette.routing import Mount, Route
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from operad.runtime.viewer.connections import BACKLOG, BoundedHttp, quiet_about_accept
 except ImportError as error:
     raise MissingExtraError("the page needs the extra `page`: pip install 'operad[page]'") from error
 
@@ -383,6 +385,7 @@ class PageServer:
 
     async def _work(self) -> None:
         site = self._site
+        quiet_about_accept(asyncio.get_running_loop())
         guarded = _Guard(Starlette(routes=[Mount(f"/{self._token}", app=site.app)]), self._token)
         self._server = _Server(guarded, site)
         self._server.should_exit = self._ending
@@ -399,7 +402,8 @@ class _Server(uvicorn.Server):
     def __init__(self, app: ASGIApp, site: Site) -> None:
         config = uvicorn.Config(
             app,
-            http="h11",
+            http=BoundedHttp,
+            backlog=BACKLOG,
             ws="none",
             loop="asyncio",
             lifespan="off",

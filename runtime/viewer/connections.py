@@ -1,0 +1,105 @@
+"""HTTP connections within bounds: how many a server takes, and how long a request may take to arrive.
+
+uvicorn answers 503 to requests past its own bound, but an idle connection sends no request: without this, a thousand of
+them use up the descriptors of the process and lock everybody out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+MOST_CONNECTIONS = 256
+"""Connections at once; or half of the process's file descriptors, where that is less."""
+
+BACKLOG = 64
+"""Connections that wait to be accepted; asyncio accepts as many in one go, before any of them can be refused."""
+
+HEADER_SECONDS = 10.0
+"""How long the head of a request may take to arrive."""
+
+BODY_SECONDS = 60.0
+"""How long its body may take after that."""
+
+QUIET_SECONDS = 60.0
+"""Seconds between two lines in the log about connections that could not be accepted."""
+
+_BUSY = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+_LATE = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+_logger = logging.getLogger(__name__)
+
+
+class BoundedHttp(H11Protocol):
+    """The protocol of one connection; for `uvicorn.Config(http=BoundedHttp)`."""
+
+    _state: Any = None
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] - as uvicorn has it
+        """Take the connection, or answer 503 and close it where there are too many."""
+        super().connection_made(transport)
+        if len(self.connections) > most_connections():
+            transport.write(_BUSY)
+            transport.close()
+        else:
+            self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what arrived; the time for the part of the request that follows begins now."""
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._stop_watching()
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        state = self.conn.their_state
+        if state is self._state:
+            return
+        self._stop_watching()
+        self._state = state
+        if state in (h11.IDLE, h11.SEND_BODY):
+            self._deadline = self.loop.call_later(HEADER_SECONDS if state is h11.IDLE else BODY_SECONDS, self._end)
+
+    def _stop_watching(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _end(self) -> None:
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # nothing was answered yet
+            self.transport.write(_LATE)
+        self.transport.close()
+
+
+def most_connections() -> int:
+    """How many connections a server takes at once in this process."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return MOST_CONNECTIONS
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else min(MOST_CONNECTIONS, soft // 2)
+
+
+def quiet_about_accept(loop: asyncio.AbstractEventLoop) -> None:
+    """Have an event loop log connections that cannot be accepted once a minute, and not 2,000 times a second."""
+    logged = -QUIET_SECONDS
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        nonlocal logged
+        if not str(context.get("message", "")).startswith("socket.accept()"):
+            loop.default_exception_handler(context)
+        elif time.monotonic() - logged >= QUIET_SECONDS:
+            logged = time.monotonic()
+            _logger.error("cannot accept connections: %s", context.get("exception"))
+
+    loop.set_exception_handler(handle)
