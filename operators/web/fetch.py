@@ -42,8 +42,11 @@ _AROUND = string.whitespace + "<>\"'`“”‘’"
 
 _EVERYWHERE = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 
-_TRANSLATED = ip_network("::ffff:0:0:0/96")
-"""What a translator (RFC 2765) takes for addresses of IPv4, whichever these are; `ssrfguard` lets it pass."""
+_REFUSED = {
+    ip_network("::ffff:0:0:0/96"): "is translated into IPv4",  # RFC 2765
+    ip_network("168.63.129.16/32"): "tells a virtual machine of Azure about itself",
+}
+"""What `ssrfguard` lets pass, and why it is not reached."""
 
 _REDIRECTS = {301, 302, 303, 307, 308}
 
@@ -201,6 +204,7 @@ def _address(url: str, params: Mapping[str, str] | None) -> httpx.URL:
     try:
         address = httpx.URL(text)
         address = address.copy_merge_params(dict(params)) if params else address
+        _ = address.host  # decoded here, where punycode that stands for nothing is an error like any other
     except (httpx.InvalidURL, ValueError) as error:
         if "@" in text:  # parts of a password may stand in the error
             raise FetchError(f"{shown}: is no address of the web") from None
@@ -280,10 +284,9 @@ async def _asked(
     except (OSError, UnicodeError) as error:
         again = getattr(error, "errno", 0) == socket.EAI_AGAIN
         raise FetchError(f"{trip}: its host has no address that is known ({error})", transient=again) from error
-    if not allowed and any(ip_address(place[0]) in _TRANSLATED for *_, place in found):
-        raise FetchError(
-            f"{trip}: may not be fetched: {_TRANSLATED} is translated into IPv4; `allowed_hosts` names exceptions"
-        )
+    for network, why in () if allowed else _REFUSED.items():
+        if any(ip_address(place[0]) in network for *_, place in found):
+            raise FetchError(f"{trip}: may not be fetched: {network} {why}; `allowed_hosts` names exceptions")
     async with AsyncSafeTransport(
         policy=policy, resolver=lambda *_: found, verify=context, trust_env=False
     ) as transport:
@@ -324,6 +327,7 @@ def _redirected(request: httpx.Request, response: httpx.Response) -> httpx.Reque
 
     try:
         url = request.url.join(response.headers["location"])
+        _ = url.host  # decoded, as above
     except (httpx.InvalidURL, ValueError) as error:
         raise FetchError(f"{_shown(request.url)}: redirects to what is no address of the web") from error
     status, method = response.status_code, request.method

@@ -196,8 +196,8 @@ async def test_queries_are_neither_in_errors_nor_in_logs(web, caplog):
     "host",
     """127.0.0.1 127.1 127.0.1 0x7f000001 0x7f.1 2130706433 017700000001 0177.0.0.1 0 0.0.0.0 127。0。0。1 ①②⑦.0.0.1
     localhost LOCALHOST localhost. [::1] [::] [::ffff:127.0.0.1] [::127.0.0.1] [64:ff9b::7f00:1] [2002:7f00:1::]
-    10.0.0.1 172.16.0.1 192.168.1.1 100.64.0.1 169.254.169.254 [fe80::1] [fd00::1] [fd00:ec2::254] 100.100.100.200
-    224.0.0.1 [ff02::1] 255.255.255.255 240.0.0.1""".split(),
+    10.0.0.1 172.16.0.1 192.168.1.1 100.64.0.1 169.254.169.254 168.63.129.16 [fe80::1] [fd00::1] [fd00:ec2::254] 100.100.100.200
+    xn--localhost xn--localhost- 224.0.0.1 [ff02::1] 255.255.255.255 240.0.0.1""".split(),
 )
 async def test_what_is_not_public_is_refused_in_every_spelling(host):
     for scheme in ("http", "https"):
@@ -277,6 +277,8 @@ async def test_another_origin_is_not_told_secrets(web):
         ("http://127.0.0.1:1/", "http://127.0.0.1:1/ (where http://127.0.0.1:"),
         ("http://169.254.169.254/latest/meta-data", "may not be fetched"),
         ("//[::1]/", "may not be fetched"),
+        ("http://168.63.129.16/", "tells a virtual machine"),
+        ("http://xn--localhost/", "redirects to what is no address"),
         ("file:///etc/passwd", "not 'file'"),
         (f"http://a:{SECRET}@example.com/", "password"),
         ("http://a:b/", "redirects to what is no address"),
