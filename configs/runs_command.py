@@ -59,7 +59,9 @@ _STYLES = {RUNNING: "bold cyan", INTERRUPTED: "yellow", ASKS: "bold magenta", FA
 RunId = Annotated[str, typer.Argument(metavar="ID", help="The run's id.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print it in full, as JSON.")]
 
-app = typer.Typer(help="See, go on with, end and forget the runs that are kept.", invoke_without_command=True)
+app = typer.Typer(
+    help="List, show, resume, cancel and delete durable runs.", invoke_without_command=True, add_completion=False
+)
 
 
 @dataclass(frozen=True, slots=True)

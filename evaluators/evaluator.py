@@ -13,7 +13,7 @@ from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
 from operad.runtime.reasoner import Reasoner, ask
 from operad.runtime.schema import SchemaMismatch, validate
 from operad.runtime.task import Task
-from operad.runtime.trail import trail
+from operad.runtime.trails import trail
 
 MAX_TRIES = 3
 """How often at most a reasoner is asked for a verdict that fits the schema."""

@@ -16,7 +16,7 @@ from operad.runtime.durable.wire import Wire
 from operad.runtime.errand import Errand
 from operad.runtime.errors import InputError
 from operad.runtime.events import Scope, enter
-from operad.runtime.interrupt import ask
+from operad.runtime.interrupts import ask
 from operad.runtime.limits import Place
 from operad.runtime.questions import Question
 from operad.runtime.tracing import carried

@@ -23,7 +23,7 @@ from operad.runtime import (
 )
 from operad.runtime.errors import InputError, OperatorError
 from operad.runtime.events_file import EventsFile, line_of
-from operad.runtime.interrupt import interrupt
+from operad.runtime.interrupts import interrupt
 from operad.runtime.testing import CallTools, Fail, Say, ScriptedModel
 from operad.runtime.toolkit import Action
 from operad.runtime.trace import Trace, critical_path, structural
