@@ -14,8 +14,6 @@ from operad.runtime.tool import Tool, ToolGroup, ToolSource
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from networkx import DiGraph
-
     Neighbours = Iterable[tuple["Action", float]]
 
 
@@ -65,10 +63,8 @@ class Toolkit:
     """
 
     def __init__(self) -> None:
-        from networkx import DiGraph
-
         self._items: dict[str, Action | Tool | ToolGroup] = {}
-        self._graph: DiGraph[str] = DiGraph()
+        self._scores: dict[str, dict[str, float]] = {}  # of the edges, by the ids of their start and their end
 
     @classmethod
     def of(cls, actions: Iterable[Action]) -> Toolkit:
@@ -216,21 +212,17 @@ class Toolkit:
         for key, item in self._items.items():
             left, right = next(shape for kind, shape in _SHAPES.items() if isinstance(item, kind))
             lines.append(f'    {names[key]}{left}"{_escaped(item.name)}"{right}')
-        for start, end in self._graph.edges:
-            arrow = "-->" if isinstance(self._items[end], Action) else "-.->"
-            lines.append(f"    {names[start]} {arrow}|{self._score(start, end):g}| {names[end]}")
+        for start, scores in self._scores.items():
+            for end, score in scores.items():
+                arrow = "-->" if isinstance(self._items[end], Action) else "-.->"
+                lines.append(f"    {names[start]} {arrow}|{score:g}| {names[end]}")
         return "\n".join(lines) + "\n"
 
     def _all(self, kind: type[Node]) -> tuple[Node, ...]:
         return tuple(item for item in self._items.values() if isinstance(item, kind))
 
-    def _score(self, start: str, end: str) -> float:
-        return self._graph.edges[start, end]["score"] if self._graph.has_edge(start, end) else 0.0
-
     def _targets(self, start: str, threshold: float) -> list[str]:
-        if start not in self._graph:
-            return []
-        return [end for end in self._graph.successors(start) if self._score(start, end) >= threshold]
+        return [end for end, score in self._scores.get(start, {}).items() if score >= threshold]
 
     def _called(self, caller: Action | ToolGroup, threshold: float) -> Iterator[Tool | ToolSource]:
         """What an action or a group calls, groups by their tools."""
@@ -262,14 +254,14 @@ class Toolkit:
         if type(before) is not type(item):
             raise ToolError(f"{before.name!r} and {item.name!r} have the same id: {item.id!r}")
         self._items[item.id] = item
-        self._graph.add_node(item.id)
+        self._scores.setdefault(item.id, {})
         if isinstance(item, ToolGroup):
             for tool in item.tools:
                 self._put(tool)
                 self._connect(item.id, tool.id, 1.0)
 
     def _connect(self, start: str, end: str, score: float) -> None:
-        self._graph.add_edge(start, end, score=max(self._score(start, end), score))
+        self._scores[start][end] = max(self._scores[start].get(end, 0.0), score)
 
     def _remove(self, item: Action | Tool | ToolGroup, like: Sequence[Action | Tool | ToolGroup]) -> None:
         if item.id not in self._items:
@@ -277,11 +269,12 @@ class Toolkit:
         self._drop(item.id)
 
     def _drop(self, key: str) -> None:
-        called = [end for end in self._graph.successors(key) if not isinstance(self._items[end], Action)]
-        self._graph.remove_node(key)
+        called = [end for end in self._scores.pop(key) if not isinstance(self._items[end], Action)]
         del self._items[key]
+        for scores in self._scores.values():
+            scores.pop(key, None)
         for end in called:
-            if end in self._items and not self._graph.in_degree(end):
+            if end in self._items and not any(end in scores for scores in self._scores.values()):
                 self._drop(end)
 
     def _unknown(self, name: str, like: Sequence[Action | Tool | ToolGroup]) -> ToolError:
