@@ -1,14 +1,13 @@
-"""How YAML becomes experts, and the `operad` command."""
+"""Experts from YAML, and the `operad` command."""
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # as of typing, which takes a while to import: until then, nothing handles Ctrl-C
 if TYPE_CHECKING:
     from operad.configs.loader import Configuration, load
 
 __all__ = ["Configuration", "load"]
 
 
-def __getattr__(name: str) -> object:  # imported when it is asked for: the command heeds Ctrl-C before that
+def __getattr__(name: str) -> object:  # imported when used, so that the command can start with little
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from operad.configs import loader

@@ -8,19 +8,21 @@ import shlex
 from datetime import datetime
 from pathlib import Path
 from secrets import token_hex
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import ValidationError
 
 from operad.runtime import events
-from operad.runtime.durable.ledger import Ledger
 from operad.runtime.durable.places import SQLITE, check_id, database_url, shown
-from operad.runtime.durable.served import Served
-from operad.runtime.durable.store import FAILED, FINISHED, KeptRun
 from operad.runtime.errors import InputError
 from operad.runtime.message import Value
 from operad.runtime.workflow import Workflow
+
+if TYPE_CHECKING:
+    from operad.runtime.durable.ledger import Ledger
+    from operad.runtime.durable.served import Served
+    from operad.runtime.durable.store import KeptRun
 
 Database = Annotated[
     str | None,
@@ -99,6 +101,8 @@ def open_ledger(
     """
     given = db if db is not None else os.environ.get("OPERAD_DB") or None
     made_from: Any = source.model_dump(exclude_defaults=True) if source else None
+    from operad.runtime.durable.ledger import Ledger  # not at import: a run that is not kept needs no database
+
     ledger = Ledger(given, source=made_from, workers=workers, files=files)
     if given is not None and ledger.url.get_backend_name() == SQLITE:
         path = Path(str(ledger.url.database))
@@ -153,6 +157,8 @@ class Kept:
     @property
     def greeting(self) -> str:
         """What to say when it begins."""
+        from operad.runtime.durable.store import FAILED, FINISHED
+
         kept = self.ledger.store.run(self.run_id)
         so_far = ""
         if kept is not None and kept.state == FINISHED:

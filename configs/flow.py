@@ -12,7 +12,6 @@ from operad.configs.models import make_model
 from operad.configs.schema import ConfigSpec, ModelSpec
 from operad.operators import NodeGraph, Services
 from operad.operators.assemble import assemble
-from operad.operators.formats.table import find_format, read
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.variables import as_text
 from operad.runtime.agent import Expert, Profile
@@ -40,9 +39,11 @@ def find_graph(path: str) -> NodeGraph | None:
     except (OSError, RuntimeError, ValueError):  # too long for a path; no such user's home; a zero byte
         return None
     data = read_file(file)
-    if is_configuration(data) or (find_format(data) is None and _json_of(data) is None):
+    if is_configuration(data):
         return None
-    return _that_runs(data, file.name)
+    from operad.operators.formats.table import find_format  # not at import: a configuration needs no formats
+
+    return None if find_format(data) is None and _json_of(data) is None else _that_runs(data, file.name)
 
 
 def read_graph(path: Path) -> NodeGraph:
@@ -56,6 +57,8 @@ def read_graph(path: Path) -> NodeGraph:
 
 
 def _that_runs(data: bytes, name: str) -> NodeGraph:
+    from operad.operators.formats.table import read
+
     found, graph = read(data, name)
     if not found.runs:
         raise InputError(
@@ -71,7 +74,11 @@ def is_configuration(data: bytes) -> bool:
         return bool(_EXPERTS.search(data))
     value = _json_of(data)
     keys = cast("dict[str, Any]", value).keys() if isinstance(value, dict) else set[str]()
-    return not ConfigSpec.model_fields.keys().isdisjoint(keys) and find_format(data) is None
+    if ConfigSpec.model_fields.keys().isdisjoint(keys):
+        return False
+    from operad.operators.formats.table import find_format
+
+    return find_format(data) is None
 
 
 def _json_of(data: bytes) -> Any:

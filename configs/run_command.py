@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, NoReturn, TextIO
+from typing import TYPE_CHECKING, Annotated, NoReturn, TextIO
 
 import typer
 from rich.console import Console
@@ -25,12 +25,14 @@ from operad.configs.view_command import View, ViewPort, page_of, port_of
 from operad.operators import NodeGraph, Services
 from operad.operators.nodes.flow import StartVariable
 from operad.runtime.agent import Agent
-from operad.runtime.durable.ledger import Ledger
-from operad.runtime.durable.served import Served
 from operad.runtime.endpoint import without_login
 from operad.runtime.errors import BudgetError, InputError, OperatorError, shorten
 from operad.runtime.file import FileDescriptor
 from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
+
+if TYPE_CHECKING:
+    from operad.runtime.durable.ledger import Ledger
+    from operad.runtime.durable.served import Served
 
 EXIT_NOT_SUCCESS = 1
 
@@ -173,6 +175,8 @@ class Runnable:
 
     def served(self) -> Served:
         """What workers have of it."""
+        from operad.runtime.durable.served import Served  # not at import: it loads the database layer
+
         return Served(self.name, self.team)
 
 

@@ -19,8 +19,6 @@ from rich.console import Console
 from operad.configs.durable import Database, open_ledger
 from operad.configs.follow import say
 from operad.configs.progress import LONGEST_ERROR, shortened
-from operad.runtime.durable.places import shown
-from operad.runtime.durable.wire import Wire
 from operad.runtime.errors import InputError, OperadError
 from operad.runtime.workflow import Workflow
 
@@ -89,6 +87,9 @@ def _site(run: str | None, db: str | None) -> tuple[str, Site]:
             return "", RunPage(FileSource(Path(run)), Path(run).name)
         except InputError as error:
             raise InputError(f"{error}; for a run that is kept, say --db URL as well") from error
+    from operad.runtime.durable.places import shown
+    from operad.runtime.durable.wire import Wire
+
     ledger = open_ledger(db)
     ledger.wire = Wire()  # which names files by where they lie, and brings none here
     site = RunsPage(ledger, f"runs in {shown(ledger.url)}")

@@ -1,8 +1,27 @@
 """Runs that survive: kept in a database while they go on, here or on many machines."""
 
-from operad.runtime.durable.ledger import Ledger
-from operad.runtime.durable.served import Served
-from operad.runtime.durable.worker import Worker
-from operad.runtime.workflow import DurableWorkflow
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from operad.runtime.durable.ledger import Ledger
+    from operad.runtime.durable.served import Served
+    from operad.runtime.durable.worker import Worker
+    from operad.runtime.workflow import DurableWorkflow
 
 __all__ = ["DurableWorkflow", "Ledger", "Served", "Worker"]
+
+_HOMES = {
+    "DurableWorkflow": "operad.runtime.workflow",
+    "Ledger": "operad.runtime.durable.ledger",
+    "Served": "operad.runtime.durable.served",
+    "Worker": "operad.runtime.durable.worker",
+}
+"""The module of each name, imported when the name is used: commands that need little of this start fast."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
