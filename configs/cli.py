@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
 from enum import Enum
 from importlib import import_module
 from io import TextIOWrapper
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -18,82 +17,107 @@ from operad.runtime.errors import BudgetError, OperadError, OperatorError, descr
 EXIT_BAD_INPUT = 2
 
 
-class Entry(NamedTuple):
-    """A command in the help of ``operad``.
-
-    Attributes:
-        name: The word on the command line.
-        module: The module that holds the command, below ``operad.configs``.
-        attribute: The function of the command, or the Typer app of a group of commands.
-        help: The first line of the docstring of the command.
-    """
-
-    name: str
-    module: str
-    attribute: str
-    help: str
-
-    def load(self) -> Any:
-        """Import the command."""
-        found: Any = getattr(import_module(f"operad.configs.{self.module}"), self.attribute)
-        if isinstance(found, typer.Typer):
-            group: Any = typer.main.get_command(found)
-            group.name = self.name
-            return group
-        alone = typer.Typer(add_completion=False)
-        alone.command(self.name)(found)
-        return typer.main.get_command(alone)
-
-
-COMMANDS: Mapping[str, Sequence[Entry]] = {
-    "Run": (
-        Entry("run", "run_command", "run", "Run the expert or the workflow that a file describes."),
-        Entry("runs", "runs_command", "app", "List, show, resume, cancel and delete durable runs."),
-        Entry("worker", "worker_command", "worker", "Execute operators for runs that were started with --workers."),
-        Entry("workers", "worker_command", "workers", "List workers and drivers of runs, with their current step."),
-    ),
-    "Make": (
-        Entry("generate", "generate_command", "generate", "Generate a workflow from an instruction, or change one."),
-        Entry("edit", "edit_command", "edit", "Apply edit operations to a workflow."),
-        Entry("repair", "repair_command", "repair_command", "Repair a workflow that a model wrote."),
-        Entry("optimise", "optimise.command", "optimise", "Search for a better workflow of an expert."),
-        Entry("convert", "formats_command", "convert", "Write a workflow in another format."),
-    ),
-    "Inspect": (
-        Entry("check", "formats_command", "check", "List the issues of workflows and expert configurations."),
-        Entry("show", "formats_command", "show", "Draw the graph of a workflow as a picture or a Mermaid flowchart."),
-        Entry("nodes", "nodes_command", "nodes", "List the node types of workflows, or describe one."),
-        Entry("schema", "schema_command", "schema", "Print the JSON Schema of expert configurations, for editors."),
-        Entry("report", "report_command", "report", "Write a report of a run as an HTML page or as Markdown."),
-        Entry("view", "view_command", "view", "Show a run in the browser, live or from its stored events."),
-        Entry("insights", "insights_command", "insights", "List the insights in a file, or remove some of them."),
-    ),
-    "Serve": (
-        Entry("serve", "serve.command", "serve", "Serve experts over HTTP: OpenAI chat API, MCP tools, run API."),
-    ),
-    "Evaluate": (
-        Entry(
-            "evaluate", "evaluate", "app", "Score workflows with the metrics of WorFBench, ComfyFlow, Chat2Workflow."
+COMMANDS = {
+    "Run": {
+        "run": (
+            "run_command:run",
+            "Run an expert or a leader of experts from a YAML file, or a workflow of typed nodes.",
         ),
-    ),
+        "runs": ("runs_command:app", "List, show, resume, cancel and delete durable runs."),
+        "worker": (
+            "worker_command:worker",
+            "Execute the operators of runs that were started with --workers, on any machine.",
+        ),
+        "workers": (
+            "worker_command:workers",
+            "List the processes that drive runs or execute operators, with their current step.",
+        ),
+    },
+    "Make": {
+        # "init": ("init_command:init", "…"): to be added with the command
+        "generate": (
+            "generate_command:generate",
+            "Generate a workflow of typed nodes from an instruction, or change one.",
+        ),
+        "edit": ("edit_command:edit", "Apply edit operations to a workflow: all of them, or none."),
+        "repair": (
+            "repair_command:repair_command",
+            "Repair a workflow that a model wrote: its JSON, form, references and edges.",
+        ),
+        "optimise": (
+            "optimise.command:optimise",
+            "Search for a better workflow of an expert: a model proposes changes, tasks score them.",
+        ),
+        "convert": (
+            "formats_command:convert",
+            "Write a workflow in another format; an existing output file is replaced as a whole.",
+        ),
+    },
+    "Inspect": {
+        "check": (
+            "formats_command:check",
+            "Print every issue of workflows of any format and of YAML files of experts; nothing is run.",
+        ),
+        "show": (
+            "formats_command:show",
+            "Draw a workflow, or the workflows of experts with their evaluators and their leader.",
+        ),
+        "nodes": ("nodes_command:nodes", "List the node types of workflows, or describe one TYPE."),
+        "schema": ("schema_command:schema", "Print the JSON Schema of the YAML files of experts, for editors."),
+        "report": (
+            "report_command:report",
+            "Write a report of a run: a self-contained page (.html), or a summary in Markdown (.md).",
+        ),
+        "view": (
+            "view_command:view",
+            "Show a run in the browser, from its events file or from a database; live while it runs.",
+        ),
+        "insights": ("insights_command:insights", "List the insights in a file, or remove some of them."),
+    },
+    "Serve": {
+        "serve": (
+            "serve.command:serve",
+            "Serve experts as OpenAI chat models (/v1), MCP tools (/mcp) and a run API (/runs).",
+        ),
+    },
+    "Evaluate": {
+        "evaluate": ("evaluate:app", "Score workflows with the metrics of WorFBench, ComfyFlow and Chat2Workflow."),
+    },
 }
-"""The commands by the groups of the help."""
-
-_ENTRIES = {entry.name: entry for entries in COMMANDS.values() for entry in entries}
+"""The commands by the panels of the help: the module below ``operad.configs`` and the name in it, and the first line of
+the docstring. A command is imported when it is run."""
 
 
 class _Commands(TyperGroup):
-    """Group whose commands are imported when they are run; the help needs only the table."""
+    """Group of the commands in the table; the help is made of the table alone."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        for panel, entries in COMMANDS.items():
-            for entry in entries:
-                self.add_command(TyperCommand(entry.name, help=entry.help, rich_help_panel=panel))
+        for panel, commands in COMMANDS.items():
+            for name, (_, line) in commands.items():
+                self.add_command(TyperCommand(name, help=line, rich_help_panel=panel))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
-        return name, command and _ENTRIES[command.name or ""].load(), rest
+        return name, command and load(command.name or ""), rest
+
+
+def load(name: str) -> Any:
+    """Import a command or a group of commands."""
+    module, _, attribute = next(commands[name][0] for commands in COMMANDS.values() if name in commands).partition(":")
+    found = getattr(import_module(f"operad.configs.{module}"), attribute)
+    if not isinstance(found, typer.Typer):
+        found, function = typer.Typer(add_completion=False), found
+        found.command(name)(function)
+    return typer.main.get_command(found)
+
+
+def load_all() -> Any:
+    """Return the whole command with all of its commands imported, for the documentation and its tests."""
+    root: Any = typer.main.get_command(app)
+    for name in root.commands:
+        root.commands[name] = load(name)
+    return root
 
 
 class Level(str, Enum):

@@ -41,8 +41,9 @@ def edit(
     as_json: Annotated[bool, typer.Option("--json", help="Print changes and new issues as JSON.")] = False,
     as_schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of operations, and end.")] = False,
 ) -> None:
-    """Change a workflow by operations: all of them, or none. FILE is replaced as a whole, or OUT is written.
+    """Apply edit operations to a workflow: all of them, or none.
 
+    FILE is replaced as a whole, or OUT is written.
     An operation is its name and its fields: `connect 3 4 port=1`, `set 3 system "Be brief."`. What is another is
     printed, one change a line; issues that were not there before go to stderr. Exit status: 0; 1 if there are new
     issues, and the workflow is written all the same; 2 if an operation was refused, and nothing is written.

@@ -1,18 +1,23 @@
-"""Where the `operad` command begins: Ctrl-C is heeded while all else is still being imported."""
+"""Start of the `operad` command. Ctrl-C ends it with one line, until a command handles Ctrl-C itself."""
 
+import atexit
 import os
 import signal
 
 
 def main() -> None:
     """Run the command."""
-    before = signal.signal(signal.SIGINT, _leave)
-    from operad.configs import cli
+    signal.signal(signal.SIGINT, _leave)
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # the interpreter goes: there is nothing to interrupt
+    try:
+        from operad.configs import cli
 
-    signal.signal(signal.SIGINT, before)
-    cli.main()
+        cli.main()
+    finally:
+        signal.signal(signal.SIGINT, _leave)
 
 
 def _leave(number: int, frame: object) -> None:
+    """End at once: an exception would be raised wherever the process is, also where nobody can catch it."""
     os.write(2, b"operad: interrupted\n")
     os._exit(130)

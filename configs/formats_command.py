@@ -82,7 +82,7 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of files with their issues as JSON.")] = False,
     object_info: ObjectInfo = None,
 ) -> None:
-    """Print all that is wrong with workflows of any format, and with configurations; nothing of them is run.
+    """Print every issue of workflows of any format and of YAML files of experts; nothing is run.
 
     One issue a line, CODE FILE:LINE NODE: MESSAGE. Exit status: 0 if there is none, 1 if there are,
     2 if a file cannot be read at all.
@@ -105,7 +105,7 @@ def convert(
     lossy: Annotated[bool, typer.Option("--lossy", help="Write it even where something is lost.")] = False,
     object_info: ObjectInfo = None,
 ) -> None:
-    """Write a workflow in another format; a file that is there is replaced, at once and as a whole.
+    """Write a workflow in another format; an existing output file is replaced as a whole.
 
     What the format cannot hold is printed to stderr, one loss a line. Exit status: 0, or 1 if something
     would be lost and --lossy is not given; then nothing is written.
@@ -129,7 +129,10 @@ def show(
         str | None, typer.Option("-o", "--out", metavar="OUT", help="A picture to make: .svg, .png or .md.")
     ] = None,
 ) -> None:
-    """Show the graph of a workflow: as a picture, or, without -o, as the code of a Mermaid flowchart on stdout."""
+    """Draw a workflow, or the workflows of experts with their evaluators and their leader.
+
+    Without -o, the code of a Mermaid flowchart goes to stdout.
+    """
     known = formats()
     _, graph = read(read_file(file), called(file, known), known)
     if out is None:

@@ -92,7 +92,7 @@ def generate(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the changes and what was found as JSON.")] = False,
 ) -> None:
-    """Make a workflow of typed nodes from an instruction, or change one.
+    """Generate a workflow of typed nodes from an instruction, or change one.
 
     With -o the changes go to stdout, a line each, and without it the workflow itself. What is left to mend goes to
     stderr. Exit status: 0 if nothing is, 1 if the best attempt is not right yet (it is written all the same), 2 bad

@@ -32,7 +32,7 @@ def insights(
     clear: Annotated[bool, typer.Option("--clear", help="Remove all of them.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print them in full, as JSON.")] = False,
 ) -> None:
-    """Print the insights that a file holds, after removing what is to be forgotten.
+    """List the insights in a file, or remove some of them.
 
     Exit status: 0, or 2 where the file is none, or holds no insight with a key.
     """

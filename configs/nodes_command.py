@@ -20,7 +20,7 @@ def nodes(
     ] = None,
     as_json_: Annotated[bool, typer.Option("--json", help="Print it as JSON, with the schema of parameters.")] = False,
 ) -> None:
-    """Print the types of nodes that a workflow may consist of; with a TYPE, all about that one.
+    """List the node types of workflows, or describe one TYPE.
 
     Exit status: 0, or 2 where there is no such type.
     """

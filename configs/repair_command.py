@@ -35,9 +35,9 @@ def repair_command(
         bool, typer.Option("--json", help="Print the repairs, the lessons, the issues left and the text as JSON.")
     ] = False,
 ) -> None:
-    """Mend what a model wrote: its JSON, its form, references, edges; and, with --instruction, inputs and outputs.
+    """Repair a workflow that a model wrote: its JSON, form, references and edges.
 
-    What was mended goes to stderr, one repair a line, then what is left to do; the workflow goes to DST in the
+    With --instruction, also the names of inputs and outputs. What was mended goes to stderr, one repair a line, then what is left to do; the workflow goes to DST in the
     format of its name, or to stdout as it came. Exit status: 0 if nothing is wrong any more, 1 if issues are
     left or names that are not as stated, 2 if no workflow can be read from it.
     """

@@ -24,7 +24,7 @@ def report(
         str, typer.Option("-o", "--out", metavar="OUT", help="Where to: .html or .md; - for Markdown on stdout.")
     ] = STDOUT,
 ) -> None:
-    """Tell of a run: as a page that needs nothing else (.html), or in short as Markdown (.md).
+    """Write a report of a run: a self-contained page (.html), or a summary in Markdown (.md).
 
     A file that is there is replaced, at once and as a whole. Exit status: 0, or 2 if the file of events cannot
     be read.

@@ -94,7 +94,7 @@ def run(
     view_: View = False,
     view_port: ViewPort = None,
 ) -> None:
-    """Run the expert, or the leader of experts, that a YAML file configures; or a workflow of typed nodes.
+    """Run an expert or a leader of experts from a YAML file, or a workflow of typed nodes.
 
     The result goes to stdout; progress, questions, the verdict and errors go to stderr. What the run
     asks is answered by --answer, or else by a line of stdin. Exit status: 0 SUCCESS,

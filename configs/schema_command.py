@@ -8,5 +8,5 @@ from operad.configs.schema import ConfigSpec
 
 
 def schema() -> None:
-    """Print the JSON Schema of configuration files, for editors."""
+    """Print the JSON Schema of the YAML files of experts, for editors."""
     print(json.dumps(ConfigSpec.model_json_schema(), indent=2))

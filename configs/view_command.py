@@ -53,7 +53,7 @@ def view(
     ] = PORT,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open the browser.")] = False,
 ) -> None:
-    """Show a run on a page in the browser: from its events file, or as it is kept in a database; live while it goes on.
+    """Show a run in the browser, from its events file or from a database; live while it runs.
 
     Without RUN, the page lists the runs that are kept. Of a run that is kept, the page takes answers, and cancels it.
 

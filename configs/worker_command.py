@@ -67,7 +67,7 @@ def worker(
         str, typer.Option(help="Who reaches the metrics: by default this machine alone; 0.0.0.0 for all.")
     ] = "127.0.0.1",
 ) -> None:
-    """Do the operators of runs that `operad run FILE --workers` drives, on this machine or others.
+    """Execute the operators of runs that were started with --workers, on any machine.
 
     It works until SIGTERM or Ctrl-C; then it takes no more, finishes what is under way, and ends with exit
     status 0. A second one ends it at once. What a worker that dies had begun goes to another one. Models and
@@ -149,7 +149,7 @@ def workers(
     db: Database = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
 ) -> None:
-    """List the processes that drive runs or work for them: who lives, and what each is at."""
+    """List the processes that drive runs or execute operators, with their current step."""
     ledger = open_ledger(db)
     executors = ledger.store.executors()
     if as_json:

@@ -10,7 +10,7 @@ from operad.configs.evaluate.resolve import resolve
 from operad.configs.evaluate.worf import worf
 
 app = typer.Typer(
-    help="Score workflows like the papers do: WorFBench, ComfyFlow, Chat2Workflow.",
+    help="Score workflows with the metrics of WorFBench, ComfyFlow and Chat2Workflow.",
     no_args_is_help=True,
     add_completion=False,
 )

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from operad.configs.interruptible import ctrl_c_raises
 from operad.configs.lines import add_line, read_lines
 from operad.runtime.errors import InputError, OperadError
 
@@ -96,7 +97,8 @@ def worked_through(
         SystemExit: Interrupted; its status is 130.
     """
     try:
-        asyncio.run(_all(list(todo), work_on, at_once))
+        with ctrl_c_raises():
+            asyncio.run(_all(list(todo), work_on, at_once))
     except KeyboardInterrupt:
         print(f"operad: interrupted; {how_far()}", file=sys.stderr)
         raise SystemExit(EXIT_INTERRUPTED) from None

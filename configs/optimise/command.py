@@ -11,6 +11,7 @@ import typer
 from rich.markup import escape
 
 from operad.configs.evaluate.report import Report, Table, show
+from operad.configs.interruptible import ctrl_c_raises
 from operad.configs.loader import load
 from operad.configs.optimise.folder import BEST
 from operad.configs.optimise.search import AT_ONCE, ROUNDS, Optimised, aoptimise, proposing
@@ -46,7 +47,7 @@ def optimise(
     proposer_base_url: Annotated[str | None, typer.Option(help="Its endpoint; by default the same.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all that was tried as JSON.")] = False,
 ) -> None:
-    """Search for a better workflow of an expert: a model proposes changes, and tasks score them.
+    """Search for a better workflow of an expert: a model proposes changes, tasks score them.
 
     The folder keeps each step, the best workflow (best.yaml) and the tree of all (tree.svg); the same
     command goes on from there. What was tried goes to stdout; progress and errors go to stderr. Exit status:
@@ -66,7 +67,8 @@ def optimise(
         tell=lambda line: print(printable(line), file=sys.stderr, flush=True),
     )
     try:
-        found = asyncio.run(work)
+        with ctrl_c_raises():
+            found = asyncio.run(work)
     except KeyboardInterrupt:
         print("operad: interrupted", file=sys.stderr)
         raise SystemExit(EXIT_INTERRUPTED) from None

@@ -74,7 +74,7 @@ def serve(
     ] = None,
     grace: Annotated[float, typer.Option(min=0, help="Seconds in which runs may finish at the end.")] = 30.0,
 ) -> None:
-    """Serve experts: as chat models of the OpenAI protocol (/v1), as MCP tools (/mcp), and as plain HTTP (/runs).
+    """Serve experts as OpenAI chat models (/v1), MCP tools (/mcp) and a run API (/runs).
 
     It serves until SIGTERM or Ctrl-C; then it begins no more runs, lets those under way finish, and ends with
     exit status 0. A second one ends it at once. Models and their keys are the server's own, from its files and

@@ -17,12 +17,11 @@ from pkgutil import walk_packages
 from typing import Any
 
 import node_types
-import typer
 import yaml_keys
 from issue_codes import FLOORS, ROOT, codes
 from meanings import ERRORS, MEANINGS
 
-from operad.configs.cli import app
+from operad.configs.cli import load_all
 from operad.configs.loader import load
 from operad.runtime.chart import chart
 from operad.runtime.errors import OperadError
@@ -104,7 +103,7 @@ def command() -> str:
         "or an error. What is an option may stand anywhere; `--no-…` is its opposite, where it is listed.",
         "",
     ]
-    root: Any = typer.main.get_command(app)
+    root = load_all()
     return "\n".join([*head, *_commands("operad", root)])
 
 

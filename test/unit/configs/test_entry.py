@@ -13,16 +13,76 @@ import pytest
 COMMAND = [sys.executable, "-c", "from operad.configs.entry import main; main()"]
 
 
-def test_ctrl_c_while_modules_load_shows_no_traceback(tmp_path):
-    (tmp_path / "typer.py").write_text("import time\nprint('loading', flush=True)\ntime.sleep(60)\n")
+WAITS = "import time\nprint('waiting', flush=True)\ntime.sleep(60)\n"
+OPERATOR = """
+import atexit, time
+from operad.operators import Operator
+
+def wait():
+    print("waiting", flush=True)
+    time.sleep(60)
+
+class Done(Operator):
+    async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
+        {work}
+        return "done"
+"""
+EXPERT = """
+operators: [&it {instruction: Wait., class: waiting.Done}]
+model: {name: m, base_url: "http://127.0.0.1:9/v1"}
+experts: [{profile: {name: it}, workflow: [[*it]]}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "arguments"),
+    [
+        ({"typer.py": WAITS}, ["--help"]),  # before the command line is read
+        ({"yaml.py": WAITS}, ["check", "expert.yaml"]),  # while a command is imported
+        ({"waiting.py": WAITS}, ["check", "expert.yaml"]),  # in code of the user
+        (
+            {"waiting.py": OPERATOR.format(work="wait()")},
+            ["run", "expert.yaml"],
+        ),  # in an operator that holds the thread
+        ({"waiting.py": OPERATOR.format(work="atexit.register(wait)")}, ["run", "expert.yaml"]),  # after the result
+    ],
+    ids=["start", "import", "check", "operator", "end"],
+)
+def test_ctrl_c_ends_the_command_with_one_line(files, arguments, tmp_path):
+    for name, text in {"expert.yaml": EXPERT, **files}.items():
+        (tmp_path / name).write_text(text)
     process = subprocess.Popen(
-        [*COMMAND, "run", "x.yaml"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*COMMAND, *arguments], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
-    assert process.stdout.readline() == "loading\n"
+    assert "waiting\n" in iter(process.stdout.readline, "")
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
-    assert (process.returncode, out, err) == (130, "", "operad: interrupted\n")
+    _, err = process.communicate(timeout=20)
+    assert (process.returncode, err.splitlines()[-1]) == (130, "operad: interrupted")
+    assert "Traceback" not in err
+
+
+BEGUN = "import os, signal; from operad.configs import entry; signal.signal(signal.SIGINT, entry._leave); os.write(1, b'!'); entry.main()"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("milliseconds", range(0, 1500, 15))
+def test_ctrl_c_at_any_moment_ends_the_command_with_one_line(milliseconds, tmp_path):
+    (tmp_path / "expert.yaml").write_text(EXPERT)
+    (tmp_path / "waiting.py").write_text(OPERATOR.format(work="await __import__('asyncio').sleep(60)"))
+    process = subprocess.Popen(
+        [sys.executable, "-c", BEGUN, "run", "expert.yaml"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stdout.read(1) == b"!"
+    time.sleep(milliseconds / 1000)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert (process.returncode, err.splitlines()[-1]) == (130, b"operad: interrupted")
+    assert b"Traceback" not in err
 
 
 def test_the_command_runs_from_there(tmp_path):

@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from typer.exceptions import TyperException
 
-from operad.configs.cli import app
+from operad.configs.cli import load_all
 from operad.configs.loader import load_text
 from operad.configs.schema import ConfigSpec
 from operad.operators.formats.table import find_format
@@ -256,7 +255,7 @@ def command_lines(text: str) -> list[str]:
     return [line.removeprefix("$ ").strip() for line in text.splitlines() if re.match(r"(\$ )?operad ", line)]
 
 
-OPERAD: Any = typer.main.get_command(app)
+OPERAD: Any = load_all()
 
 
 def parsed(line: str) -> None:
