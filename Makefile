@@ -110,9 +110,9 @@ fuzz: $(DEV_READY) # hostile inputs for every loader and parser, for ten minutes
 COMPILE := uv pip compile --quiet --universal --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 lock: # needs uv; honours the overrides in pyproject.toml, writes versions only
-	$(COMPILE) --python-version 3.10 --all-extras --group dev pyproject.toml -o requirements-dev.lock
-	$(COMPILE) --python-version 3.10 --extra embedded --constraints requirements-dev.lock pyproject.toml -o requirements.lock
-	$(COMPILE) --python-version 3.10 --extra documents --extra durable --extra evaluate --extra media --extra web --group dev --group bench \
+	$(COMPILE) --python-version 3.10 --all-extras --group dev --group awel pyproject.toml -o requirements-dev.lock
+	$(COMPILE) --python-version 3.10 --extra embedded --group awel --constraints requirements-dev.lock pyproject.toml -o requirements.lock
+	$(COMPILE) --python-version 3.10 --extra documents --extra durable --extra evaluate --extra media --extra web --group dev --group awel --group bench \
 	  --constraints requirements-dev.lock pyproject.toml -o requirements-bench.lock
 	echo "arize-phoenix>=20" | $(COMPILE) --python-version 3.12 --only-binary :all: - -o requirements-phoenix.lock
 

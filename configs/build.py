@@ -42,10 +42,18 @@ from operad.runtime.map import Map
 from operad.runtime.policy import NO_POLICY, Policy
 from operad.runtime.schema import parse_output_schema
 from operad.runtime.toolkit import Action
-from operad.runtime.workflow import BuiltinWorkflow, DbgptWorkflow, Port, Workflow
+from operad.runtime.workflow import (
+    INSTALL_AWEL,
+    BuiltinWorkflow,
+    DbgptWorkflow,
+    Port,
+    Workflow,
+    awel_is_installed,
+)
 
 AnySpec = OperatorSpec | TypedSpec | WorkflowSpec
 
+_PLATFORMS: dict[str | None, type[Workflow]] = {None: Workflow, "DBGPT": DbgptWorkflow, "BUILTIN": BuiltinWorkflow}
 _NOT_AS_EVALUATOR = {"ports", "join", "map"}
 _NOT_AS_FALLBACK = {"join", "map", "retry", "timeout", "fallback", "cache"}
 
@@ -84,7 +92,10 @@ class Builder:
         self._spec = spec
         self._folder = folder
         self._faults = faults
-        self._platform = DbgptWorkflow if spec.plugin.workflow_platform == "DBGPT" else BuiltinWorkflow
+        self._platform = _PLATFORMS[spec.plugin.workflow_platform]
+        if self._platform is DbgptWorkflow and not awel_is_installed():
+            message = f"DBGPT needs dbgpt: {INSTALL_AWEL}; without a platform, the built-in engine runs the workflows"
+            faults.report(("plugin", "workflow_platform"), "platform", message)
         self._report_doubles("tool", [tool.name for tool in spec.tools])
         self._report_doubles("action", [action.name for action in spec.actions])
         self._report_doubles("operator", [operator.name for operator in spec.operators])

@@ -142,8 +142,10 @@ class AppSpec(Spec):
 class PluginSpec(Spec):
     """What runs the workflows."""
 
-    workflow_platform: Literal["DBGPT", "BUILTIN"] = Field(
-        default="DBGPT", description="DBGPT: as DB-GPT AWEL DAGs. BUILTIN: without dbgpt."
+    workflow_platform: Literal["DBGPT", "BUILTIN"] | None = Field(
+        default=None,
+        description="The engine. DBGPT: DB-GPT's AWEL DAGs. BUILTIN: without dbgpt. By default DBGPT where dbgpt is "
+        "installed, else BUILTIN.",
     )
 
 

@@ -25,6 +25,7 @@ class Build:
         graph: What it consists of.
         plan: The graph, with a node at the end that judges or joins.
         engine: What runs the plan.
+        engine_name: What events call it.
         max_rounds: How often at most its operators run until the evaluator is content.
         budget: What a run may use.
         places: How many of its operators may run at once, over all its runs.
@@ -35,6 +36,7 @@ class Build:
     graph: WorkflowGraph
     plan: Plan
     engine: Engine
+    engine_name: str = ""
     max_rounds: int = 1
     budget: Budget = NO_BUDGET
     places: Limiter | None = None

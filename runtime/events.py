@@ -70,6 +70,8 @@ class RunStarted(Event, frozen=True, kw_only=True):
     Attributes:
         judges: The ids of its evaluators.
         instructions: What operators and evaluators are there for, of those that say so.
+        engine: The engine that runs the workflow, ``dbgpt`` or ``builtin``; empty where it is not known, as in
+            events of earlier versions.
     """
 
     workflow: str
@@ -77,6 +79,7 @@ class RunStarted(Event, frozen=True, kw_only=True):
     operators: Mapping[str, tuple[str, ...]]
     judges: tuple[str, ...] = ()
     instructions: Mapping[str, str] = {}
+    engine: str = ""
 
 
 class RunFinished(Event, frozen=True, kw_only=True):
@@ -306,6 +309,7 @@ class WorkflowEntered(Event, frozen=True, kw_only=True):
     operators: Mapping[str, tuple[str, ...]]
     judges: tuple[str, ...] = ()
     instructions: Mapping[str, str] = {}
+    engine: str = ""
 
 
 class Interrupted(Event, frozen=True, kw_only=True):

@@ -176,6 +176,7 @@ class Run:
             operators=build.before,
             judges=build.judges,
             instructions=build.instructions,
+            engine=build.engine_name,
         )
 
     @property
@@ -204,7 +205,11 @@ class Run:
                 outer.run.idle += 1  # it waits for this run
             build = self.build
             entered = events.WorkflowEntered(
-                workflow=build.name, operators=build.before, judges=build.judges, instructions=build.instructions
+                workflow=build.name,
+                operators=build.before,
+                judges=build.judges,
+                instructions=build.instructions,
+                engine=build.engine_name,
             )
             outer.run.log.write(entered, self._prefix, outer.operator_id, outer.round, outer.attempt)
 

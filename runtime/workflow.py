@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from threading import RLock
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from pydantic import JsonValue
 
@@ -18,7 +18,7 @@ from operad.runtime import events
 from operad.runtime.build import Build, Engine
 from operad.runtime.chart import chart
 from operad.runtime.engine import drive
-from operad.runtime.errors import InputError, InvalidError, Issue, did_you_mean, shorten
+from operad.runtime.errors import InputError, InvalidError, Issue, MissingExtraError, did_you_mean, shorten
 from operad.runtime.events import Event, Listener, RunLog, Scope
 from operad.runtime.graph import Executable, WorkflowGraph, read_outside, reads_of
 from operad.runtime.guard import Call
@@ -34,6 +34,12 @@ from operad.runtime.run import Run
 from operad.runtime.schedule import Join, Plan, Ports
 from operad.runtime.stream import Buffer
 from operad.runtime.sync import run_sync
+
+_AWEL_IMPORTS = ("dbgpt", "cloudpickle", "cachetools")
+"""What ``import dbgpt.core.awel`` needs besides the packages that operad itself depends on."""
+
+INSTALL_AWEL = "pip install --no-deps 'dbgpt>=0.8.2,<0.9' cloudpickle cachetools"
+"""The command that installs the AWEL engine on any Python: dbgpt's own pins cannot be installed on Python 3.12 and later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +57,16 @@ class Port:
     name: str
 
 
-class Workflow(ABC):
+class Workflow:
     """Operators in a directed acyclic graph, with an evaluator at the end if one is set.
+
+        workflow = Workflow(name="letters")
+        workflow.add_operator(write)
+        workflow.add_operator(check, previous_ops=[write])
+        print(workflow)  # <Workflow 'letters': 2 operators, engine dbgpt>
+
+    The AWEL engine of dbgpt runs it where dbgpt is installed, and the built-in engine elsewhere:
+    both run the same schedule. `BuiltinWorkflow` and `DbgptWorkflow` choose an engine.
 
     It is built when it is first run, exactly once, and checked before. Editing is allowed at any
     time: it makes the next run build anew, and never touches a run in flight. A workflow may be
@@ -105,6 +119,16 @@ class Workflow(ABC):
         self._built: Build | None = None
         self._live: dict[str, LiveRun] = {}
         self._ledger: Ledger | None = None
+
+    def __repr__(self) -> str:
+        count = len(self._operators)
+        operators = "1 operator" if count == 1 else f"{count} operators"
+        return f"<{type(self).__name__} {self.name!r}: {operators}, engine {self.engine}>"
+
+    @property
+    def engine(self) -> Literal["dbgpt", "builtin"]:
+        """The engine that runs the workflow: ``dbgpt`` where dbgpt is installed, else ``builtin``."""
+        return "dbgpt" if awel_is_installed() else "builtin"
 
     def get_id(self) -> str:
         """Its identity as an operator of another workflow: its name."""
@@ -521,6 +545,7 @@ class Workflow(ABC):
 
         Raises:
             InvalidError: It cannot be built; all its issues are listed.
+            MissingExtraError: It is a `DbgptWorkflow`, and dbgpt is not installed.
         """
         built = self._built
         if built is not None:
@@ -534,6 +559,7 @@ class Workflow(ABC):
                     graph=graph,
                     plan=plan,
                     engine=self._build(plan),
+                    engine_name=self.engine,
                     max_rounds=self.max_rounds,
                     budget=self.budget,
                     places=self._places,
@@ -547,16 +573,27 @@ class Workflow(ABC):
             issue = Issue("unknown-operator", f"is not in the workflow{hint}", operator_id)
             raise InvalidError(f"workflow {self.name!r}: nothing to {what}", [issue])
 
-    @abstractmethod
     def _build(self, plan: Plan) -> Engine:
         """Make what runs the plan; called once per edited state, under the workflow's lock."""
+        if self.engine == "builtin":
+            return drive
+        try:
+            from operad.runtime import awel  # takes over a second: not before it is needed
+        except ImportError as error:
+            raise MissingExtraError(
+                f"workflow {self.name!r}: the AWEL engine needs dbgpt ({error}): {INSTALL_AWEL}; "
+                "Workflow and BuiltinWorkflow run without it"
+            ) from error
+        return awel.build(plan)
 
 
 class BuiltinWorkflow(Workflow):
-    """A workflow run by this package alone, without dbgpt."""
+    """A workflow that the built-in engine runs, without dbgpt."""
 
-    def _build(self, plan: Plan) -> Engine:
-        return drive
+    @property
+    def engine(self) -> Literal["builtin"]:
+        """The engine that runs the workflow: always ``builtin``."""
+        return "builtin"
 
 
 class DurableWorkflow(BuiltinWorkflow):
@@ -584,12 +621,20 @@ class DurableWorkflow(BuiltinWorkflow):
 
 
 class DbgptWorkflow(Workflow):
-    """A workflow as a DB-GPT AWEL DAG, run by our AWEL runner. dbgpt is imported at the first build."""
+    """A workflow as a DB-GPT AWEL DAG, run by our AWEL runner. dbgpt is imported at the first build.
 
-    def _build(self, plan: Plan) -> Engine:
-        from operad.runtime import awel
+    Where dbgpt is not installed, building it raises `MissingExtraError`, with the command that installs dbgpt.
+    """
 
-        return awel.build(plan)
+    @property
+    def engine(self) -> Literal["dbgpt"]:
+        """The engine that runs the workflow: always ``dbgpt``."""
+        return "dbgpt"
+
+
+def awel_is_installed() -> bool:
+    """Return whether the AWEL engine can be imported, without importing it."""
+    return all(find_spec(name) is not None for name in _AWEL_IMPORTS)
 
 
 class _Within:

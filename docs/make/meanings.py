@@ -61,6 +61,10 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
             "the class cannot be made with these arguments",
             "give what its `__init__` takes: `params: {strict: true}`",
         ),
+        "platform": (
+            "`workflow_platform: DBGPT`, and dbgpt is not installed",
+            "`pip install --no-deps 'dbgpt>=0.8.2,<0.9' cloudpickle cachetools`, or leave the key out",
+        ),
         "tool-module": (
             "the module of a tool does not import, or lacks the function",
             "`module_path: my_tools`, with `my_tools.py` beside the file",

@@ -68,7 +68,7 @@ def issues(file):
 def test_a_minimal_file_gives_an_expert_on_awel(write):
     expert = load(write(MINIMAL)).expert()
     assert expert.profile.name == "Greeter"
-    assert isinstance(expert.workflow, DbgptWorkflow)
+    assert (type(expert.workflow), expert.workflow.engine) == (Workflow, "dbgpt")
     assert isinstance(expert.reasoner, MonoModelReasoner)
     assert expert.workflow.max_rounds == 3
     assert [operator.get_id() for operator in expert.workflow.get_operators()] == ["greet"]
@@ -80,6 +80,8 @@ def test_platform_reasoner_and_rounds_are_chosen_in_the_file(write):
     assert isinstance(expert.workflow, BuiltinWorkflow)
     assert isinstance(expert.reasoner, DualModelReasoner)
     assert expert.workflow.max_rounds == 5
+    awel = load(write(MINIMAL + "plugin: {workflow_platform: DBGPT}\n")).expert()
+    assert isinstance(awel.workflow, DbgptWorkflow)
 
 
 async def test_chains_that_share_operators_make_a_graph_and_names_refer_like_anchors(write):

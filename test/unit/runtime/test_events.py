@@ -47,7 +47,12 @@ PLAIN_MESSAGE = {
 EXAMPLES = [
     (
         events.RunStarted(
-            workflow="w", goal="g", operators={"a": (), "b": ("a",)}, judges=("j",), instructions={"a": "Do."}
+            workflow="w",
+            goal="g",
+            operators={"a": (), "b": ("a",)},
+            judges=("j",),
+            instructions={"a": "Do."},
+            engine="dbgpt",
         ),
         {
             "workflow": "w",
@@ -55,6 +60,7 @@ EXAMPLES = [
             "operators": {"a": [], "b": ["a"]},
             "judges": ["j"],
             "instructions": {"a": "Do."},
+            "engine": "dbgpt",
         },
     ),
     (
@@ -146,7 +152,7 @@ EXAMPLES = [
     ),
     (
         events.WorkflowEntered(workflow="w", operators={"a": (), "b": ("a",)}, judges=("j",)),
-        {"workflow": "w", "operators": {"a": [], "b": ["a"]}, "judges": ["j"], "instructions": {}},
+        {"workflow": "w", "operators": {"a": [], "b": ["a"]}, "judges": ["j"], "instructions": {}, "engine": ""},
     ),
     (
         events.Interrupted(interrupt_id="a#2", question="Which?", schema={"enum": [1, {"odd": (Odd(),)}]}),
