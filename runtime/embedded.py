@@ -36,6 +36,10 @@ server's own 2048 it takes 24 s; reading a prompt is some 20% faster then."""
 
 _READY_SECONDS = 10.0
 
+_WRITING_THREADS = 1
+"""Threads that write with the default weights: each word is so little work that a second thread, which does not spin
+while it waits, costs more than it does. Reading a prompt uses all cores."""
+
 
 class EmbeddedModel(Model):
     """A model that this process serves to itself. The server starts on the first call.
@@ -101,7 +105,7 @@ class EmbeddedModel(Model):
                 _check(path, self.sha256)
                 _checked.add((self.weights, self.sha256))
             if where not in _servers:
-                _servers[where] = _start(path, self.context_tokens)
+                _servers[where] = _start(path, self.context_tokens, small=self.weights is None)
             return _servers[where]
 
 
@@ -138,7 +142,7 @@ _checked: set[tuple[Path | None, str | None]] = set()
 atexit.register(_servers.clear)
 
 
-def _start(weights: Path, context_tokens: int) -> _Server:
+def _start(weights: Path, context_tokens: int, *, small: bool) -> _Server:
     # Idle threads of OpenMP would otherwise spin, and take the cores from everybody else.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
@@ -159,6 +163,9 @@ def _start(weights: Path, context_tokens: int) -> _Server:
     params.n_ctx = context_tokens
     params.n_parallel = 1
     params.n_batch = params.n_ubatch = _BATCH_TOKENS
+    if small:
+        params.cpuparams.n_threads = _WRITING_THREADS
+        params.cpuparams_batch.n_threads = _cores()
     params.verbosity = 0  # it would write to the terminal
     try:
         native = xllamacpp.Server(params)
@@ -169,6 +176,11 @@ def _start(weights: Path, context_tokens: int) -> _Server:
     address = str(native.listening_address)
     _wait_until_ready(address)
     return _Server(f"{address}/v1", key, native)
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _wait_until_ready(address: str) -> None:
