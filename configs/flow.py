@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from operad.configs.models import make_model
-from operad.configs.schema import ConfigSpec, ModelSpec
+from operad.configs.models import chosen, make_model
+from operad.configs.schema import ConfigSpec
 from operad.operators import NodeGraph, Services
 from operad.operators.assemble import assemble
 from operad.operators.nodes import NODE_TYPES
@@ -114,8 +114,8 @@ def flow_expert(graph: NodeGraph, services: Services, model_name: str | None, ba
         InputError: No endpoint is known for the model.
     """
     workflow = assemble(graph, NODE_TYPES, services=services)
-    options = {key: value for key, value in (("name", model_name), ("base_url", base_url)) if value}
-    model = make_model(ModelSpec().model_copy(update=options)) if options else None
+    spec = chosen(None, model_name, base_url)
+    model = make_model(spec) if spec else None
     return Expert(Profile(name=graph.name), workflow, MonoModelReasoner(model))
 
 

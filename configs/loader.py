@@ -13,10 +13,10 @@ from pydantic import ValidationError
 from operad.configs.build import Builder
 from operad.configs.faults import Faults
 from operad.configs.imports import make_importable
-from operad.configs.models import make_model
+from operad.configs.models import chosen, make_model
 from operad.configs.names import name_operators, unknown_operators
 from operad.configs.policies import make_budget
-from operad.configs.schema import ConfigSpec, ExpertSpec, LeaderSpec, ModelSpec
+from operad.configs.schema import ConfigSpec, ExpertSpec, LeaderSpec
 from operad.operators import Services
 from operad.runtime.agent import Agent, Expert, Profile
 from operad.runtime.document import Document, parse_document, read_document
@@ -106,9 +106,9 @@ class Configuration:
         Args:
             name: Its profile's name.
             model: The model to ask, whatever the file says. Without it, the file's; without that,
-                what the environment names now, or the embedded model.
+                the one that the environment names at the first use.
             model_name: Instead of the name that the file gives the model.
-            base_url: Instead of the endpoint that the file names.
+            base_url: Instead of the endpoint that the file names, and instead of the embedded model.
 
         Raises:
             InputError: There is no such expert, none at all, or more than one and no name; or the
@@ -132,10 +132,7 @@ class Configuration:
     def _reasoner(
         self, spec: ExpertSpec | LeaderSpec, model: Model | None, model_name: str | None, base_url: str | None
     ) -> MonoModelReasoner | DualModelReasoner:
-        options = {key: value for key, value in (("name", model_name), ("base_url", base_url)) if value}
-        asked = spec.model or self.spec.model
-        if options:
-            asked = (asked or ModelSpec()).model_copy(update=options)
+        asked = chosen(spec.model or self.spec.model, model_name, base_url)
         if model is None and asked is not None:
             model = make_model(asked)
         rounds = spec.reasoner.max_rounds or self.spec.reasoner.max_rounds

@@ -9,7 +9,7 @@ from typing import Any
 from operad.configs.schema import LimitsSpec, ModelSpec
 from operad.runtime.errors import InputError
 from operad.runtime.limits import Limits
-from operad.runtime.model import Model, resolve_model
+from operad.runtime.model import Model, is_embedded, resolve_model
 
 
 def make_model(spec: ModelSpec) -> Model:
@@ -37,14 +37,34 @@ def make_model(spec: ModelSpec) -> Model:
     return resolve_model(spec.name, spec.base_url, key).model_copy(update=given)
 
 
+def chosen(spec: ModelSpec | None, name: str | None, base_url: str | None) -> ModelSpec | None:
+    """The model of a file, with a name and an endpoint from the command line in the place of the file's.
+
+    An endpoint takes the place of the embedded model, and the embedded model that of an endpoint.
+    """
+    if not (name or base_url):
+        return spec
+    spec = spec or ModelSpec()
+    update: dict[str, Any] = {}
+    if name:
+        update["name"] = name
+        if is_embedded(name):
+            update["base_url"] = None
+    elif spec.name and is_embedded(spec.name):
+        update["name"] = None
+    if base_url:
+        update["base_url"] = base_url
+    return spec.model_copy(update=update)
+
+
 def make_limits(spec: LimitsSpec | None) -> Limits | None:
     """The limits that a file sets."""
     return Limits(**spec.model_dump()) if spec else None
 
 
 def at_the_same_endpoint(spec: ModelSpec, other: ModelSpec | None) -> ModelSpec:
-    """The model of `spec`; where it names no endpoint, at that of the other one."""
-    if other is None or spec.base_url is not None:
+    """The model of `spec`; where it names no endpoint and runs at one, at that of the other one."""
+    if other is None or spec.base_url is not None or (spec.name and is_embedded(spec.name)):
         return spec
     fields = {"base_url", "api_key_env"} & other.model_fields_set - spec.model_fields_set
     return spec.model_copy(update={name: getattr(other, name) for name in fields})

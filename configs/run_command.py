@@ -195,13 +195,20 @@ def make(source: Source) -> Runnable:
         _refuse(source.file, {"--out": source.out, "--services": source.services}, "says this itself, under `services`")
         configuration = load(source.file)
         able = configuration.agent(source.expert, model_name=model, base_url=base_url)
+        _check_model(able, source)
         goal = configuration.spec.app.desc or able.profile.description or able.profile.name
         team = [configuration.expert(each.name, model_name=model, base_url=base_url) for each in configuration.profiles]
         return Runnable(able, goal, None, configuration.services, Path(source.file).stem, team)
     _refuse(source.file, {"--expert": source.expert}, "is a workflow, and has no experts")
     services = _services(source.services, source.out)
     able = flow_expert(graph, services, model, base_url)
+    _check_model(able, source)
     return Runnable(able, graph.name, graph, services, Path(source.file).stem, [able])
+
+
+def _check_model(agent: Agent, source: Source) -> None:
+    if not source.workers:  # whose models are their own
+        agent.check_model()
 
 
 def lasting(source: Source) -> Source:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -168,9 +169,11 @@ class LimitsSpec(Spec):
 
 
 class ModelSpec(Spec):
-    """Which model to ask. Without this, what the environment names, or the embedded model."""
+    """Which model to ask: its name, or a mapping. Without this, the model that the environment names."""
 
-    name: str | None = Field(default=None, description="The model's name at its endpoint.")
+    name: str | None = Field(
+        default=None, description="The model's name at its endpoint; `embedded` for the model inside this process."
+    )
     base_url: str | None = Field(default=None, description="An OpenAI-compatible endpoint, with /v1.")
     api_key_env: str = Field(default="OPENAI_API_KEY", description="The environment variable that holds the key.")
     temperature: float | None = Field(default=None, ge=0, description="How much chance is in what it says.")
@@ -186,6 +189,14 @@ class ModelSpec(Spec):
         default=None,
         description="What a million tokens cost, read and written, in US dollars; by default as in the files of prices.",
     )
+
+
+def _named(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
+ModelRef = Annotated[ModelSpec, BeforeValidator(_named, json_schema_input_type=str | ModelSpec)]
+"""A model, by its name or as a mapping."""
 
 
 class LocalToolSpec(Spec):
@@ -272,7 +283,7 @@ class FallbackSpec(Spec):
     """What takes an operator's place when its last attempt failed: an operator, a model, or a message."""
 
     operator: OperatorRef | None = Field(default=None, description="Another operator; it runs once.")
-    model: ModelSpec | None = Field(
+    model: ModelRef | None = Field(
         default=None, description="The same operator, with this model; without `base_url`, at the same endpoint."
     )
     text: str | None = Field(default=None, description="A message with this text.")
@@ -455,7 +466,7 @@ class ExpertSpec(WorkflowLikeSpec):
 
     profile: ProfileSpec
     reasoner: ExpertReasonerSpec = ExpertReasonerSpec()
-    model: ModelSpec | None = None
+    model: ModelRef | None = None
 
 
 class LeaderSpec(Spec):
@@ -464,7 +475,7 @@ class LeaderSpec(Spec):
     profile: ProfileSpec = ProfileSpec(name="Leader")
     actions: list[ActionRef] = Field(default=[], description="What it may do in order to split well.")
     reasoner: ExpertReasonerSpec = ExpertReasonerSpec()
-    model: ModelSpec | None = None
+    model: ModelRef | None = None
     max_splits: Count = Field(default=3, description="How often it is asked for a split that can be used.")
     life_cycles: Count = Field(
         default=3, description="How often a sub-job is done because others say that its result is at fault."
@@ -571,7 +582,7 @@ class ConfigSpec(Spec):
 
     app: AppSpec = AppSpec()
     plugin: PluginSpec = PluginSpec()
-    model: ModelSpec | None = None
+    model: ModelRef | None = None
     reasoner: ReasonerSpec = ReasonerSpec()
     tools: list[AnyTool] = Field(
         default=[], description="Functions, classes and MCP servers, for actions and operators."

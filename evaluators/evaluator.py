@@ -35,6 +35,8 @@ class Evaluator(Operator):
     `trail()` tells it what every operator said.
     """
 
+    asks_model = True
+
     async def execute(
         self,
         reasoner: Reasoner,

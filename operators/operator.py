@@ -101,6 +101,13 @@ class Operator:
         self._knowledge_base = knowledge_base
 
     takes_one_port = True
+    asks_model: bool | None = True
+    """Whether it asks the reasoner. A subclass with an `execute` of its own says so itself, or it is not known."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "execute" in vars(cls) and "asks_model" not in vars(cls):
+            cls.asks_model = None
 
     def get_id(self) -> str:
         """Its identity, from its configuration."""

@@ -150,6 +150,8 @@ class CreditEntries(Operator):
         concurrency: How many entries are asked about at once.
     """
 
+    asks_model = True
+
     def __init__(self, config: OperatorConfig, *, toolkit: Toolkit | None = None, concurrency: int = 8) -> None:
         super().__init__(config, toolkit=toolkit)
         if concurrency < 1:

@@ -38,6 +38,10 @@ class Agent:
         self.workflow = workflow
         self.reasoner = reasoner
 
+    def check_model(self) -> None:
+        """Raises InputError if its operators ask a model and none is configured; see `Workflow.check_model`."""
+        self.workflow.check_model(self.reasoner)
+
     def execute(
         self,
         job: Job,

@@ -31,6 +31,8 @@ class Executable(Protocol):
       where these operators come before it;
     - ``fingerprint()``, plain values that are the same for operators that answer alike, so that its
       messages can be cached;
+    - ``asks_model: bool | None``, whether it asks the reasoner: a run without a model then ends before it begins;
+      None where that is not known, False where neither it nor a workflow that it runs does;
     - ``instruction: str``, what it is there for, so that who judges the run can tell who is at fault;
     - ``runs_workflows: Sequence[Workflow]``, where it does nothing but run workflows, each in a place of its own,
       these or some that it makes: then what is kept of a run is what came of the operators in them, and it runs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
@@ -111,6 +111,14 @@ class Leader(Agent):
     def experts(self) -> tuple[Expert, ...]:
         """Its team."""
         return tuple(self._lead.experts.values())
+
+    def check_model(self) -> None:
+        """Raises InputError if no model is configured for it, or for an expert whose operators ask one."""
+        check: Callable[[], None] | None = getattr(self.reasoner, "check_model", None)
+        if check:
+            check()
+        for expert in self.experts:
+            expert.check_model()
 
     @property
     def open_jobs(self) -> tuple[str, ...]:
@@ -250,6 +258,8 @@ class _Lead:
         self.max_depth = max_depth
         self.works: dict[str, _Work] = {}
         self._taking_up = Lock()
+
+    asks_model = False  # before it splits; and experts have reasoners of their own
 
     @property
     def runs_workflows(self) -> Sequence[Workflow]:

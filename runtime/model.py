@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary
 from pydantic import ConfigDict, Field, PrivateAttr, SecretStr
 
 from operad.runtime.deadline import standing_still
-from operad.runtime.endpoint import OPENAI_URL, Endpoint
-from operad.runtime.errors import InputError, ModelError, describe
+from operad.runtime.endpoint import OPENAI_URL, Endpoint, without_login
+from operad.runtime.errors import InputError, ModelError, describe, did_you_mean
 from operad.runtime.events import ModelAnswered, ModelAsked, ModelFailed, TokenStreamed, current_scope, emit, heard
 from operad.runtime.limits import Limiter, Limits, SharedLimits
 from operad.runtime.message import NO_USAGE, Usage, Value, new_id
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 DEFAULT_MODEL = "gpt-4.1-mini"
 """The model that is asked where a key or an endpoint is named, but no model."""
+
+EMBEDDED = "embedded"
+"""The name of the model inside this process."""
 
 MOST_CHARACTERS = 2**21
 """Characters of an answer, with what it says to tools; of one without end, no more is read."""
@@ -344,6 +347,19 @@ class Model(Endpoint):
         return Completion(text=turn.text, tool_calls=calls, usage=usage, finish_reason=turn.finish_reason)
 
 
+_NO_MODEL = (
+    "no model is configured: set OPENAI_API_KEY, or OPENAI_BASE_URL and OPERAD_MODEL, in the environment; "
+    "or use --model and --base-url; or write `model: {name: …, base_url: …}` in the YAML. "
+    "The embedded model needs no key, but can only pick from given choices: OPERAD_MODEL=embedded, "
+    '--model embedded, `model: embedded`, or MonoModelReasoner("embedded")'
+)
+
+
+def is_embedded(name: str) -> bool:
+    """Whether the name is that of a model inside this process: ``embedded``, or the path of a ``.gguf`` file."""
+    return name == EMBEDDED or name.endswith(".gguf")
+
+
 def resolve_model(
     name: str | None = None,
     base_url: str | None = None,
@@ -353,8 +369,8 @@ def resolve_model(
     """The model that options and environment ask for; `Model.describe` says which it is.
 
     An option wins over its variable. With a key or a base URL it is the model called `name` there
-    (by default `DEFAULT_MODEL` at OpenAI). With neither, or with the name ``embedded`` or the path
-    of a ``.gguf`` file, it is a model inside this process.
+    (by default `DEFAULT_MODEL` at OpenAI). The name ``embedded``, or the path of a ``.gguf`` file,
+    is a model inside this process, whatever the environment says of endpoints and keys.
 
     Its price is what `prices.known_price` says: that of the user's file of prices, or of the table of this package.
 
@@ -365,7 +381,8 @@ def resolve_model(
         environ: Read instead of `os.environ`, which is read when this is called.
 
     Raises:
-        InputError: A model of an endpoint is named, but neither endpoint nor key; or the file of prices cannot be read.
+        InputError: No model is configured; a model of an endpoint is named, but neither endpoint nor key; the
+            embedded model is named, and an endpoint as well; or the file of prices cannot be read.
         InvalidError: The file of prices is none.
     """
     from operad.runtime.embedded import EmbeddedModel
@@ -373,16 +390,21 @@ def resolve_model(
 
     environ = os.environ if environ is None else environ
     name = name or environ.get("OPERAD_MODEL")
+    if name and is_embedded(name):
+        if base_url:
+            raise InputError(
+                f"model {name!r} runs inside this process, and {without_login(base_url)} is named as its endpoint; "
+                "name a model of that endpoint, or leave the endpoint out"
+            )
+        return cast("Model", EmbeddedModel() if name == EMBEDDED else EmbeddedModel.of(name))
     base_url = base_url or environ.get("OPENAI_BASE_URL")
     api_key = api_key or environ.get("OPENAI_API_KEY")
-    if name and name.endswith(".gguf"):
-        return cast("Model", EmbeddedModel.of(name))
-    if name == "embedded" or not (name or base_url or api_key):
-        return cast("Model", EmbeddedModel())
+    if not (name or base_url or api_key):
+        raise InputError(_NO_MODEL)
     if not (base_url or api_key):
         raise InputError(
-            f"model {name!r}: there is no endpoint to ask for it; set OPENAI_API_KEY, or OPENAI_BASE_URL for an "
-            "endpoint of your own, or name no model to use the embedded one"
+            f"model {name!r}: no endpoint is configured; set OPENAI_API_KEY, or OPENAI_BASE_URL for an endpoint of "
+            f"your own{did_you_mean(name or '', [EMBEDDED])}"
         )
     name, base_url = name or DEFAULT_MODEL, base_url or OPENAI_URL
     return Model(

@@ -53,8 +53,12 @@ async def ask(reasoner: Reasoner, task: Task) -> str:
 class MonoModelReasoner:
     """One model thinks, calls tools and answers.
 
+        reasoner = MonoModelReasoner("gpt-5")  # at the endpoint that the environment names
+        reasoner = MonoModelReasoner(Model(name="llama3.2", base_url="http://localhost:11434/v1"))
+
     Args:
-        model: Who is asked; None for the one that the environment names at the first call.
+        model: The model, or its name: the endpoint and the key come from the environment then. None for the
+            model that the environment names. The environment is read at the first use.
         max_rounds: How many turns a task may take at most: those with tools, and that of the answer.
         max_repairs: How often an answer that does not fit its schema is asked for again.
 
@@ -62,7 +66,7 @@ class MonoModelReasoner:
         InputError: Fewer than one round, or fewer than no repairs.
     """
 
-    def __init__(self, model: Model | None = None, *, max_rounds: int = 8, max_repairs: int = 2) -> None:
+    def __init__(self, model: Model | str | None = None, *, max_rounds: int = 8, max_repairs: int = 2) -> None:
         _at_least(1, max_rounds=max_rounds)
         _at_least(0, max_repairs=max_repairs)
         self._model = _Chosen(model)
@@ -71,8 +75,16 @@ class MonoModelReasoner:
 
     @property
     def model(self) -> Model:
-        """Who is asked."""
+        """Who is asked.
+
+        Raises:
+            InputError: No model is configured.
+        """
         return self._model.get()
+
+    def check_model(self) -> None:
+        """Raises InputError if no model is configured."""
+        _ = self.model
 
     def describe(self) -> str:
         """Who is asked and where, in one line without secrets."""
@@ -84,7 +96,7 @@ class MonoModelReasoner:
             "type": name_of(type(self)),
             "max_rounds": self._max_rounds,
             "max_repairs": self._max_repairs,
-            "model": self.model.fingerprint(),
+            "model": self._model.fingerprint(),
         }
 
     @property
@@ -117,8 +129,8 @@ class DualModelReasoner:
     the thinker sees the result, until it says that the work is finished. Then the actor answers.
 
     Args:
-        actor: Who acts; None for the model that the environment names at the first call.
-        thinker: Who thinks; None for the actor's model.
+        actor: Who acts: a model or its name, as for `MonoModelReasoner`; None for the model that the environment names.
+        thinker: Who thinks, likewise; None for the actor's model.
         max_rounds: How many instructions a task may take at most.
         max_tool_rounds: How many turns the actor may take for each.
         max_repairs: How often an answer that does not fit its schema is asked for again.
@@ -129,8 +141,8 @@ class DualModelReasoner:
 
     def __init__(
         self,
-        actor: Model | None = None,
-        thinker: Model | None = None,
+        actor: Model | str | None = None,
+        thinker: Model | str | None = None,
         *,
         max_rounds: int = 8,
         max_tool_rounds: int = 4,
@@ -154,6 +166,10 @@ class DualModelReasoner:
         """Who thinks."""
         return self._thinker.get()
 
+    def check_model(self) -> None:
+        """Raises InputError if no model is configured."""
+        _ = self.actor, self.thinker
+
     def describe(self) -> str:
         """Who is asked and where, in one line without secrets."""
         if self.actor == self.thinker:
@@ -167,8 +183,8 @@ class DualModelReasoner:
             "max_rounds": self._max_rounds,
             "max_tool_rounds": self._max_tool_rounds,
             "max_repairs": self._max_repairs,
-            "actor": self.actor.fingerprint(),
-            "thinker": self.thinker.fingerprint(),
+            "actor": self._actor.fingerprint(),
+            "thinker": self._thinker.fingerprint(),
         }
 
     @property
@@ -211,17 +227,25 @@ class DualModelReasoner:
 
 
 class _Chosen:
-    """A model that was given, or the one that the environment names when it is first asked for."""
+    """A model that was given, or the one that its name and the environment stand for when it is first asked for."""
 
-    def __init__(self, model: Model | None) -> None:
+    def __init__(self, model: Model | str | None) -> None:
         self._model = model
         self._choosing = threading.Lock()
 
     def get(self) -> Model:
         with self._choosing:
-            if self._model is None:
-                self._model = resolve_model()
+            if not isinstance(self._model, Model):
+                self._model = resolve_model(self._model)
             return self._model
+
+    def fingerprint(self) -> dict[str, JsonValue] | None:
+        """That of the model; None where none is configured, and so none can have answered."""
+        try:
+            model = self.get()
+        except InputError:
+            return None
+        return model.fingerprint()
 
 
 def _at_least(least: int, **given: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
@@ -18,9 +18,17 @@ from operad.runtime import events
 from operad.runtime.build import Build, Engine
 from operad.runtime.chart import chart
 from operad.runtime.engine import drive
-from operad.runtime.errors import InputError, InvalidError, Issue, MissingExtraError, did_you_mean, shorten
+from operad.runtime.errors import (
+    InputError,
+    InvalidError,
+    Issue,
+    MissingExtraError,
+    OperadError,
+    did_you_mean,
+    shorten,
+)
 from operad.runtime.events import Event, Listener, RunLog, Scope
-from operad.runtime.graph import Executable, WorkflowGraph, read_outside, reads_of
+from operad.runtime.graph import Executable, WorkflowGraph, read_outside, reads_of, workflows_in
 from operad.runtime.guard import Call
 from operad.runtime.insights import Insights, RunInsights
 from operad.runtime.keeper import Ledger
@@ -459,6 +467,20 @@ class Workflow:
         else:
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(live.cancel(), live.loop))
 
+    def check_model(self, reasoner: Reasoner) -> None:
+        """Raises InputError if an operator, however deep inside, asks a model and the reasoner has none.
+
+        Operators say so with ``asks_model``; the others are not known to ask.
+        """
+        check: Callable[[], None] | None = getattr(reasoner, "check_model", None)
+        if check is None:
+            return
+        try:
+            check()
+        except OperadError:
+            if _asks_model(self):
+                raise
+
     # Inside
 
     def _start(
@@ -472,6 +494,8 @@ class Workflow:
         outer = events.current_scope()
         if outer is None:
             self._refuse_unknown_reads(build)
+            if self._ledger is None or self._ledger.workers is None:  # whose models are their own
+                self.check_model(call.reasoner)
         path = outer.path if outer else ()
         insights, listeners = self._insights_in(outer)
         outer_log = outer.run.log if outer else None
@@ -707,6 +731,22 @@ def contains(workflow: Workflow, wanted: object) -> bool:
             if isinstance(inner, Workflow) and id(inner) not in seen:
                 seen.add(id(inner))
                 open_.append(inner)
+    return False
+
+
+def _asks_model(workflow: Workflow) -> bool:
+    """Whether an operator is known to ask the reasoner of this workflow's runs."""
+    open_, seen = [workflow], {id(workflow)}
+    while open_:
+        graph = open_.pop().graph()
+        for each in (*graph.operators.values(), *graph.evaluators):
+            asks: bool | None = getattr(each, "asks_model", None)
+            if asks:
+                return True
+            for inner in () if asks is False else workflows_in(each) or ():
+                if id(inner) not in seen:
+                    seen.add(id(inner))
+                    open_.append(inner)
     return False
 
 

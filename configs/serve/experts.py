@@ -127,6 +127,8 @@ def offers_of(source: Source) -> list[Offer]:
         agents.append(configuration.expert(profile.name, model_name=name, base_url=url))
     if not agents:
         raise InputError(f"{source.file}: configures no experts; add one under `experts`")
+    for agent in agents:
+        agent.check_model()
     return [Offer(agent, lasting(source.model_copy(update={"expert": agent.profile.name}))) for agent in agents]
 
 

@@ -108,6 +108,8 @@ class PlanWorkflow(_Stage):
         failure: Why there is no plan.
     """
 
+    asks_model = True
+
     async def execute(
         self,
         reasoner: Reasoner,

@@ -51,6 +51,7 @@ class LLM(NodeOperator[LLMParams]):
     """Asks a language model."""
 
     type = "llm"
+    asks_model = True
     params_type = LLMParams
     gives = "text (string)"
     example = {"system": "You translate into plain English.", "user": "Translate:\n{{#2.text#}}"}
@@ -99,6 +100,7 @@ class QuestionClassifier(NodeOperator[ClassifierParams]):
     """Has a model decide which class a text belongs to, and takes that way."""
 
     type = "question-classifier"
+    asks_model = True
     params_type = ClassifierParams
     gives = "class_name (string)"
     ways = "port i is class i, counted from 0"
@@ -156,6 +158,7 @@ class ParameterExtractor(NodeOperator[ExtractorParams]):
     """Has a model read named values out of a text."""
 
     type = "parameter-extractor"
+    asks_model = True
     params_type = ExtractorParams
     gives = "each parameter, by its name"
     example = {

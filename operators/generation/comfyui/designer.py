@@ -134,6 +134,8 @@ class SelectClasses(_Stage):
         failure: Why there are none.
     """
 
+    asks_model = True
+
     async def execute(
         self,
         reasoner: Reasoner,
