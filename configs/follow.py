@@ -18,13 +18,13 @@ from rich.console import Console
 from operad.configs.ask import Asker, Lines
 from operad.configs.durable import Kept
 from operad.configs.inputs import ask_inputs
+from operad.configs.models import model_line
 from operad.configs.progress import Remarks, display_on, printable, used
 from operad.operators.nodes.flow import StartVariable
 from operad.runtime import events
 from operad.runtime.agent import Agent
 from operad.runtime.events_file import line_of
 from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
-from operad.runtime.reasoner import DualModelReasoner, MonoModelReasoner
 
 if TYPE_CHECKING:
     from operad.runtime.viewer.server import PageServer
@@ -102,8 +102,8 @@ async def follow(
     console = Console(stderr=True)
     job = await ask_inputs(job, missing, lines, partial(say, console), partial(prompt, console))
     elsewhere = kept is not None and kept.ledger.workers is not None  # where models are the workers' own
-    if isinstance(agent.reasoner, MonoModelReasoner | DualModelReasoner) and not elsewhere:
-        say(console, f"model: {agent.reasoner.describe()}")
+    if not elsewhere and (line := model_line(agent.reasoner)):
+        say(console, line)
     if kept:
         say(console, kept.greeting)
         kept.keep(agent.workflow)

@@ -154,8 +154,8 @@ def _refuse_embedded(reasoner: Reasoner) -> None:
     """Raises InputError if the small model is to be asked that comes with operad."""
     if isinstance(reasoner, MonoModelReasoner) and reasoner.model == EmbeddedModel():
         raise InputError(
-            "the embedded model is too small to plan workflows, and no other is named: set OPENAI_API_KEY, or OPENAI_BASE_URL "
-            "and OPERAD_MODEL, or say --base-url and --model"
+            "the embedded model is too small to plan workflows: set OPENAI_API_KEY, or OPENAI_BASE_URL and OPERAD_MODEL, "
+            "or use --base-url and --model"
         )
 
 

@@ -7,9 +7,11 @@ import re
 from typing import Any
 
 from operad.configs.schema import LimitsSpec, ModelSpec
-from operad.runtime.errors import InputError
+from operad.runtime.embedded import ABILITIES, EmbeddedModel
+from operad.runtime.errors import InputError, OperadError
 from operad.runtime.limits import Limits
 from operad.runtime.model import Model, is_embedded, resolve_model
+from operad.runtime.reasoner import DualModelReasoner, MonoModelReasoner, Reasoner
 
 
 def make_model(spec: ModelSpec) -> Model:
@@ -55,6 +57,19 @@ def chosen(spec: ModelSpec | None, name: str | None, base_url: str | None) -> Mo
     if base_url:
         update["base_url"] = base_url
     return spec.model_copy(update=update)
+
+
+def model_line(reasoner: Reasoner) -> str:
+    """The model of a reasoner in one line, the embedded one with what it can do; empty where none is configured."""
+    if not isinstance(reasoner, MonoModelReasoner | DualModelReasoner):
+        return ""
+    try:
+        line = f"model: {reasoner.describe()}"
+    except OperadError:  # and nobody asks for one, or the run would not have begun
+        return ""
+    models = [reasoner.model] if isinstance(reasoner, MonoModelReasoner) else [reasoner.actor, reasoner.thinker]
+    small = any(isinstance(model, EmbeddedModel) and model.weights is None for model in models)
+    return f"{line}; {ABILITIES}" if small else line
 
 
 def make_limits(spec: LimitsSpec | None) -> Limits | None:

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from operad.configs.durable import Database, Files, Source, open_ledger
 from operad.configs.follow import say
+from operad.configs.models import model_line
 from operad.configs.prices import PricesFile
 from operad.configs.progress import printable
 from operad.configs.run_command import make
@@ -75,7 +76,8 @@ def worker(
     """
     reach = services and str(services)
     sources = [Source(file=file, model=model, base_url=base_url, services=reach) for file in configs]
-    served = [make(source).served() for source in sources]
+    runnables = [make(source) for source in sources]
+    served = [each.served() for each in runnables]
     queues = [each.queue for each in served]
     if len(set(queues)) < len(queues):
         raise InputError("two of these files do the same; name each once")
@@ -84,6 +86,9 @@ def worker(
     ledger.close()
     url = ledger.url
     console = Console(stderr=True)
+    for line in dict.fromkeys(model_line(agent.reasoner) for each in runnables for agent in each.team):
+        if line:
+            say(console, line)
     with ExitStack() as stack:
         listeners = [*stack.enter_context(listening(trace))]
         metrics = None if metrics_port is None else Metrics()

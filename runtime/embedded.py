@@ -30,6 +30,9 @@ from operad.runtime.model import Model, Price
 CONTEXT_TOKENS = 8192
 """What SmolLM2 was trained for: prompt and answer together."""
 
+ABILITIES = "it can pick from given choices, but not judge, summarise or choose tools"
+"""What the model with the default weights is able to do."""
+
 _BATCH_TOKENS = 32
 """Prompt tokens read in one go, and so how long stopping takes: 0.5 s in mid-prompt. With the
 server's own 2048 it takes 24 s; reading a prompt is some 20% faster then."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError
 from typing import TYPE_CHECKING, Protocol, cast
@@ -80,6 +80,22 @@ def read_outside(operators: Sequence[Executable]) -> Sequence[str]:
     """The ids of operators whose messages these ask for and that are not among them."""
     inside = {operator.get_id() for operator in operators}
     return tuple(dict.fromkeys(read for each in operators for read in reads_of(each) if read not in inside))
+
+
+def asks_model(operators: Iterable[Executable]) -> bool:
+    """Whether one of these, or an operator of a workflow that one runs, is known to ask the reasoner of the run."""
+    open_, seen = [*operators], set[int]()
+    while open_:
+        operator = open_.pop()
+        asks: bool | None = getattr(operator, "asks_model", None)
+        if asks:
+            return True
+        for inner in () if asks is False else workflows_in(operator) or ():
+            if id(inner) not in seen:
+                seen.add(id(inner))
+                graph = inner.graph()
+                open_ += [*graph.operators.values(), *graph.evaluators]
+    return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 class Ledger(Protocol):
     """Where runs are kept; `operad.runtime.durable.Ledger` is one."""
 
+    @property
+    def workers(self) -> object | None:
+        """The workers, with models of their own, that do the operators' work; None where it is done here."""
+        ...
+
     async def drive(self, workflow: Any, run: Run, call: Call) -> WorkflowMessage:
         """Begin a run, or go on with it."""
         ...

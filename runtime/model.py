@@ -403,8 +403,8 @@ def resolve_model(
         raise InputError(_NO_MODEL)
     if not (base_url or api_key):
         raise InputError(
-            f"model {name!r}: no endpoint is configured; set OPENAI_API_KEY, or OPENAI_BASE_URL for an endpoint of "
-            f"your own{did_you_mean(name or '', [EMBEDDED])}"
+            f"model {name!r}{did_you_mean(name or '', [EMBEDDED])}: no endpoint is configured; set OPENAI_API_KEY, or "
+            "OPENAI_BASE_URL for an endpoint of your own"
         )
     name, base_url = name or DEFAULT_MODEL, base_url or OPENAI_URL
     return Model(

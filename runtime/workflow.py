@@ -28,7 +28,7 @@ from operad.runtime.errors import (
     shorten,
 )
 from operad.runtime.events import Event, Listener, RunLog, Scope
-from operad.runtime.graph import Executable, WorkflowGraph, read_outside, reads_of, workflows_in
+from operad.runtime.graph import Executable, WorkflowGraph, asks_model, read_outside, reads_of
 from operad.runtime.guard import Call
 from operad.runtime.insights import Insights, RunInsights
 from operad.runtime.keeper import Ledger
@@ -478,7 +478,8 @@ class Workflow:
         try:
             check()
         except OperadError:
-            if _asks_model(self):
+            graph = self.graph()
+            if asks_model([*graph.operators.values(), *graph.evaluators]):
                 raise
 
     # Inside
@@ -731,22 +732,6 @@ def contains(workflow: Workflow, wanted: object) -> bool:
             if isinstance(inner, Workflow) and id(inner) not in seen:
                 seen.add(id(inner))
                 open_.append(inner)
-    return False
-
-
-def _asks_model(workflow: Workflow) -> bool:
-    """Whether an operator is known to ask the reasoner of this workflow's runs."""
-    open_, seen = [workflow], {id(workflow)}
-    while open_:
-        graph = open_.pop().graph()
-        for each in (*graph.operators.values(), *graph.evaluators):
-            asks: bool | None = getattr(each, "asks_model", None)
-            if asks:
-                return True
-            for inner in () if asks is False else workflows_in(each) or ():
-                if id(inner) not in seen:
-                    seen.add(id(inner))
-                    open_.append(inner)
     return False
 
 

@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -20,6 +20,7 @@ import typer
 
 from operad.configs.durable import Source, open_ledger
 from operad.configs.follow import GRACE
+from operad.configs.models import model_line
 from operad.configs.progress import printable
 from operad.configs.serve.bounds import DEFAULT_BOUNDS, Bounds
 from operad.configs.serve.experts import Offer, by_name, offers_of
@@ -164,11 +165,8 @@ async def _serve(setting: _Setting, sockets: list[socket.socket], serving_type: 
             _leave_within(GRACE, 128 + number)
             loop.call_soon_threadsafe(serving.runs.stop_all)
 
-    for offer in setting.offers.values():
-        _say(f"serves: {offer.name}")
-    shown = f"[{setting.host}]" if ":" in setting.host else setting.host
-    asks = f"{len(setting.keys)} key{'s' if len(setting.keys) != 1 else ''}" if setting.keys else "no key is asked for"
-    _say(f"http://{shown}:{sockets[0].getsockname()[1]} (/v1, /runs, /mcp, /openapi.json; {asks})")
+    for line in _greeting(setting, sockets[0].getsockname()[1]):
+        _say(line)
     before = {number: signal.signal(number, heed) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         await server.serve(sockets=sockets)
@@ -179,6 +177,16 @@ async def _serve(setting: _Setting, sockets: list[socket.socket], serving_type: 
         for offer in setting.offers.values():
             if offer.ledger is not None:
                 await asyncio.to_thread(offer.ledger.close)  # so that others may go on with its runs at once
+
+
+def _greeting(setting: _Setting, port: int) -> Iterator[str]:
+    """What is served, with which models, and where."""
+    yield from (f"serves: {offer.name}" for offer in setting.offers.values())
+    models = dict.fromkeys(model_line(offer.agent.reasoner) for offer in setting.offers.values())
+    yield from filter(None, models)
+    shown = f"[{setting.host}]" if ":" in setting.host else setting.host
+    asks = f"{len(setting.keys)} key{'s' if len(setting.keys) != 1 else ''}" if setting.keys else "no key is asked for"
+    yield f"http://{shown}:{port} (/v1, /runs, /mcp, /openapi.json; {asks})"
 
 
 def _say(line: str) -> None:
