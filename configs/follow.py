@@ -20,6 +20,7 @@ from operad.configs.durable import Kept
 from operad.configs.inputs import ask_inputs
 from operad.configs.models import model_line
 from operad.configs.progress import Remarks, display_on, printable, used
+from operad.configs.rounds import Repetition
 from operad.operators.nodes.flow import StartVariable
 from operad.runtime import events
 from operad.runtime.agent import Agent
@@ -110,7 +111,7 @@ async def follow(
     if written:
         agent.workflow.add_listener(partial(_write, written))
     finished: events.RunFinished | None = None
-    remarks = Remarks()
+    remarks, repetition = Remarks(), Repetition()
     try:
         with display_on(console) as display:
             later = kept.later if kept else "--answer"
@@ -120,6 +121,7 @@ async def follow(
                 async for event in stream:
                     display.show(event)
                     remarks.apply(event)
+                    repetition.apply(event)
                     asker.heed(event)
                     if isinstance(event, events.RunFinished):
                         finished = event
@@ -128,7 +130,7 @@ async def follow(
             page.close()  # which tells its browsers how the run ended
         raise
     assert finished is not None  # noqa: S101 - a run that does not finish raises
-    _sum_up(finished, remarks, console)
+    _sum_up(finished, remarks, repetition, console)
     if unasked := asker.never_asked():
         say(console, f"nobody asked for --answer {', '.join(unasked)}")
     return finished.message
@@ -138,10 +140,12 @@ def _write(file: TextIO, event: events.Event) -> None:
     file.write(line_of(event))
 
 
-def _sum_up(finished: events.RunFinished, remarks: Remarks, console: Console) -> None:
+def _sum_up(finished: events.RunFinished, remarks: Remarks, repetition: Repetition, console: Console) -> None:
     message = finished.message
     rounds = f"{finished.rounds} round" + ("s" if finished.rounds > 1 else "")
     say(console, f"{message.status.value}  {rounds}, {finished.seconds:.1f} s, {used(message.usage)}")
+    for line in repetition.lines():
+        say(console, line)
     if line := remarks.line():
         say(console, line)
     if finished.rounds > 1 and message.status is not WorkflowStatus.SUCCESS:

@@ -24,6 +24,13 @@ def shared_data():
     return SHARED
 
 
+@pytest.fixture
+def nothing_configured(monkeypatch):
+    """The environment names no model."""
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+
+
 class _Code:
     """Code as an operator."""
 

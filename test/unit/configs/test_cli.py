@@ -181,10 +181,10 @@ def test_a_faulty_file_exits_2_and_says_where(operad, expert, text, message):
     [
         (["run", "missing.yaml"], "missing.yaml: no such file"),
         (["run", "exper.yaml"], "did you mean 'expert.yaml'?"),
-        (["run", "expert.yaml", "--file", "missing.txt"], "missing.txt: no such file"),
-        (["run", "expert.yaml", "--input", "novalue"], "write NAME=VALUE"),
+        (["run", "expert.yaml", "--model", "embedded", "--file", "missing.txt"], "missing.txt: no such file"),
+        (["run", "expert.yaml", "--model", "embedded", "--input", "novalue"], "write NAME=VALUE"),
         (["run", "expert.yaml", "--expert", "Greter"], "did you mean 'Greeter'?"),
-        (["run", "expert.yaml", "--events", "no/such/folder/run.jsonl"], "cannot be written"),
+        (["run", "expert.yaml", "--model", "embedded", "--events", "no/such/folder/run.jsonl"], "cannot be written"),
         (["run"], "Missing argument"),
         (["rum"], "No such command"),
     ],
@@ -300,7 +300,6 @@ def test_a_signal_ends_the_process_even_while_a_thread_hangs(tmp_path, sent, exi
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stderr is not None
-    assert "model: " in process.stderr.readline()
     assert "greet: running" in process.stderr.readline()
     process.send_signal(sent)
     out, err = process.communicate(timeout=20)
@@ -608,7 +607,7 @@ def test_an_operator_that_exits_is_an_error_like_any_other(operad, expert, tmp_p
 
 
 def test_a_path_that_is_too_long_is_bad_input(operad, expert):
-    for arguments in (["run", "x" * 5000], ["run", expert, "--file", "x" * 5000]):
+    for arguments in (["run", "x" * 5000], ["run", expert, "--model", "embedded", "--file", "x" * 5000]):
         status, out, err = operad(*arguments)
         assert (status, out) == (2, "")
         assert "too long" in err

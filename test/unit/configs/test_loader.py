@@ -33,8 +33,11 @@ from operad.runtime import (
     Workflow,
 )
 from operad.runtime.document import parse_document
+from operad.runtime.embedded import EmbeddedModel
+from operad.runtime.endpoint import OPENAI_URL
 from operad.runtime.errors import InputError, InvalidError, ModelError, OperatorError
 from operad.runtime.message import WorkflowMessage, WorkflowStatus
+from operad.runtime.model import DEFAULT_MODEL
 from operad.runtime.policy import Budget, Policy
 from operad.runtime.reasoner import DualModelReasoner, MonoModelReasoner
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
@@ -329,6 +332,63 @@ def test_a_value_of_another_shape_is_said_in_plain_words(write, old, new, messag
 @pytest.mark.parametrize("experts", ["5", "true", "[1]", "{a: b}"])
 def test_experts_of_another_shape_are_an_error(write, experts):
     assert {code for code, _, _ in issues(write(f"experts: {experts}\n"))} <= {"value", "missing-key", "unknown-key"}
+
+
+@pytest.mark.parametrize("model", ["embedded", "{name: embedded}"])
+def test_a_file_may_name_the_embedded_model_and_what_is_named_wins(write, monkeypatch, model):
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("OPERAD_MODEL", "gpt-5")
+    assert load(write(MINIMAL + f"model: {model}\n")).expert().reasoner.model == EmbeddedModel()
+
+
+def test_a_models_name_is_short_for_a_mapping_with_it(write):
+    text = MINIMAL.replace("instruction: Greet.", "instruction: Greet.\n    fallback: {model: small}")
+    text = (
+        text.replace("workflow:", "model: embedded\n    workflow:")
+        + "model: large\nleader: {profile: {name: L}, model: l}\n"
+    )
+    spec = load(write(text.replace("small", "embedded"))).spec
+    names = (spec.model.name, spec.experts[0].model.name, spec.leader.model.name, spec.operators[0].fallback.model.name)
+    assert names == ("large", "embedded", "l", "embedded")
+
+
+def test_a_name_or_an_endpoint_of_the_command_takes_the_place_of_the_embedded_model(write, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    configuration = load(write(MINIMAL + "model: {name: embedded, temperature: 0.5}\n"))
+    named = configuration.expert(model_name="gpt-5").reasoner.model
+    assert (named.name, named.base_url, named.temperature) == ("gpt-5", OPENAI_URL, 0.5)
+    there = configuration.expert(base_url="http://127.0.0.1:9/v1").reasoner.model
+    assert (there.name, there.base_url) == (DEFAULT_MODEL, "http://127.0.0.1:9/v1")
+
+
+def test_the_embedded_model_of_the_command_takes_the_place_of_the_files_endpoint(write):
+    file = write(MINIMAL + "model: {name: ours, base_url: 'http://127.0.0.1:9/v1'}\n")
+    assert load(file).expert(model_name="embedded").reasoner.model == EmbeddedModel()
+    with pytest.raises(InputError, match=r"'embedded' runs inside this process, and http://127.0.0.1:8/v1 is named"):
+        load(file).expert(model_name="embedded", base_url="http://127.0.0.1:8/v1")
+
+
+@pytest.mark.usefixtures("nothing_configured")
+def test_an_expert_whose_operators_ask_a_model_needs_one_before_it_runs(write):
+    expert = load(write(MINIMAL)).expert()
+    with pytest.raises(InputError, match=r"^no model is configured"):
+        expert.check_model()
+
+
+@pytest.mark.usefixtures("nothing_configured")
+def test_an_expert_of_typed_nodes_that_ask_nobody_needs_no_model(write):
+    text = """
+operators:
+  - &say
+    name: say
+    type: template-transform
+    params: {template: "Hello.", variables: []}
+experts:
+  - profile: {name: Greeter}
+    workflow: [[*say]]
+"""
+    load(write(text)).expert().check_model()
 
 
 def test_options_change_the_files_model_and_keep_the_rest_of_it(write):

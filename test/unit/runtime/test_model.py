@@ -298,9 +298,37 @@ async def test_a_proxy_of_the_environment_does_not_come_between(monkeypatch):
         assert (await scripted.model.complete(HELLO)).text == "direct"
 
 
-def test_without_key_and_endpoint_the_embedded_model_is_chosen():
-    assert resolve_model(environ={}) == EmbeddedModel()
-    assert resolve_model(environ={}).describe() == "SmolLM2-135M-Instruct, embedded"
+def test_no_model_configured_is_an_error_that_says_what_to_set():
+    with pytest.raises(InputError, match=r"^no model is configured: ") as caught:
+        resolve_model(environ={})
+    text = str(caught.value)
+    for way in (
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL and OPERAD_MODEL",
+        "--model and --base-url",
+        "`model: {name: …, base",
+    ):
+        assert way in text
+    for way in ("OPERAD_MODEL=embedded", "--model embedded", "`model: embedded`", 'MonoModelReasoner("embedded")'):
+        assert way in text
+    assert "\n" not in text
+
+
+def test_the_embedded_model_is_asked_for_by_name():
+    assert resolve_model("embedded", environ={}) == EmbeddedModel()
+    assert resolve_model("embedded", environ={}).describe() == "SmolLM2-135M-Instruct, embedded"
+
+
+def test_a_named_embedded_model_wins_over_the_endpoint_of_the_environment():
+    environ = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": "http://a/v1", "OPERAD_MODEL": "gpt-5"}
+    assert resolve_model("embedded", environ=environ) == EmbeddedModel()
+
+
+@pytest.mark.parametrize("name", ["embedded", "/models/tiny.gguf"])
+def test_an_embedded_model_has_no_endpoint(name):
+    said = f"model '{name}' runs inside this process, and http://a/v1 is named as its endpoint; name a model of that"
+    with pytest.raises(InputError, match=said):
+        resolve_model(name, "http://user:secret@a/v1", environ={})
 
 
 def test_a_key_chooses_openai_and_its_default_model():
@@ -330,8 +358,15 @@ def test_a_weights_file_is_an_embedded_model():
 
 
 def test_a_model_without_an_endpoint_is_not_silently_replaced():
-    with pytest.raises(InputError, match=r"'gpt-9': there is no endpoint to ask for it; set OPENAI_API_KEY"):
+    with pytest.raises(
+        InputError, match=r"^model 'gpt-9': no endpoint is configured; set OPENAI_API_KEY, or OPENAI_BASE"
+    ):
         resolve_model("gpt-9", environ={})
+
+
+def test_a_misspelt_embedded_model_is_guessed():
+    with pytest.raises(InputError, match=r"^model 'embeded' \(did you mean 'embedded'\?\): no endpoint"):
+        resolve_model("embeded", environ={})
 
 
 async def test_openai_gets_the_newer_name_of_max_tokens(monkeypatch):

@@ -118,7 +118,7 @@ def test_the_host_is_known_however_it_is_written(base_url):
 
 
 def test_the_embedded_model_costs_nothing_and_that_is_known(prices):
-    assert resolve_model(environ={}).price == EmbeddedModel().price == Price()
+    assert resolve_model("embedded", environ={}).price == EmbeddedModel().price == Price()
 
 
 def test_a_model_that_is_made_by_hand_is_unknown():

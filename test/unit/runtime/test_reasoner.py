@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from operad.runtime.embedded import EmbeddedModel
 from operad.runtime.errors import AnswerError, InputError, InvalidError, ModelError
 from operad.runtime.events import (
     AnswerRejected,
@@ -19,6 +20,7 @@ from operad.runtime.events import (
 from operad.runtime.file import FileDescriptor
 from operad.runtime.knowledge import Insight, Knowledge, Passage
 from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.model import resolve_model
 from operad.runtime.prompt import DATA_RULE, cut, fence, render
 from operad.runtime.reasoner import THINKER, DualModelReasoner, MonoModelReasoner
 from operad.runtime.task import Task
@@ -448,6 +450,33 @@ async def test_without_a_model_the_environment_is_asked_at_the_first_call(monkey
         assert reasoner.model is reasoner.model
         await reasoner.model.aclose()
     assert scripted.requests[0]["model"] == "mine"
+
+
+@pytest.mark.parametrize("reasoner", [MonoModelReasoner, DualModelReasoner])
+def test_a_model_may_be_given_by_its_name(reasoner, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    named = reasoner("gpt-5")
+    assert named.describe() == "gpt-5 at https://api.openai.com/v1"
+    assert named.fingerprint() == reasoner(resolve_model("gpt-5")).fingerprint()
+
+
+def test_the_embedded_model_may_be_given_by_its_name(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    assert MonoModelReasoner("embedded").model == EmbeddedModel()
+
+
+def test_actor_and_thinker_may_be_given_by_their_names(monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://a/v1")
+    dual = DualModelReasoner("small", "large")
+    assert dual.describe() == "large at http://a/v1, thinks; small at http://a/v1, acts"
+
+
+@pytest.mark.parametrize("reasoner", [MonoModelReasoner, DualModelReasoner])
+@pytest.mark.usefixtures("nothing_configured")
+def test_without_any_model_a_reasoner_says_what_to_set(reasoner):
+    with pytest.raises(InputError, match=r"^no model is configured: set OPENAI_API_KEY"):
+        reasoner().check_model()
+    assert set(reasoner().fingerprint().values()) & {None}
 
 
 @pytest.mark.parametrize("reasoner", [MonoModelReasoner, DualModelReasoner])
