@@ -2,10 +2,12 @@
 
     python test/example/run_eval_operator.py
 
-The embedded model cannot judge; with OPENAI_API_KEY set, the model of that endpoint is asked as well.
+The embedded model cannot judge, so only the code does. With OPENAI_API_KEY and OPERAD_MODEL set, that model is asked
+as well.
 """
 
 import asyncio
+import os
 
 from operad.evaluators import Evaluator
 from operad.operators import OperatorConfig
@@ -32,7 +34,7 @@ class OnlyPlanets(Evaluator):
 
 
 async def main() -> None:
-    reasoner = MonoModelReasoner()
+    reasoner = MonoModelReasoner(os.environ.get("OPERAD_MODEL", "embedded"))
     config = OperatorConfig(instruction="Three are named, and each is a planet of the sun.")
     evaluators: list[Evaluator] = [OnlyPlanets(config)]
     if reasoner.writes_prose:

@@ -2,12 +2,13 @@
 
     python test/example/run_operator.py
 
-Runs on the embedded model, which answers from the text at hand; with OPENAI_API_KEY set, on that
-endpoint, whose model may look things up as well.
+Runs on the embedded model, which picks from given choices. With OPENAI_API_KEY and OPERAD_MODEL set, it runs on
+that model, which may look things up as well.
 """
 
 import asyncio
 import json
+import os
 
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import Action, Example, Job, MonoModelReasoner, Tool, Toolkit
@@ -45,7 +46,7 @@ async def main() -> None:
     recommended = toolkit.recommend(operator.config.actions, hops=operator.config.hops)
     print("recommended tools:", [tool.name for tool in recommended.tools])
 
-    reasoner = MonoModelReasoner()
+    reasoner = MonoModelReasoner(os.environ.get("OPERAD_MODEL", "embedded"))
     message = await operator.execute(reasoner, Job(goal=ENTRY))
     print("asked:", reasoner.describe())
     print("answer:", message.outputs)

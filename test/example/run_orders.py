@@ -100,7 +100,8 @@ def build():
 
 async def main():
     orders = build()
-    async for event in orders.stream(Job(goal="", inputs={"things": list(STOCK)}), MonoModelReasoner()):
+    job = Job(goal="", inputs={"things": list(STOCK)})
+    async for event in orders.stream(job, MonoModelReasoner()):  # no operator asks a model, so none need be configured
         where = "/".join(event.path)
         match event:
             case events.OperatorRetried():

@@ -2,7 +2,8 @@
 
     python test/example/run_workflow.py
 
-Runs on the embedded model; with OPENAI_API_KEY set, on that endpoint.
+Runs on the embedded model, which picks from given choices; `MonoModelReasoner("gpt-5")` asks another one, with
+OPENAI_API_KEY set.
 """
 
 import json
@@ -60,7 +61,8 @@ def main() -> None:
     workflow.add_operator(write, previous_ops=[pick])
     workflow.set_evaluator(Judge(OperatorConfig(instruction="Is the right person thanked?", id="judge")))
 
-    message = workflow.execute(Job(goal=ENTRY, context="A line of a changelog."), MonoModelReasoner())
+    job = Job(goal=ENTRY, context="A line of a changelog.")
+    message = workflow.execute(job, MonoModelReasoner("embedded"))
     print(message.scratchpad)
     print(message.status.value, "-", message.evaluation)
     print(message.usage.calls, "model calls")

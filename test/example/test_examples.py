@@ -12,12 +12,16 @@ HERE = Path(__file__).parent
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "OPERAD_"))}
 
 
-def run(*command, **environment):
+def done_by(*command, **environment):
     done = subprocess.run(
         [sys.executable, *map(str, command)], env={**ENVIRONMENT, **environment}, capture_output=True, text=True, timeout=240
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done
+
+
+def run(*command, **environment):
+    return done_by(*command, **environment).stdout
 
 
 EXPECTED = {
@@ -49,11 +53,19 @@ def test_an_example_runs_on_an_endpoint_with_a_key(name):
 
 def test_the_main_job_thanks_everybody_after_a_lesson(tmp_path):
     events = tmp_path / "run.jsonl"
-    out = run(
+    done = done_by(
         "-c", "from operad.configs.cli import main; main()",
         "run", "release_credits", "--file", HERE / "data" / "NEWS", "--events", events,
     )  # fmt: skip
-    assert out == (HERE / "data" / "credits.md").read_text(encoding="utf-8")
+    told = done.stderr.splitlines()
+    assert told[0] == (
+        "model: SmolLM2-135M-Instruct, embedded; it can pick from given choices, but not judge, summarise or choose tools"
+    )
+    assert told[-2:] == [
+        "In round 1 the evaluator (judge) found a fault: 1 of 10 entries are at fault.",
+        "In round 2 only credit (for 1 of 10 items) and write ran again; read was reused.",
+    ]
+    assert done.stdout == (HERE / "data" / "credits.md").read_text(encoding="utf-8")
     rounds = [line for line in events.read_text(encoding="utf-8").splitlines() if '"RoundFinished"' in line]
     assert len(rounds) == 2
     assert "EXECUTION_ERROR" in rounds[0]

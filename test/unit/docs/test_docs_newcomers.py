@@ -125,8 +125,9 @@ def test_every_block_of_a_page_is_run_or_compared(page: Path) -> None:
         block for block in blocks(page.read_text(encoding="utf-8")) if block.language not in run and not block.file
     ]
     if page == START:
-        setup, said = loose  # which test_examples.py runs
+        setup, said, summed_up = loose  # which test_examples.py runs
         assert setup.text.splitlines()[0] == "make run"
         assert all(line.startswith("round ") for line in said.text.splitlines())
+        assert all(line.startswith("In round ") for line in summed_up.text.splitlines())
     else:
         assert loose == []
