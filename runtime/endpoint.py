@@ -8,7 +8,8 @@ import re
 import time
 from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 from urllib.parse import unquote, urlsplit
 
@@ -18,6 +19,8 @@ from operad.runtime.errors import ModelError, RequestError, describe
 from operad.runtime.message import Value
 
 if TYPE_CHECKING:
+    import ssl
+
     from openai import APIError, AsyncOpenAI
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -33,6 +36,16 @@ MOST_BYTES = 2**27
 
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 _KEY_LIKE = re.compile(r"\bsk-[\w*.-]{6,}")
+
+
+@cache
+def _certificates(trust_env: bool) -> ssl.SSLContext:
+    """Return the trusted certificates, read once per process: each reading takes 25 ms of CPU."""
+    from openai import DefaultAsyncHttpxClient
+
+    # openai's version decides whether that is httpx or httpx2.
+    library, _, _ = DefaultAsyncHttpxClient.__mro__[1].__module__.partition(".")
+    return import_module(library).create_ssl_context(trust_env=trust_env)
 
 
 class Endpoint(Value):
@@ -88,6 +101,8 @@ class Endpoint(Value):
                 f"{self.describe()}: the API key holds signs that no key has, perhaps a line break; set it again"
             )
         address, login = apart(base_url)
+        # A proxy that the environment names is not for this machine's own ports.
+        trust_env = urlsplit(address).hostname not in _LOOPBACK
         return AsyncOpenAI(
             base_url=address,
             api_key=key or "none",
@@ -95,8 +110,8 @@ class Endpoint(Value):
             max_retries=self.max_retries,
             default_headers=login,
             http_client=DefaultAsyncHttpxClient(
-                # A proxy that the environment names is not for this machine's own ports.
-                trust_env=urlsplit(address).hostname not in _LOOPBACK,
+                verify=_certificates(trust_env),
+                trust_env=trust_env,
                 event_hooks={"response": [partial(_bounded, self.describe())]},
             ),
         )

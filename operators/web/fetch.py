@@ -17,6 +17,7 @@ import zlib
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Any, cast
 from urllib.request import getproxies
@@ -231,11 +232,19 @@ def _headers(given: Mapping[str, str]) -> dict[str, str]:
     return usual | {name.lower(): value for name, value in given.items()} | {"accept-encoding": "gzip"}
 
 
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Return the trusted certificates, read once per process: each reading takes 25 ms of CPU."""
+    import httpx
+
+    return httpx.create_ssl_context()
+
+
 async def _follow(request: httpx.Request, guard: Guard, trip: _Trip) -> Fetched:
     """The answer to a request, where it is found in the end."""
     import httpx
 
-    context, cookies = httpx.create_ssl_context(), httpx.Cookies()
+    context, cookies = _certificates(), httpx.Cookies()
     first = trip.at
     for _ in range(guard.max_redirects + 1):
         trip.at = _shown(request.url)

@@ -1,6 +1,7 @@
 import asyncio
 import copy
 import gc
+import ssl
 import threading
 import traceback
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from operad.runtime.embedded import EmbeddedModel
+from operad.runtime.endpoint import _certificates
 from operad.runtime.errors import InputError, ModelError
 from operad.runtime.events import ModelAnswered, TokenStreamed, current_scope
 from operad.runtime.limits import Limits
@@ -289,6 +291,17 @@ async def test_a_copy_that_points_elsewhere_asks_there():
         moved = model.model_copy(update={"base_url": other.base_url})
         assert (await moved.complete(HELLO)).text == "there"
         assert copy.deepcopy(moved).base_url == other.base_url
+
+
+async def test_the_trusted_certificates_are_read_once_for_all_models(monkeypatch):
+    read = []
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **paths: read.append(paths))
+    _certificates.cache_clear()
+    async with ScriptedModel([Say("one"), Say("two")]) as scripted:
+        for _ in range(2):
+            await scripted.model.complete(HELLO)
+    _certificates.cache_clear()
+    assert len(read) == 1
 
 
 async def test_a_proxy_of_the_environment_does_not_come_between(monkeypatch):

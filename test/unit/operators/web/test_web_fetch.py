@@ -351,6 +351,7 @@ async def test_a_packed_body_that_unpacks_to_nothing_without_end_is_cut_off(web)
         ("br", b"x", "'br', which was not asked for"),
         ("gzip, gzip", gzip.compress(gzip.compress(b"x")), "not asked for"),
     ],
+    ids=["not packed", "cut off", "unknown", "packed twice"],  # packed bytes hold the time
 )
 async def test_a_body_that_cannot_be_unpacked_is_an_error(web, packing, body, why):
     host = await web.serve(web.reply(body, content_encoding=packing))
