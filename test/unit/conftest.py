@@ -7,11 +7,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from amounts import use_amounts
 
 from operad.runtime import BuiltinWorkflow, Job, OperatorError, events
 from operad.runtime.testing import Say, ScriptedReasoner
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
+
+
+def pytest_configure(config):
+    use_amounts(every="not slow" not in config.option.markexpr)
 
 
 @pytest.fixture

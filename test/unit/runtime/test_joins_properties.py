@@ -17,7 +17,8 @@ from itertools import product
 from random import Random
 from typing import Any, Literal
 
-from hypothesis import HealthCheck, event, given, settings
+from amounts import examples
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from operad.runtime.errors import SkippedError
@@ -34,16 +35,6 @@ CHOICES: list[Taken] = [None, ("a",), ("b",), ("a", "b"), (), ("a",), ("b",), ("
 JOINS: list[Join] = ["all_done", "all", "any", "all_done"]
 BYTES = 5
 """Of a random node."""
-
-
-def many(examples: int) -> settings:
-    return settings(
-        max_examples=examples,
-        derandomize=True,
-        deadline=None,
-        database=None,
-        suppress_health_check=[HealthCheck.too_slow],
-    )
 
 
 # Random graphs
@@ -223,7 +214,7 @@ def play(
     return here
 
 
-@many(4000)
+@examples(400, 4000)
 @given(graphs(), orders)
 def test_after_every_step_the_scheduler_says_what_the_rules_say(graph: Graph, order: Random) -> None:
     progress = Progress(plan_of(graph))
@@ -237,7 +228,7 @@ def test_after_every_step_the_scheduler_says_what_the_rules_say(graph: Graph, or
     assert ended.ended.keys() == start.to_the_end(lambda node: graph[node].choices[0]).ended.keys()
 
 
-@many(1500)
+@examples(200, 1500)
 @given(graphs(), orders)
 def test_a_later_round_of_the_scheduler_goes_on_from_what_is_kept(graph: Graph, order: Random) -> None:
     plan = plan_of(graph)
@@ -444,13 +435,13 @@ def check_one_round(engine: type[Workflow], graph: Graph) -> None:
     event("some are stopped" if notes.left else "none is stopped")
 
 
-@many(1000)
+@examples(200, 1000)
 @given(graphs())
 def test_a_run_does_what_the_rules_say(graph: Graph) -> None:
     check_one_round(BuiltinWorkflow, graph)
 
 
-@many(150)
+@examples(50, 150)
 @given(graphs())
 def test_a_run_by_dbgpt_does_what_the_rules_say(graph: Graph) -> None:
     check_one_round(DbgptWorkflow, graph)
@@ -496,13 +487,13 @@ def check_rounds(engine: type[Workflow], graph: Graph) -> None:
     check_result(graph, ended, texts, None, said)
 
 
-@many(900)
+@examples(200, 900)
 @given(graphs(9))
 def test_a_later_round_runs_what_was_blamed_and_what_depends_on_it(graph: Graph) -> None:
     check_rounds(BuiltinWorkflow, graph)
 
 
-@many(150)
+@examples(50, 150)
 @given(graphs(9))
 def test_a_later_round_by_dbgpt_runs_what_was_blamed_and_what_depends_on_it(graph: Graph) -> None:
     check_rounds(DbgptWorkflow, graph)
@@ -553,7 +544,7 @@ def of_arms(graph: Graph, routers: int) -> Graph:
     ]
 
 
-@many(400)
+@examples(60, 400)
 @given(graphs(8))
 def test_a_join_that_a_check_objects_to_runs_for_no_choice_of_ports(graph: Graph) -> None:
     graph = of_arms(graph, routers=8)
@@ -562,7 +553,7 @@ def test_a_join_that_a_check_objects_to_runs_for_no_choice_of_ports(graph: Graph
     assert not refused or not any(refused & set(ran) for ran in runs_with(graph))
 
 
-@many(400)
+@examples(60, 400)
 @given(graphs(8))
 def test_with_one_router_a_check_finds_every_join_that_runs_for_no_choice_of_ports(graph: Graph) -> None:
     graph = of_arms(graph, routers=1)

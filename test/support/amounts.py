@@ -1,0 +1,30 @@
+"""How much a test tries: some of its cases, or every one where slow tests run, too (`make test-all`)."""
+
+from hypothesis import HealthCheck, settings
+
+SOME, EVERY = "some", "every"
+
+
+def use_amounts(every: bool) -> None:
+    """Choose the amounts of this process, before the tests are imported.
+
+    The clock fails no property: other processes may keep the machine busy.
+    """
+    settings.register_profile(SOME, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile(EVERY, settings.get_profile(SOME))
+    settings.load_profile(EVERY if every else SOME)
+
+
+def amount(some: int, every: int) -> int:
+    """Return the number of cases to try."""
+    return every if settings.get_current_profile_name() == EVERY else some
+
+
+def sample(cases, every_nth: int):
+    """Return every n-th of the cases, or all of them where slow tests run."""
+    return list(cases)[:: amount(every_nth, 1)]
+
+
+def examples(some: int, every: int) -> settings:
+    """Return the settings of a property that tries so many examples, the same in each run."""
+    return settings(max_examples=amount(some, every), derandomize=True, database=None)
