@@ -19,7 +19,7 @@ def pytest_configure(config):
     use_amounts(every="not slow" not in config.option.markexpr)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def shared_data():
     """Real data that is not part of this repository: a machine without it skips, CI fails."""
     if not SHARED.is_dir():
@@ -189,13 +189,13 @@ class Stages:
         return [stage for stage, _ in self.asked]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def stages():
     """A scripted model for designs: ``stages(*rounds)``, and ``stages(plan=[…], build=[…])`` for what comes before."""
     return Stages
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def conversation():
     """The rounds of a conversation, by its name."""
     return lambda name: json.loads((CONVERSATIONS / f"{name}.json").read_text(encoding="utf-8"))["rounds"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import networkx as nx
 import pytest
+from amounts import amount
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -73,14 +74,14 @@ def check(pairs: Sequence[Pair], gold: Edges, predicted: Edges, size: int) -> No
 
 def test_it_is_as_large_as_the_largest_found_by_trying_all():
     draw = seeded(1)
-    for _ in range(600):
+    for _ in range(amount(100, 600)):
         case = some_case(draw, draw.randrange(1, 7))
         check(*case, largest_by_trying(*case))
 
 
 def test_it_is_as_large_as_the_largest_clique_of_the_association_graph():
     draw = seeded(2)
-    for _ in range(500):
+    for _ in range(amount(80, 500)):
         pairs, gold, predicted = some_case(draw, draw.randrange(8, 16))
         association: Any = nx.Graph()
         association.add_nodes_from(pair for pair in pairs if agree(pair, pair, gold, predicted))

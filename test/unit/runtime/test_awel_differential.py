@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from amounts import amount
 
 from operad.runtime.awel import AwelRunner  # first: it imports dbgpt with care
 
@@ -43,7 +44,7 @@ from dbgpt.core.awel.task.base import SKIP_DATA  # isort: skip
 
 from operad.runtime.errors import OperadError
 
-DAGS, BLOCK = 1500, 150
+DAGS, BLOCK = amount(300, 1500), 150
 RENDEZVOUS = 10.0
 NOTHING = "nothing"
 SKIPPED = "the end was skipped"

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from amounts import amount
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -220,7 +221,7 @@ operations = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=amount(40, 150))
 @given(st.lists(operations, max_size=6))
 def test_whatever_is_done_what_loads_is_read_again_as_it_is(wanted):
     data = data_of(DESK)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from amounts import amount, sample
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -640,7 +641,7 @@ def recorded():
     def of(data):
         if not found:
             for path in sorted(data.glob("chat2workflow/may/*.json")):
-                for record in json.loads(path.read_text(encoding="utf-8")):
+                for record in sample(json.loads(path.read_text(encoding="utf-8")), 8):
                     try:
                         graph = load(record["workflow"] or "", record["task"])
                     except InvalidError:
@@ -675,7 +676,7 @@ def test_every_variable_of_recorded_workflows_is_renamed_and_renamed_back(shared
                 assert dump(renamed) != data
                 back = apply(renamed, [RenameVariable(node=spec.id, old="zz_new", new=name)])
                 assert dump(back.graph) == data
-    assert count > 600
+    assert count > amount(75, 600)
 
 
 def test_recorded_workflows_stay_sound_with_a_node_in_every_edge_and_are_the_same_without_it(shared_data, recorded):
@@ -698,7 +699,7 @@ def test_recorded_workflows_stay_sound_with_a_node_in_every_edge_and_are_the_sam
             assert [issue for issue in new if issue.code != "not-selected"] == []
             assert dump(apply(longer, [RemoveNode(node=node_id)]).graph) == data
             count += 1
-    assert count > 700
+    assert count > amount(60, 700)
 
 
 def test_nodes_of_recorded_workflows_that_are_removed_and_added_again_leave_no_new_issue(shared_data, recorded):

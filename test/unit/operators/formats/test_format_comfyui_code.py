@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from hypothesis import given
+from amounts import amount
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operad.operators.formats.comfyui import (
@@ -135,6 +136,7 @@ def prompts(draw):
     return found
 
 
+@settings(max_examples=amount(25, 100))
 @given(prompts())
 def test_any_graph_comes_back_from_its_code(prompt):
     if {"nodes", "links"} & prompt.keys():

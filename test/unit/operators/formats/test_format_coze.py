@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from amounts import amount, sample
 
 from operad.operators.check import check
 from operad.operators.formats import chat2workflow
@@ -267,7 +268,7 @@ def test_recorded_workflows_come_back_the_same(shared_data):
     for file in sorted(shared_data.glob("chat2workflow/*/*.json")):
         if file.parent.name == "dataset":
             continue
-        for response in json.loads(file.read_text()):
+        for response in sample(json.loads(file.read_text()), 8):
             try:
                 graph = chat2workflow.load(response["workflow"] or "", response["task"])
             except InvalidError:
@@ -275,7 +276,7 @@ def test_recorded_workflows_come_back_the_same(shared_data):
             if not check(graph, CHAT2WORKFLOW_TYPES):
                 count += 1
                 assert normal(load(dump(graph))) == normal(graph)
-    assert count == 307
+    assert count == amount(32, 307)
 
 
 # What others made
@@ -492,7 +493,7 @@ def test_mutated_workflows_are_read_or_refused_and_come_back():
     for node_type in NODE_TYPES.values():
         node = NodeSpec("2", node_type.type, dict(node_type.example))
         flows.append(flow_of(dump(NodeGraph([START, node, END], [Edge("1", "2"), Edge("2", "9")]))))
-    for turn in range(700):
+    for turn in range(amount(100, 700)):
         flow = mutated(flows[turn % len(flows)], rng, rng.choice([0.005, 0.02, 0.05]))
         try:
             graph = load(archive_of(flow))
@@ -512,7 +513,7 @@ def test_any_graph_is_written_and_read_again():
     rng = random.Random(23)  # noqa: S311 - to break things with
     ids = ["1", "2", "5", "5-1", "", "123456", "900001", "a b"]
     types = [*NODE_TYPES, "odd", ""]
-    for _ in range(400):
+    for _ in range(amount(60, 400)):
         nodes = [
             NodeSpec(
                 rng.choice(ids),

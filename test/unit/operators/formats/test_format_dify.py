@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from amounts import amount, sample
 
 from operad.operators.assemble import assemble
 from operad.operators.check import check
@@ -518,7 +519,7 @@ def test_recorded_workflows_come_back_exactly(shared_data):
     for path in sorted((shared_data / "chat2workflow").glob("m*/*.json")) + sorted(
         (shared_data / "chat2workflow").glob("apr/*.json")
     ):
-        for record in json.loads(path.read_text(encoding="utf-8")):
+        for record in sample(json.loads(path.read_text(encoding="utf-8")), 8):
             try:
                 graph = chat2workflow.load(record["workflow"] or "", record["task"])
             except InvalidError:
@@ -534,7 +535,7 @@ def test_recorded_workflows_come_back_exactly(shared_data):
             assert losses(graph) == [] or all(
                 "becomes a text" in issue.message or "cannot be named" in issue.message for issue in losses(graph)
             )
-    assert count > 300
+    assert count > amount(30, 300)
 
 
 # Hostile files
@@ -618,8 +619,8 @@ def _spots(value, found):
 def test_files_with_values_swapped(path):
     rng = random.Random(path.name)  # noqa: S311
     original = values(path.read_bytes())
-    refused = 0
-    for _ in range(40):
+    refused, tries = 0, amount(10, 40)
+    for _ in range(tries):
         root = copy.deepcopy(original)
         for _ in range(rng.randint(1, 4)):
             holder, key = rng.choice(_spots(root, []))
@@ -637,13 +638,13 @@ def test_files_with_values_swapped(path):
         assert load(dump(graph), "swapped") == graph
         losses(graph)
         check(graph, NODE_TYPES)
-    assert refused < 36
+    assert refused < 0.9 * tries
 
 
 def test_files_with_bytes_flipped():
     rng = random.Random(7)  # noqa: S311
     for path in FILES:
-        for _ in range(60):
+        for _ in range(amount(15, 60)):
             data = bytearray(path.read_bytes())
             for _ in range(rng.randint(1, 6)):
                 data[rng.randrange(len(data))] = rng.randrange(256)
@@ -669,7 +670,7 @@ def test_parameters_that_are_not_right_are_written_and_read_back():
     for kind in [*NODE_TYPES, "other"]:
         if kind == "conversation":
             continue
-        for _ in range(20):
+        for _ in range(amount(3, 20)):
             params = {
                 name: copy.deepcopy(rng.choice(NASTY))
                 for name in ("variables", "cases", "user", "operator", "outputs", "url", "x")

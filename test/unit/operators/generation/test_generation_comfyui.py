@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+from amounts import amount, sample
 
 from operad.configs import cli
 from operad.configs.comfyui_generation import ComfyDesigner
@@ -514,7 +515,7 @@ def test_the_code_of_every_official_workflow_passes_through(shared_data):
 def test_the_code_of_every_official_workflow_as_the_answer_comes_through(shared_data):
     known = read_definitions((shared_data / "comfyui" / "object_info.json").read_text())
     finished = set()
-    for file in sorted((shared_data / "comfyui" / "workflows").iterdir()):
+    for file in sample(sorted((shared_data / "comfyui" / "workflows").iterdir()), 5):
         graph = executable(load(file.read_bytes(), file.stem), known)
         model = Model(
             select=[{"reasoning": "", "classes": ["SaveImage"]}],
@@ -525,7 +526,7 @@ def test_the_code_of_every_official_workflow_as_the_answer_comes_through(shared_
         assert json.loads(dump_api(made.graph)) == json.loads(dump_api(graph)), file.name
         assert made.findings == findings(read_answer(dump_code(graph, known), known, NOTHING))
         finished |= {file.stem} if made.accepted else set()
-    assert len(finished) == 31  # all but those with findings of their own
+    assert len(finished) == amount(7, 31)  # all but those with findings of their own
 
 
 def test_an_official_page_stays_byte_for_byte_the_same_but_for_what_is_changed(shared_data):

@@ -28,7 +28,7 @@ def designed(stages, conversation, name):
     return designs
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=NAMES, scope="module")
 def rounds(request, stages, conversation):
     return designed(stages, conversation, request.param)
 

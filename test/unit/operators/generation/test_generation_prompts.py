@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from amounts import amount, sample
 
 from operad.operators.check import check
 from operad.operators.formats.chat2workflow import load
@@ -80,7 +81,7 @@ def test_every_instruction_of_the_benchmark_keeps_the_budgets(shared_data, sound
     recorded = sound(shared_data)
     tasks = json.loads((shared_data / "chat2workflow" / "dataset" / "query.json").read_text(encoding="utf-8"))
     instructions = 0
-    for task in tasks:
+    for task in sample(tasks, 5):
         rounds = []
         while text := task.get(f"query{len(rounds) + 1}"):
             rounds.append(text)
@@ -95,7 +96,7 @@ def test_every_instruction_of_the_benchmark_keeps_the_budgets(shared_data, sound
                     assert tokens(build_parts(base, target, contract)) <= prompts.BUILD_TOKENS
             for graph in made:
                 assert tokens(mend_parts(graph)) <= prompts.FIX_TOKENS
-    assert instructions == 79
+    assert instructions == amount(17, 79)
 
 
 def large(count, text):

@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import pytest
+from amounts import amount, sample
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -636,15 +637,15 @@ def issues_in(text):
 
 def test_recorded_workflows_are_checked_and_the_sound_ones_are_assembled(shared_data):
     total = sound = 0
-    for text in recorded(shared_data):
+    for text in sample(recorded(shared_data), 8):
         total += 1
         issues, graph = issues_in(text)
         assert all(issue.code and issue.message for issue in issues)
         if graph is not None and not check(graph, NODE_TYPES):
             sound += 1
             assert assemble(graph, NODE_TYPES).graph().check() == []
-    assert total == 632
-    assert sound >= 150
+    assert total == amount(79, 632)
+    assert sound >= amount(18, 150)
 
 
 # Whatever comes
@@ -676,7 +677,9 @@ def nodes(draw):
 
 EDGE = st.tuples(IDS, st.integers(-1, 3), IDS).map(list)
 QUIET = settings(
-    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    deadline=None,
+    max_examples=amount(40, 150),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
 

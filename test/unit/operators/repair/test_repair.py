@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from amounts import amount
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operad.operators import repair as package
@@ -400,7 +401,7 @@ def test_where_no_workflow_can_be_read_the_text_stays_the_same_the_second_time()
         assert repair(result.text).text == result.text
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=amount(25, 100))
 @given(st.lists(odd_nodes | odd, max_size=6), st.lists(odd_edges, max_size=6))
 def test_whatever_is_given_it_ends_once_and_for_all(nodes, edges):
     said = ["The user provides a text (variable text). Output it (variable x)."]
@@ -426,7 +427,7 @@ def recorded(folder):
 
 def test_recorded_responses_never_stand_worse_and_are_mended_once(shared_data):
     every = list(recorded(shared_data / "chat2workflow"))
-    for passes, text, instructions in every[::12]:
+    for passes, text, instructions in every[:: amount(60, 12)]:
         result = repair(text, instructions)
         assert repair(result.text, instructions).text == result.text
         if passes:
