@@ -13,7 +13,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from contextvars import Context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from operad.evaluators import stand_ins
 from operad.operators.assemble import assemble
 from operad.operators.node_graph import NodeGraph
 from operad.operators.nodes import NODE_TYPES
+from operad.operators.sandbox.code import CodeLimits
 from operad.runtime import events
 from operad.runtime.errors import InvalidError, Issue, MissingExtraError, OperatorError, describe
 from operad.runtime.message import Job
@@ -66,7 +67,9 @@ async def dry_run(graph: NodeGraph, inputs: Mapping[str, Any] = _NO_INPUTS, *, s
     ran, failed = Counter[str](), Counter[str]()
 
     async def run(folder: Path) -> list[Issue]:
-        workflow = assemble(graph, NODE_TYPES, services=stand_ins.services(folder / "made"))
+        # A snippet runs in a thread: one that goes on when the dry run is over ends a second later.
+        limits = CodeLimits(seconds=min(CodeLimits().seconds, seconds + 1))
+        workflow = assemble(graph, NODE_TYPES, services=replace(stand_ins.services(folder / "made"), code=limits))
         values = await stand_ins.inputs_of(graph, folder, inputs)
         stream = workflow.stream(Job(goal=graph.name, inputs=values), stand_ins.Answers.about(graph))
         async for event in stream:
