@@ -1,4 +1,4 @@
-# make run, make test, make test-all, make check, make docs, make reference, make chaos, make bench, make conformance, make fuzz.
+# make run, make test, make test-all, make test-pythons, make installs, make check, make docs, make reference, make chaos, make bench, make conformance, make fuzz.
 # PYTHON=python3.12 chooses the interpreter, WORKERS=4 the processes of the tests, SEED=17 their order.
 PYTHON ?= python3
 VENV ?= .venv
@@ -32,7 +32,7 @@ DIFY := .venv-dify
 PHOENIX := .venv-phoenix
 RECORDED := $(wildcard ../shared/data/chat2workflow/may/*.json ../shared/data/chat2workflow/apr/*.json)
 
-.PHONY: run test test-all check docs reference chaos bench conformance fuzz lock clean
+.PHONY: run test test-all test-pythons installs check docs reference chaos bench conformance fuzz lock clean
 
 run: $(READY)
 	@$(BIN)/operad run configs/release_credits.yaml --file test/example/data/NEWS
@@ -41,6 +41,18 @@ test: SELECTED = -m "not slow"
 test test-all: $(DEV_READY)
 	@start=$$(date +%s); $(BIN)/python -m pytest -n $(WORKERS) --randomly-seed=$(SEED) $(SELECTED) $(TESTS); status=$$?; \
 	  echo "make $@: $$(( $$(date +%s) - start )) s; the same order again: make $@ SEED=$(SEED)"; exit $$status
+
+PYTHONS := $(foreach v,3.10 3.11 3.12 3.13,$(or $(lastword $(wildcard $(HOME)/.pyenv/versions/$(v).*/bin/python$(v))),python$(v)))
+
+test-pythons: # on every other Python that is installed, each in an environment of its own
+	@failed=; for python in $(filter-out %python$(VERSION),$(PYTHONS)); do \
+	  if $$python -V >/dev/null 2>&1; \
+	  then echo "$$python:"; $(MAKE) --no-print-directory test PYTHON=$$python VENV=.venv-$${python##*python} TESTS="$(TESTS)" || failed="$$failed $$python"; \
+	  else echo "$$python is not installed: left out"; fi; \
+	done; if [ -n "$$failed" ]; then echo "failed on:$$failed" >&2; exit 1; fi
+
+installs: $(DEV_READY) # the wheel with plain pip on every Python that is installed, in empty environments
+	@$(BIN)/python test/installs.py $(PYTHONS)
 
 check: $(DEV_READY)
 	$(BIN)/ruff format --check .
@@ -117,4 +129,4 @@ lock: # needs uv; honours the overrides in pyproject.toml, writes versions only
 	echo "arize-phoenix>=20" | $(COMPILE) --python-version 3.12 --only-binary :all: - -o requirements-phoenix.lock
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(DIFY) $(PHOENIX) build dist .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-3.* $(BENCH) $(DIFY) $(PHOENIX) build dist .pytest_cache .ruff_cache
