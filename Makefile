@@ -16,7 +16,8 @@ SEED := $(or $(SEED),$(shell date +%s))
 BENCH := .venv-bench
 BENCH_READY := $(BENCH)/.ready-$(VERSION)
 
-# uv where it is, pip otherwise; without dependencies, for the lock names them all: the same set everywhere
+# uv where it is, pip otherwise; without dependencies, for the lock names them all: the same set everywhere; and not
+# compiled, for most of it is never imported
 ifneq ($(shell command -v uv 2>/dev/null),)
 INSTALLER := uv
 CREATE = uv venv --quiet --python $(INTERPRETER)
@@ -24,7 +25,7 @@ INSTALL = uv pip install --quiet --python $(@D)/bin/python --no-deps
 else
 INSTALLER := pip
 CREATE = $(INTERPRETER) -m venv
-INSTALL = $(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps
+INSTALL = $(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile
 endif
 
 DIFY_PYTHON ?= python3.12
@@ -107,8 +108,7 @@ $(BENCH_READY): requirements-bench.lock
 	  echo "operad needs Python 3.10 to 3.13; $(PYTHON) is '$(VERSION)'. Try: make PYTHON=python3.12" >&2; exit 1;; esac
 	@echo "installing $(filter %.lock,$^) into $* with $(INSTALLER), for Python $(VERSION)" >&2
 	@$(CREATE) --clear $*
-	@$(INSTALL) -r $(filter %.lock,$^)
-	@$(INSTALL) -e .
+	@$(INSTALL) -r $(filter %.lock,$^) -e .
 	@touch $@
 
 $(DEV_READY): requirements-dev.lock $(READY)

@@ -26,7 +26,7 @@ def run(kind):
     workflow = kind(name="letters")
     workflow.add_operator(Operator(OperatorConfig(id="write", instruction="Write a letter.")))
     with ScriptedModel([Say("Dear Tom")]) as model:
-        assert workflow.execute(Job(goal="goal"), MonoModelReasoner(model.model())).scratchpad == "Dear Tom"
+        assert workflow.execute(Job(goal="goal"), MonoModelReasoner(model.model)).scratchpad == "Dear Tom"
     return workflow.engine
 
 print(run(Workflow))
