@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from amounts import use_amounts
 
-from operad.runtime import BuiltinWorkflow, Job, OperatorError, events
+from operad.runtime import BuiltinWorkflow, DbgptWorkflow, Job, OperatorError, events
 from operad.runtime.testing import Say, ScriptedReasoner
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
@@ -34,6 +34,12 @@ def nothing_configured(monkeypatch):
     """The environment names no model."""
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(params=[BuiltinWorkflow, pytest.param(DbgptWorkflow, marks=pytest.mark.slow)])
+def engine(request):
+    """The class of workflows of each engine. One schedule drives both: test_engines.py says so of each by default."""
+    return request.param
 
 
 class _Code:

@@ -5,13 +5,12 @@ import inspect
 from typing import Any
 
 import pytest
+from fake_operators import chain
 
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import (
     Action,
-    BuiltinWorkflow,
     Cache,
-    DbgptWorkflow,
     Example,
     FileDescriptor,
     InvalidError,
@@ -32,11 +31,6 @@ from operad.runtime.message import NO_USAGE
 from operad.runtime.testing import CallTools, Fail, Say, ScriptedModel, ScriptedReasoner
 
 JOB = Job(goal="goal")
-
-
-@pytest.fixture(params=[BuiltinWorkflow, DbgptWorkflow])
-def engine(request):
-    return request.param
 
 
 class Asker:
@@ -74,14 +68,6 @@ class Known(Do):
 
     def fingerprint(self):
         return {"id": self._id}
-
-
-def chain(engine, *operators, **options):
-    workflow, before = engine(**options), []
-    for operator in operators:
-        workflow.add_operator(operator, before)
-        before = [operator]
-    return workflow
 
 
 def cached(cache=None):

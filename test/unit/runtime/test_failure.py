@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import random
 import socketserver
@@ -14,13 +13,12 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from fake_operators import Echo, chain
 
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import (
     Action,
     Budget,
-    BuiltinWorkflow,
-    DbgptWorkflow,
     Job,
     Limits,
     Map,
@@ -46,30 +44,6 @@ AT_ONCE = 1.0
 RENDEZVOUS = 10.0
 
 
-@pytest.fixture(params=[BuiltinWorkflow, DbgptWorkflow])
-def engine(request):
-    return request.param
-
-
-class Do:
-    """An operator that says its id and, in brackets, what it heard; or does what it is given to do."""
-
-    def __init__(self, op_id, work=None):
-        self._id = op_id
-        self._work = work
-        self.calls = 0
-
-    def get_id(self):
-        return self._id
-
-    async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
-        self.calls += 1
-        if self._work is None:
-            return f"{self._id}({' '.join(message.scratchpad for message in workflow_messages or ())})"
-        said = self._work()
-        return await said if inspect.isawaitable(said) else said
-
-
 def fail(error):
     def work():
         raise error
@@ -84,14 +58,6 @@ def side_by_side(engine, *operators, **options):
     return workflow
 
 
-def chain(engine, *operators, **options):
-    workflow, before = engine(**options), []
-    for operator in operators:
-        workflow.add_operator(operator, before)
-        before = [operator]
-    return workflow
-
-
 def fails(workflow, error: Any = OperatorError, reasoner: Any = NOBODY) -> Any:
     with pytest.raises(error) as raised:
         run_on_fake_clock(workflow.aexecute(JOB, reasoner))
@@ -103,7 +69,7 @@ def fails(workflow, error: Any = OperatorError, reasoner: Any = NOBODY) -> Any:
 
 def test_an_error_names_workflow_operator_attempt_round_and_cause(engine):
     cause = ValueError("wrong")
-    workflow = chain(engine, Do("a"), Do("b", fail(cause)), Do("c"), name="w")
+    workflow = chain(engine, Echo("a"), Echo("b", fail(cause)), Echo("c"), name="w")
     error = fails(workflow)
     assert (error.workflow, error.operator_id, error.attempt, error.round) == ("w", "b", 1, 1)
     assert error.__cause__ is cause
@@ -112,7 +78,7 @@ def test_an_error_names_workflow_operator_attempt_round_and_cause(engine):
 
 
 def test_an_error_of_a_later_round_says_so(engine):
-    workflow = side_by_side(engine, Do("a", fail(ValueError("always"))), Do("b"), max_rounds=2, name="w")
+    workflow = side_by_side(engine, Echo("a", fail(ValueError("always"))), Echo("b"), max_rounds=2, name="w")
     error = fails(workflow)
     assert error.round == 2
     assert "failed on attempt 1 of round 2" in str(error)
@@ -120,15 +86,15 @@ def test_an_error_of_a_later_round_says_so(engine):
 
 
 def test_an_error_of_the_evaluator_is_told_like_any_other(engine):
-    workflow = side_by_side(engine, Do("a"))
-    workflow.set_evaluator(Do("judge", fail(ValueError("no idea"))))
+    workflow = side_by_side(engine, Echo("a"))
+    workflow.set_evaluator(Echo("judge", fail(ValueError("no idea"))))
     assert fails(workflow).operator_id == "judge"
 
 
 def test_causes_are_chained_through_nested_workflows_and_maps(engine):
     cause = ConnectionError("gone")
-    items = Do("items", lambda: WorkflowMessage(outputs={"xs": [1, 2]}))
-    inner = chain(engine, Do("deep", fail(cause)), name="inner")
+    items = Echo("items", lambda: WorkflowMessage(outputs={"xs": [1, 2]}))
+    inner = chain(engine, Echo("deep", fail(cause)), name="inner")
     outer = chain(engine, items, Map("each", chain(engine, inner, name="body"), over="xs", concurrency=1), name="outer")
     link, chain_ = fails(outer), []
     while link is not None:
@@ -150,9 +116,9 @@ def test_an_error_names_the_siblings_that_were_stopped_for_it(engine):
     async def late():
         await asyncio.sleep(100)
 
-    inner = side_by_side(engine, Do("i", late), name="inner")
+    inner = side_by_side(engine, Echo("i", late), name="inner")
     heard = []
-    workflow = side_by_side(engine, Do("a", soon), Do("b", late), inner, Do("d"), listeners=[heard.append])
+    workflow = side_by_side(engine, Echo("a", soon), Echo("b", late), inner, Echo("d"), listeners=[heard.append])
     error = fails(workflow)
     assert set(error.cancelled) == {"b", "inner"}
     assert "(stopped for it: " in str(error)
@@ -166,18 +132,18 @@ def test_of_many_that_were_stopped_the_text_names_the_first(engine):
         await asyncio.sleep(1)
         raise ValueError("wrong")
 
-    late = [Do(f"late{n}", lambda: asyncio.sleep(100)) for n in range(20)]
-    error = fails(side_by_side(engine, Do("a", soon), *late))
+    late = [Echo(f"late{n}", lambda: asyncio.sleep(100)) for n in range(20)]
+    error = fails(side_by_side(engine, Echo("a", soon), *late))
     assert len(error.cancelled) == 20
     assert str(error).endswith(" and 12 more)")
 
 
 def test_one_that_lost_a_race_in_an_earlier_round_was_not_stopped_for_an_error(engine):
-    other = Do("other", fail(ValueError("always")))
-    workflow, fast, slow = engine(max_rounds=2), Do("fast"), Do("slow", lambda: asyncio.sleep(100))
+    other = Echo("other", fail(ValueError("always")))
+    workflow, fast, slow = engine(max_rounds=2), Echo("fast"), Echo("slow", lambda: asyncio.sleep(100))
     for operator in (fast, slow, other):
         workflow.add_operator(operator)
-    workflow.add_operator(Do("first"), [fast, slow], join="any")
+    workflow.add_operator(Echo("first"), [fast, slow], join="any")
     error = fails(workflow)
     assert (error.operator_id, error.round, error.cancelled) == ("other", 2, ())
     assert slow.calls == 1
@@ -194,7 +160,7 @@ def test_the_first_error_counts_and_later_ones_do_not_hide_it(engine, caplog):
         finally:
             raise KeyError("in the clean-up")
 
-    error = fails(side_by_side(engine, Do("a", soon), Do("b", broken)))
+    error = fails(side_by_side(engine, Echo("a", soon), Echo("b", broken)))
     assert str(error.__cause__) == "the first"
     assert "never retrieved" not in caplog.text
 
@@ -213,8 +179,8 @@ def test_what_is_stopped_is_awaited_and_its_clean_up_runs(engine):
             await asyncio.sleep(5)
             cleaned.append(asyncio.get_running_loop().time())
 
-    inner = side_by_side(engine, Do("i", tidy), name="inner")
-    fails(side_by_side(engine, Do("a", soon), Do("b", tidy), inner))
+    inner = side_by_side(engine, Echo("i", tidy), name="inner")
+    fails(side_by_side(engine, Echo("a", soon), Echo("b", tidy), inner))
     assert cleaned == [6, 6]
 
 
@@ -222,9 +188,9 @@ def test_what_is_stopped_is_awaited_and_its_clean_up_runs(engine):
 
 
 def test_nothing_after_a_failed_operator_runs(engine):
-    after, other = Do("after"), Do("other")
+    after, other = Echo("after"), Echo("other")
     heard = []
-    fails(chain(engine, Do("a", fail(ValueError("secret fault"))), after, other, listeners=[heard.append]))
+    fails(chain(engine, Echo("a", fail(ValueError("secret fault"))), after, other, listeners=[heard.append]))
     assert (after.calls, other.calls) == (0, 0)
     assert not any(isinstance(event, events.OperatorFinished | events.RunFinished) for event in heard)
 
@@ -239,8 +205,8 @@ def test_the_text_of_a_model_error_is_no_answer(engine):
 
 
 def test_an_item_that_failed_is_a_typed_value_in_the_list_and_no_text_of_the_map(engine):
-    up = Do("up", lambda: "SAID" if up.calls != 2 else fail(ValueError("secret fault"))())
-    items = Do("items", lambda: WorkflowMessage(outputs={"xs": ["p", "q", "r"]}))
+    up = Echo("up", lambda: "SAID" if up.calls != 2 else fail(ValueError("secret fault"))())
+    items = Echo("items", lambda: WorkflowMessage(outputs={"xs": ["p", "q", "r"]}))
     each = Map("each", up, over="xs", concurrency=1, on_error="keep")
     said = run_on_fake_clock(chain(engine, items, each).aexecute(JOB, NOBODY))
     assert [type(item).__name__ for item in said.outputs["items"]] == ["str", "ItemError", "str"]
@@ -248,12 +214,12 @@ def test_an_item_that_failed_is_a_typed_value_in_the_list_and_no_text_of_the_map
 
 
 def test_an_exit_ends_the_run_and_not_the_process(engine):
-    assert isinstance(fails(chain(engine, Do("a", fail(SystemExit(3))))).__cause__, SystemExit)
+    assert isinstance(fails(chain(engine, Echo("a", fail(SystemExit(3))))).__cause__, SystemExit)
 
 
 def test_a_failed_run_says_so_at_its_end_with_what_it_used(engine):
     heard = []
-    fails(chain(engine, Do("a"), Do("b", fail(ValueError("wrong"))), listeners=[heard.append], name="w"))
+    fails(chain(engine, Echo("a"), Echo("b", fail(ValueError("wrong"))), listeners=[heard.append], name="w"))
     assert isinstance(heard[-1], events.RunFailed)
     assert heard[-1].error == "operator 'b' of workflow 'w' failed on attempt 1: ValueError: wrong"
     [failed] = [event for event in heard if isinstance(event, events.OperatorFailed)]
@@ -464,8 +430,8 @@ async def test_cancelling_ends_maps_and_the_workflows_in_them(engine, cancel):
             await asyncio.sleep(0.001)
             cleaned.add(path)
 
-    inner = side_by_side(engine, Do("x", rest), Do("y", rest), name="inner")
-    items = Do("items", lambda: WorkflowMessage(outputs={"xs": [1, 2, 3]}))
+    inner = side_by_side(engine, Echo("x", rest), Echo("y", rest), name="inner")
+    items = Echo("items", lambda: WorkflowMessage(outputs={"xs": [1, 2, 3]}))
     policy = Policy(retry=Retry(3), timeout=Timeout(run=50), fallback="sorry")
     each = Map("each", chain(engine, inner, name="body", policy=policy), over="xs")
     workflow = chain(engine, items, each, policy=policy, budget=Budget(seconds=50), limits=Limits(concurrency=2))
@@ -481,7 +447,7 @@ async def test_cancelling_ends_a_retry_that_waits(engine, cancel, monkeypatch):
         failed.set()
         raise ConnectionError("gone")
 
-    a = Do("a", work)
+    a = Echo("a", work)
 
     async def at_work():
         await failed.wait()
@@ -498,7 +464,7 @@ async def test_cancelling_ends_what_waits_for_a_place(engine, cancel):
         began.set()
         await asyncio.sleep(100)
 
-    workflow = side_by_side(engine, Do("a", rest), Do("b", rest), Do("c", rest), limits=Limits(concurrency=1))
+    workflow = side_by_side(engine, Echo("a", rest), Echo("b", rest), Echo("c", rest), limits=Limits(concurrency=1))
     await cancel(workflow, began.wait)
     quick = asyncio.ensure_future(workflow.aexecute(JOB, NOBODY))  # nothing holds the place any more
     began.clear()
@@ -527,8 +493,8 @@ async def test_cancelling_waits_for_the_clean_up(engine, cancel):
             cleaned.append("rest")
 
     policy = Policy(timeout=Timeout(run=50))
-    inner = side_by_side(engine, Do("i", rest), name="inner", policy=policy)
-    await cancel(side_by_side(engine, inner, Do("b", rest), policy=policy), began.wait)
+    inner = side_by_side(engine, Echo("i", rest), name="inner", policy=policy)
+    await cancel(side_by_side(engine, inner, Echo("b", rest), policy=policy), began.wait)
     assert cleaned == ["rest", "rest"]
 
 
@@ -542,8 +508,8 @@ async def test_an_error_in_a_clean_up_is_not_left_lying_about(engine, cancel, ca
         finally:
             raise KeyError("in the clean-up")
 
-    inner = side_by_side(engine, Do("i", broken), name="inner", policy=Policy(timeout=Timeout(run=50)))
-    await cancel(side_by_side(engine, inner, Do("b", broken)), began.wait)
+    inner = side_by_side(engine, Echo("i", broken), name="inner", policy=Policy(timeout=Timeout(run=50)))
+    await cancel(side_by_side(engine, inner, Echo("b", broken)), began.wait)
     await asyncio.sleep(0)
     assert "never retrieved" not in caplog.text
 
@@ -555,7 +521,7 @@ async def test_a_cancelled_run_says_so_at_its_end(engine, cancel):
         began.set()
         await asyncio.sleep(100)
 
-    await cancel(chain(engine, Do("a", rest), listeners=[heard.append]), began.wait)
+    await cancel(chain(engine, Echo("a", rest), listeners=[heard.append]), began.wait)
     assert [type(event) for event in heard[-2:]] == [events.OperatorCancelled, events.RunFailed]
 
 
@@ -570,7 +536,7 @@ def test_a_run_of_another_event_loop_has_ended_when_it_is_cancelled(engine):
             await asyncio.sleep(0.05)
             cleaned.append("rest")
 
-    workflow, ends = chain(engine, Do("a", rest)), []
+    workflow, ends = chain(engine, Echo("a", rest)), []
 
     def execute():
         try:
@@ -594,7 +560,7 @@ async def test_cancelling_what_does_not_run_is_an_error_with_a_near_name(engine)
         began.set()
         await asyncio.sleep(100)
 
-    workflow = chain(engine, Do("a", rest))
+    workflow = chain(engine, Echo("a", rest))
     running = asyncio.ensure_future(workflow.aexecute(JOB, NOBODY, run_id="monday"))
     await began.wait()
     with pytest.raises(OperadError, match=r"no run with the id 'mondai' is going on \(did you mean 'monday'\?\)"):
@@ -609,6 +575,6 @@ async def test_an_operator_that_says_it_was_cancelled_though_nobody_did_it_has_f
         raise asyncio.CancelledError("mine")
 
     workflow = engine()
-    workflow.add_operator(Do("a", work))
+    workflow.add_operator(Echo("a", work))
     with pytest.raises(OperatorError, match="operator 'a' of workflow 'workflow' failed"):
         await workflow.aexecute(JOB, NOBODY)

@@ -1,13 +1,13 @@
 """Interrupts: a run asks a person, waits without working, and goes on without doing anything twice."""
 
 import asyncio
-import inspect
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
 import pytest
+from fake_operators import Echo, chain
 
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import (
@@ -15,7 +15,6 @@ from operad.runtime import (
     Budget,
     BudgetError,
     BuiltinWorkflow,
-    DbgptWorkflow,
     InputError,
     InvalidError,
     Job,
@@ -43,51 +42,19 @@ RENDEZVOUS = 10.0
 YES_OR_NO = {"type": "boolean"}
 
 
-@pytest.fixture(params=[BuiltinWorkflow, DbgptWorkflow])
-def engine(request):
-    return request.param
-
-
-class Do:
-    """An operator that says its id and, in brackets, what it heard; or does what it is given to do."""
-
-    def __init__(self, op_id, work=None):
-        self._id = op_id
-        self._work = work
-        self.calls = 0
-
-    def get_id(self):
-        return self._id
-
-    async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
-        self.calls += 1
-        if self._work is None:
-            return f"{self._id}({' '.join(message.scratchpad for message in workflow_messages or ())})"
-        said = self._work() if not inspect.signature(self._work).parameters else self._work(workflow_messages)
-        return await said if inspect.isawaitable(said) else said
-
-
 def ask(op_id, question="Well?", schema=None):
     """An operator that asks and says what it was told."""
 
     async def work():
         return f"{op_id}: {await interrupt(question, schema)}"
 
-    return Do(op_id, work)
+    return Echo(op_id, work)
 
 
 def side_by_side(engine, *operators, **options):
     workflow = engine(**options)
     for operator in operators:
         workflow.add_operator(operator)
-    return workflow
-
-
-def chain(engine, *operators, **options):
-    workflow, before = engine(**options), []
-    for operator in operators:
-        workflow.add_operator(operator, before)
-        before = [operator]
     return workflow
 
 
@@ -145,7 +112,7 @@ async def streamed_later(workflow, seconds, answer, reasoner: Any = NOBODY):
 
 
 async def test_a_stream_yields_the_question_and_goes_on_with_the_answer(engine):
-    before, after = Do("before"), Do("after")
+    before, after = Echo("before"), Echo("after")
     workflow = chain(engine, before, ask("a", "Shall I?", YES_OR_NO), after)
     heard = await streamed(workflow, {"a": True})
     [asked] = [event for event in heard if isinstance(event, events.Interrupted)]
@@ -157,7 +124,7 @@ async def test_a_stream_yields_the_question_and_goes_on_with_the_answer(engine):
 
 
 async def test_aexecute_raises_what_is_asked_and_aresume_goes_on(engine):
-    before, after = Do("before"), Do("after")
+    before, after = Echo("before"), Echo("after")
     workflow = chain(engine, before, ask("a", "Shall I?", YES_OR_NO), after)
     with pytest.raises(PausedError, match="run 'r' waits for answers; give them to resume") as raised:
         await workflow.aexecute(JOB, NOBODY, run_id="r")
@@ -170,7 +137,7 @@ async def test_aexecute_raises_what_is_asked_and_aresume_goes_on(engine):
 
 
 def test_execute_raises_what_is_asked_and_resume_goes_on(engine):
-    before = Do("before")
+    before = Echo("before")
     workflow = chain(engine, before, ask("a"), ask("b"))
     with pytest.raises(PausedError):
         workflow.execute(JOB, NOBODY, run_id="r")
@@ -211,7 +178,7 @@ def test_another_event_loop_may_answer(engine):
 
 
 async def test_a_thread_may_answer_a_stream(engine):
-    workflow, said = chain(engine, ask("a"), Do("b")), []
+    workflow, said = chain(engine, ask("a"), Echo("b")), []
     last: Any = None
     async for event in workflow.stream(JOB, NOBODY, run_id="r"):
         last = event
@@ -225,7 +192,7 @@ def test_what_is_wrong_after_the_answer_is_raised_where_it_is_given(engine):
     def work():
         raise ValueError("wrong")
 
-    workflow = chain(engine, ask("a"), Do("b", work))
+    workflow = chain(engine, ask("a"), Echo("b", work))
     with pytest.raises(PausedError):
         workflow.execute(JOB, NOBODY, run_id="r")
     with pytest.raises(OperatorError, match="wrong"):
@@ -350,7 +317,7 @@ async def test_a_run_that_fails_while_it_is_paused_keeps_its_error_for_whoever_r
         await asyncio.gather(interrupt("Well?"), fail())
 
     heard = []
-    workflow = chain(engine, Do("a", work), listeners=[heard.append])
+    workflow = chain(engine, Echo("a", work), listeners=[heard.append])
     with pytest.raises(PausedError):
         await workflow.aexecute(JOB, NOBODY, run_id="r")
     while not any(isinstance(event, events.RunFailed) for event in heard):
@@ -366,7 +333,7 @@ async def test_an_operator_may_cancel_its_own_run(engine):
         await workflow.cancel("r")
         await asyncio.sleep(60)
 
-    workflow = chain(engine, Do("a", work))
+    workflow = chain(engine, Echo("a", work))
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(workflow.aexecute(JOB, NOBODY, run_id="r"), 5)
 
@@ -385,7 +352,7 @@ async def test_the_operator_goes_on_where_it_stood(engine):
         done.append("after")
         return f"{first} {second}"
 
-    first, a, last = Do("first"), Do("a", work), Do("last")
+    first, a, last = Echo("first"), Echo("a", work), Echo("last")
     workflow = chain(engine, first, a, last)
     assert await paused(workflow) == ["a"]
     assert await still_paused(workflow, {"a": 1}) == ["a#2"]
@@ -395,10 +362,10 @@ async def test_the_operator_goes_on_where_it_stood(engine):
 
 
 async def test_what_does_not_depend_on_the_answer_goes_on_meanwhile(engine):
-    a, other, after = ask("a"), Do("other"), Do("after")
+    a, other, after = ask("a"), Echo("other"), Echo("after")
     workflow = side_by_side(engine, a, other)
     workflow.add_operator(after, [other])
-    workflow.add_operator(Do("last"), [a, after])
+    workflow.add_operator(Echo("last"), [a, after])
     await paused(workflow)
     assert (other.calls, after.calls) == (1, 1)
     assert (await workflow.aresume("r", {"a": 1})).scratchpad == "last(a: 1 after(other()))"
@@ -407,8 +374,8 @@ async def test_what_does_not_depend_on_the_answer_goes_on_meanwhile(engine):
 
 async def test_the_next_round_asks_again_and_no_earlier(engine):
     blame = WorkflowMessage(status=WorkflowStatus.EXECUTION_ERROR, blame=("a",), lesson="Again.")
-    judge = Do("judge", lambda: blame if judge.calls == 1 else WorkflowMessage())
-    other = Do("other")
+    judge = Echo("judge", lambda: blame if judge.calls == 1 else WorkflowMessage())
+    other = Echo("other")
     workflow = side_by_side(engine, ask("a"), other, max_rounds=2)
     workflow.set_evaluator(judge)
     await paused(workflow)
@@ -421,8 +388,8 @@ async def test_the_next_round_asks_again_and_no_earlier(engine):
 
 
 def test_it_is_paused_only_when_nothing_else_can_go_on(engine):
-    a, slow = ask("a"), Do("slow", lambda: asyncio.sleep(50, "slow"))
-    after = Do("after", lambda: asyncio.sleep(50, "after"))
+    a, slow = ask("a"), Echo("slow", lambda: asyncio.sleep(50, "slow"))
+    after = Echo("after", lambda: asyncio.sleep(50, "after"))
     workflow = side_by_side(engine, a, slow)
     workflow.add_operator(after, [slow])
 
@@ -442,7 +409,7 @@ def test_a_retry_that_waits_can_go_on(engine, monkeypatch):
             raise ConnectionError("gone")
         return "b"
 
-    b = Do("b", work)
+    b = Echo("b", work)
     workflow = side_by_side(engine, ask("a"), b, policy=Policy(retry=Retry(2, first_delay=7)))
 
     async def main():
@@ -468,7 +435,7 @@ def test_one_operator_may_ask_several_things_at_once(engine):
     async def work():
         return " ".join(await asyncio.gather(*(interrupt(f"{n}?") for n in range(3))))
 
-    workflow = chain(engine, Do("a", work))
+    workflow = chain(engine, Echo("a", work))
 
     async def main():
         assert await paused(workflow) == ["a", "a#2", "a#3"]
@@ -491,14 +458,14 @@ async def test_answers_that_come_at_the_same_time_are_all_heard(engine):
 
 
 def items(*values):
-    return Do("items", lambda: WorkflowMessage(outputs={"xs": list(values)}))
+    return Echo("items", lambda: WorkflowMessage(outputs={"xs": list(values)}))
 
 
 def each(engine, **options):
     async def work(messages):
         return f"{messages[0].scratchpad}: {await interrupt(messages[0].scratchpad)}"
 
-    return Map("each", chain(engine, Do("up"), ask("q"), name="body"), over="xs", **options)
+    return Map("each", chain(engine, Echo("up"), ask("q"), name="body"), over="xs", **options)
 
 
 def test_every_item_of_a_map_may_ask(engine):
@@ -535,7 +502,7 @@ def test_a_map_is_paused_when_its_other_items_have_ended(engine, on_error):
         return "worked"
 
     values = ["asks", "works"] if on_error == "fail" else ["asks", "fails"]
-    workflow = chain(engine, items(*values), Map("each", Do("up", work), over="xs", on_error=on_error))
+    workflow = chain(engine, items(*values), Map("each", Echo("up", work), over="xs", on_error=on_error))
 
     async def main():
         assert await asyncio.wait_for(paused(workflow), 100) == ["each[0]/up"]
@@ -552,7 +519,7 @@ def test_a_map_with_items_left_is_not_paused(engine):
         await asyncio.sleep(5)
         return "worked"
 
-    workflow = chain(engine, items("asks", "b", "c", "d"), Map("each", Do("up", work), over="xs", concurrency=2))
+    workflow = chain(engine, items("asks", "b", "c", "d"), Map("each", Echo("up", work), over="xs", concurrency=2))
 
     async def main():
         await asyncio.wait_for(paused(workflow), 100)
@@ -563,10 +530,10 @@ def test_a_map_with_items_left_is_not_paused(engine):
 
 
 def test_nested_workflows_ask_through_those_around_them(engine):
-    inner = chain(engine, Do("x"), ask("y"), name="inner")
+    inner = chain(engine, Echo("x"), ask("y"), name="inner")
     middle = chain(engine, inner, name="middle")
     other = side_by_side(engine, ask("z"), name="other")
-    first = Do("first")
+    first = Echo("first")
     workflow = chain(engine, first, middle)
     workflow.add_operator(other, [first])
 
@@ -581,7 +548,7 @@ def test_nested_workflows_ask_through_those_around_them(engine):
 
 async def test_nested_questions_are_streamed_with_their_paths(engine):
     inner = chain(engine, ask("y"), name="inner")
-    heard = await streamed(chain(engine, Do("a"), inner), {"inner/y": 1})
+    heard = await streamed(chain(engine, Echo("a"), inner), {"inner/y": 1})
     [asked] = [event for event in heard if isinstance(event, events.Interrupted)]
     assert (asked.interrupt_id, asked.path) == ("inner/y", ("inner", "y"))
     assert heard[-1].message.scratchpad == "y: 1"
@@ -593,7 +560,7 @@ def test_a_workflow_called_by_an_operator_asks_through_its_run(engine):
     async def work():
         return (await inner.aexecute(JOB, NOBODY)).scratchpad
 
-    workflow = chain(engine, Do("a", work))
+    workflow = chain(engine, Echo("a", work))
 
     async def main():
         assert await paused(workflow) == ["a/y"]
@@ -609,7 +576,7 @@ def test_a_workflow_called_twice_at_once_asks_twice(engine):
         said = await asyncio.gather(*(inner.aexecute(JOB, NOBODY) for _ in range(2)))
         return " ".join(message.scratchpad for message in said)
 
-    workflow = chain(engine, Do("a", work))
+    workflow = chain(engine, Echo("a", work))
 
     async def main():
         asked = await asyncio.wait_for(paused(workflow), 100)
@@ -626,7 +593,7 @@ def test_an_operator_may_ask_while_a_workflow_inside_it_asks(engine):
         message, answer = await asyncio.gather(inner.aexecute(JOB, NOBODY), interrupt("And you?"))
         return f"{message.scratchpad} {answer}"
 
-    workflow = chain(engine, Do("a", work))
+    workflow = chain(engine, Echo("a", work))
 
     async def main():
         asked = await asyncio.wait_for(paused(workflow), 100)
@@ -643,7 +610,7 @@ async def test_a_stream_inside_an_operator_can_be_answered_there(engine):
     async def work():
         return await streamed_later(inner, 0, 1)
 
-    message = await asyncio.wait_for(chain(engine, Do("a", work)).aexecute(JOB, NOBODY), RENDEZVOUS)
+    message = await asyncio.wait_for(chain(engine, Echo("a", work)).aexecute(JOB, NOBODY), RENDEZVOUS)
     assert message.scratchpad == "y: 1"
 
 
@@ -662,7 +629,7 @@ def model_operator(tool):
 
 async def test_a_tool_may_ask_and_no_model_is_asked_twice(engine):
     with ScriptedModel([CallTools([("consult", {"who": "Ada"})]), Say("So it is.")]) as scripted:
-        workflow = chain(engine, Do("before"), model_operator(consult()))
+        workflow = chain(engine, Echo("before"), model_operator(consult()))
         heard = await streamed(workflow, {"ask": "yes"}, MonoModelReasoner(scripted.model))
     assert heard[-1].message.scratchpad == "So it is."
     assert len(scripted.requests) == 2
@@ -711,7 +678,7 @@ def test_the_wait_does_not_count_against_timeouts_here_and_around(engine, timeou
         return answer
 
     policy = Policy(timeout=timeout)
-    inner = chain(engine, Do("y", work), name="inner", policy=policy)
+    inner = chain(engine, Echo("y", work), name="inner", policy=policy)
     workflow = chain(engine, inner, policy=policy)
 
     async def main():
@@ -728,7 +695,7 @@ def test_after_the_wait_the_clock_runs_on_from_where_it_stood(engine):
         await interrupt("Well?")
         await asyncio.sleep(5)
 
-    workflow = chain(engine, Do("a", work), policy=Policy(timeout=Timeout(run=10)))
+    workflow = chain(engine, Echo("a", work), policy=Policy(timeout=Timeout(run=10)))
 
     async def main():
         await paused(workflow)
@@ -742,7 +709,7 @@ def test_after_the_wait_the_clock_runs_on_from_where_it_stood(engine):
 
 
 def test_the_place_is_free_while_a_person_is_asked(engine):
-    other = Do("other")
+    other = Echo("other")
     workflow = side_by_side(engine, ask("a"), ask("b"), other, limits=Limits(concurrency=1))
 
     async def main():
@@ -762,7 +729,7 @@ def test_an_operator_that_asks_several_things_takes_one_place_again(engine):
     async def work():
         return " ".join(await asyncio.gather(interrupt("One?"), interrupt("Two?")))
 
-    workflow = chain(engine, Do("a", work), limits=Limits(concurrency=1))
+    workflow = chain(engine, Echo("a", work), limits=Limits(concurrency=1))
 
     assert on_fake_clock(streamed_later(workflow, 1, "yes")) == "yes yes"
 
@@ -781,8 +748,8 @@ def test_with_the_answer_it_waits_for_a_place_again(engine):
         assert running == []
         return "alone"
 
-    workflow = side_by_side(engine, Do("a", work), limits=Limits(concurrency=1))
-    workflow.add_operator(Do("busy", busy))
+    workflow = side_by_side(engine, Echo("a", work), limits=Limits(concurrency=1))
+    workflow.add_operator(Echo("busy", busy))
 
     async def main():
         return await streamed_later(workflow, 1, "yes"), now()
@@ -797,8 +764,8 @@ def test_a_second_attempt_asks_again(engine):
             raise ConnectionError("gone")
         return answer
 
-    a = Do("a", work)
-    before = Do("before")
+    a = Echo("a", work)
+    before = Echo("before")
     workflow = chain(engine, before, a, policy=Policy(retry=Retry(2)))
 
     async def main():
@@ -817,7 +784,7 @@ def test_the_seconds_of_a_budget_stand_still_while_all_wait_for_a_person(engine)
         await asyncio.sleep(3)
         return answer
 
-    inner = chain(engine, Do("a", work), name="inner", budget=Budget(seconds=10))
+    inner = chain(engine, Echo("a", work), name="inner", budget=Budget(seconds=10))
     workflow = chain(engine, inner, budget=Budget(seconds=10))
 
     async def main():
@@ -834,7 +801,7 @@ def test_the_seconds_of_a_budget_run_on_after_the_answer(engine):
         await interrupt("Well?")
         await asyncio.sleep(5)
 
-    workflow = chain(engine, Do("a", work), budget=Budget(seconds=10))
+    workflow = chain(engine, Echo("a", work), budget=Budget(seconds=10))
 
     async def main():
         await paused(workflow)
@@ -845,7 +812,9 @@ def test_the_seconds_of_a_budget_run_on_after_the_answer(engine):
 
 
 def test_the_seconds_of_a_budget_stand_still_while_a_person_is_asked_though_others_work(engine):
-    workflow = side_by_side(engine, ask("a"), Do("slow", lambda: asyncio.sleep(50, "slow")), budget=Budget(seconds=10))
+    workflow = side_by_side(
+        engine, ask("a"), Echo("slow", lambda: asyncio.sleep(50, "slow")), budget=Budget(seconds=10)
+    )
 
     async def main():
         with pytest.raises(PausedError):
@@ -870,7 +839,7 @@ async def test_a_run_that_waits_can_be_cancelled(engine):
             cleaned.append("a")
 
     before = asyncio.all_tasks()
-    workflow = side_by_side(engine, Do("a", work), side_by_side(engine, Do("b", work), name="inner"))
+    workflow = side_by_side(engine, Echo("a", work), side_by_side(engine, Echo("b", work), name="inner"))
     await paused(workflow)
     await workflow.cancel("r")
     assert cleaned == ["a", "a"]
@@ -882,7 +851,7 @@ async def test_a_run_that_waits_can_be_cancelled(engine):
 async def test_a_run_that_is_cancelled_in_the_very_moment_it_finishes_gives_its_id_free(engine):
     finished_before = False
     for turns in range(60):  # of the event loop, until it is cancelled: before, in and after its last one
-        workflow = side_by_side(engine, Do("a"))
+        workflow = side_by_side(engine, Echo("a"))
         running = asyncio.ensure_future(workflow.aexecute(JOB, NOBODY, run_id="r"))
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -906,7 +875,7 @@ async def test_a_run_that_waits_can_be_cancelled_though_others_hold_all_places(e
         began.set()
         return await asyncio.sleep(100, "busy")
 
-    workflow = chain(engine, Do("a", work), limits=Limits(concurrency=1))
+    workflow = chain(engine, Echo("a", work), limits=Limits(concurrency=1))
     await paused(workflow, "asks")
     busy = asyncio.ensure_future(workflow.aexecute(JOB, NOBODY, run_id="busy"))
     await began.wait()
@@ -918,7 +887,7 @@ async def test_a_run_that_waits_can_be_cancelled_though_others_hold_all_places(e
 
 
 async def test_closing_the_stream_while_a_person_is_asked_ends_the_run(engine):
-    before, stream = asyncio.all_tasks(), chain(engine, Do("first"), ask("a")).stream(JOB, NOBODY, run_id="r")
+    before, stream = asyncio.all_tasks(), chain(engine, Echo("first"), ask("a")).stream(JOB, NOBODY, run_id="r")
     async for event in stream:
         if isinstance(event, events.Interrupted):
             break
@@ -927,7 +896,7 @@ async def test_closing_the_stream_while_a_person_is_asked_ends_the_run(engine):
 
 
 async def test_who_waits_for_the_rest_may_be_cancelled_and_the_run_with_it(engine):
-    workflow = chain(engine, ask("a"), Do("b", lambda: asyncio.sleep(100)))
+    workflow = chain(engine, ask("a"), Echo("b", lambda: asyncio.sleep(100)))
     await paused(workflow)
     before = asyncio.all_tasks()
     waiting = asyncio.ensure_future(workflow.aresume("r", {"a": 1}))
@@ -946,7 +915,7 @@ async def test_an_error_elsewhere_ends_a_run_that_asks(engine):
         raise ValueError("wrong")
 
     heard = []
-    workflow = side_by_side(engine, ask("a"), Do("b", soon), listeners=[heard.append])
+    workflow = side_by_side(engine, ask("a"), Echo("b", soon), listeners=[heard.append])
     with pytest.raises(OperatorError, match="wrong") as raised:
         await asyncio.wait_for(workflow.aexecute(JOB, NOBODY), RENDEZVOUS)
     assert raised.value.cancelled == ("a",)

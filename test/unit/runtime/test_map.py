@@ -16,7 +16,7 @@ from operad.runtime.map import ItemError, Map
 from operad.runtime.message import Job, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.policy import Budget
 from operad.runtime.testing import ScriptedReasoner
-from operad.runtime.workflow import BuiltinWorkflow, DbgptWorkflow, Workflow
+from operad.runtime.workflow import BuiltinWorkflow, Workflow
 
 RENDEZVOUS = 10.0
 Heard = list[WorkflowMessage]
@@ -86,11 +86,6 @@ def raising(at: str, error: Exception) -> Do:
 
 
 New = Callable[..., Workflow]
-
-
-@pytest.fixture(params=[BuiltinWorkflow, DbgptWorkflow])
-def engine(request: pytest.FixtureRequest) -> type[Workflow]:
-    return request.param
 
 
 @pytest.fixture

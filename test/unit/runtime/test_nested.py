@@ -89,12 +89,12 @@ async def _first(heard: Heard) -> WorkflowMessage:
 New = Callable[..., Workflow]
 
 
-@pytest.fixture(params=[BuiltinWorkflow, DbgptWorkflow])
-def chain(request: pytest.FixtureRequest) -> New:
+@pytest.fixture
+def chain(engine: type[Workflow]) -> New:
     """Makes a workflow of operators one after another; a text stands for an operator that says it."""
 
     def make(name: str, *operators: Any, judge: Judge | None = None, **options: Any) -> Workflow:
-        workflow = request.param(name=name, **options)
+        workflow = engine(name=name, **options)
         known = [Say(operator) if isinstance(operator, str) else operator for operator in operators]
         for previous, operator in zip([None, *known], known, strict=False):
             workflow.add_operator(operator, [previous] if previous else [])

@@ -4,6 +4,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from fake_operators import chain
 
 from operad.runtime import BuiltinWorkflow, Job, Map, MonoModelReasoner, WorkflowMessage, WorkflowStatus, events
 from operad.runtime.notebook import MOST_ROWS, MOST_SHOWN, message_html, picture, progress_html
@@ -26,13 +27,6 @@ class Say:
         return self.message
 
 
-def chain(*operators, **options):
-    workflow = BuiltinWorkflow(**options)
-    for before, operator in zip([None, *operators], operators, strict=False):
-        workflow.add_operator(operator, previous_ops=[before] if before else [])
-    return workflow
-
-
 @pytest.fixture
 def notebook(monkeypatch):
     """A notebook's kernel; what it shows, in the order of showing."""
@@ -51,7 +45,7 @@ def notebook(monkeypatch):
 
 
 async def test_a_run_shows_how_it_gets_on(notebook):
-    message = await chain(Say("a"), Say("b"), name="two").aexecute(Job(goal="g"), NOBODY)
+    message = await chain(BuiltinWorkflow, Say("a"), Say("b"), name="two").aexecute(Job(goal="g"), NOBODY)
     assert message.scratchpad == "done"
     assert "<td>a</td><td>waiting</td>" in notebook[0]
     assert "<b>two</b> SUCCESS · 1 round ·" in notebook[-1]
@@ -60,26 +54,26 @@ async def test_a_run_shows_how_it_gets_on(notebook):
 
 async def test_the_last_state_is_shown_however_fast_it_comes(notebook):
     with pytest.raises(Exception, match="script"):
-        await chain(Say("a", "fail")).aexecute(Job(goal="g"), NOBODY)
+        await chain(BuiltinWorkflow, Say("a", "fail")).aexecute(Job(goal="g"), NOBODY)
     assert len(notebook) == 2
     assert "<td>a</td><td>failed</td>" in notebook[-1]
 
 
 async def test_a_run_inside_another_shows_nothing_of_its_own(notebook):
-    inner = chain(Say("x"), name="inner")
+    inner = chain(BuiltinWorkflow, Say("x"), name="inner")
 
     class Outer(Say):
         async def execute(self, reasoner, job, *args, **kwargs):
             return await inner.aexecute(job, reasoner)
 
-    await chain(Outer("outer")).aexecute(Job(goal="g"), NOBODY)
+    await chain(BuiltinWorkflow, Outer("outer")).aexecute(Job(goal="g"), NOBODY)
     assert sum("○" in html for html in notebook) == 1
 
 
 @pytest.mark.parametrize("shell", [None, SimpleNamespace()], ids=["no IPython", "a terminal"])
 async def test_elsewhere_nothing_is_shown(monkeypatch, capsys, shell):
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
-    await chain(Say("a")).aexecute(Job(goal="g"), NOBODY)
+    await chain(BuiltinWorkflow, Say("a")).aexecute(Job(goal="g"), NOBODY)
     assert capsys.readouterr().out == ""
 
 
@@ -90,7 +84,9 @@ def seen(workflow):
 
 
 def test_workflows_inside_stand_below_who_runs_them():
-    workflow = chain(Say("split", items=[1, 2]), Map("each", chain(Say("one"), name="body")))
+    workflow = chain(
+        BuiltinWorkflow, Say("split", items=[1, 2]), Map("each", chain(BuiltinWorkflow, Say("one"), name="body"))
+    )
     trace = seen(workflow)
     workflow.execute(Job(goal="g"), NOBODY)
     html = progress_html(trace)
@@ -172,7 +168,7 @@ def test_a_long_text_is_folded_and_bounded():
 
 
 def test_a_workflow_shows_its_picture():
-    bundle = chain(Say("a"), Say("b"))._repr_mimebundle_()
+    bundle = chain(BuiltinWorkflow, Say("a"), Say("b"))._repr_mimebundle_()
     assert bundle["text/markdown"].startswith("```mermaid\nflowchart TD\n")
     assert bundle["image/svg+xml"].startswith("<svg")
     assert "BuiltinWorkflow" in bundle["text/plain"]

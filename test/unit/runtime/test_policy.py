@@ -2,12 +2,12 @@
 
 import asyncio
 import copy
-import inspect
 import random
 import threading
 from typing import Any
 
 import pytest
+from fake_operators import Do, chain
 
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import (
@@ -15,7 +15,6 @@ from operad.runtime import (
     Budget,
     BudgetError,
     BuiltinWorkflow,
-    DbgptWorkflow,
     InputError,
     InvalidError,
     Job,
@@ -51,11 +50,6 @@ JOB = Job(goal="goal")
 ONE_CALL = Usage(calls=1, prompt_tokens=40, completion_tokens=20)
 
 
-@pytest.fixture(params=[BuiltinWorkflow, DbgptWorkflow])
-def engine(request):
-    return request.param
-
-
 @pytest.fixture
 def no_jitter(monkeypatch):
     """Every delay is as long as it may be."""
@@ -64,25 +58,6 @@ def no_jitter(monkeypatch):
 
 def now():
     return asyncio.get_running_loop().time()
-
-
-class Do:
-    """An operator that says its id, or does what it is given to do."""
-
-    def __init__(self, op_id, work=None):
-        self._id = op_id
-        self._work = work
-        self.calls = 0
-
-    def get_id(self):
-        return self._id
-
-    async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
-        self.calls += 1
-        if self._work is None:
-            return self._id
-        said = self._work() if not inspect.signature(self._work).parameters else self._work(workflow_messages)
-        return await said if inspect.isawaitable(said) else said
 
 
 def failing(error, times=10**9, then: Any = "done"):
@@ -106,16 +81,6 @@ def calls_a_model(usage=ONE_CALL, then="said"):
         return then
 
     return work
-
-
-def chain(workflow, *operators, **options):
-    """The workflow with these operators one after another; or a new one of that kind."""
-    workflow = workflow(**options) if isinstance(workflow, type) else workflow
-    before = []
-    for operator in operators:
-        workflow.add_operator(operator, before)
-        before = [operator]
-    return workflow
 
 
 def run(workflow, reasoner=None, **options):

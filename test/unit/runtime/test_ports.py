@@ -22,7 +22,7 @@ from operad.runtime.events import (
 )
 from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
 from operad.runtime.testing import ScriptedReasoner
-from operad.runtime.workflow import BuiltinWorkflow, DbgptWorkflow, Port, Workflow
+from operad.runtime.workflow import BuiltinWorkflow, Port, Workflow
 
 JOB = Job(goal="goal", id="job")
 RENDEZVOUS = 10.0
@@ -73,8 +73,8 @@ def fault(*blame: str) -> WorkflowMessage:
 New = Callable[..., Workflow]
 
 
-@pytest.fixture(params=[BuiltinWorkflow, DbgptWorkflow])
-def new(request: pytest.FixtureRequest) -> New:
+@pytest.fixture
+def new(engine: type[Workflow]) -> New:
     """Makes a workflow of ``{id: "parent other.port"}``."""
 
     def make(
@@ -85,7 +85,7 @@ def new(request: pytest.FixtureRequest) -> New:
         judge: Judge | None = None,
         **options: Any,
     ) -> Workflow:
-        workflow = request.param(**options)
+        workflow = engine(**options)
         known = {op_id: Say(op_id, (takes or {}).get(op_id)) for op_id in shape}
         known |= {operator.get_id(): operator for operator in operators}
         for op_id, before in shape.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from fake_operators import chain
 
 from operad.runtime import BuiltinWorkflow, DbgptWorkflow, InvalidError, Job, Map, Port, WorkflowMessage
 from operad.runtime.workflow import Workflow
@@ -24,12 +25,6 @@ class Says:
         self.heard.append([message.operator_id for message in workflow_messages])
         taken = (self.ports[0],) if self.ports else None
         return WorkflowMessage(scratchpad=self.name, outputs={"items": ["x", "y"]}, ports=taken)
-
-
-def chain(workflow: Workflow, *operators: Any) -> Workflow:
-    for operator, before in zip(operators, [None, *operators], strict=False):
-        workflow.add_operator(operator, [before] if before else None)
-    return workflow
 
 
 def run(workflow: Workflow) -> WorkflowMessage:

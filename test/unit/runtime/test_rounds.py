@@ -57,11 +57,6 @@ TOO_MUCH = WorkflowStatus.JOB_TOO_COMPLICATED_ERROR
 SUCCESS = WorkflowStatus.SUCCESS
 
 
-@pytest.fixture(params=ENGINES)
-def engine(request):
-    return request.param
-
-
 @dataclass(frozen=True)
 class Call:
     """How often an operator has been called, this time included, and with what."""

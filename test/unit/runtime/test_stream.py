@@ -2,18 +2,16 @@
 
 import asyncio
 import gc
-import inspect
 import json
 import threading
 import time
 from typing import Any
 
 import pytest
+from fake_operators import Do, chain
 from msgspec.structs import replace
 
 from operad.runtime import (
-    BuiltinWorkflow,
-    DbgptWorkflow,
     InvalidError,
     Job,
     Map,
@@ -28,38 +26,6 @@ from operad.runtime.testing import ScriptedReasoner, run_on_fake_clock
 JOB = Job(goal="goal")
 NOBODY = ScriptedReasoner([])
 RENDEZVOUS = 10.0
-
-
-@pytest.fixture(params=[BuiltinWorkflow, DbgptWorkflow])
-def engine(request):
-    return request.param
-
-
-class Do:
-    """An operator that says its id, or does what it is given to do."""
-
-    def __init__(self, op_id, work=None):
-        self._id = op_id
-        self._work = work
-        self.calls = 0
-
-    def get_id(self):
-        return self._id
-
-    async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
-        self.calls += 1
-        if self._work is None:
-            return self._id
-        said = self._work()
-        return await said if inspect.isawaitable(said) else said
-
-
-def chain(engine, *operators, **options):
-    workflow, before = engine(**options), []
-    for operator in operators:
-        workflow.add_operator(operator, before)
-        before = [operator]
-    return workflow
 
 
 def here() -> Any:

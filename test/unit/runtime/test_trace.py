@@ -6,6 +6,7 @@ from contextlib import suppress
 from itertools import pairwise
 
 import pytest
+from fake_operators import chain
 
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import (
@@ -69,15 +70,8 @@ def tree(trace):
     return lines
 
 
-def chain(*operators, **options):
-    workflow = BuiltinWorkflow(**options)
-    for before, operator in zip([None, *operators], operators, strict=False):
-        workflow.add_operator(operator, previous_ops=[before] if before else [])
-    return workflow
-
-
 def test_a_run_is_a_tree_of_spans():
-    trace = Trace.of(ran(chain(Do("a"), Do("b"), name="w")))
+    trace = Trace.of(ran(chain(BuiltinWorkflow, Do("a"), Do("b"), name="w")))
     assert tree(trace) == ["run w done", "  round 1 done", "    operator a done", "    operator b done"]
     assert (trace.run_id, trace.workflow, trace.goal, trace.ended) == ("r", "w", "g", True)
     assert trace.graphs[()].before == {"a": (), "b": ("a",)}
@@ -89,7 +83,7 @@ def test_a_run_is_a_tree_of_spans():
 
 def test_rounds_lessons_and_judges():
     verdicts = iter([WorkflowStatus.EXECUTION_ERROR, WorkflowStatus.SUCCESS])
-    workflow = chain(Do("a"), Do("b"), max_rounds=2)
+    workflow = chain(BuiltinWorkflow, Do("a"), Do("b"), max_rounds=2)
     workflow.set_evaluator(
         Do("judge", lambda _: WorkflowMessage(status=next(verdicts), lesson="Better.", blame=("b",)))
     )
@@ -112,9 +106,15 @@ def test_rounds_lessons_and_judges():
 
 
 def test_workflows_inside_and_items_of_maps():
-    body = chain(Do("one"), Do("two"), name="body")
+    body = chain(BuiltinWorkflow, Do("one"), Do("two"), name="body")
     split = Do("split", lambda _: WorkflowMessage(outputs={"items": [1, 2]}))
-    trace = Trace.of(ran(chain(split, Map("each", body, concurrency=1), chain(Do("x"), name="inner"))))
+    trace = Trace.of(
+        ran(
+            chain(
+                BuiltinWorkflow, split, Map("each", body, concurrency=1), chain(BuiltinWorkflow, Do("x"), name="inner")
+            )
+        )
+    )
     assert tree(trace)[2:] == [
         "    operator split done",
         "    operator each done",
@@ -200,7 +200,9 @@ async def test_models_tools_and_tasks():
     action = Action(name="reckon", tools=(Tool.of(add),))
     async with ScriptedModel([CallTools([("add", {"a": 2, "b": 2})]), Say("It is 4.")]) as scripted:
         workflow = chain(
-            Operator(OperatorConfig(instruction="Reckon.", actions=[action], id="sum")), listeners=[happened.append]
+            BuiltinWorkflow,
+            Operator(OperatorConfig(instruction="Reckon.", actions=[action], id="sum")),
+            listeners=[happened.append],
         )
         await workflow.aexecute(Job(goal="2 + 2?"), MonoModelReasoner(scripted.model))
     trace = Trace.of(happened)
@@ -223,7 +225,9 @@ async def test_models_tools_and_tasks():
 async def test_a_model_that_fails():
     happened = []
     async with ScriptedModel([Fail(400, "no such thing")]) as scripted:
-        workflow = chain(Operator(OperatorConfig(instruction="Ask.", id="ask")), listeners=[happened.append])
+        workflow = chain(
+            BuiltinWorkflow, Operator(OperatorConfig(instruction="Ask.", id="ask")), listeners=[happened.append]
+        )
         with pytest.raises(OperatorError):
             await workflow.aexecute(Job(goal="?"), MonoModelReasoner(scripted.model))
     model = Trace.of(happened).spans[3]
@@ -232,7 +236,7 @@ async def test_a_model_that_fails():
 
 
 async def test_questions_to_a_person():
-    workflow = chain(Do("ask", lambda _: interrupt("Which?", {"type": "string"})))
+    workflow = chain(BuiltinWorkflow, Do("ask", lambda _: interrupt("Which?", {"type": "string"})))
     trace, open_when_asked = Trace(), list[bool]()
     async for event in workflow.stream(Job(goal="g"), MonoModelReasoner(), run_id="r"):
         trace.apply(event)
@@ -245,7 +249,7 @@ async def test_questions_to_a_person():
 
 
 def test_what_changed_is_known():
-    trace, happened = Trace(), ran(chain(Do("a"), Do("b")))
+    trace, happened = Trace(), ran(chain(BuiltinWorkflow, Do("a"), Do("b")))
     for event in happened[:3]:
         trace.apply(event)
     seen = trace.version
@@ -298,14 +302,14 @@ def written(path, happened):
 
 
 def test_a_file_of_events_says_what_happened(tmp_path):
-    happened = ran(chain(Do("ä"), Do("b")))
+    happened = ran(chain(BuiltinWorkflow, Do("ä"), Do("b")))
     file = EventsFile(written(tmp_path / "run.jsonl", happened))
     assert tree(Trace.of(file.events())) == tree(Trace.of(happened))
     assert (file.line, file.unknown, file.rest) == (len(happened), 0, 0)
 
 
 def test_a_file_is_read_while_it_is_written(tmp_path):
-    lines = [line_of(event) for event in ran(chain(Do("a")))]
+    lines = [line_of(event) for event in ran(chain(BuiltinWorkflow, Do("a")))]
     path = tmp_path / "run.jsonl"
     path.write_text(lines[0] + lines[1][:20])
     file = EventsFile(path)

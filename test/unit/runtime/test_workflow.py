@@ -36,7 +36,7 @@ from operad.runtime.events import (
 from operad.runtime.message import Job, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.schedule import Plan
 from operad.runtime.task import Task
-from operad.runtime.workflow import BuiltinWorkflow, DbgptWorkflow, Workflow
+from operad.runtime.workflow import Workflow
 
 RENDEZVOUS = 10.0
 """Seconds after which what should have met has not."""
@@ -127,11 +127,6 @@ PRAISE = WorkflowMessage(evaluation="good")
 
 
 Make = Callable[..., Workflow]
-
-
-@pytest.fixture(params=[BuiltinWorkflow, DbgptWorkflow])
-def engine(request: pytest.FixtureRequest) -> type[Workflow]:
-    return request.param
 
 
 @pytest.fixture
