@@ -41,7 +41,7 @@ def test_real_and_broken_inputs_are_read_or_refused(name):
 
     checks: Any = list(HealthCheck)
 
-    @settings(max_examples=EXAMPLES, derandomize=True, deadline=None, database=None, suppress_health_check=checks)
+    @settings(max_examples=EXAMPLES, derandomize=True, database=None, suppress_health_check=checks)
     @given(inputs.anything(seeds))
     def run(data):
         bounds.attempt(target, data)

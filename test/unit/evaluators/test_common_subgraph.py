@@ -8,7 +8,7 @@ from typing import Any
 import networkx as nx
 import pytest
 from amounts import amount
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from operad.evaluators import common_subgraph as module
@@ -122,7 +122,6 @@ def test_each_stage_of_the_search_finds_the_largest_set(monkeypatch: pytest.Monk
         assert not any(conflicts[a] >> b & 1 for a, b in combinations(vertices, 2))
 
 
-@settings(deadline=None)
 @given(st.integers(1, 7), st.randoms(use_true_random=False))
 def test_neither_numbers_nor_sides_nor_directions_matter(size: int, draw: Random):
     pairs, gold, predicted = some_case(draw, size)

@@ -365,7 +365,7 @@ def shown(lengths, budget):
     ]
 
 
-@settings(max_examples=300, derandomize=True, deadline=None, database=None)
+@settings(max_examples=300, derandomize=True, database=None)
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), min_size=1, max_size=4), st.integers(0, 300))
 def test_the_trail_keeps_to_the_budget_and_cuts_only_what_is_long_and_all_of_it_alike(lengths, budget):
     asked = [length for pair in lengths for length in pair]

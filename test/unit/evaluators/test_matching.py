@@ -9,7 +9,7 @@ from random import Random
 import networkx as nx
 import pytest
 from amounts import amount
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from operad.evaluators import matching, node_chain
@@ -68,7 +68,6 @@ def test_a_matching_is_one_to_one_and_takes_only_allowed_pairs():
     assert optimal_pairs([]) == optimal_pairs([[], []]) == ((), True)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 6), st.integers(1, 6), st.randoms(use_true_random=False), st.sampled_from(WEIGHTS))
 def test_numbering_the_nodes_anew_numbers_the_optimal_pairs_anew(height, width, draw, weights):
     table = [[draw.choice(weights) for _ in range(width)] for _ in range(height)]
@@ -213,7 +212,6 @@ def test_of_too_many_pairs_some_are_looked_at_and_the_answer_is_valid(monkeypatc
     assert 1 <= len(found.pairs) <= 6
 
 
-@settings(deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_numbering_the_gold_nodes_anew_changes_no_chain(draw):
     gold = some_gold(draw)

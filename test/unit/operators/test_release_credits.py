@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from operad.configs import load
@@ -465,7 +465,6 @@ def test_all_that_is_wrong_with_an_entry_is_found_at_once():
     ]
 
 
-@settings(deadline=None)
 @given(
     st.one_of(
         st.text(),

@@ -178,7 +178,6 @@ def test_whatever_the_text_pieces_fit_are_not_empty_and_stand_where_they_say(tex
         assert 1 <= chunk.line <= len(lines)
 
 
-@settings(deadline=None)
 @given(LINES)
 def test_without_headings_nothing_is_lost(text):
     kept = "".join("".join(chunk.text.split()) for chunk in chunks(text, headings=False, most=CHUNK_CHARS))

@@ -94,7 +94,7 @@ async def test_nothing_to_run_is_done_at_once() -> None:
     await run(Plan({}), step)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 async def test_every_step_runs_once_after_those_before_it(data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 15))

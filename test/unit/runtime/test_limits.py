@@ -79,7 +79,7 @@ def test_all_limits_hold_together():
     assert run(limits, 6, seconds=5, tokens=40) == [0, 0, 5, 60, 60, 65]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     limit=st.integers(1, 4),
     concurrency=st.integers(1, 4),

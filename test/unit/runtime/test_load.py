@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from typing import Any
 
+from amounts import amount
 from pydantic import SecretStr
 
 from operad.operators import Operator, OperatorConfig
@@ -121,7 +122,7 @@ def test_what_a_process_holds_does_not_grow_with_the_runs_it_has_seen():
 
 
 async def test_calls_of_a_real_endpoint_leave_no_connection_and_no_task_behind():
-    numbers = itertools.count(1)
+    numbers, runs = itertools.count(1), amount(12, 40)
 
     def answer(request):
         number = next(numbers)
@@ -136,11 +137,11 @@ async def test_calls_of_a_real_endpoint_leave_no_connection_and_no_task_behind()
         model = Model(
             name="load", base_url=scripted.base_url, api_key=SecretStr("scripted"), max_retries=0, limits=limits
         )
-        statuses = await run_many(workflow, MonoModelReasoner(model), 40)
+        statuses = await run_many(workflow, MonoModelReasoner(model), runs)
         await model.aclose()
         asked = len(scripted.requests)
-    assert statuses == {WorkflowStatus.SUCCESS: 40}
-    assert asked >= 40 * len(graph) + asked // 10
+    assert statuses == {WorkflowStatus.SUCCESS: runs}
+    assert asked >= runs * len(graph) + asked // 10
     assert live_runs(workflow) == 0
     gc.collect()
     for _ in range(5):  # generators that were left in the middle are closed by tasks of their own

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from amounts import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from operad.runtime import (
@@ -195,11 +196,6 @@ def test_the_blamed_and_all_that_depends_on_them_run_again_and_nothing_else_does
     assert [e.operators for e in world.said(events.RoundStarted)] == [tuple(shape), *[tuple(again)] * (rounds - 1)]
 
 
-def many(examples):
-    health = [HealthCheck.too_slow]
-    return settings(max_examples=examples, derandomize=True, deadline=None, database=None, suppress_health_check=health)
-
-
 @st.composite
 def graphs(draw, most=9):
     """``{number: numbers before it}``."""
@@ -238,7 +234,7 @@ def world_of(engine, graph, naps, judges=(), **options):
 NAPS = st.lists(st.integers(0, 3), min_size=1, max_size=5)
 
 
-@many(60)
+@examples(25, 60)
 @given(graphs(), st.data(), st.integers(1, 3), NAPS)
 def test_executions_are_rounds_times_the_blamed_and_their_descendants_and_the_rest_once(graph, data, lessons, naps):
     blamed = data.draw(st.sets(st.sampled_from(sorted(graph)), max_size=3))
@@ -256,7 +252,7 @@ def test_executions_are_rounds_times_the_blamed_and_their_descendants_and_the_re
             ]  # fmt: skip
 
 
-@many(60)
+@examples(25, 60)
 @given(graphs(), st.data(), st.integers(1, 3), NAPS)
 def test_of_operators_that_fail_at_first_each_is_tried_again_and_nothing_that_succeeded_is(graph, data, times, naps):
     broken = data.draw(st.sets(st.sampled_from(sorted(graph)), min_size=1, max_size=3))
@@ -274,7 +270,7 @@ def test_of_operators_that_fail_at_first_each_is_tried_again_and_nothing_that_su
         assert all(event.blame for event in world.said(events.RoundFinished)[:-1])
 
 
-@many(60)
+@examples(25, 60)
 @given(graphs(), st.data(), st.integers(1, 3), NAPS)
 def test_who_finds_fault_with_an_earlier_one_makes_that_run_again_and_what_follows_from_it(graph, data, times, naps):
     finds = data.draw(st.sampled_from(sorted(graph)))
@@ -746,7 +742,7 @@ verdicts = st.builds(
 )
 
 
-@many(300)
+@examples(80, 300)
 @given(st.lists(verdicts, min_size=1, max_size=4))
 def test_a_joined_verdict_is_no_better_than_any_and_blames_nobody_who_is_not_blamed(several):
     whole = joined(several)
@@ -813,7 +809,7 @@ def test_if_all_fail_in_a_race_all_are_tried_again(engine):
     assert world.counts == {"root": 1, "fast": 2, "slow": 2, "first": 1, "other": 1, "end": 1}
 
 
-@many(150)
+@examples(50, 150)
 @given(graphs(12), st.data(), st.lists(st.integers(0, 9), min_size=1, max_size=7))
 def test_with_races_too_all_ends_well_and_only_what_follows_from_a_fault_is_done_twice(graph, data, naps):
     broken = data.draw(st.sets(st.sampled_from(sorted(graph)), max_size=3))

@@ -2,7 +2,7 @@ import doctest
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from operad.runtime import words as module
@@ -53,7 +53,6 @@ def test_a_full_stop_between_letters_of_an_unspaced_script_parts_them():
     assert "点北" not in words("起点、北方")
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_whatever_the_text_words_are_folded_not_empty_and_without_spaces(text):
     for word in words(text):
@@ -62,7 +61,6 @@ def test_whatever_the_text_words_are_folded_not_empty_and_without_spaces(text):
         assert not any(letter.isspace() or letter in "_\"'*^():+-" for letter in word)
 
 
-@settings(deadline=None)
 @given(st.text(), st.text())
 def test_what_is_parted_by_a_space_is_cut_apart(one, other):
     assert words(f"{one} {other}") == words(one) + words(other)

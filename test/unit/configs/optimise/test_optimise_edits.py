@@ -221,7 +221,7 @@ operations = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=amount(40, 150))
+@settings(max_examples=amount(40, 150))
 @given(st.lists(operations, max_size=6))
 def test_whatever_is_done_what_loads_is_read_again_as_it_is(wanted):
     data = data_of(DESK)

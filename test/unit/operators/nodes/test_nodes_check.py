@@ -677,7 +677,6 @@ def nodes(draw):
 
 EDGE = st.tuples(IDS, st.integers(-1, 3), IDS).map(list)
 QUIET = settings(
-    deadline=None,
     max_examples=amount(40, 150),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
