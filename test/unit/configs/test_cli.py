@@ -195,6 +195,14 @@ def test_wrong_arguments_exit_2_and_say_what_to_write(operad, expert, arguments,
     assert message in err
 
 
+def test_without_a_model_nothing_runs(operad, expert, tmp_path):
+    status, out, err = operad("run", expert, "--events", "run.jsonl")
+    assert (status, out) == (2, "")
+    assert err.startswith("operad: no model is configured: set OPENAI_API_KEY")
+    assert err.count("\n") == 1
+    assert not (tmp_path / "run.jsonl").exists()
+
+
 def test_binary_and_oversized_files_exit_2(operad, tmp_path):
     (tmp_path / "binary").write_bytes(b"\x7fELF\0\0")
     with (tmp_path / "large.txt").open("wb") as file:

@@ -151,6 +151,13 @@ def test_json_that_is_no_workflow_exits_2_and_says_why(run, text, messages):
     assert all(message in err for message in messages), err
 
 
+def test_a_workflow_that_asks_a_model_needs_one_before_anything_runs(operad):
+    status, out, err = operad("run", "flow.json", "--input", "tone=x", "--file", "notes.txt")
+    assert (status, out) == (2, "")
+    assert err.startswith("operad: no model is configured: set OPENAI_API_KEY")
+    assert err.count("\n") == 1
+
+
 def test_all_that_is_wrong_with_a_workflow_is_said_at_once_and_nothing_runs(run):
     wrong = json.loads(json.dumps(FLOW))
     wrong["nodes_info"][2]["param"]["user"] = "{{#2.txt#}}"
@@ -179,7 +186,8 @@ def test_all_that_is_wrong_with_a_workflow_is_said_at_once_and_nothing_runs(run)
         (["--input", "tone"], ["write NAME=VALUE"]),
     ],
 )  # fmt: skip
-def test_wrong_and_missing_inputs_exit_2_and_say_what_to_write(operad, arguments, messages):
+def test_wrong_and_missing_inputs_exit_2_and_say_what_to_write(operad, arguments, messages, monkeypatch):
+    monkeypatch.setenv("OPERAD_MODEL", "embedded")
     status, out, err = operad("run", "flow.json", *arguments)
     assert (status, out) == (2, "")
     assert all(message in err for message in messages), err

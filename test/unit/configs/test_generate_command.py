@@ -364,9 +364,15 @@ def test_what_cannot_be_is_refused_before_the_model_is_asked(generate, stages, a
 
 
 def test_the_embedded_model_is_not_asked_for_what_it_cannot_do(operad):
-    status, out, err = operad("generate", "Sum up.", "-o", "flow.yaml")
+    status, out, err = operad("generate", "Sum up.", "-o", "flow.yaml", "--model", "embedded")
     assert (status, out) == (2, "")
     assert "the embedded model is too small to plan workflows" in err
+
+
+def test_without_a_model_nothing_is_planned(operad):
+    status, out, err = operad("generate", "Sum up.", "-o", "flow.yaml")
+    assert (status, out) == (2, "")
+    assert err.startswith("operad: no model is configured: ")
 
 
 def test_wrong_inputs_of_a_run_are_refused_with_the_workflow_written(generate, stages, paper):
