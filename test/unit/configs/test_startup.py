@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -52,6 +54,15 @@ def test_the_help_has_every_command_in_its_panel():
     assert {panel: panels[panel] for panel in cli.COMMANDS} == {
         panel: list(commands) for panel, commands in cli.COMMANDS.items()
     }
+
+
+def test_the_page_of_the_command_line_has_every_command_in_its_group():
+    page = Path(__file__).parents[3].joinpath("docs/command_line.md").read_text(encoding="utf-8")
+    group, groups = "", {}
+    for named, command in re.findall(r"^\| (\w*) ?\| `operad (\w+)` \|", page, re.MULTILINE):
+        group = named or group
+        groups.setdefault(group, []).append(command)
+    assert groups == {group: list(commands) for group, commands in cli.COMMANDS.items()}
 
 
 @pytest.mark.parametrize(
