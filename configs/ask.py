@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from rich.console import Console
 
-from operad.configs.progress import printable
+from operad.configs.printable import printable
 from operad.runtime.deadline import ended
 from operad.runtime.errors import InputError, did_you_mean
 from operad.runtime.events import Event, Interrupted, OperatorCancelled, OperatorFailed, Resumed

@@ -12,6 +12,7 @@ from typing import Annotated, Any, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from operad.configs.printable import printable
 from operad.runtime.errors import BudgetError, OperadError, OperatorError, describe, shorten
 
 EXIT_BAD_INPUT = 2
@@ -184,8 +185,6 @@ def main() -> None:
 
 def _told(error: OperadError) -> str:
     """Return the error without control characters, with the operators that had finished."""
-    from operad.configs.progress import printable
-
     text = "\n".join(map(printable, str(error).splitlines()))
     finished = list(error.finished) if isinstance(error, BudgetError | OperatorError) else []
     if not finished:

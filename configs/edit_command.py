@@ -11,7 +11,7 @@ import typer
 
 from operad.configs.flow import is_configuration, read_file
 from operad.configs.formats_command import EXIT_FAULTS, STDOUT, called, write_file
-from operad.configs.progress import printable
+from operad.configs.printable import printable
 from operad.operators.edit import Difference, Operation, apply, new_issues, parse, read_operations, schema
 from operad.operators.formats.format import Format
 from operad.operators.formats.json_text import read_json, read_text

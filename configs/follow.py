@@ -19,7 +19,8 @@ from operad.configs.ask import Asker, Lines
 from operad.configs.durable import Kept
 from operad.configs.inputs import ask_inputs
 from operad.configs.models import model_line
-from operad.configs.progress import Remarks, display_on, printable, used
+from operad.configs.printable import printable
+from operad.configs.progress import Remarks, display_on, used
 from operad.configs.rounds import Repetition
 from operad.operators.nodes.flow import StartVariable
 from operad.runtime import events

@@ -18,7 +18,7 @@ import typer
 
 from operad.configs.flow import is_configuration, read_file
 from operad.configs.loader import load
-from operad.configs.progress import printable
+from operad.configs.printable import printable
 from operad.operators.comfyui import read_object_info
 from operad.operators.formats.comfyui import Definitions, read_definitions
 from operad.operators.formats.format import Format

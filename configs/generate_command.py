@@ -29,7 +29,7 @@ from operad.configs.formats_command import (
 from operad.configs.generation import DESIGNER, NOTHING, Design, Designer, best_so_far, result
 from operad.configs.inputs import job_of
 from operad.configs.prices import PricesFile
-from operad.configs.progress import printable
+from operad.configs.printable import printable
 from operad.configs.services import services_of_environment
 from operad.operators.formats.comfyui import Definitions
 from operad.operators.formats.format import Format

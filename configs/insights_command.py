@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from operad.configs.progress import printable, shortened
+from operad.configs.printable import printable
+from operad.configs.progress import shortened
 from operad.runtime.errors import InputError
 from operad.runtime.insights import Insights, KeptInsight
 

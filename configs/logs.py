@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from operad.configs.progress import printable
+from operad.configs.printable import printable
 from operad.runtime.logs import JsonFormatter, RunFilter
 
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"

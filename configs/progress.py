@@ -16,6 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from operad.configs.printable import printable
 from operad.runtime import events
 from operad.runtime.errors import shorten
 from operad.runtime.events import Event
@@ -295,12 +296,6 @@ def used(usage: Usage) -> str:
     """What models were asked, and what that cost."""
     cost = f", cost {usage.money()}" if usage.calls or usage.cost else ""
     return f"{usage.calls:,} model calls, {usage.tokens:,} tokens{cost}"
-
-
-def printable(text: str) -> str:
-    """The text on one line, without anything that a terminal would obey."""
-    text = " ".join(text.splitlines())
-    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
 class Display(Protocol):

@@ -12,7 +12,7 @@ import typer
 
 from operad.configs.flow import read_file
 from operad.configs.formats_command import EXIT_FAULTS, EXIT_UNREADABLE, STDOUT, called, target_format, write_file
-from operad.configs.progress import printable
+from operad.configs.printable import printable
 from operad.operators.formats.chat2workflow import CHAT2WORKFLOW
 from operad.operators.formats.format import Format
 from operad.operators.formats.table import FORMATS, find_format, read

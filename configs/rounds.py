@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from operad.configs.progress import printable
+from operad.configs.printable import printable
 from operad.runtime import events
 from operad.runtime.errors import shorten
 from operad.runtime.events import Event

@@ -22,7 +22,8 @@ from operad.configs.ask import Lines, WrongAnswerError, describe_answer, read_an
 from operad.configs.durable import Database, Kept, database_option, open_ledger, resume_command, source_of, trusted
 from operad.configs.flow import find_graph
 from operad.configs.prices import PricesFile
-from operad.configs.progress import printable, shortened, used
+from operad.configs.printable import printable
+from operad.configs.progress import shortened, used
 from operad.configs.run_command import (
     RestartFrom,
     Round,

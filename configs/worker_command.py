@@ -21,7 +21,7 @@ from operad.configs.durable import Database, Files, Source, open_ledger
 from operad.configs.follow import say
 from operad.configs.models import model_line
 from operad.configs.prices import PricesFile
-from operad.configs.progress import printable
+from operad.configs.printable import printable
 from operad.configs.run_command import make
 from operad.configs.telemetry import Traced, listening
 from operad.runtime.durable.driver import LIMIT

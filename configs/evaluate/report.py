@@ -15,7 +15,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from operad.configs.formats_command import refuse_unwritable, write_file
-from operad.configs.progress import printable
+from operad.configs.printable import printable
 from operad.runtime.errors import InputError, MissingExtraError
 
 SUFFIXES = (".png", ".svg")

@@ -17,7 +17,8 @@ from operad.configs.optimise.folder import BEST
 from operad.configs.optimise.search import AT_ONCE, ROUNDS, Optimised, aoptimise, proposing
 from operad.configs.optimise.state import Candidate
 from operad.configs.prices import PricesFile
-from operad.configs.progress import printable, used
+from operad.configs.printable import printable
+from operad.configs.progress import used
 from operad.runtime.message import Usage
 from operad.runtime.reasoner import Reasoner
 

@@ -21,7 +21,7 @@ import typer
 from operad.configs.durable import Source, open_ledger
 from operad.configs.follow import GRACE
 from operad.configs.models import model_line
-from operad.configs.progress import printable
+from operad.configs.printable import printable
 from operad.configs.serve.bounds import DEFAULT_BOUNDS, Bounds
 from operad.configs.serve.experts import Offer, by_name, offers_of
 from operad.configs.serve.guard import LOOPBACK, SHORTEST_KEY, is_loopback, read_keys
