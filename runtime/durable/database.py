@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import platform
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
-from importlib import import_module
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
@@ -26,6 +28,9 @@ PATIENCE = 300.0
 
 IDLE = 10.0
 """Seconds after which a server ends a transaction of a process that stands still in it, and holds others up."""
+
+OLDEST_SQLITE = (3, 35)
+"""The first version of SQLite with ``RETURNING``, by which dbos takes work."""
 
 _ENDED_IDLE = "25P03"
 _PAUSE = 0.5
@@ -65,7 +70,7 @@ class Database:
         errors: What is raised about it.
 
     Raises:
-        InputError: The file cannot be made.
+        InputError: The file cannot be made, or SQLite is too old.
     """
 
     def __init__(self, url: URL) -> None:
@@ -77,6 +82,7 @@ class Database:
         self._lock = threading.Lock()
         self._said = -_SAID_AGAIN
         if self._is_sqlite:
+            _check_version(self.name)
             _claim(Path(str(url.database)))
         self._engine = self._make_engine(url)
         self._reader = self._engine.execution_options(reads=True)
@@ -168,6 +174,13 @@ class Database:
 
     def wrong(self, error: Exception) -> InputError:
         """What is wrong with the database, for people."""
+        sa = self._sa
+        if isinstance(error, (sa.exc.IntegrityError, sa.exc.DataError)):  # what was written, not the place it went to
+            return InputError(
+                f"{self.name}: the database refused a row: {_first_line(error)}; this is a fault of operad or dbos, and "
+                f"giving the command again does not help: report it, with {_versions(self._is_sqlite)}; earlier runs "
+                "are not lost"
+            )
         return InputError(
             f"{self.name}: cannot be used for runs: {_first_line(error)}; what was kept is not lost: see that the "
             "database is there and has room, and give the same command again"
@@ -194,6 +207,28 @@ class Database:
 
     def _now_in(self, connection: Any) -> float:
         return float(connection.execute(self._sa.select(self._now)).scalar())
+
+
+def _check_version(name: str) -> None:
+    """See that the SQLite of this Python can hold runs.
+
+    Raises:
+        InputError: It is too old.
+    """
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        oldest = ".".join(map(str, OLDEST_SQLITE))
+        raise InputError(
+            f"{name}: durable runs in a file need SQLite {oldest} or later, and Python {platform.python_version()} here "
+            f"has SQLite {sqlite3.sqlite_version}; use a Python with a later SQLite, or PostgreSQL: "
+            "--db postgresql://user:password@host/database"
+        )
+
+
+def _versions(is_sqlite: bool) -> str:
+    """The versions of what takes part in keeping runs, for a report."""
+    packages = [f"{package} {metadata.version(package)}" for package in ("operad", "dbos", "sqlalchemy")]
+    sqlite = [f"SQLite {sqlite3.sqlite_version}"] if is_sqlite else []
+    return ", ".join([f"Python {platform.python_version()}", *sqlite, *packages])
 
 
 def _claim(path: Path) -> None:
@@ -225,6 +260,8 @@ def passes(error: Exception) -> bool:
             "password authentication",
             "does not exist",
             "no such table",
+            "no such column",
+            "has no column named",
             "not a database",
             "malformed",
             "could not decode",

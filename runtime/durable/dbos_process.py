@@ -10,6 +10,7 @@ it, an error too, is that workflow's result. It is one function for all: whoever
 from __future__ import annotations
 
 import logging
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from dbos import DBOS, DBOSClient, SetWorkflowID
 from dbos._dbos import _get_dbos_instance, _get_or_create_dbos_registry
 from dbos._error import DBOSInitializationError
 from dbos._sys_db import SystemDatabase
-from sqlalchemy import URL, BigInteger, cast, func
+from sqlalchemy import URL, BigInteger, cast, event, func
 
 from operad.runtime.durable.database import IDLE
 from operad.runtime.durable.places import SQLITE, shown
@@ -32,6 +33,9 @@ OPERATOR = "operad.operator"
 
 POLL = 0.05
 """Seconds between two looks of a worker for work."""
+
+_UNIXEPOCH_KNOWS_SUBSEC = (3, 42)
+"""The version of SQLite since which ``unixepoch('subsec')`` is a time; before, it is NULL."""
 
 Perform = Callable[[str, str], str]
 """Does an operator's work, in a thread of dbos: from its id and the text that describes it to that of what came of it."""
@@ -127,6 +131,7 @@ def launch(
             )
         refuse_pickles()
         _quiet()
+        is_file = url.get_backend_name() == SQLITE
         DBOS(
             config={
                 "name": "operad",
@@ -137,6 +142,7 @@ def launch(
                 "use_listen_notify": False,
                 "sys_db_idle_transaction_timeout_sec": IDLE,
                 "log_level": "ERROR",
+                **({"db_engine_kwargs": {"connect_args": {"factory": _Connection}}} if is_file else {}),
             }
         )
         _quiet()
@@ -167,20 +173,25 @@ def client(url: URL) -> DBOSClient:
     """What looks into dbos's tables and puts work into queues, without doing any; makes the tables where there are none."""
     refuse_pickles()
     _quiet()
-    address = url.render_as_string(hide_password=False)
     made = DBOSClient(
-        system_database_url=address,
+        system_database_url=url.render_as_string(hide_password=False),
         serializer=JsonSerializer(),
         application_name="operad",
         sys_db_idle_transaction_timeout_sec=IDLE,
+        lazy=True,
     )
+    tables = made._sys_db
     try:
-        _count_milliseconds(made._sys_db)
-        made._sys_db.verify_migrations()  # so that who only looks waits for nobody who writes
-    except DBOSInitializationError:
+        if url.get_backend_name() == SQLITE:
+            event.listen(tables.engine, "connect", _know_unixepoch)
+        _count_milliseconds(tables)
+        try:
+            tables.verify_migrations()  # so that who only looks waits for nobody who writes
+        except DBOSInitializationError:
+            tables.run_migrations()
+    except Exception:
         made.destroy()
-        DBOS.migrate(address)
-        return client(url)
+        raise
     return made
 
 
@@ -194,6 +205,24 @@ def _count_milliseconds(tables: SystemDatabase) -> None:
     if tables.engine.dialect.name == SQLITE:
         now = cast((func.julianday("now") - 2440587.5) * 86_400_000, BigInteger)
         tables._now_ms_sql = lambda: now
+
+
+class _Connection(sqlite3.Connection):
+    """A connection to an SQLite file on which dbos can ask for the time."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        _know_unixepoch(self)
+
+
+def _know_unixepoch(connection: sqlite3.Connection, *_: object) -> None:
+    """Define ``unixepoch('subsec')``, which dbos writes into its tables on Python 3.12 and later, where SQLite lacks it.
+
+    The tables hold the expression as the default of columns, so every connection that inserts needs the function: also
+    on an earlier Python, when a later one made the file.
+    """
+    if sqlite3.sqlite_version_info < _UNIXEPOCH_KNOWS_SUBSEC:
+        connection.create_function("unixepoch", 1, lambda given: time.time() if given == "subsec" else None)
 
 
 def _is_in_use() -> bool:

@@ -2,6 +2,7 @@
 
 import inspect
 import threading
+import time
 from concurrent.futures import Future
 from importlib import import_module
 from importlib.metadata import version
@@ -39,6 +40,7 @@ def test_it_is_the_version_that_this_was_written_for():
         (DBOSRegistry._register_internal_queue, ["self", "name", "limits"]),
         (SystemDatabase._now_ms_sql, ["self"]),
         (SystemDatabase.verify_migrations, ["self"]),
+        (SystemDatabase.run_migrations, ["self"]),
         (_get_dbos_instance, []),
         (_get_or_create_dbos_registry, []),
         (serialization.DefaultSerializer.serialize, ["self", "data"]),
@@ -55,7 +57,7 @@ def test_what_is_private_in_it_is_called_as_it_was(function, named):
 @pytest.mark.parametrize(
     ("function", "named"),
     [
-        (DBOSClient.__init__, {"system_database_url", "serializer", "application_name"}),
+        (DBOSClient.__init__, {"system_database_url", "serializer", "application_name", "lazy"}),
         (
             DBOSClient.list_workflows,
             {"workflow_ids", "workflow_id_prefix", "status", "load_input", "load_output", "limit", "offset"},
@@ -65,7 +67,6 @@ def test_what_is_private_in_it_is_called_as_it_was(function, named):
         (DBOSClient.destroy, set()),
         (DBOS.destroy, {"workflow_completion_timeout_sec"}),
         (DBOS.listen_queues, set()),
-        (DBOS.migrate, set()),
     ],
     ids=lambda value: getattr(value, "__qualname__", ""),
 )
@@ -222,6 +223,14 @@ def test_what_looks_into_it_shows_a_planted_pickle_as_text(process, client, work
         ):
             assert connection.execute(text(change), {"id": step_id}).rowcount == 1
     assert row(client, step_id).output == "gASVCgAAAAAAAACMBmFsYXJtZZQu"
+
+
+def test_sqlite_has_the_time_that_dbos_asks_for_on_python_3_12_whatever_the_version_of_either(process, client):
+    for tables in (client._sys_db, _get_dbos_instance()._sys_db):
+        with tables.engine.begin() as connection:
+            before = time.time()
+            (now,) = connection.execute(text("SELECT unixepoch('subsec')")).one()
+            assert before - 0.001 <= now <= time.time()
 
 
 def test_work_of_many_begins_at_once(process, work):

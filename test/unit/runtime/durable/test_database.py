@@ -1,0 +1,77 @@
+"""What a database is asked before runs are kept in it, and what is said of its errors."""
+
+import platform
+import sqlite3
+from importlib.metadata import version
+
+import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.exc import DBAPIError
+
+from operad.runtime import InputError
+from operad.runtime.durable.database import Database, passes
+from operad.runtime.durable.places import database_url
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "runs.sqlite"
+
+
+@pytest.fixture
+def database(path):
+    database = Database(database_url(path))
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def table(path, database):
+    """Execute a statement where there is a table whose column must have a value."""
+    engine = create_engine(database_url(path))
+
+    def execute(statement):
+        with engine.begin() as connection:
+            connection.execute(text(statement))
+
+    execute("CREATE TABLE numbers (number INTEGER NOT NULL)")
+    yield execute
+    engine.dispose()
+
+
+def test_an_sqlite_that_is_too_old_is_refused_before_a_file_is_made(path, monkeypatch):
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
+    monkeypatch.setattr(sqlite3, "sqlite_version", "3.34.1")
+    with pytest.raises(InputError) as refused:
+        Database(database_url(path))
+    assert str(refused.value) == (
+        f"{path}: durable runs in a file need SQLite 3.35 or later, and Python {platform.python_version()} here has "
+        "SQLite 3.34.1; use a Python with a later SQLite, or PostgreSQL: --db postgresql://user:password@host/database"
+    )
+    assert not path.exists()
+
+
+def test_a_row_that_the_database_refuses_is_a_fault_to_report_and_none_of_the_database(path, database, table):
+    with pytest.raises(InputError) as refused:
+        database.insist(lambda: table("INSERT INTO numbers VALUES (NULL)"))
+    assert str(refused.value) == (
+        f"{path}: the database refused a row: NOT NULL constraint failed: numbers.number; this is a fault of operad or "
+        "dbos, and giving the command again does not help: report it, with "
+        f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, operad {version('operad')}, "
+        f"dbos {version('dbos')}, sqlalchemy {version('sqlalchemy')}; earlier runs are not lost"
+    )
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO numbers VALUES (NULL)",
+        "INSERT INTO numbers (numeral) VALUES (1)",
+        "SELECT numeral FROM numbers",
+        "SELECT number FROM numerals",
+    ],
+)
+def test_a_row_that_is_refused_and_a_column_or_table_that_is_missing_are_not_waited_for(table, statement):
+    with pytest.raises(DBAPIError) as wrong:
+        table(statement)
+    assert not passes(wrong.value)
