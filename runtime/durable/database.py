@@ -8,6 +8,7 @@ import platform
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
@@ -86,6 +87,7 @@ class Database:
             _claim(Path(str(url.database)))
         self._engine = self._make_engine(url)
         self._reader = self._engine.execution_options(reads=True)
+        weakref.finalize(self, self._engine.dispose).atexit = False  # connections of who was dropped without `close`
 
     def _make_engine(self, url: URL) -> Any:
         sa = self._sa

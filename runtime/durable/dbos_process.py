@@ -13,6 +13,7 @@ import logging
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -192,6 +193,7 @@ def client(url: URL) -> DBOSClient:
     except Exception:
         made.destroy()
         raise
+    weakref.finalize(made, tables.destroy).atexit = False  # connections of a client that was dropped without `destroy`
     return made
 
 
