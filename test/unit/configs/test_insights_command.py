@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import closing
 
 import pytest
 
@@ -148,12 +149,12 @@ def test_rows_that_make_no_sense_are_told_in_one_line(operad, tmp_path):
     import sqlite3
 
     filled(tmp_path / "i", LESSON)
-    with sqlite3.connect(tmp_path / "i") as connection:
+    with closing(sqlite3.connect(tmp_path / "i")) as connection, connection:
         connection.execute("INSERT INTO insights VALUES ('g', 'k', 'op', 'fine', 'a', 'many', 0, 9e999)")
     connection.close()
     status, out, _ = operad("insights", "i")
     assert (status, "0 of 0" in out) == (0, True)
-    with sqlite3.connect(tmp_path / "i") as connection:
+    with closing(sqlite3.connect(tmp_path / "i")) as connection, connection:
         connection.execute("INSERT INTO insights VALUES ('g', 'l', 'op', x'ff', 'a', 1, 0, 0)")
     connection.close()
     status, _, err = operad("insights", "i")
