@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -164,7 +165,7 @@ def test_a_run_is_kept_without_keys_and_with_paths_that_hold_elsewhere(operad, t
         url = endpoint.base_url.replace("http://", "http://me:secret@")
         Path("plain.yaml").write_text(THREE.replace(", class: kept_steps.Step", "").replace("[[*a, *b, *c]]", "[[*a]]"))
         operad("run", "plain.yaml", "--run-id", "one", "--base-url", url, "--model", "small")
-    with sqlite3.connect("runs.sqlite") as connection:
+    with closing(sqlite3.connect("runs.sqlite")) as connection, connection:
         ((source,),) = connection.execute("SELECT source FROM operad_runs").fetchall()
     connection.close()
     assert json.loads(source) == {
@@ -364,7 +365,7 @@ def test_delete_forgets_what_is_named_or_old(operad, monkeypatch):
     assert operad("runs", "delete", "--older-than", "0s")[1] == "deleted: two\n"
     assert operad("runs", "delete", "--older-than", "0s", "--state", "asks")[1] == "deleted: open\n"
     assert operad("runs")[1].endswith("runs.sqlite: no runs\n")
-    with sqlite3.connect("runs.sqlite") as connection:
+    with closing(sqlite3.connect("runs.sqlite")) as connection, connection:
         assert connection.execute("SELECT count(*) FROM workflow_status").fetchall() == [(0,)]
     connection.close()
 
@@ -436,7 +437,7 @@ def test_of_no_runs_at_all_it_is_said_where_they_would_be(operad, monkeypatch, t
 
 
 def planted(statement, *values):
-    with sqlite3.connect("runs.sqlite") as connection:
+    with closing(sqlite3.connect("runs.sqlite")) as connection, connection:
         connection.execute(statement, values)
     connection.close()
 
