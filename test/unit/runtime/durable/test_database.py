@@ -1,8 +1,11 @@
 """What a database is asked before runs are kept in it, and what is said of its errors."""
 
+import gc
+import os
 import platform
 import sqlite3
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, text
@@ -75,3 +78,18 @@ def test_a_row_that_is_refused_and_a_column_or_table_that_is_missing_are_not_wai
     with pytest.raises(DBAPIError) as wrong:
         table(statement)
     assert not passes(wrong.value)
+
+
+def test_a_database_that_is_dropped_without_being_closed_lets_go_of_its_file(path):
+    database = Database(database_url(path))
+    database.now()
+    assert open_files(path)
+    del database
+    gc.collect()
+    assert not open_files(path)
+
+
+def open_files(path):
+    """The descriptors of this process for a file and those beside it."""
+    names = [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()]
+    return [name for name in names if name.startswith(str(path))]
