@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -1134,7 +1134,7 @@ async def test_a_pickle_that_somebody_planted_is_not_read(column, status, new, d
     canary = tmp_path / "canary"
     planted = base64.b64encode(pickle.dumps(Canary(canary))).decode()
     await interrupted(chain, new, run_id, 3)
-    with sqlite3.connect(db) as connection:
+    with closing(sqlite3.connect(db)) as connection, connection:
         for table in ("workflow_status", f"workflow_{column.replace('inputs', 'input').replace('error', 'output')}"):
             change = f"UPDATE {table} SET {column} = ? WHERE workflow_uuid = ?"  # noqa: S608
             assert connection.execute(change, (planted, f"{run_id}:b")).rowcount == 1
@@ -1156,7 +1156,7 @@ async def test_a_pickle_that_somebody_planted_is_not_read(column, status, new, d
 async def test_what_cannot_be_read_of_a_run_is_said_in_words(column, new, db, run_id):
     await (interrupted(chain, new, run_id, 2) if column != "result" else executed(chain, new, run_id))
     for text in ('"nonsense"', "[]", "{}", "gASV"):
-        with sqlite3.connect(db) as connection:
+        with closing(sqlite3.connect(db)) as connection, connection:
             connection.execute(f'UPDATE operad_runs SET "{column}" = ? WHERE run_id = ?', (text, run_id))  # noqa: S608
         connection.close()
         with pytest.raises(InputError):
