@@ -15,7 +15,7 @@ from dbos import _serialization as serialization
 from dbos._dbos import DBOSRegistry, _get_dbos_instance, _get_or_create_dbos_registry
 from dbos._sys_db import SystemDatabase
 from dbos._utils import INTERNAL_QUEUE_NAME
-from sqlalchemy import create_engine, text
+from sqlalchemy import NullPool, create_engine, text
 
 from operad.runtime import InputError
 from operad.runtime.durable import dbos_process
@@ -216,7 +216,7 @@ def test_work_is_given_to_others_only_where_the_one_that_began_it_is_dead(proces
 def test_what_looks_into_it_shows_a_planted_pickle_as_text(process, client, work, step_id, url):
     work.results[step_id].set_result("fine")
     process.start(step_id).get_result()
-    with create_engine(url).begin() as connection:
+    with create_engine(url, poolclass=NullPool).begin() as connection:
         for change in (
             "UPDATE workflow_status SET serialization = 'py_pickle' WHERE workflow_uuid = :id",
             "UPDATE workflow_output SET output = 'gASVCgAAAAAAAACMBmFsYXJtZZQu' WHERE workflow_uuid = :id",
