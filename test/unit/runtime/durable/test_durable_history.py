@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sqlite3
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 from uuid import uuid4
 
@@ -282,7 +282,7 @@ async def test_what_cannot_be_read_of_it_is_said(db, ledger, run_id):
     await flow(Code("a"), into=DurableWorkflow(db)).aexecute(JOB, NOBODY, run_id=run_id)
 
     def write(column, text):
-        with sqlite3.connect(db) as connection:
+        with closing(sqlite3.connect(db)) as connection, connection:
             connection.execute(f"UPDATE operad_runs SET {column} = ? WHERE run_id = ?", (text, run_id))  # noqa: S608
         connection.close()
 
