@@ -8,6 +8,7 @@ import sys
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from importlib import import_module
 from typing import Any, cast
 
@@ -63,12 +64,12 @@ def store(tmp_path):
 
 def let_in(path):
     """When each call was let in, and for whom, in order: a trigger keeps what the store forgets."""
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         return connection.execute("SELECT at, caller FROM let_in ORDER BY rowid").fetchall()
 
 
 def watch(store):
-    with sqlite3.connect(store.url.database) as connection:
+    with closing(sqlite3.connect(store.url.database)) as connection, connection:
         connection.execute("CREATE TABLE let_in (at REAL, caller TEXT)")
         connection.execute(
             "CREATE TRIGGER watching AFTER INSERT ON operad_calls WHEN NEW.kind = 'call' "
@@ -81,7 +82,7 @@ def most_in_a_window(times, window):
 
 
 def kept(store):
-    with sqlite3.connect(store.url.database) as connection:
+    with closing(sqlite3.connect(store.url.database)) as connection, connection:
         return Counter(kind for (kind,) in connection.execute("SELECT kind FROM operad_calls"))
 
 
@@ -292,7 +293,7 @@ async def test_for_limits_of_one_process_alone_the_database_is_not_asked():
 def test_neither_address_nor_key_is_in_the_database(store):
     shared = process(store, "a")
     asyncio.run(shared.admit(endpoint(THREE, "model https://user:secret@host/v1")))
-    with sqlite3.connect(store.url.database) as connection:
+    with closing(sqlite3.connect(store.url.database)) as connection, connection:
         assert "secret" not in "\n".join(connection.iterdump())
 
 
@@ -398,7 +399,7 @@ def agents_of(base_url, limits=None, policy=NO_POLICY):
 
 
 def rows(url):
-    with sqlite3.connect(url) as connection:
+    with closing(sqlite3.connect(url)) as connection, connection:
         return connection.execute("SELECT key, kind, tokens FROM operad_calls ORDER BY kind, key").fetchall()
 
 
