@@ -20,7 +20,7 @@ import pytest
 
 pytest.importorskip("dbos")
 
-from sqlalchemy import create_engine, text
+from sqlalchemy import NullPool, create_engine, text
 
 from operad.evaluators import Evaluator
 from operad.operators import Operator, OperatorConfig
@@ -703,7 +703,7 @@ async def test_a_planted_pickle_is_an_error_and_does_nothing(made, worker, ledge
     mark = folder / f"{run_id}.pickled"
     planted = base64.b64encode(pickle.dumps(Planted(str(mark)))).decode()
     driver.waiting.enqueue(queue, step_id, "", "nobody")
-    with create_engine(ledger.url).begin() as connection:
+    with create_engine(ledger.url, poolclass=NullPool).begin() as connection:
         values = {"planted": planted, "version": driver.executor.version, "id": step_id}
         change = (
             "UPDATE workflow_status SET serialization = 'py_pickle', inputs = :planted, application_version = :version "
