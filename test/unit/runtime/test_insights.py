@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -272,7 +273,7 @@ def broken(path):
 
 
 def foreign(path):
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE theirs (x)")
     connection.close()
 
@@ -938,7 +939,7 @@ def test_a_file_that_breaks_stops_no_run_and_is_reported_once_a_run(tmp_path, ca
     workflow = workflow_of(store, bad("op"), GOOD)
     run(workflow)
     store.close()
-    with sqlite3.connect(tmp_path / "i") as connection:
+    with closing(sqlite3.connect(tmp_path / "i")) as connection, connection:
         connection.execute("DROP TABLE insights")
     connection.close()
     workflow.set_evaluator(Judge(bad("op"), bad("op"), GOOD))
@@ -951,7 +952,7 @@ def test_a_file_that_breaks_stops_no_run_and_is_reported_once_a_run(tmp_path, ca
 
 def test_rows_that_make_no_sense_stop_no_run(tmp_path, caplog):
     store = Insights(tmp_path / "i")
-    with sqlite3.connect(tmp_path / "i") as connection:
+    with closing(sqlite3.connect(tmp_path / "i")) as connection, connection:
         connection.execute("INSERT INTO insights VALUES (?, 'k', 'op', x'ff', '', 'many', 'few', 0)", (OP,))
     connection.close()
     assert run(workflow_of(store, bad("op"), GOOD)) == [("op", []), ("op", [])]
