@@ -132,7 +132,7 @@ def launch(
             )
         refuse_pickles()
         _quiet()
-        is_file = url.get_backend_name() == SQLITE
+        options: dict[str, Any] = {"connect_args": {"factory": _Connection}} if url.get_backend_name() == SQLITE else {}
         DBOS(
             config={
                 "name": "operad",
@@ -143,7 +143,7 @@ def launch(
                 "use_listen_notify": False,
                 "sys_db_idle_transaction_timeout_sec": IDLE,
                 "log_level": "ERROR",
-                **({"db_engine_kwargs": {"connect_args": {"factory": _Connection}}} if is_file else {}),
+                "db_engine_kwargs": options,
             }
         )
         _quiet()
@@ -224,7 +224,11 @@ def _know_unixepoch(connection: sqlite3.Connection, *_: object) -> None:
     on an earlier Python, when a later one made the file.
     """
     if sqlite3.sqlite_version_info < _UNIXEPOCH_KNOWS_SUBSEC:
-        connection.create_function("unixepoch", 1, lambda given: time.time() if given == "subsec" else None)
+        connection.create_function("unixepoch", 1, _unixepoch)
+
+
+def _unixepoch(given: object) -> float | None:
+    return time.time() if given == "subsec" else None
 
 
 def _is_in_use() -> bool:
