@@ -42,7 +42,7 @@ def main() -> int:
         for instruction in instructions(count):
             began = time.monotonic()
             try:
-                design = Designer(config=path, model_name=None).design(instruction)
+                design = Designer(config=path, model_name="embedded").design(instruction)
                 stage, tokens = str(design.message.outputs.get("stage", "none")), design.message.usage.tokens
             except (BudgetError, OperatorError) as error:
                 stage, tokens = f"error: {error}"[:100], 0
