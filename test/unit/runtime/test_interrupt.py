@@ -850,6 +850,7 @@ async def test_a_run_that_waits_can_be_cancelled(engine):
 
 async def test_a_run_that_is_cancelled_in_the_very_moment_it_finishes_gives_its_id_free(engine):
     finished_before = False
+    running = None
     for turns in range(60):  # of the event loop, until it is cancelled: before, in and after its last one
         workflow = side_by_side(engine, Echo("a"))
         running = asyncio.ensure_future(workflow.aexecute(JOB, NOBODY, run_id="r"))

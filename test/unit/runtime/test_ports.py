@@ -81,7 +81,7 @@ def new(engine: type[Workflow]) -> New:
         shape: Mapping[str, str],
         *operators: Any,
         takes: Mapping[str, Any] | None = None,
-        joins: Mapping[str, str] | None = None,
+        joins: Mapping[str, Any] | None = None,
         judge: Judge | None = None,
         **options: Any,
     ) -> Workflow:

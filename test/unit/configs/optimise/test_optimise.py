@@ -638,9 +638,11 @@ async def test_a_process_that_is_killed_loses_the_step_it_was_at_and_no_more(des
     assert lines_of(desk)[1 : 1 + len(done)] == done
 
 
-@pytest.mark.parametrize("needs", ["class: beside_the_clerk.Reads", "cache: {path: kept.db}", ""])
+@pytest.mark.parametrize("needs", ["class: BESIDE.Reads", "cache: {path: kept.db}", ""])
 async def test_a_best_that_needs_what_lies_beside_the_expert_says_so(desk, needs):
-    (desk / "beside_the_clerk.py").write_text("from operad.operators import Operator as Reads")
+    beside = f"beside_{desk.name}"  # a module of a process has its name for good
+    needs = needs.replace("BESIDE", beside)
+    (desk / f"{beside}.py").write_text("from operad.operators import Operator as Reads")
     (desk / "clerk.yaml").write_text(EXPERT.replace("{instruction: Read.}", f"{{instruction: Read., {needs}}}"))
     told = []
     await searched(desk, rounds=1, tell=told.append)

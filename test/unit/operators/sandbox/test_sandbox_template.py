@@ -123,7 +123,7 @@ def test_a_variable_that_json_does_not_have_is_wrong_input(value):
 
 def test_variables_larger_than_the_memory_are_wrong_input():
     with pytest.raises(InputError, match="too large: it makes more than 20,000,000 bytes"):
-        render_template("", {"a": [1] * 10**6}, SMALL)
+        render_template("", {"a": [1] * 10**6}, PATIENT)
 
 
 # What goes wrong

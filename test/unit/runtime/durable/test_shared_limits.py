@@ -447,6 +447,8 @@ def test_without_limits_a_minute_no_run_asks_the_database_for_them(ledger, monke
 class Slow:
     """Shared limits for whose every answer one waits for long; and a ledger that has runs keep them."""
 
+    workers = None
+
     def __init__(self):
         self.asked = Counter()
 
