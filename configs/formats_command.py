@@ -12,21 +12,19 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, NamedTuple, get_args
 
 import typer
 
 from operad.configs.flow import is_configuration, read_file
 from operad.configs.loader import load
 from operad.configs.printable import printable
-from operad.operators.comfyui import read_object_info
-from operad.operators.formats.comfyui import Definitions, read_definitions
-from operad.operators.formats.format import Format
-from operad.operators.formats.mermaid import write
-from operad.operators.formats.picture import PictureTarget, draw
-from operad.operators.formats.table import find_format, formats, read
 from operad.runtime.errors import InputError, InvalidError, Issue, did_you_mean
 from operad.runtime.file import FileDescriptor
+
+if TYPE_CHECKING:  # formats are imported when they are used: to check a configuration takes none
+    from operad.operators.formats.comfyui import Definitions
+    from operad.operators.formats.format import Format
 
 EXIT_FAULTS = 1
 EXIT_UNREADABLE = 2
@@ -87,7 +85,7 @@ def check(
     One issue a line, CODE FILE:LINE NODE: MESSAGE. Exit status: 0 if there is none, 1 if there are,
     2 if a file cannot be read at all.
     """
-    known = formats(definitions_of(object_info))
+    known = known_formats(object_info) if object_info else None
     reports = [report(file, known) for file in files]
     if as_json:
         print(json.dumps([_as_json(each) for each in reports], indent=2))
@@ -110,7 +108,9 @@ def convert(
     What the format cannot hold is printed to stderr, one loss a line. Exit status: 0, or 1 if something
     would be lost and --lossy is not given; then nothing is written.
     """
-    known = formats(definitions_of(object_info))
+    from operad.operators.formats.table import read
+
+    known = known_formats(object_info)
     found, graph = read(read_file(source), called(source, known), known)
     wanted = target_format(target, to, found, known)
     lost = [Placed(each.code, each.message, each.where) for each in wanted.losses(graph)]
@@ -133,7 +133,11 @@ def show(
 
     Without -o, the code of a Mermaid flowchart goes to stdout.
     """
-    known = formats()
+    from operad.operators.formats.mermaid import write
+    from operad.operators.formats.picture import PictureTarget, draw
+    from operad.operators.formats.table import read
+
+    known = known_formats()
     _, graph = read(read_file(file), called(file, known), known)
     if out is None:
         print(write(graph), end="")
@@ -150,12 +154,12 @@ def show(
 # Checking
 
 
-def report(file: str, known: Mapping[str, Format]) -> Report:
+def report(file: str, known: Mapping[str, Format] | None = None) -> Report:
     """What is wrong with a file.
 
     Args:
         file: Its path, or the name of a configuration that comes with operad.
-        known: The formats by name.
+        known: The formats by name; None for all of them, without the classes of a ComfyUI server.
     """
     try:
         data = read_file(file)
@@ -163,6 +167,9 @@ def report(file: str, known: Mapping[str, Format]) -> Report:
         return Report(file, "", [Placed("unreadable", str(error).removeprefix(f"{file}: "))], read=False)
     if is_configuration(data):
         return _of_configuration(file)
+    from operad.operators.formats.table import find_format, read
+
+    known = known or known_formats()
     try:
         found, graph = read(data, file, known)
     except InvalidError as error:
@@ -216,6 +223,17 @@ def _as_json(report: Report) -> Mapping[str, object]:
     return {**report._asdict(), "issues": [issue._asdict() for issue in report.issues]}
 
 
+def known_formats(object_info: str | None = None) -> Mapping[str, Format]:
+    """Return the formats by name, with the classes of a ComfyUI server if one is given.
+
+    Raises:
+        OperadError: As `definitions_of`.
+    """
+    from operad.operators.formats.table import formats
+
+    return formats(definitions_of(object_info))
+
+
 def definitions_of(source: str | None) -> Definitions:
     """The classes that a file, or a live server, tells of; none without one.
 
@@ -224,6 +242,9 @@ def definitions_of(source: str | None) -> Definitions:
         InvalidError: It tells of no class.
         FetchError: The server cannot be reached, or answers something else.
     """
+    from operad.operators.comfyui import read_object_info
+    from operad.operators.formats.comfyui import Definitions, read_definitions
+
     if not source:
         return Definitions()
     if source.startswith(("http://", "https://")):

@@ -70,7 +70,7 @@ def test_the_page_of_the_command_line_has_every_command_in_its_group():
     [
         (["--help"], LIGHT),
         (["--version"], LIGHT),
-        (["check", "expert.yaml"], [*HEAVY, "operad.runtime.durable.ledger"]),
+        (["check", "expert.yaml"], [*HEAVY, "rich", "operad.operators.formats.table", "operad.runtime.durable.ledger"]),
     ],
     ids=" ".join,
 )
