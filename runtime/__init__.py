@@ -1,6 +1,6 @@
 """What runs: messages, workflows and their engines, reasoners, tools, events."""
 
-from importlib import import_module
+import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -158,10 +158,10 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     if name == "events":
-        return import_module(f"{__name__}.events")
+        return importlib.import_module(f"{__name__}.events")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
     return value
 
 
