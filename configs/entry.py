@@ -2,7 +2,12 @@
 
 import atexit
 import os
-import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+else:
+    import _signal as signal  # signal imports enum: a while in which nothing handles Ctrl-C
 
 
 def main() -> None:
