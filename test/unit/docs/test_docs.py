@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import sys
 from dataclasses import dataclass
 from itertools import takewhile
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import OPERAD_COMMAND, ForkServer
 from typer.exceptions import TyperException
 
 from operad.configs.cli import load_all
@@ -112,20 +112,12 @@ print(json.dumps(printed))
 """
 
 
-def run(
-    command: list[str], cwd: Path, stdin: str | None = None, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    environment = {**ENVIRONMENT, **environment}
-    return subprocess.run(
-        [sys.executable, *command], cwd=cwd, env=environment, input=stdin, capture_output=True, text=True, timeout=240
-    )
-
-
-def run_page(text: str, name: str, cwd: Path) -> None:
-    """Run the examples of a page in a fresh process; each ``text`` or ``mermaid`` block after one is what it prints."""
+def run_page(forked: ForkServer, text: str, name: str, cwd: Path) -> None:
+    """Run the examples of a page in a process of its own; each ``text`` or ``mermaid`` block after one is what it prints."""
     every = blocks(text)
     examples = [(b.language, b.text, b.line) for b in every if b.language in ("python", "mermaid")]
-    done = run(["-W", "error:::__main__", "-c", RUNNER], cwd, json.dumps([name, examples]))
+    command = [sys.executable, "-W", "error:::__main__", "-c", RUNNER]
+    done = forked.run(command, cwd=cwd, env=ENVIRONMENT, input=json.dumps([name, examples]))
     assert done.returncode == 0, done.stderr
     printed = dict(zip((line for _, _, line in examples), json.loads(done.stdout), strict=True))
     for before, block in zip([None, *every], every, strict=False):
@@ -140,23 +132,23 @@ def label(page: Path) -> str:
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if "```python" in p.read_text(encoding="utf-8")], ids=label)
-def test_the_examples_of_a_page_run_and_print_what_it_says(page: Path, tmp_path: Path) -> None:
+def test_the_examples_of_a_page_run_and_print_what_it_says(page: Path, tmp_path: Path, forked: ForkServer) -> None:
     if (extra := NEEDS.get(label(page))) and importlib.util.find_spec(extra) is None:
         pytest.skip(f"{extra} is not installed")
-    run_page(page.read_text(encoding="utf-8"), label(page), tmp_path)
+    run_page(forked, page.read_text(encoding="utf-8"), label(page), tmp_path)
 
 
-def test_a_page_that_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
+def test_a_page_that_is_wrong_is_told_with_its_line(tmp_path: Path, forked: ForkServer) -> None:
     page = "# Page\n\n```python\nx = 1\n```\n\nand\n\n```python\nprint(x)\n```\n\n```text\n1\n```\n"
-    run_page(page, "page.md", tmp_path)
+    run_page(forked, page, "page.md", tmp_path)
     with pytest.raises(AssertionError, match=r"page\.md:13: is not what line 9 prints"):
-        run_page(page.replace("\n1\n", "\n2\n"), "page.md", tmp_path)
+        run_page(forked, page.replace("\n1\n", "\n2\n"), "page.md", tmp_path)
     with pytest.raises(AssertionError, match=r'File "page\.md", line 10.*\n.*NameError'):
-        run_page(page.replace("x = 1", "y = 1"), "page.md", tmp_path)
+        run_page(forked, page.replace("x = 1", "y = 1"), "page.md", tmp_path)
     with pytest.raises(AssertionError, match="UserWarning: old"):
-        run_page(page.replace("x = 1", "import warnings; x = 1; warnings.warn('old')"), "page.md", tmp_path)
+        run_page(forked, page.replace("x = 1", "import warnings; x = 1; warnings.warn('old')"), "page.md", tmp_path)
     with pytest.raises(AssertionError, match="fence of line"):
-        run_page("```python\n", "page.md", tmp_path)
+        run_page(forked, "```python\n", "page.md", tmp_path)
 
 
 def slug(heading: str) -> str:
@@ -342,7 +334,7 @@ COMMANDS = sorted({line for page in PAGES for line in shell_lines(page) if is_ru
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_commands_of_the_pages_work(command: str, tmp_path: Path) -> None:
+def test_the_commands_of_the_pages_work(command: str, tmp_path: Path, forked: ForkServer) -> None:
     """On an endpoint that answers at once, whatever model a file names; test_examples.py runs the main job on its own."""
     for item in ROOT.iterdir():  # what a command writes does not land in the repository
         (tmp_path / item.name).symlink_to(item)
@@ -350,13 +342,8 @@ def test_the_commands_of_the_pages_work(command: str, tmp_path: Path) -> None:
     with ScriptedModel(lambda _: Plausible()) as endpoint:
         if arguments[0] == "run":
             arguments += ["--model", "any", "--base-url", endpoint.base_url]
-        done = run(
-            ["-c", "from operad.configs.cli import main; main()", *arguments],
-            tmp_path,
-            OPENAI_BASE_URL=endpoint.base_url,
-            OPENAI_API_KEY="any",
-            OPERAD_MODEL="any",
-        )
+        asked = {"OPENAI_BASE_URL": endpoint.base_url, "OPENAI_API_KEY": "any", "OPERAD_MODEL": "any"}
+        done = forked.run([*OPERAD_COMMAND, *arguments], cwd=tmp_path, env={**ENVIRONMENT, **asked})
     assert done.returncode == 0, done.stderr
     assert done.stdout
 

