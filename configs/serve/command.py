@@ -165,9 +165,15 @@ async def _serve(setting: _Setting, sockets: list[socket.socket], serving_type: 
             _leave_within(GRACE, 128 + number)
             loop.call_soon_threadsafe(serving.runs.stop_all)
 
-    for line in _greeting(setting, sockets[0].getsockname()[1]):
-        _say(line)
     before = {number: signal.signal(number, heed) for number in (signal.SIGINT, signal.SIGTERM)}
+    start_up = server.startup
+
+    async def startup(sockets: list[socket.socket]) -> None:
+        await start_up(sockets=sockets)
+        for line in _greeting(setting, sockets[0].getsockname()[1]):
+            _say(line)
+
+    server.startup = startup  # who reads the address may ask, and may send signals
     try:
         await server.serve(sockets=sockets)
         await asyncio.gather(*ending, return_exceptions=True)
@@ -191,8 +197,13 @@ def _greeting(setting: _Setting, port: int) -> Iterator[str]:
 
 def _say(line: str) -> None:
     """Print a line to stderr, if anybody reads it still."""
-    with suppress(OSError):
+    if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison] - it is, where the process began without one
+        return
+    try:
         print(printable(line), file=sys.stderr, flush=True)
+    except OSError:  # nobody does: what is buffered would fail once more at the end, with status 120
+        with suppress(OSError), open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stderr.fileno())
 
 
 def _keys(key_file: Path | None) -> tuple[str, ...]:

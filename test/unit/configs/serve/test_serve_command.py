@@ -158,6 +158,29 @@ def test_it_serves_until_it_is_told_to_end_and_finishes_what_is_under_way(place,
     assert (place / "ran.txt").read_text() == "a Ada\nb Ada\n"
 
 
+def test_a_server_whose_stderr_nobody_reads_any_more_ends_as_ever(place, begun):
+    (place / "b.shut").touch()
+    server = begun("two.yaml", "--port", 0).up()
+    server.ask("/runs", {"expert": "Two", "goal": "Ada"})
+    server.process.stderr.close()
+    server.process.send_signal(signal.SIGTERM)
+    end = time.monotonic() + RENDEZVOUS
+    while server.ask("/healthz")[0] != 503:
+        assert time.monotonic() < end
+    (place / "b.shut").unlink()
+    assert server.process.wait(RENDEZVOUS) == 0
+    assert (place / "ran.txt").read_text() == "a Ada\nb Ada\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_as_soon_as_the_address_is_said_ends_it_in_order(place, begun, number):
+    server = begun("two.yaml", "--port", 0).up()
+    server.process.send_signal(number)
+    status, out, err = server.ended()
+    assert (status, out) == (0, "")
+    assert err.endswith("ending: 0 runs under way, which may take 30 s; the same again ends at once\n")
+
+
 def test_ctrl_c_ends_an_idle_server_at_once(place, begun):
     server = begun("two.yaml", "--port", 0).up()
     server.process.send_signal(signal.SIGINT)
