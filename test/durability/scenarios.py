@@ -14,7 +14,7 @@ from random import Random
 
 from databases import Databases, Sqlite, path_of
 from graph import THROWS
-from trial import Found, HungError, Process, Trial
+from trial import Begin, Found, HungError, Process, Trial
 
 from operad.runtime import OperadError
 from operad.runtime.durable.elsewhere import MAX_DEATHS
@@ -249,7 +249,15 @@ SCENARIOS: Mapping[str, Scenario] = {
 }
 
 
-def carry_out(name: str, databases: Databases, folder: Path, chance: Random, **options: float) -> Found:
+def carry_out(
+    name: str,
+    databases: Databases,
+    folder: Path,
+    chance: Random,
+    *,
+    begin: Begin = subprocess.Popen,
+    **options: float,
+) -> Found:
     """Have a scenario carried out once.
 
     Args:
@@ -257,6 +265,7 @@ def carry_out(name: str, databases: Databases, folder: Path, chance: Random, **o
         databases: The kind of database.
         folder: Where its files lie.
         chance: What decides.
+        begin: What begins processes.
         options: What it takes.
 
     Raises:
@@ -264,7 +273,15 @@ def carry_out(name: str, databases: Databases, folder: Path, chance: Random, **o
     """
     scenario = SCENARIOS[name]
     began = time.monotonic()
-    trial = Trial(databases, folder, chance, seconds=scenario.seconds, limit=scenario.limit, workers=scenario.workers)
+    trial = Trial(
+        databases,
+        folder,
+        chance,
+        seconds=scenario.seconds,
+        limit=scenario.limit,
+        workers=scenario.workers,
+        begin=begin,
+    )
     try:
         scenario.act(trial, **options)
     except (HungError, OperadError) as error:

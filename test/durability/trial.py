@@ -23,6 +23,9 @@ from operad.runtime import InputError
 from operad.runtime.durable import Ledger
 
 HERE = Path(__file__).parent
+Begin = Callable[..., "subprocess.Popen[str]"]
+"""Begins a process: `subprocess.Popen`, or what does the same."""
+
 LONGEST = 60.0
 """Seconds after which a process counts as hanging; a crowded machine may need many."""
 
@@ -62,10 +65,10 @@ class Found:
 class Process:
     """A process that drives a run, or works for it; see `driver.py` and `worker.py`."""
 
-    def __init__(self, script: str, options: Mapping[str, Any], errors: Path) -> None:
+    def __init__(self, begin: Begin, script: str, options: Mapping[str, Any], errors: Path) -> None:
         self._errors = errors
         with errors.open("wb") as stderr:
-            self.process = subprocess.Popen(
+            self.process = begin(
                 [sys.executable, "-X", "faulthandler", str(HERE / script), json.dumps(options)],
                 stdout=subprocess.PIPE,
                 stderr=stderr,
@@ -125,6 +128,7 @@ class Trial:
         seconds: How long an operator takes on average.
         limit: After how many seconds of silence a process counts as dead.
         workers: Whether workers do the work.
+        begin: What begins its processes.
     """
 
     def __init__(
@@ -136,6 +140,7 @@ class Trial:
         seconds: float = 0.03,
         limit: float = 10.0,
         workers: bool = False,
+        begin: Begin = subprocess.Popen,
     ) -> None:
         self.databases = databases
         self.chance = chance
@@ -147,6 +152,7 @@ class Trial:
         self._seconds = seconds
         self._limit = limit
         self._workers = workers
+        self._begin = begin
         self._deaths: list[tuple[int, float]] = []
         self._kept: list[tuple[int, frozenset[str]]] = []
         self._all: list[Process] = []
@@ -169,7 +175,7 @@ class Trial:
             "seconds": self._seconds,
             "limit": self._limit,
         }
-        process = Process(script, given | options, self._folder / f"{self.run_id}.{len(self._all)}.err")
+        process = Process(self._begin, script, given | options, self._folder / f"{self.run_id}.{len(self._all)}.err")
         self._all.append(process)
         return process
 

@@ -17,6 +17,7 @@ Linux has that; elsewhere processes are started.
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import gc
 import importlib
 import io
@@ -178,7 +179,9 @@ def _become(request: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     words = request["command"][1:]
     while words[0] in ("-W", "-X"):
         option, value, *words = words
-        if option == "-W":
+        if (option, value) == ("-X", "faulthandler"):
+            faulthandler.enable()
+        elif option == "-W":
             action, _, _, module = (*value.split(":"), "", "", "")[:4]
             warnings.filterwarnings(action, module=module and rf"{module}\Z")  # pyright: ignore[reportArgumentType]
     if words[0] == "-c":

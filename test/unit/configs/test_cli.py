@@ -1,19 +1,15 @@
-import fcntl
 import json
 import os
-import pty
-import select
 import signal
-import struct
 import subprocess
 import sys
-import termios
 import textwrap
 import threading
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from forked import OPERAD_COMMAND
 
 from operad.configs import cli
 from operad.configs.ask import WrongAnswerError, describe_answer, read_answer
@@ -261,7 +257,7 @@ def test_schema_prints_a_json_schema_that_accepts_our_own_configurations(operad)
         jsonschema.validate({"operator": []}, schema)
 
 
-def test_ctrl_c_in_mid_run_exits_130_within_a_second(tmp_path):
+def test_ctrl_c_in_mid_run_exits_130_within_a_second(tmp_path, forked):
     (tmp_path / "expert.yaml").write_text(EXPERT)
     asked = threading.Event()
 
@@ -270,8 +266,8 @@ def test_ctrl_c_in_mid_run_exits_130_within_a_second(tmp_path):
         return Hang()
 
     with ScriptedModel([hang]) as endpoint:
-        process = subprocess.Popen(
-            [sys.executable, "-c", "from operad.configs.cli import main; main()", "run", "expert.yaml", "--base-url", endpoint.base_url],
+        process = forked.begin(
+            [*OPERAD_COMMAND, "run", "expert.yaml", "--base-url", endpoint.base_url],
             cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )  # fmt: skip
@@ -300,11 +296,11 @@ class Stubborn(Operator):
     ("sent", "exit_status", "said"),
     [(signal.SIGINT, 130, "operad: interrupted"), (signal.SIGTERM, 143, "operad: terminated")],
 )
-def test_a_signal_ends_the_process_even_while_a_thread_hangs(tmp_path, sent, exit_status, said):
+def test_a_signal_ends_the_process_even_while_a_thread_hangs(tmp_path, forked, sent, exit_status, said):
     (tmp_path / "expert.yaml").write_text(EXPERT.replace("Greet.", "Greet.\n    class: stubborn.Stubborn"))
     (tmp_path / "stubborn.py").write_text(STUBBORN)
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from operad.configs.cli import main; main()", "run", "expert.yaml", "--events", "run.jsonl"],
+    process = forked.begin(
+        [*OPERAD_COMMAND, "run", "expert.yaml", "--events", "run.jsonl"],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stderr is not None
@@ -488,42 +484,12 @@ def test_an_answer_that_does_not_fit_is_told_why(schema, text, message):
     assert message in str(caught.value)
 
 
-def on_a_terminal(folder, *turns):
-    """Runs the command on a terminal; each turn is what is typed, or a signal, once a prompt stands there."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from operad.configs.cli import main; main()", "run", "asker.yaml"],
-        cwd=folder, stdin=theirs, stderr=theirs, stdout=subprocess.PIPE, env={**os.environ, "TERM": "xterm"},
-    )  # fmt: skip
-    os.close(theirs)
-    seen, left = b"", list(turns)
-    with process:
-        while select.select([ours], [], [], 20)[0]:
-            try:
-                seen += os.read(ours, 4096)
-            except OSError:  # nobody is there any more
-                break
-            if left and seen.endswith(b"> "):
-                turn = left.pop(0)
-                if isinstance(turn, signal.Signals):
-                    process.send_signal(turn)
-                else:
-                    os.write(ours, turn)
-        else:
-            process.kill()
-        assert process.stdout is not None
-        out = process.stdout.read().decode()
-    os.close(ours)
-    return process.returncode, out, seen.decode()
-
-
-def test_on_a_terminal_the_table_makes_room_for_questions(tmp_path, asker):
-    status, out, seen = on_a_terminal(tmp_path, b"maybe\n", b"y\n", b"so\n")
+def test_on_a_terminal_the_table_makes_room_for_questions(tmp_path, asker, at_a_terminal):
+    status, out, seen = at_a_terminal(["run", "asker.yaml"], b"maybe\n", b"y\n", b"so\n")
     assert (status, out) == (0, "'so'\n\nbusy\n")
     first, _, rest = seen.partition("pay asks: Pay? (yes or no)")
     assert "asking" in first
-    talk, _, _ = rest.partition("y\r\n")
+    talk, _, _ = rest.partition("y\n")
     assert "operator" not in talk, "no table in the midst of a question"
     assert "SUCCESS" in rest
 
@@ -532,23 +498,20 @@ def test_on_a_terminal_the_table_makes_room_for_questions(tmp_path, asker):
     ("turn", "status", "end"),
     [(signal.SIGINT, 130, "operad: interrupted"), (b"\x04", 2, "operad: 'pay' asks 'Pay?', and stdin holds no answer")],
 )
-def test_at_a_prompt_ctrl_c_and_the_end_of_input_end_the_run(tmp_path, asker, turn, status, end):
-    found, out, seen = on_a_terminal(tmp_path, turn)
+def test_at_a_prompt_ctrl_c_and_the_end_of_input_end_the_run(tmp_path, asker, turn, status, end, at_a_terminal):
+    found, out, seen = at_a_terminal(["run", "asker.yaml"], turn)
     assert (found, out) == (status, "")
     assert seen.splitlines()[-1].removeprefix("\x1b[?25h").removeprefix("\x1b[?25h").startswith(end)
 
 
-def test_a_question_that_is_open_when_the_run_fails_elsewhere_hangs_nothing(tmp_path, asker):
+def test_a_question_that_is_open_when_the_run_fails_elsewhere_hangs_nothing(tmp_path, asker, forked):
     asker.write_text(ASKER.replace("asking_operators.Busy", "failing_operator.Failing") + "    max_rounds: 1\n")
     (tmp_path / "failing_operator.py").write_text(
         "from operad.operators import Operator\nimport asyncio\nclass Failing(Operator):\n"
         "    async def execute(self, *_, **__):\n        await asyncio.sleep(0.3)\n        raise ValueError('x')\n"
     )
     reading, writing = os.pipe()
-    process = subprocess.run(
-        [sys.executable, "-c", "from operad.configs.cli import main; main()", "run", "asker.yaml"],
-        cwd=tmp_path, stdin=reading, capture_output=True, text=True, timeout=20,
-    )  # fmt: skip
+    process = forked.run([*OPERAD_COMMAND, "run", "asker.yaml"], cwd=tmp_path, stdin=reading)
     os.close(reading)
     os.close(writing)
     assert process.returncode == 2
@@ -739,7 +702,7 @@ def test_a_split_that_cannot_be_used_exits_2_with_all_that_is_wrong(operad, team
     assert len(endpoint.requests) == 3
 
 
-def test_ctrl_c_while_a_team_works_exits_130(tmp_path, team):
+def test_ctrl_c_while_a_team_works_exits_130(tmp_path, team, forked):
     asked = threading.Event()
 
     def hang(request):
@@ -749,8 +712,8 @@ def test_ctrl_c_while_a_team_works_exits_130(tmp_path, team):
         return Hang()
 
     with ScriptedModel(hang) as endpoint:
-        process = subprocess.Popen(
-            [sys.executable, "-c", "from operad.configs.cli import main; main()", "run", "team.yaml", "--base-url", endpoint.base_url],
+        process = forked.begin(
+            [*OPERAD_COMMAND, "run", "team.yaml", "--base-url", endpoint.base_url],
             cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert asked.wait(timeout=60)

@@ -2,8 +2,6 @@
 
 import json
 import os
-import pty
-import select
 import signal
 import subprocess
 import sys
@@ -11,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from forked import OPERAD_COMMAND
 
 from operad.configs import cli
 from operad.configs.flow import result_text
@@ -343,40 +342,11 @@ def test_a_services_file_that_cannot_be_used_says_where(operad, folder, text, me
 # At a terminal
 
 
-def on_a_terminal(folder, flow, *turns):
-    """Runs a workflow on a terminal; each turn is what is typed, or a signal, once a prompt stands there."""
-    (folder / "given.json").write_text(json.dumps(flow))
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from operad.configs.cli import main; main()", "run", "given.json"],
-        cwd=folder, stdin=theirs, stderr=theirs, stdout=subprocess.PIPE, env={**os.environ, "TERM": "xterm"},
-    )  # fmt: skip
-    os.close(theirs)
-    seen, left = b"", list(turns)
-    with process:
-        while select.select([ours], [], [], 60)[0]:
-            try:
-                seen += os.read(ours, 4096)
-            except OSError:  # nobody is there any more
-                break
-            if left and seen.endswith(b"> "):
-                turn = left.pop(0)
-                if isinstance(turn, signal.Signals):
-                    process.send_signal(turn)
-                else:
-                    os.write(ours, turn)
-        else:
-            process.kill()
-        assert process.stdout is not None
-        out = process.stdout.read().decode()
-    os.close(ours)
-    return process.returncode, out, seen.decode()
-
-
-def test_at_a_terminal_missing_inputs_are_asked_for_until_they_fit(folder):
+def test_at_a_terminal_missing_inputs_are_asked_for_until_they_fit(folder, at_a_terminal):
     flow = echo(["count", "number"], ["paper", "file"], ["tone", "string"], ["more", "array[file]"])
     typed = [b"two\n", b"2\n", b"note.txt\n", b"notes.txt\n", b"\n", b"notes.txt\n", b"flow.json\n", b"\n"]
-    status, out, seen = on_a_terminal(folder, flow, *typed)
+    (folder / "given.json").write_text(json.dumps(flow))
+    status, out, seen = at_a_terminal(["run", "given.json"], *typed)
     assert status == 0, seen
     assert out == f"count: 2\n\npaper: {folder}/notes.txt\n\ntone: \n\nmore:\n{folder}/notes.txt\n{folder}/flow.json\n"
     assert "count (number; an empty line for none)" in seen
@@ -389,13 +359,14 @@ def test_at_a_terminal_missing_inputs_are_asked_for_until_they_fit(folder):
     ("turn", "status", "end"),
     [(signal.SIGINT, 130, "operad: interrupted"), (b"\x04", 2, "operad: 1 input is missing: 'count' (number)")],
 )
-def test_at_a_prompt_ctrl_c_and_the_end_of_input_end_it(folder, turn, status, end):
-    found, out, seen = on_a_terminal(folder, echo(["count", "number"]), turn)
+def test_at_a_prompt_ctrl_c_and_the_end_of_input_end_it(folder, turn, status, end, at_a_terminal):
+    (folder / "given.json").write_text(json.dumps(echo(["count", "number"])))
+    found, out, seen = at_a_terminal(["run", "given.json"], turn)
     assert (found, out) == (status, "")
     assert end in seen.splitlines()[-1]
 
 
-def test_ctrl_c_in_mid_run_exits_130(folder):
+def test_ctrl_c_in_mid_run_exits_130(folder, forked):
     asked = threading.Event()
 
     def hang(_):
@@ -403,9 +374,9 @@ def test_ctrl_c_in_mid_run_exits_130(folder):
         return Hang()
 
     with ScriptedModel([hang]) as endpoint:
-        process = subprocess.Popen(
+        process = forked.begin(
             [
-                sys.executable, "-c", "from operad.configs.cli import main; main()", "run", "flow.json",
+                *OPERAD_COMMAND, "run", "flow.json",
                 "--base-url", endpoint.base_url, "--file", "notes.txt", "--input", "tone=dry",
             ],
             cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -1,20 +1,15 @@
 """`operad generate`, as it is typed: what it writes and says, what it refuses, and conversations at a terminal."""
 
-import fcntl
 import json
-import os
-import pty
 import re
-import select
 import signal
-import struct
 import subprocess
 import sys
-import termios
 import zipfile
 from pathlib import Path
 
 import pytest
+from forked import OPERAD_COMMAND
 
 from operad.configs import cli
 from operad.operators.formats.table import FORMATS, read
@@ -425,44 +420,11 @@ def test_the_likest_workflow_of_a_folder_is_an_example(generate, stages, paper, 
 # Conversations
 
 
-def at_a_terminal(folder, arguments, *turns):
-    """Runs the command on a terminal; each turn is what is typed, or a signal, once a prompt stands there."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from operad.configs.cli import main; main()", "generate", *arguments],
-        cwd=folder, stdin=theirs, stderr=theirs, stdout=subprocess.PIPE, env={**os.environ, "TERM": "xterm"},
-    )  # fmt: skip
-    os.close(theirs)
-    seen, left = b"", list(turns)
-    with process:
-        while select.select([ours], [], [], 60)[0]:
-            try:
-                seen += os.read(ours, 4096)
-            except OSError:  # nobody is there any more
-                break
-            if left and seen.endswith(b"> "):
-                turn = left.pop(0)
-                if callable(turn):
-                    turn = turn()
-                if isinstance(turn, signal.Signals):
-                    process.send_signal(turn)
-                else:
-                    os.write(ours, turn if isinstance(turn, bytes) else f"{turn}\n".encode())
-        else:
-            process.kill()
-        assert process.stdout is not None
-        out = process.stdout.read().decode()
-    os.close(ours)
-    assert "Traceback" not in seen.decode()
-    return process.returncode, out, seen.decode().replace("\r\n", "\n")
-
-
 def nodes_in(path):
     return [spec.id for spec in read(path.read_bytes(), "flow")[1].nodes]
 
 
-def test_a_conversation_shows_each_step_takes_back_and_ends_by_an_empty_line(tmp_path, stages, paper):
+def test_a_conversation_shows_each_step_takes_back_and_ends_by_an_empty_line(tmp_path, stages, paper, at_a_terminal):
     model, file, steps = stages(*paper[:2]), tmp_path / "flow.yaml", []
 
     def then(text):
@@ -471,7 +433,7 @@ def test_a_conversation_shows_each_step_takes_back_and_ends_by_an_empty_line(tmp
 
     with ScriptedModel(model) as endpoint:
         status, out, seen = at_a_terminal(
-            tmp_path, ["-o", "flow.yaml", "--base-url", endpoint.base_url],
+            ["generate", "-o", "flow.yaml", "--base-url", endpoint.base_url],
             lambda: then("undo"), lambda: then(paper[0]["says"]), lambda: then(paper[1]["says"]), lambda: then("undo"), lambda: then(""),
         )  # fmt: skip
     assert status == 0, seen
@@ -486,18 +448,18 @@ def test_a_conversation_shows_each_step_takes_back_and_ends_by_an_empty_line(tmp
     assert out.count("+ node") == 4
 
 
-def test_a_conversation_without_a_file_writes_to_stdout_at_its_end(tmp_path, stages, paper):
+def test_a_conversation_without_a_file_writes_to_stdout_at_its_end(tmp_path, stages, paper, at_a_terminal):
     with ScriptedModel(stages(paper[0])) as endpoint:
-        status, out, seen = at_a_terminal(tmp_path, ["--base-url", endpoint.base_url], paper[0]["says"], b"\x04")
+        status, out, seen = at_a_terminal(["generate", "--base-url", endpoint.base_url], paper[0]["says"], b"\x04")
     assert status == 0, seen
     assert len(read(out.encode(), "flow")[1].nodes) == 4
 
 
-def test_when_the_first_step_is_taken_back_the_file_is_as_it_was(tmp_path, stages):
+def test_when_the_first_step_is_taken_back_the_file_is_as_it_was(tmp_path, stages, at_a_terminal):
     (tmp_path / "flow.yaml").write_text(f"# mine\n{YAML}", encoding="utf-8")
     with ScriptedModel(stages(**MORE)) as endpoint:
         status, _, seen = at_a_terminal(
-            tmp_path, ["--continue", "flow.yaml", "-o", "flow.yaml", "--base-url", endpoint.base_url], "Make it shorter.", "undo", ""
+            ["generate", "--continue", "flow.yaml", "-o", "flow.yaml", "--base-url", endpoint.base_url], "Make it shorter.", "undo", ""
         )  # fmt: skip
     assert status == 2
     assert "operad: nothing was changed" in seen
@@ -505,22 +467,22 @@ def test_when_the_first_step_is_taken_back_the_file_is_as_it_was(tmp_path, stage
 
 
 @pytest.mark.parametrize(("turn", "status"), [(signal.SIGINT, 130), (b"\x04", 0)])
-def test_at_a_prompt_ctrl_c_and_ctrl_d_leave_what_was_made(tmp_path, stages, paper, turn, status):
+def test_at_a_prompt_ctrl_c_and_ctrl_d_leave_what_was_made(tmp_path, stages, paper, turn, status, at_a_terminal):
     with ScriptedModel(stages(paper[0])) as endpoint:
         found, _, seen = at_a_terminal(
-            tmp_path, ["-o", "flow.yaml", "--base-url", endpoint.base_url], paper[0]["says"], turn
+            ["generate", "-o", "flow.yaml", "--base-url", endpoint.base_url], paper[0]["says"], turn
         )
     assert found == status, seen
     assert len(nodes_in(tmp_path / "flow.yaml")) == 4
 
 
-def test_ctrl_d_at_the_first_prompt_is_no_crash(tmp_path):
-    status, out, seen = at_a_terminal(tmp_path, ["--base-url", "http://127.0.0.1:9/v1"], b"\x04")
+def test_ctrl_d_at_the_first_prompt_is_no_crash(tmp_path, at_a_terminal):
+    status, out, seen = at_a_terminal(["generate", "--base-url", "http://127.0.0.1:9/v1"], b"\x04")
     assert (status, out) == (2, "")
     assert "operad: nothing was asked for, and nothing made" in seen
 
 
-def interrupted(folder, model, *arguments, when):
+def interrupted(forked, folder, model, *arguments, when):
     """Runs the command without a terminal, and sends it Ctrl-C when the model is asked for a stage."""
     processes = []
 
@@ -532,9 +494,9 @@ def interrupted(folder, model, *arguments, when):
         return said
 
     with ScriptedModel(answer) as endpoint:
-        command = [sys.executable, "-c", "from operad.configs.cli import main; main()", "generate", *arguments]
+        command = [*OPERAD_COMMAND, "generate", *arguments]
         processes.append(
-            subprocess.Popen(
+            forked.begin(
                 [*command, "--base-url", endpoint.base_url],
                 cwd=folder,
                 stdout=subprocess.PIPE,
@@ -547,24 +509,24 @@ def interrupted(folder, model, *arguments, when):
     return processes[0].returncode, out, err
 
 
-def test_ctrl_c_in_the_midst_of_the_first_step_keeps_what_was_drafted(tmp_path, stages, paper):
-    status, _, err = interrupted(tmp_path, stages(paper[0]), paper[0]["says"], "-o", "flow.yaml", when="judge")
+def test_ctrl_c_in_the_midst_of_the_first_step_keeps_what_was_drafted(tmp_path, stages, paper, forked):
+    status, _, err = interrupted(forked, tmp_path, stages(paper[0]), paper[0]["says"], "-o", "flow.yaml", when="judge")
     assert status == 130, err
     assert err.strip().endswith("operad: interrupted")
     assert len(nodes_in(tmp_path / "flow.yaml")) == 4
 
 
-def test_ctrl_c_in_the_midst_of_a_change_leaves_the_file_as_it_was(tmp_path, stages):
+def test_ctrl_c_in_the_midst_of_a_change_leaves_the_file_as_it_was(tmp_path, stages, forked):
     (tmp_path / "flow.yaml").write_text(f"# mine\n{YAML}", encoding="utf-8")
     model = stages(**MORE)
     status, _, err = interrupted(
-        tmp_path, model, "Make it shorter.", "--continue", "flow.yaml", "-o", "flow.yaml", when="judge"
+        forked, tmp_path, model, "Make it shorter.", "--continue", "flow.yaml", "-o", "flow.yaml", when="judge"
     )
     assert status == 130, err
     assert (tmp_path / "flow.yaml").read_text(encoding="utf-8") == f"# mine\n{YAML}"
 
 
-def test_an_endpoint_that_fails_in_a_conversation_can_be_asked_again(tmp_path, stages, paper):
+def test_an_endpoint_that_fails_in_a_conversation_can_be_asked_again(tmp_path, stages, paper, at_a_terminal):
     model, failed = stages(*paper[:2]), []
 
     def answer(request):
@@ -575,7 +537,7 @@ def test_an_endpoint_that_fails_in_a_conversation_can_be_asked_again(tmp_path, s
 
     with ScriptedModel(answer) as endpoint:
         status, _, seen = at_a_terminal(
-            tmp_path, ["-o", "flow.yaml", "--base-url", endpoint.base_url], paper[0]["says"], paper[1]["says"], paper[1]["says"], ""
+            ["generate", "-o", "flow.yaml", "--base-url", endpoint.base_url], paper[0]["says"], paper[1]["says"], paper[1]["says"], ""
         )  # fmt: skip
     assert status == 0, seen
     assert "out of order" in seen
@@ -583,11 +545,11 @@ def test_an_endpoint_that_fails_in_a_conversation_can_be_asked_again(tmp_path, s
     assert len(nodes_in(tmp_path / "flow.yaml")) == 5
 
 
-def test_a_refusal_in_a_conversation_changes_nothing(tmp_path, stages, paper):
+def test_a_refusal_in_a_conversation_changes_nothing(tmp_path, stages, paper, at_a_terminal):
     model = stages(plan=[*paper[0]["plan"], REFUSAL, REFUSAL, REFUSAL], build=paper[0]["build"])
     with ScriptedModel(model) as endpoint:
         status, _, seen = at_a_terminal(
-            tmp_path, ["-o", "flow.yaml", "--base-url", endpoint.base_url], paper[0]["says"], paper[1]["says"], ""
+            ["generate", "-o", "flow.yaml", "--base-url", endpoint.base_url], paper[0]["says"], paper[1]["says"], ""
         )
     assert status == 0, seen
     assert "left: there is no workflow" in seen

@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from forked import OPERAD_COMMAND
 
 pytest.importorskip("dbos")
 
@@ -58,8 +59,6 @@ experts:
 
 ASKING = THREE.replace("{instruction: Then, class: kept_steps.Step}", '{instruction: "Pay?", class: kept_steps.Ask}')
 
-COMMAND = [sys.executable, "-c", "from operad.configs.cli import main; main()"]
-
 
 @pytest.fixture
 def operad(tmp_path, monkeypatch, capsys):
@@ -92,14 +91,14 @@ def operad(tmp_path, monkeypatch, capsys):
 
 
 @pytest.fixture
-def started(tmp_path, operad):
+def started(tmp_path, operad, forked):
     """Starts the command in a process of its own, in which an operator hangs."""
     processes = []
 
     def started(*arguments, hang):
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", "HANG": hang}
-        process = subprocess.Popen(
-            [*COMMAND, *arguments], cwd=tmp_path, env=environment, text=True, stdin=subprocess.DEVNULL,
+        process = forked.begin(
+            [*OPERAD_COMMAND, *arguments], cwd=tmp_path, env=environment, text=True, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         processes.append(process)

@@ -18,11 +18,11 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from forked import OPERAD_COMMAND
 
 from operad.configs import cli
 from operad.runtime.testing import Fail, Say, ScriptedModel
 
-MAIN = [sys.executable, "-c", "from operad.configs.cli import main; main()"]
 STARTED = '{"event": "RunStarted", "run_id": "r", "workflow": "w", "goal": "go", "operators": {}, "time": 1.0}\n'
 
 ASKING = """
@@ -81,7 +81,7 @@ class Command:
 
 
 @pytest.fixture
-def operad(tmp_path):
+def operad(tmp_path, forked):
     """Begins a command in an empty folder."""
     (tmp_path / "asks_on_a_page.py").write_text(ASKING)
     (tmp_path / "asker.yaml").write_text(ASKER)
@@ -89,8 +89,8 @@ def operad(tmp_path):
 
     @contextmanager
     def operad(*arguments, stdin=subprocess.DEVNULL):
-        process = subprocess.Popen(
-            [*MAIN, *map(str, arguments)],
+        process = forked.begin(
+            [*OPERAD_COMMAND, *map(str, arguments)],
             cwd=tmp_path, text=True, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             env={**environment, "XDG_STATE_HOME": str(tmp_path / "state"), "HOME": str(tmp_path)},
         )  # fmt: skip
@@ -287,13 +287,13 @@ def test_a_run_that_fails_under_a_page_says_so(operad, tmp_path):
 
 
 @pytest.mark.parametrize("works", [True, False])
-def test_at_a_terminal_the_page_stays_after_the_run_until_ctrl_c(tmp_path, works):
+def test_at_a_terminal_the_page_stays_after_the_run_until_ctrl_c(tmp_path, forked, works):
     (tmp_path / "expert.yaml").write_text(EXPERT)
     with ScriptedModel([Say("Hello!")] if works else [Fail(400, "out of order")]) as endpoint:
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 300, 0, 0))
-        process = subprocess.Popen(
-            [*MAIN, "run", "expert.yaml", "--view", "--base-url", endpoint.base_url],
+        process = forked.begin(
+            [*OPERAD_COMMAND, "run", "expert.yaml", "--view", "--base-url", endpoint.base_url],
             cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm"},
         )  # fmt: skip
         os.close(theirs)

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from forked import OPERAD_COMMAND
 
 pytest.importorskip("dbos")
 
@@ -42,7 +43,6 @@ experts:
     workflow: [[*a, *b]]
 """
 
-COMMAND = "from operad.configs.cli import main; main()"
 RENDEZVOUS = 60.0
 
 
@@ -82,13 +82,13 @@ def operad(place, monkeypatch, capsys):
 
 
 @pytest.fixture
-def begun(place):
+def begun(place, forked):
     """Begins the command in a process of its own."""
     processes = []
 
-    def begun(*arguments, program=COMMAND):
+    def begun(*arguments, program=OPERAD_COMMAND):
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        processes.append(subprocess.Popen([sys.executable, "-c", program, *arguments], cwd=place, **pipes))
+        processes.append(forked.begin([*program, *arguments], cwd=place, **pipes))
         return processes[-1]
 
     yield begun
@@ -223,7 +223,7 @@ asyncio.run(main())
 def test_a_worker_that_is_cancelled_takes_nothing_any_more_though_its_process_goes_on(place, begun):
     for name in "ab":
         (place / f"{name}.shut").touch()
-    stays = begun(program=STAYS)
+    stays = begun(program=(sys.executable, "-c", STAYS))
     driver = begun("run", "two.yaml", "--workers", "--run-id", "r", "--job", "Hello")
     until(lambda: ("a", stays.pid) in ran(), stays, driver)
     stays.terminate()

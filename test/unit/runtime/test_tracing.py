@@ -6,12 +6,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from forked import OPERAD_COMMAND
 
 pytest.importorskip("opentelemetry.sdk")
 
@@ -582,27 +582,17 @@ CANARY = "canary-9f8e7d6c5b4a"
 
 
 @pytest.fixture
-def operad(tmp_path):
+def operad(tmp_path, forked):
     """Runs the command in a process of its own: exit status, stdout, stderr."""
     (tmp_path / "expert.yaml").write_text(EXPERT)
 
     def operad(*arguments, **environment):
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "OPERAD_", "OTEL_"))},
-            "PYTHONPATH": os.pathsep.join(sys.path),
             "OPENAI_API_KEY": CANARY,
             **environment,
         }  # fmt: skip
-        ended = subprocess.run(
-            [sys.executable, "-c", "from operad.configs.cli import main; main()", *arguments],
-            cwd=tmp_path,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=RENDEZVOUS,
-        )
+        ended = forked.run([*OPERAD_COMMAND, *arguments], cwd=tmp_path, env=environment, timeout=RENDEZVOUS)
         assert "Traceback" not in ended.stderr
         return ended.returncode, ended.stdout, ended.stderr
 
@@ -695,16 +685,16 @@ def test_a_place_that_is_none_is_said_before_anything_runs(where, said):
     assert CANARY not in str(raised.value)
 
 
-def test_what_is_left_is_sent_when_a_run_is_interrupted(operad, collector, tmp_path):
+def test_what_is_left_is_sent_when_a_run_is_interrupted(operad, collector, tmp_path, forked):
     def hang(request):
         process.send_signal(signal.SIGINT)
         return Hang()
 
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OPENAI_API_KEY": CANARY}
+    environment = {**os.environ, "OPENAI_API_KEY": CANARY}
     with ScriptedModel(hang) as endpoint:
-        process = subprocess.Popen(
+        process = forked.begin(
             [
-                *(sys.executable, "-c", "from operad.configs.cli import main; main()", "run", "expert.yaml"),
+                *(*OPERAD_COMMAND, "run", "expert.yaml"),
                 *("--base-url", endpoint.base_url, "--job", "Hi.", "--model", "gpt", "--trace", collector.url),
             ],
             cwd=tmp_path,

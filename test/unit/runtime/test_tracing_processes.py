@@ -4,11 +4,11 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 import urllib.request
 
 import pytest
+from forked import OPERAD_COMMAND
 
 pytest.importorskip("dbos")
 pytest.importorskip("opentelemetry.sdk")
@@ -50,7 +50,6 @@ experts:
     max_rounds: 1
     workflow: [[*a, *b]]
 """
-COMMAND = [sys.executable, "-c", "from operad.configs.cli import main; main()"]
 RENDEZVOUS = 60.0
 
 
@@ -62,22 +61,22 @@ def place(tmp_path):
 
 
 @pytest.fixture
-def begun(place):
+def begun(place, forked):
     """Begins the command in a process of its own, what it says on stderr in a file; those that are left are ended."""
     processes = []
 
     def begun(name, *arguments):
         environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith(("OPENAI_", "OPERAD_", "OTEL_"))},
-            "PYTHONPATH": os.pathsep.join([str(place), *sys.path]),
+            "PYTHONPATH": str(place),
             "OPERAD_DB": str(place / "runs.sqlite"),
             "XDG_STATE_HOME": str(place),
             "PYTHONUNBUFFERED": "1",
         }
         with (place / name).open("w") as said:
             processes.append(
-                subprocess.Popen(
-                    [*COMMAND, *arguments], cwd=place, env=environment,
+                forked.begin(
+                    [*OPERAD_COMMAND, *arguments], cwd=place, env=environment,
                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said,
                 )
             )  # fmt: skip
