@@ -1,10 +1,10 @@
 import os
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from forked import OPERAD_COMMAND
 
 from operad.runtime.testing import Plausible, ScriptedModel
 
@@ -12,16 +12,22 @@ HERE = Path(__file__).parent
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "OPERAD_"))}
 
 
-def done_by(*command, **environment):
-    done = subprocess.run(
-        [sys.executable, *map(str, command)], env={**ENVIRONMENT, **environment}, capture_output=True, text=True, timeout=240
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done
+@pytest.fixture
+def done_by(forked):
+    """Runs a program that succeeds; what came of it."""
+
+    def done_by(*command, **environment):
+        done = forked.run([sys.executable, *command], env={**ENVIRONMENT, **environment})
+        assert done.returncode == 0, done.stderr
+        return done
+
+    return done_by
 
 
-def run(*command, **environment):
-    return done_by(*command, **environment).stdout
+@pytest.fixture
+def run(done_by):
+    """Runs a program that succeeds; what it prints."""
+    return lambda *command, **environment: done_by(*command, **environment).stdout
 
 
 EXPECTED = {
@@ -38,12 +44,12 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_an_example_runs_on_this_machine_alone(name):
+def test_an_example_runs_on_this_machine_alone(name, run):
     assert EXPECTED[name] in run(HERE / name)
 
 
 @pytest.mark.parametrize("name", ["run_operator.py", "run_eval_operator.py", "run_lesson.py"])
-def test_an_example_runs_on_an_endpoint_with_a_key(name):
+def test_an_example_runs_on_an_endpoint_with_a_key(name, run):
     with ScriptedModel(lambda _: Plausible(), wants_key="sk-right") as endpoint:
         out = run(HERE / name, OPENAI_BASE_URL=endpoint.base_url, OPENAI_API_KEY="sk-right", OPERAD_MODEL="big")
     assert endpoint.requests
@@ -51,11 +57,10 @@ def test_an_example_runs_on_an_endpoint_with_a_key(name):
     assert "embedded" not in out
 
 
-def test_the_main_job_thanks_everybody_after_a_lesson(tmp_path):
+def test_the_main_job_thanks_everybody_after_a_lesson(tmp_path, done_by):
     events = tmp_path / "run.jsonl"
     done = done_by(
-        "-c", "from operad.configs.cli import main; main()",
-        "run", "release_credits", "--file", HERE / "data" / "NEWS", "--events", events,
+        *OPERAD_COMMAND[1:], "run", "release_credits", "--file", HERE / "data" / "NEWS", "--events", events,
     )  # fmt: skip
     told = done.stderr.splitlines()
     assert told[0] == (
@@ -73,7 +78,7 @@ def test_the_main_job_thanks_everybody_after_a_lesson(tmp_path):
     assert "SUCCESS" in rounds[1]
 
 
-def test_the_leader_runs_on_an_endpoint_with_a_key():
+def test_the_leader_runs_on_an_endpoint_with_a_key(run):
     answer = runpy.run_path(str(HERE / "run_leader.py"))["answer"]
     with ScriptedModel(answer, wants_key="sk-right") as endpoint:
         out = run(HERE / "run_leader.py", OPENAI_BASE_URL=endpoint.base_url, OPENAI_API_KEY="sk-right")

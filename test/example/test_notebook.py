@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import nbformat
+import pytest
 from nbclient import NotebookClient
 
 HERE = Path(__file__).parent
 
 
+@pytest.mark.slow  # a kernel of its own, for the main job that test_examples.py runs, too
 def test_the_notebook_runs():
     notebook = nbformat.read(HERE / "notebook.ipynb", as_version=4)
     assert all(not cell.get("outputs") for cell in notebook.cells), "clear its outputs: they are made when it runs"

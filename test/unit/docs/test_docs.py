@@ -131,7 +131,19 @@ def label(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if "```python" in p.read_text(encoding="utf-8")], ids=label)
+ON_THE_EMBEDDED_MODEL = ("docs/from_chat2graph.md", "docs/from_dify.md")
+"""Pages whose examples ask the embedded model, as those of docs/get_started.md and docs/models.md do."""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.slow] if label(page) in ON_THE_EMBEDDED_MODEL else [])
+        for page in PAGES
+        if "```python" in page.read_text(encoding="utf-8")
+    ],
+    ids=label,
+)
 def test_the_examples_of_a_page_run_and_print_what_it_says(page: Path, tmp_path: Path, forked: ForkServer) -> None:
     if (extra := NEEDS.get(label(page))) and importlib.util.find_spec(extra) is None:
         pytest.skip(f"{extra} is not installed")

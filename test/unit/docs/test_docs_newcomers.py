@@ -103,7 +103,9 @@ def follow(text: str, folder: Path) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [START, *(pytest.param(page, marks=pytest.mark.slow) for page in PAGES[1:])], ids=lambda page: page.stem
+)  # of the pages that are slow, test_docs.py runs what is Python
 def test_who_follows_a_page_gets_what_it_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if "from app." in (text := page.read_text(encoding="utf-8")):
         (tmp_path / "sitecustomize.py").write_text(CHAT2GRAPH, encoding="utf-8")

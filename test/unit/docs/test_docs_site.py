@@ -15,6 +15,7 @@ from threading import Thread
 from types import ModuleType
 
 import pytest
+from forked import ForkServer
 
 ROOT = Path(__file__).parents[3]
 MAKE = ROOT / "docs" / "make"
@@ -63,6 +64,7 @@ def address(site: Path) -> Iterator[str]:
         serving.join()
 
 
+@pytest.mark.slow
 def test_no_page_names_anything_outside_that_it_loads(site: Path) -> None:
     pages = sorted(site.rglob("*.html"))
     assert len(pages) > 40
@@ -71,6 +73,7 @@ def test_no_page_names_anything_outside_that_it_loads(site: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_browser_asks_nobody_outside_and_finds_what_is_searched(address: str, chromium: str) -> None:
     from playwright.sync_api import Request, Route, sync_playwright
 
@@ -108,6 +111,7 @@ def test_a_browser_asks_nobody_outside_and_finds_what_is_searched(address: str, 
     assert any("reference/yaml.html" in link for link in found)
 
 
+@pytest.mark.slow
 def test_the_front_page_is_the_readme_with_links_that_the_site_has(site: Path) -> None:
     page = (site / "index.html").read_text(encoding="utf-8")
     assert 'href="evaluators.html#scores-as-evaluators"' in page
@@ -116,6 +120,7 @@ def test_the_front_page_is_the_readme_with_links_that_the_site_has(site: Path) -
     assert 'href="configs/release_credits.yaml"' not in page
 
 
+@pytest.mark.slow
 def test_tables_and_lists_are_shown_as_such(site: Path) -> None:
     """What GitHub takes for a table or a list, Python's Markdown may not: a list needs an empty line before it."""
     for page in site.rglob("*.html"):
@@ -123,10 +128,8 @@ def test_tables_and_lists_are_shown_as_such(site: Path) -> None:
         assert re.findall(r"\|---|^[-*] .*", text, re.MULTILINE) == [], page.name
 
 
-def test_the_reference_is_what_the_declarations_say(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, MAKE / "reference.py", tmp_path], cwd=ROOT, capture_output=True, text=True, timeout=300
-    )
+def test_the_reference_is_what_the_declarations_say(tmp_path: Path, forked: ForkServer) -> None:
+    done = forked.run([sys.executable, MAKE / "reference.py", tmp_path], cwd=ROOT)
     assert done.returncode == 0, done.stderr
     made = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
     kept = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "reference").iterdir()}

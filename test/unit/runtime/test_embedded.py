@@ -104,6 +104,8 @@ async def test_weights_that_are_served_already_are_checked_too_and_once_per_hash
 
     right_check = embedded._check
     weights = default_weights()
+    monkeypatch.setattr(embedded, "_servers", {})  # so that nothing of it is left to other tests, nor theirs to it
+    monkeypatch.setattr(embedded, "_checked", set())
     await EmbeddedModel.of(weights).complete(HELLO, max_tokens=1)
     monkeypatch.setattr(embedded, "_check", check)
     with pytest.raises(ModelError, match="its SHA-256 is"):
@@ -113,7 +115,6 @@ async def test_weights_that_are_served_already_are_checked_too_and_once_per_hash
         await model.complete(HELLO, max_tokens=1)
     await EmbeddedModel.of(weights, sha256=right).complete(HELLO, max_tokens=1)
     assert hashed == ["0" * 64, right]
-    del embedded._servers[weights, embedded.CONTEXT_TOKENS]
 
 
 async def test_missing_weights_are_an_input_error():

@@ -9,7 +9,6 @@ import json
 import os
 import pickle
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -390,14 +389,14 @@ def db(folder):
 
 
 @pytest.fixture(scope="module")
-def start(db, folder):
+def start(db, folder, forked):
     """Begins a worker; those that are left are ended."""
     begun = []
 
     def start(version="", concurrency=AT_ONCE):
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OPERAD_TEST_FOLDER": str(folder)}
         command = [sys.executable, "-c", UNDER_THE_SAME_NAME, __name__, __file__, db, version, str(concurrency)]
-        begun.append(subprocess.Popen(command, env=environment))
+        begun.append(forked.begin(command, env=environment))
         return begun[-1]
 
     yield start
