@@ -46,7 +46,6 @@ IMPORTED = (
     "httpx",
     "jsonschema",
     "networkx",
-    "numpy",
     "openai.resources.chat.completions",
     "sqlalchemy.dialects.sqlite",
     "truststore",
@@ -74,6 +73,7 @@ class ForkServer:
             command = [sys.executable, __file__, str(theirs.fileno())]
             self._server = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
             theirs.close()
+            assert self._control.recv(100), "the server ended before it was ready"
 
     def begin(self, command: Sequence[Any], **options: Any) -> subprocess.Popen[Any]:
         """As `subprocess.Popen`, for ``[sys.executable, "-W", filter, "-c" and code or a file, *arguments]``."""
@@ -87,8 +87,8 @@ class ForkServer:
         self, command: Sequence[Any], *, input: str | None = None, timeout: float = 240.0, **options: Any
     ) -> subprocess.CompletedProcess[str]:
         """As `subprocess.run` with texts, all of which are captured; without `input` there is no stdin."""
-        stdin = subprocess.DEVNULL if input is None else subprocess.PIPE
-        pipes: dict[str, Any] = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        options.setdefault("stdin", subprocess.DEVNULL if input is None else subprocess.PIPE)
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         with self.begin(command, **pipes, **options) as process:
             try:
                 out, err = process.communicate(input, timeout)
@@ -142,6 +142,7 @@ def _be_subreaper(on: bool) -> None:
 
 def _serve(control: socket.socket) -> dict[str, Any]:
     """Answer requests; in each process that is forked, return with what that one is to do."""
+    control.send(b"ready")
     while True:
         data, fds, *_ = socket.recv_fds(control, _LONGEST_REQUEST, 3)
         if not data:
@@ -200,11 +201,9 @@ def _become(request: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 def _prepare() -> None:
     """Import what takes time, and see that nothing began a thread by it."""
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     for name in IMPORTED:
         with suppress(ImportError):
             importlib.import_module(name)
-    del os.environ["OPENBLAS_NUM_THREADS"]
     threads = os.listdir("/proc/self/task")
     assert len(threads) == 1, f"a fork is safe with one thread, and there are {len(threads)}"
     gc.collect()
