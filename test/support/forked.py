@@ -35,9 +35,7 @@ from pathlib import Path
 from typing import Any
 
 IMPORTED = (
-    "operad.configs.cli",
     "operad.configs.serve.app",
-    "operad.configs.serve.command",
     "operad.runtime.awel",
     "operad.runtime.durable.worker",
     "operad.runtime.testing",
@@ -204,6 +202,7 @@ def _prepare() -> None:
     for name in IMPORTED:
         with suppress(ImportError):
             importlib.import_module(name)
+    importlib.import_module("operad.configs.cli").load_all()
     threads = os.listdir("/proc/self/task")
     assert len(threads) == 1, f"a fork is safe with one thread, and there are {len(threads)}"
     gc.collect()
