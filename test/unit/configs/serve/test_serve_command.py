@@ -65,7 +65,7 @@ class Process:
 
     def up(self):
         """Once it listens."""
-        while not (found := re.search(r"http://\S+:\d+", self.said)):
+        while not (found := re.search(r"^http://\S+:\d+(?= )", self.said, re.MULTILINE)):
             line = self.process.stderr.readline()
             assert line, self.said
             self.said += line
