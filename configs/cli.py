@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from operad.configs.printable import printable
-from operad.runtime.errors import BudgetError, OperadError, OperatorError, describe, shorten
+from operad.runtime.errors import BudgetError, InvalidError, OperadError, OperatorError, describe, shorten
 
 EXIT_BAD_INPUT = 2
 
@@ -35,7 +35,10 @@ COMMANDS = {
         ),
     },
     "Make": {
-        # "init": ("init_command:init", "…"): to be added with the command
+        "init": (
+            "init_command:init",
+            "Write a small expert to begin with: expert.yaml, and expert.py, which runs it from Python.",
+        ),
         "generate": (
             "generate_command:generate",
             "Generate a workflow of typed nodes from an instruction, or change one.",
@@ -185,6 +188,10 @@ def main() -> None:
 
 def _told(error: OperadError) -> str:
     """Return the error without control characters, with the operators that had finished."""
+    if isinstance(error, InvalidError):
+        from operad.configs.issues import error_lines
+
+        return "\n".join(error_lines(error))
     text = "\n".join(map(printable, str(error).splitlines()))
     finished = list(error.finished) if isinstance(error, BudgetError | OperatorError) else []
     if not finished:

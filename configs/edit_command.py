@@ -10,12 +10,13 @@ from typing import Annotated
 import typer
 
 from operad.configs.flow import is_configuration, read_file
-from operad.configs.formats_command import EXIT_FAULTS, STDOUT, called, write_file
+from operad.configs.formats_command import EXIT_LEFT, STDOUT, called, read_workflow, write_file
+from operad.configs.issues import issue_line, placed
 from operad.configs.printable import printable
 from operad.operators.edit import Difference, Operation, apply, new_issues, parse, read_operations, schema
 from operad.operators.formats.format import Format
 from operad.operators.formats.json_text import read_json, read_text
-from operad.operators.formats.table import FORMATS, read
+from operad.operators.formats.table import FORMATS
 from operad.operators.node_graph import NodeGraph
 from operad.runtime.errors import InputError, Issue, did_you_mean
 
@@ -31,8 +32,9 @@ def edit(
     ops: Annotated[
         list[str] | None, typer.Option("--ops", metavar="FILE.json", help="A file of operations, done before --op.")
     ] = None,
-    out: Annotated[
-        str | None, typer.Option("-o", "--out", metavar="OUT", help="Where to write it; - for stdout. By default FILE.")
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", metavar="FILE", help="The file to write; - is stdout. By default FILE."),
     ] = None,
     format_: Annotated[
         str | None, typer.Option("--format", help="The format of FILE, where its content does not tell.")
@@ -43,7 +45,7 @@ def edit(
 ) -> None:
     """Apply edit operations to a workflow: all of them, or none.
 
-    FILE is replaced as a whole, or OUT is written.
+    FILE is replaced as a whole, or the output is written.
     An operation is its name and its fields: `connect 3 4 port=1`, `set 3 system "Be brief."`. What is another is
     printed, one change a line; issues that were not there before go to stderr. Exit status: 0; 1 if there are new
     issues, and the workflow is written all the same; 2 if an operation was refused, and nothing is written.
@@ -64,7 +66,7 @@ def edit(
     )
     new = new_issues(before, after)
     data = found.dump(edited.graph)
-    target = out or file
+    target = output or file
     if not dry_run:
         write_file(target, data)
     stream = sys.stderr if target == STDOUT and not dry_run else sys.stdout
@@ -74,8 +76,8 @@ def edit(
         for line in str(edited.changes).splitlines():
             print(printable(line), file=stream)
         for issue in new:
-            print(printable(f"{issue.code} {issue.where}: {issue.message}"), file=sys.stderr)
-    raise typer.Exit(EXIT_FAULTS if new else 0)
+            print(issue_line(placed(issue, file), file), file=sys.stderr)
+    raise typer.Exit(EXIT_LEFT if new else 0)
 
 
 def _operations(files: Sequence[str], texts: Sequence[str]) -> list[Operation]:
@@ -107,11 +109,10 @@ def _read(file: str, format_: str | None) -> tuple[Format, NodeGraph]:
         raise InputError(
             f"{file}: configures experts; operad edit changes workflows of typed nodes: {', '.join(editable)}"
         )
-    name = called(file, known)
     if format_ is None:
-        found, graph = read(data, name, known)
+        found, graph = read_workflow(file, data, known)
     else:
-        found, graph = known[format_], known[format_].load(data, name)
+        found, graph = known[format_], known[format_].load(data, called(file, known))
     if not found.runs:
         what = f"is of the format {found.name}, whose nodes are not of operad's types"
         raise InputError(f"{file}: {what}; operad edit changes: {', '.join(editable)}")

@@ -6,8 +6,9 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from operad.configs.issues import in_file, located, placed
 from operad.configs.models import chosen, make_model
 from operad.configs.schema import ConfigSpec
 from operad.operators import NodeGraph, Services
@@ -15,9 +16,12 @@ from operad.operators.assemble import assemble
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.variables import as_text
 from operad.runtime.agent import Expert, Profile
-from operad.runtime.errors import InputError
+from operad.runtime.errors import InputError, InvalidError
 from operad.runtime.file import FileDescriptor
 from operad.runtime.reasoner import MonoModelReasoner
+
+if TYPE_CHECKING:
+    from operad.operators.formats.format import Format
 
 MAX_BYTES = 16 * 2**20
 """The largest file of a workflow, in bytes."""
@@ -30,7 +34,7 @@ def find_graph(path: str) -> NodeGraph | None:
 
     Raises:
         InputError: It is JSON that holds neither a workflow nor a configuration, or its nodes do not run here.
-        InvalidError: It holds a workflow that cannot be read.
+        InvalidError: It holds a workflow with faults; every issue has its place in the file.
     """
     try:
         file = Path(path).expanduser()
@@ -43,7 +47,15 @@ def find_graph(path: str) -> NodeGraph | None:
         return None
     from operad.operators.formats.table import find_format  # not at import: a configuration needs no formats
 
-    return None if find_format(data) is None and _json_of(data) is None else _that_runs(data, file.name)
+    if find_format(data) is None and _json_of(data) is None:
+        return None
+    try:
+        found, graph = _that_runs(data, file.name)
+    except InvalidError as error:
+        raise located(f"{path} cannot be read", [placed(each, file.name) for each in error.issues], path) from error
+    if issues := list(in_file(found.check(graph), found.lines(data))):
+        raise located(f"{path} cannot be run", issues, path)
+    return graph
 
 
 def read_graph(path: Path) -> NodeGraph:
@@ -53,10 +65,10 @@ def read_graph(path: Path) -> NodeGraph:
         InputError: There is no such file, or its nodes do not run here.
         InvalidError: It holds no workflow, or one that cannot be read.
     """
-    return _that_runs(read_file(path), path.name)
+    return _that_runs(read_file(path), path.name)[1]
 
 
-def _that_runs(data: bytes, name: str) -> NodeGraph:
+def _that_runs(data: bytes, name: str) -> tuple[Format, NodeGraph]:
     from operad.operators.formats.table import read
 
     found, graph = read(data, name)
@@ -65,7 +77,7 @@ def _that_runs(data: bytes, name: str) -> NodeGraph:
             f"{name}: is a workflow of the format {found.name}, whose nodes do not run here; "
             "operad check, convert and show take it"
         )
-    return graph
+    return found, graph
 
 
 def is_configuration(data: bytes) -> bool:

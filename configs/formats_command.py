@@ -6,7 +6,6 @@ import asyncio
 import errno
 import json
 import os
-import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,22 +15,23 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, get_args
 
 import typer
 
+from operad.configs.chart import experts_chart, experts_page
 from operad.configs.flow import is_configuration, read_file
-from operad.configs.loader import load
-from operad.configs.printable import printable
-from operad.runtime.errors import InputError, InvalidError, Issue, did_you_mean
+from operad.configs.issues import Placed, in_file, issue_line, located, placed
+from operad.configs.loader import found_file, load
+from operad.runtime.errors import InputError, InvalidError, did_you_mean
 from operad.runtime.file import FileDescriptor
 
 if TYPE_CHECKING:  # formats are imported when they are used: to check a configuration takes none
     from operad.operators.formats.comfyui import Definitions
     from operad.operators.formats.format import Format
+    from operad.operators.formats.picture import PictureTarget
+    from operad.operators.node_graph import NodeGraph
 
-EXIT_FAULTS = 1
-EXIT_UNREADABLE = 2
+EXIT_LEFT = 1
+EXIT_FAULTS = 2
 STDOUT = "-"
 CONFIGURATION = "configuration"
-
-_LINE = re.compile(r"line (?P<line>\d+)(?:, column \d+)?(?: (?P<rest>.*))?", re.DOTALL)
 
 ObjectInfo = Annotated[
     str | None,
@@ -41,22 +41,6 @@ ObjectInfo = Annotated[
         help="A ComfyUI server's classes: what it answers at /object_info, or its address.",
     ),
 ]
-
-
-class Placed(NamedTuple):
-    """An issue of a file.
-
-    Attributes:
-        code: What kind of fault.
-        message: What is wrong and what to do.
-        where: The node or the part of the file; may be empty.
-        line: The line of the file, counted from 1; 0 where there is none.
-    """
-
-    code: str
-    message: str
-    where: str = ""
-    line: int = 0
 
 
 class Report(NamedTuple):
@@ -76,14 +60,17 @@ class Report(NamedTuple):
 
 
 def check(
-    files: Annotated[list[str], typer.Argument(metavar="FILE…", help="Workflows of any format, configurations.")],
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE…", help="Workflows of any format, YAML files of experts, names of shipped ones."),
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of files with their issues as JSON.")] = False,
     object_info: ObjectInfo = None,
 ) -> None:
     """Print every issue of workflows of any format and of YAML files of experts; nothing is run.
 
-    One issue a line, CODE FILE:LINE NODE: MESSAGE. Exit status: 0 if there is none, 1 if there are,
-    2 if a file cannot be read at all.
+    One issue a line, FILE:LINE: WHERE: MESSAGE [CODE], as operad run prints them. Exit status: 0 if there are no
+    issues, 2 otherwise.
     """
     known = known_formats(object_info) if object_info else None
     reports = [report(file, known) for file in files]
@@ -91,78 +78,104 @@ def check(
         print(json.dumps([_as_json(each) for each in reports], indent=2))
     else:
         print("\n".join([*_lines(reports), _summed_up(reports)]))
-    unread = any(not each.read for each in reports)
-    faulty = any(each.issues for each in reports)
-    raise typer.Exit(EXIT_UNREADABLE if unread else EXIT_FAULTS if faulty else 0)
+    raise typer.Exit(EXIT_FAULTS if any(each.issues for each in reports) else 0)
 
 
 def convert(
-    source: Annotated[str, typer.Argument(metavar="SRC", help="A workflow of any format.")],
-    target: Annotated[str, typer.Argument(metavar="DST", help="Where to write it; - for stdout.")],
-    to: Annotated[str | None, typer.Option(help="The format to write; by default that of DST's name.")] = None,
-    lossy: Annotated[bool, typer.Option("--lossy", help="Write it even where something is lost.")] = False,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A workflow of any format.")],
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="FILE", help="The file to write; - (the default) is stdout.")
+    ] = STDOUT,
+    to: Annotated[
+        str | None, typer.Option(metavar="FORMAT", help="The format to write; by default that of the output's name.")
+    ] = None,
+    lossy: Annotated[bool, typer.Option("--lossy", help="Write the output even where something is lost.")] = False,
     object_info: ObjectInfo = None,
 ) -> None:
     """Write a workflow in another format; an existing output file is replaced as a whole.
 
-    What the format cannot hold is printed to stderr, one loss a line. Exit status: 0, or 1 if something
-    would be lost and --lossy is not given; then nothing is written.
+    What the format cannot hold is printed to stderr, one loss a line. Exit status: 0; 1 if something
+    would be lost and --lossy is not given, and nothing is written; 2 bad input.
     """
-    from operad.operators.formats.table import read
-
     known = known_formats(object_info)
-    found, graph = read(read_file(source), called(source, known), known)
-    wanted = target_format(target, to, found, known)
+    found, graph = read_workflow(file, read_file(file), known)
+    wanted = target_format(output, to, found, known)
     lost = [Placed(each.code, each.message, each.where) for each in wanted.losses(graph)]
-    for line in _lines([Report(source, found.name, lost)]):
+    for line in _lines([Report(file, found.name, lost)]):
         print(line, file=sys.stderr)
     if lost and not lossy:
         things = "1 loss" if len(lost) == 1 else f"{len(lost)} losses"
         print(f"operad: {things}, nothing written; --lossy writes {wanted.name} all the same", file=sys.stderr)
-        raise typer.Exit(EXIT_FAULTS)
-    write_file(target, wanted.dump(graph))
+        raise typer.Exit(EXIT_LEFT)
+    write_file(output, wanted.dump(graph))
 
 
 def show(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A workflow of any format.")],
-    out: Annotated[
-        str | None, typer.Option("-o", "--out", metavar="OUT", help="A picture to make: .svg, .png or .md.")
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="A workflow of any format, a YAML file of experts, the name of a shipped one."
+        ),
+    ],
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", metavar="FILE", help="The picture to write: .svg, .png or .md.")
     ] = None,
 ) -> None:
     """Draw a workflow, or the workflows of experts with their evaluators and their leader.
 
-    Without -o, the code of a Mermaid flowchart goes to stdout.
+    Without -o, the code of a Mermaid flowchart goes to stdout. Exit status: 0, or 2 bad input.
     """
     from operad.operators.formats.mermaid import write
-    from operad.operators.formats.picture import PictureTarget, draw
-    from operad.operators.formats.table import read
+    from operad.operators.formats.picture import draw
+    from operad.operators.media.mermaid import render_mermaid
 
-    known = known_formats()
-    _, graph = read(read_file(file), called(file, known), known)
-    if out is None:
-        print(write(graph), end="")
-        return
-    suffix = Path(out).suffix.removeprefix(".").lower()
-    for target in get_args(PictureTarget):
-        if suffix == target:
-            write_file(out, draw(graph, target))
-            return
+    kind = None if output is None else picture_kind(output, "-o")
+    with found_file(file) as path:
+        data = read_file(path)
+    if is_configuration(data):
+        configuration = load(file)
+        code = experts_chart(configuration)
+        drawn = experts_page(configuration).encode("utf-8", "replace") if kind == "md" else b""
+        picture = drawn or (render_mermaid(code, kind) if kind in ("svg", "png") else b"")
+    else:
+        _, graph = read_workflow(file, data, known_formats())
+        code = write(graph)
+        picture = draw(graph, kind) if kind else b""
+    if output is None:
+        print(code, end="")
+    else:
+        write_file(output, picture)
+
+
+def picture_kind(path: str, option: str) -> PictureTarget:
+    """Return the kind of picture that a path names.
+
+    Raises:
+        InputError: The name ends with none of the kinds.
+    """
+    from operad.operators.formats.picture import PictureTarget
+
+    suffix = Path(path).suffix.removeprefix(".").lower()
+    for kind in get_args(PictureTarget):
+        if suffix == kind:
+            return kind
     kinds = ", ".join(f".{each}" for each in get_args(PictureTarget))
-    raise InputError(f"-o {out}: the name of a picture ends with one of {kinds}")
+    raise InputError(f"{option} {path}: the name of a picture ends with one of {kinds}")
 
 
 # Checking
 
 
 def report(file: str, known: Mapping[str, Format] | None = None) -> Report:
-    """What is wrong with a file.
+    """Return the issues of a file.
 
     Args:
         file: Its path, or the name of a configuration that comes with operad.
         known: The formats by name; None for all of them, without the classes of a ComfyUI server.
     """
     try:
-        data = read_file(file)
+        with found_file(file) as path:
+            data = read_file(path)
     except InputError as error:
         return Report(file, "", [Placed("unreadable", str(error).removeprefix(f"{file}: "))], read=False)
     if is_configuration(data):
@@ -174,43 +187,37 @@ def report(file: str, known: Mapping[str, Format] | None = None) -> Report:
         found, graph = read(data, file, known)
     except InvalidError as error:
         guess = find_format(data, known)
-        return Report(file, guess.name if guess else "", [_placed(each, file) for each in error.issues])
-    return Report(file, found.name, list(_in_file(found.check(graph), found.lines(data))))
+        return Report(file, guess.name if guess else "", [placed(each, file) for each in error.issues])
+    return Report(file, found.name, list(in_file(found.check(graph), found.lines(data))))
+
+
+def read_workflow(file: str, data: bytes, known: Mapping[str, Format]) -> tuple[Format, NodeGraph]:
+    """Return the format of a file and its workflow.
+
+    Raises:
+        InvalidError: The file has no known format, or is broken; every issue is listed.
+    """
+    from operad.operators.formats.table import read
+
+    try:
+        return read(data, called(file, known), known)
+    except InvalidError as error:
+        issues = [placed(each, called(file, known)) for each in error.issues]
+        raise located(f"{file} cannot be read", issues, file) from error
 
 
 def _of_configuration(file: str) -> Report:
     try:
         load(file)
     except InvalidError as error:
-        return Report(file, CONFIGURATION, [_placed(each, file) for each in error.issues])
+        return Report(file, CONFIGURATION, [placed(each, file) for each in error.issues])
     except InputError as error:
         return Report(file, CONFIGURATION, [Placed("input", str(error).removeprefix(f"{file}: "))])
     return Report(file, CONFIGURATION)
 
 
-def _placed(issue: Issue, file: str) -> Placed:
-    """An issue that a file was refused for: its place is the file, a line of it, or a path in it."""
-    line, where = 0, issue.where
-    if where == file or where.startswith((f"{file}:", f"{file} ")):
-        found = re.match(r":(\d+)(?::\d+)?", where[len(file) :])
-        line, where = (int(found[1]), where[len(file) + found.end() :]) if found else (0, where[len(file) :])
-    elif found := _LINE.fullmatch(where):
-        line, where = int(found["line"]), found["rest"] or ""
-    return Placed(issue.code, issue.message, where.strip(), line)
-
-
-def _in_file(issues: Sequence[Issue], lines: Mapping[str, int]) -> Iterator[Placed]:
-    """Issues of nodes and of edges, which stand where their target does, or else their source."""
-    for issue in issues:
-        source, _, target = issue.where.partition(" → ")
-        yield Placed(issue.code, issue.message, issue.where, lines.get(target) or lines.get(source, 0))
-
-
 def _lines(reports: Sequence[Report]) -> Iterator[str]:
-    for each in reports:
-        for issue in each.issues:
-            place = f"{each.file}:{issue.line}" if issue.line else each.file
-            yield printable(f"{issue.code} {place}{' ' if issue.where else ''}{issue.where}: {issue.message}")
+    return (issue_line(issue, each.file) for each in reports for issue in each.issues)
 
 
 def _summed_up(reports: Sequence[Report]) -> str:
@@ -262,9 +269,7 @@ def called(path: str, known: Mapping[str, Format]) -> str:
     return name.removesuffix(max(ends, key=len, default=Path(path).suffix)) or "workflow"
 
 
-def target_format(
-    path: str, to: str | None, source: Format, known: Mapping[str, Format], option: str = "--to"
-) -> Format:
+def target_format(path: str, to: str | None, source: Format, known: Mapping[str, Format]) -> Format:
     """The format to write: the one that is asked for, or else that of the name; of several the source's.
 
     Args:
@@ -272,7 +277,6 @@ def target_format(
         to: The format that is asked for; None for none.
         source: The format that it comes from.
         known: The formats by name.
-        option: The option by which one is asked for.
 
     Raises:
         InputError: There is no such format, or the name does not say which.
@@ -280,7 +284,7 @@ def target_format(
     if to is not None:
         if to not in known:
             raise InputError(
-                f"{option} {to}: there is no such format{did_you_mean(to, known)}; there are: {', '.join(known)}"
+                f"--to {to}: there is no such format{did_you_mean(to, known)}; there are: {', '.join(known)}"
             )
         return known[to]
     name = path.lower().replace(".yaml", ".yml")
@@ -291,10 +295,10 @@ def target_format(
     last = Path(name).suffix
     fitting = [key for key, suffix in suffixes.items() if last and suffix.endswith(last)]
     if path == STDOUT or not fitting:
-        raise InputError(f"{path}: say the format with {option}; there are: {', '.join(known)}")
+        raise InputError(f"{path}: say the format with --to; there are: {', '.join(known)}")
     if len(fitting) > 1 and source.name not in fitting:
         ends = ", ".join(f"{known[key].suffix} ({key})" for key in fitting)
-        raise InputError(f"{path}: several formats end so: {ends}; use one of these ends, or {option}")
+        raise InputError(f"{path}: several formats end so: {ends}; use one of these ends, or --to")
     return known[source.name if source.name in fitting else fitting[0]]
 
 

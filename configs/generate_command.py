@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, cast, get_args
+from typing import Annotated, Any, NamedTuple, cast
 
 import typer
 from rich.console import Console
@@ -20,23 +20,25 @@ from operad.configs.follow import follow, prompt, run_to_end, say
 from operad.configs.formats_command import (
     STDOUT,
     ObjectInfo,
-    called,
     definitions_of,
+    picture_kind,
+    read_workflow,
     refuse_unwritable,
     target_format,
     write_file,
 )
 from operad.configs.generation import DESIGNER, NOTHING, Design, Designer, best_so_far, result
 from operad.configs.inputs import job_of
+from operad.configs.issues import issue_line, placed
 from operad.configs.prices import PricesFile
 from operad.configs.printable import printable
 from operad.configs.services import services_of_environment
 from operad.operators.formats.comfyui import Definitions
 from operad.operators.formats.format import Format
 from operad.operators.formats.mermaid import write
-from operad.operators.formats.picture import PictureTarget, draw
+from operad.operators.formats.picture import draw
 from operad.operators.formats.shapes import fields_of
-from operad.operators.formats.table import COMFYUI_FORMATS, formats, read
+from operad.operators.formats.table import COMFYUI_FORMATS, formats
 from operad.operators.generation.graph_json import workflow_of
 from operad.operators.node_graph import NodeGraph
 from operad.runtime import events
@@ -62,14 +64,15 @@ def generate(
         str | None,
         typer.Argument(metavar="INSTRUCTION", help="What the workflow is given, what it does, what it outputs."),
     ] = None,
-    out: Annotated[
-        str | None, typer.Option("-o", "--out", metavar="FILE", help="Where to write it; by default stdout.")
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", metavar="FILE", help="The file to write; by default stdout.")
     ] = None,
     base: Annotated[
         str | None, typer.Option("--continue", metavar="FILE", help="A workflow that the instruction changes.")
     ] = None,
     to: Annotated[
-        str | None, typer.Option("--format", help="The format to write; by default that of FILE, or operad.")
+        str | None,
+        typer.Option(metavar="FORMAT", help="The format to write; by default that of the output's name, or operad."),
     ] = None,
     run: Annotated[
         list[str] | None,
@@ -105,8 +108,8 @@ def generate(
     definitions = definitions_of(object_info)
     known = formats(definitions)
     found, graph = _read(base, known) if base else (None, NOTHING)
-    file = out if out != STDOUT else None
-    wanted = _format(out, to, found, known)
+    file = output if output != STDOUT else None
+    wanted = _format(output, to, found, known)
     _refuse_targets(file, picture, wanted, as_json=as_json)
     if COMFYUI_FORMATS.intersection(each.name for each in (found, wanted) if each):
         _check_comfyui(definitions, found, wanted, run, store)
@@ -131,7 +134,7 @@ def generate(
         raise OperadError(f"{error}\n  {unchanged}") from error
     _report(design, wanted, told if explain else None, written=file, as_json=as_json)
     if design.made and picture:
-        write_file(picture, draw(design.graph, _kind(picture), design.changes.status))
+        write_file(picture, draw(design.graph, picture_kind(picture, "--picture"), design.changes.status))
     if not design.accepted:
         best = f"{file or 'stdout'} holds the best attempt" if design.made else unchanged
         say(Console(stderr=True), f"not finished; {best}{'; it was not run' if run else ''}")
@@ -145,7 +148,7 @@ def _refuse_targets(file: str | None, picture: str | None, wanted: Format, *, as
     if as_json and not file and wanted.name in ARCHIVES:
         raise InputError(f"--json has no place for {wanted.name}, which is an archive: say -o FILE")
     if picture:
-        _kind(picture)
+        picture_kind(picture, "--picture")
     for path in filter(None, (file, picture)):
         refuse_unwritable(path)
 
@@ -341,7 +344,7 @@ def _report(design: Design, wanted: Format, told: _Told | None, *, written: str 
     for line in told.lines() if told and not as_json else ():
         say(console, line)
     for issue in lost:
-        say(console, f"{issue.code} {issue.where}: {issue.message}")
+        say(console, issue_line(placed(issue, written or ""), written or ""))
     for needed in cast("Sequence[Any]", design.message.outputs.get("files", ())):
         say(console, f"needed: {needed}")
     if not design.accepted:
@@ -374,7 +377,7 @@ def _read(path: str, known: Mapping[str, Format]) -> tuple[Format, NodeGraph]:
     data = read_file(path)
     if is_configuration(data):
         raise InputError(f"{path}: configures experts; operad generate changes workflows of typed nodes")
-    found, graph = read(data, called(path, known), known)
+    found, graph = read_workflow(path, data, known)
     if not found.runs and found.name not in COMFYUI_FORMATS:
         raise InputError(f"{path}: is of the format {found.name}, whose nodes are not of operad's types")
     return found, graph
@@ -389,7 +392,7 @@ def _format(out: str | None, to: str | None, found: Format | None, known: Mappin
     default = found or known["operad"]
     if out in (None, STDOUT) and to is None:
         return default
-    wanted = target_format(out or STDOUT, to, default, known, "--format")
+    wanted = target_format(out or STDOUT, to, default, known)
     if not wanted.runs and wanted.name not in COMFYUI_FORMATS:
         able = ", ".join(name for name, each in known.items() if each.runs or name in COMFYUI_FORMATS)
         raise InputError(f"{out or to}: workflows are generated in formats whose nodes run: {able}; see operad convert")
@@ -414,19 +417,6 @@ def _check_comfyui(
     if run or store:
         what = "--run" if run else "--store"
         raise InputError(f"{what}: is for typed nodes; the operator ComfyUI runs workflows of {wanted.name}")
-
-
-def _kind(picture: str) -> PictureTarget:
-    """The kind of a picture, by its name.
-
-    Raises:
-        InputError: There is no such kind.
-    """
-    suffix = Path(picture).suffix.removeprefix(".").lower()
-    for target in get_args(PictureTarget):
-        if suffix == target:
-            return target
-    raise InputError(f"--picture {picture}: must end in {', '.join(f'.{each}' for each in get_args(PictureTarget))}")
 
 
 def _named(text: str) -> tuple[str, str]:

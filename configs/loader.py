@@ -48,6 +48,11 @@ class Configuration:
     _workflows: Mapping[str, Workflow] = field(repr=False)
     _leader_actions: tuple[Action, ...] = field(repr=False)
 
+    @property
+    def workflows(self) -> Mapping[str, Workflow]:
+        """The experts' workflows, by the experts' names."""
+        return self._workflows
+
     def agent(
         self,
         name: str | None = None,
@@ -152,7 +157,7 @@ def load(path: str | Path) -> Configuration:
         InputError: There is no such file, or it is not text.
         InvalidError: It cannot be used; every issue has its line and its path in the file.
     """
-    with _found(path) as file:
+    with found_file(path) as file:
         document = read_document(file, name=str(path))
         make_importable(file.resolve().parent)
         return _configuration(document, file.resolve().parent)
@@ -193,7 +198,12 @@ def _configuration(document: Document, folder: Path) -> Configuration:
 
 
 @contextmanager
-def _found(path: str | Path) -> Generator[Path, None, None]:
+def found_file(path: str | Path) -> Generator[Path, None, None]:
+    """Find the file of a path, or of a configuration that comes with this package.
+
+    Raises:
+        InputError: There is no such file, and a configuration of this package has nearly the same name.
+    """
     own = {
         file.name.removesuffix(".yaml"): file
         for file in files("operad.configs").iterdir()

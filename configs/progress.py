@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from time import monotonic
@@ -79,13 +79,14 @@ class RunView:
     """
 
     rows: dict[str, Row] = field(default_factory=dict[str, Row])
+    began: float = field(default_factory=monotonic)
 
     def apply(self, event: Event) -> None:
         """Take in one event."""
         name, is_item = place(event.path)
         match event:
             case events.RunStarted():
-                self.rows = {operator_id: Row() for operator_id in event.operators}
+                self.rows, self.began = {operator_id: Row() for operator_id in event.operators}, monotonic()
             case events.WorkflowEntered() if not is_item:
                 self._enter(name, [f"{name}/{operator_id}" for operator_id in event.operators])
             case events.RoundStarted() if not is_item:
@@ -106,27 +107,69 @@ class RunView:
                 rows.update(new)
         self.rows = {**rows, **new}
 
-    def table(self) -> Table:
-        """The rows as they stand now; what operators cost has a column as soon as it is known of one."""
+    def table(self, most: int | None = None) -> Table:
+        """Return the rows as they stand now, and their totals; the cost has a column as soon as one is known.
+
+        Args:
+            most: The number of rows to show; what is at work is shown first. None for all.
+        """
         table = Table(box=None, pad_edge=False)
-        priced = any(row.usage.cost for row in self.rows.values())
-        for column in ("operator", "state"):
-            table.add_column(column)
-        for column in ("round", "seconds", "tokens", *(["cost"] if priced else [])):
-            table.add_column(column, justify="right")
-        table.add_column("", overflow="ellipsis", no_wrap=True)
-        for operator_id, row in self.rows.items():
+        total = sum((row.usage for row in self.rows.values()), NO_USAGE)
+        table.add_column("operator")
+        table.add_column("state", no_wrap=True)
+        for column in ("round", "seconds", "tokens", *(["cost"] if total.cost else [])):
+            table.add_column(column, justify="right", no_wrap=True)
+        table.add_column("")
+        shown = self._shown(most)
+        for operator_id in shown:
+            row = self.rows[operator_id]
             seconds = row.seconds + (monotonic() - row.started if row.state == "running" else 0)
             table.add_row(
-                Text(printable(operator_id)),
+                _one_line(operator_id),
                 Text(row.state, style=_STYLES[row.state]),
                 str(row.rounds or ""),
                 f"{seconds:.1f}" if row.rounds else "",
-                f"{row.usage.tokens:,}" if row.usage.tokens else "",
-                *([row.usage.money() if row.usage.calls else ""] if priced else []),
-                Text(printable(row.note), style="dim"),
+                *_amounts(row.usage, priced=bool(total.cost)),
+                _one_line(row.note, "dim"),
+            )
+        if left := len(self.rows) - len(shown):
+            states = Counter(row.state for name, row in self.rows.items() if name not in shown)
+            said = ", ".join(f"{count} {state}" for state, count in states.items())
+            table.add_row(Text(f"{left} more", style="dim"), *[""] * (len(table.columns) - 2), _one_line(said, "dim"))
+        if len(self.rows) > 1:
+            over = sum(row.state in _OVER for row in self.rows.values())
+            table.add_row(
+                "total",
+                f"{over}/{len(self.rows)} done",
+                "",
+                f"{monotonic() - self.began:.1f}",
+                *_amounts(total, priced=bool(total.cost)),
+                "",
+                style="bold",
             )
         return table
+
+    def _shown(self, most: int | None) -> Collection[str]:
+        """The rows that have a place, in their order: those at work first, then those that ended, then those to come."""
+        if most is None or len(self.rows) <= most:
+            return dict.fromkeys(self.rows)
+        ranked = sorted(self.rows, key=lambda name: (_ORDER.index(self.rows[name].state), -self.rows[name].started))
+        chosen = set(ranked[: max(1, most - 1)])
+        return dict.fromkeys(name for name in self.rows if name in chosen)
+
+
+_OVER = ("done", "cached", "kept", "skipped")
+_ORDER = ("asking", "running", "retrying", "failed", "stopped", "done", "cached", "kept", "waiting", "skipped")
+
+
+def _one_line(text: str, style: str = "") -> Text:
+    """A text that is cut off where its column ends."""
+    return Text(printable(text), style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _amounts(usage: Usage, *, priced: bool) -> list[str]:
+    tokens = f"{usage.tokens:,}" if usage.tokens else ""
+    return [tokens, *([usage.money() if usage.calls else ""] if priced else [])]
 
 
 def _apply(event: Event, row: Row) -> None:
@@ -327,8 +370,8 @@ class LiveTable:
     def __init__(self, console: Console) -> None:
         self._view = RunView()
         self._console = console
-        self._live = self._new()
         self._left = False
+        self._live = self._new()
 
     def __enter__(self) -> Display:
         self._live.__enter__()
@@ -350,8 +393,7 @@ class LiveTable:
 
     @contextmanager
     def paused(self) -> Generator[None, None, None]:
-        """Take the table away while somebody is asked."""
-        self._live.transient = True
+        """Leave the table as it stands while somebody is asked; it goes on below the answer."""
         self._live.stop()
         try:
             yield
@@ -361,7 +403,15 @@ class LiveTable:
                 self._live.start()
 
     def _new(self) -> Live:
-        return Live(console=self._console, get_renderable=self._view.table, refresh_per_second=8)
+        return Live(console=self._console, get_renderable=self._table, refresh_per_second=8)
+
+    def _table(self) -> Table:
+        """As much of the table as the terminal has lines for; all of it at the end."""
+        return self._view.table(None if self._left else max(1, self._console.height - _AROUND))
+
+
+_AROUND = 4
+"""Lines of a terminal that are not the table's rows: its head, its totals, and the last two lines."""
 
 
 class PlainLines:

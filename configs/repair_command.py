@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from operad.configs.flow import read_file
-from operad.configs.formats_command import EXIT_FAULTS, EXIT_UNREADABLE, STDOUT, called, target_format, write_file
+from operad.configs.formats_command import EXIT_FAULTS, EXIT_LEFT, STDOUT, called, target_format, write_file
 from operad.configs.printable import printable
 from operad.operators.formats.chat2workflow import CHAT2WORKFLOW
 from operad.operators.formats.format import Format
@@ -21,11 +21,11 @@ from operad.runtime.errors import InputError, InvalidError
 
 
 def repair_command(
-    source: Annotated[
-        str, typer.Argument(metavar="SRC", help="A model's response, or a workflow of typed nodes in any format.")
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A model's response, or a workflow of typed nodes in any format.")
     ],
-    target: Annotated[
-        str, typer.Option("-o", "--out", metavar="DST", help="Where to write it; by default, stdout.")
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="FILE", help="The file to write; - (the default) is stdout.")
     ] = STDOUT,
     instruction: Annotated[
         list[str] | None,
@@ -37,23 +37,24 @@ def repair_command(
 ) -> None:
     """Repair a workflow that a model wrote: its JSON, form, references and edges.
 
-    With --instruction, also the names of inputs and outputs. What was mended goes to stderr, one repair a line, then what is left to do; the workflow goes to DST in the
+    With --instruction, also the names of inputs and outputs. What was mended goes to stderr, one repair a line, then
+    what is left to do; the workflow goes to the output in the
     format of its name, or to stdout as it came. Exit status: 0 if nothing is wrong any more, 1 if issues are
     left or names that are not as stated, 2 if no workflow can be read from it.
     """
-    data = read_file(source)
-    found, mended = _mended(data, source, instruction or ())
-    written = _written(mended, found, target, data)
+    data = read_file(file)
+    found, mended = _mended(data, file, instruction or ())
+    written = _written(mended, found, output, data)
     if as_json:
         print(json.dumps(_as_json(mended, written), indent=2))
     else:
         for line in (*map(str, mended.repairs), *mended.lessons):
             print(printable(line), file=sys.stderr)
         if mended.graph is None:
-            print(f"operad: {source}: no workflow can be read from it", file=sys.stderr)
-    if mended.graph is not None and not (as_json and target == STDOUT):
-        write_file(target, written)
-    raise typer.Exit(EXIT_UNREADABLE if mended.graph is None else EXIT_FAULTS if mended.issues or mended.lessons else 0)
+            print(f"operad: {file}: no workflow can be read from it", file=sys.stderr)
+    if mended.graph is not None and not (as_json and output == STDOUT):
+        write_file(output, written)
+    raise typer.Exit(EXIT_FAULTS if mended.graph is None else EXIT_LEFT if mended.issues or mended.lessons else 0)
 
 
 def _mended(data: bytes, source: str, instructions: Sequence[str]) -> tuple[Format, Repaired]:

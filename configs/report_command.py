@@ -20,8 +20,14 @@ _KINDS = {".html": page_of, ".htm": page_of, ".md": markdown}
 
 def report(
     events: Annotated[Path, typer.Argument(metavar="RUN.jsonl", help="What operad run --events has written.")],
-    out: Annotated[
-        str, typer.Option("-o", "--out", metavar="OUT", help="Where to: .html or .md; - for Markdown on stdout.")
+    output: Annotated[
+        str,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="The file to write, .html or .md; - (the default) is Markdown on stdout.",
+        ),
     ] = STDOUT,
 ) -> None:
     """Write a report of a run: a self-contained page (.html), or a summary in Markdown (.md).
@@ -29,11 +35,11 @@ def report(
     A file that is there is replaced, at once and as a whole. Exit status: 0, or 2 if the file of events cannot
     be read.
     """
-    suffix = ".md" if out == STDOUT else Path(out).suffix.lower()
+    suffix = ".md" if output == STDOUT else Path(output).suffix.lower()
     if suffix not in _KINDS:
-        raise InputError(f"-o {out}: the name of a report ends with .html or .md; - is Markdown on stdout")
+        raise InputError(f"-o {output}: the name of a report ends with .html or .md; - is Markdown on stdout")
     told = _KINDS[suffix](_trace(events))
-    write_file(out, told.encode("utf-8", "replace"))
+    write_file(output, told.encode("utf-8", "replace"))
 
 
 def _trace(path: Path) -> Trace:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -53,7 +54,12 @@ def run(
             metavar="FILE", help="A YAML file, or the name of one that comes with operad; or a workflow of typed nodes."
         ),
     ],
-    job: Annotated[str, typer.Option(help="What is to be done, in words.")] = "",
+    job: Annotated[
+        str,
+        typer.Option(
+            help="What is to be done, in words. Experts need it, unless a --file or an --input says what their work is."
+        ),
+    ] = "",
     file: Annotated[list[Path] | None, typer.Option(help="A file it is about. May be given again.")] = None,
     input_: Annotated[
         list[str] | None,
@@ -69,8 +75,14 @@ def run(
     answer: Annotated[
         list[str] | None, typer.Option(help="The answer to a question that the run asks, ID=VALUE. May be given again.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Where the nodes of a workflow write files; by default, a fresh folder.")
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FOLDER",
+            help="The folder in which the nodes of a workflow write files; by default, a fresh one.",
+        ),
     ] = None,
     services_file: Annotated[
         Path | None, typer.Option("--services", help="What the nodes of a workflow reach outside: a YAML file.")
@@ -101,6 +113,8 @@ def run(
     1 any other status, 2 bad input or an error, 130 interrupted, 143 terminated. With --json, an
     error that ends the run is printed as JSON, too, with what operators had said by then.
 
+    Experts that are given a --file or an --input and no --job do what `app: {desc: …}` in their file says.
+
     --db, --run-id, --restart-from, --workers and --files imply --durable: what operators say is kept, and the same command with
     --run-id, or operad runs resume, goes on where a crash, Ctrl-C or an open question left the run.
 
@@ -117,14 +131,19 @@ def run(
         model=model,
         base_url=base_url,
         services=None if services_file is None else str(services_file),
-        out=None if out is None else str(out),
+        out=None if output is None else str(output),
         workers=workers_,
         files=files,
     )
     check_restart(restart_from, round_, run_id)
     runnable, lines = make(source), Lines.of_stdin()
-    described = Job(goal=job or runnable.goal, files=tuple(map(FileDescriptor.of, file or ())))
     given, missing = named_values("--input", "NAME", input_), list[StartVariable]()
+    goal = job.strip() and job
+    if not goal and runnable.graph is None:
+        if not (file or given):
+            raise _no_job(config, runnable)
+        say(Console(stderr=True), f"job: {runnable.goal} (no --job is given; this is the description in {config})")
+    described = Job(goal=goal or runnable.goal, files=tuple(map(FileDescriptor.of, file or ())))
     if runnable.graph is None:
         described = described.model_copy(update={"inputs": dict(given)})
     else:
@@ -192,7 +211,9 @@ def make(source: Source) -> Runnable:
     if source.workers and (model or base_url):
         raise InputError("workers have models of their own: say --model and --base-url to operad worker, not here")
     if graph is None:
-        _refuse(source.file, {"--out": source.out, "--services": source.services}, "says this itself, under `services`")
+        _refuse(
+            source.file, {"--output": source.out, "--services": source.services}, "says this itself, under `services`"
+        )
         configuration = load(source.file)
         able = configuration.agent(source.expert, model_name=model, base_url=base_url)
         _check_model(able, source)
@@ -224,6 +245,15 @@ def lasting(source: Source) -> Source:
     )
 
 
+def _no_job(file: str, runnable: Runnable) -> InputError:
+    profile = runnable.agent.profile
+    about = f"{profile.name}: {profile.description or runnable.goal}"
+    return InputError(
+        f'{file}: no --job says what is to be done; {about} Try: operad run {shlex.quote(file)} --job "…", or give '
+        "a --file or an --input to work on"
+    )
+
+
 def _absolute_place(files: str | None) -> str | None:
     return files if files is None or "://" in files else str(Path(files).expanduser().absolute())
 
@@ -240,7 +270,7 @@ def check_restart(operator: str | None, round: int, run_id: str | None) -> None:
         InputError: It is not.
     """
     if operator is not None and run_id is None:
-        raise InputError("--restart-from: say of which run: --run-id ID (operad runs lists them)")
+        raise InputError("--restart-from: say of which run: --run-id ID (operad runs list shows them)")
     if operator is None and round != 1:
         raise InputError("--round goes with --restart-from OPERATOR")
 
@@ -358,7 +388,7 @@ def _refuse(file: str, options: Mapping[str, object], why: str) -> None:
 def _services(file: str | None, out: str | None) -> Services:
     folder = Path(out) if out is not None else None
     if folder and folder.exists() and not folder.is_dir():
-        raise InputError(f"--out {folder}: is no folder")
+        raise InputError(f"--output {folder}: is no folder")
     return load_services(Path(file), folder) if file is not None else replace(services_of_environment(), folder=folder)
 
 

@@ -61,7 +61,7 @@ RunId = Annotated[str, typer.Argument(metavar="ID", help="The run's id.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print it in full, as JSON.")]
 
 app = typer.Typer(
-    help="List, show, resume, cancel and delete durable runs.", invoke_without_command=True, add_completion=False
+    help="List, show, resume, cancel and delete durable runs.", no_args_is_help=True, add_completion=False
 )
 
 
@@ -116,16 +116,9 @@ class Seen:
         }
 
 
-@app.callback()
-def runs(context: typer.Context, db: Database = None, as_json: AsJson = False) -> None:
-    """List the runs that are kept, the newest first; or do something with one."""
-    if context.invoked_subcommand is not None:
-        if db is not None or as_json:
-            name = context.invoked_subcommand
-            raise InputError(
-                f"options go after {name!r}: operad runs {name} … {'--db …' if db is not None else '--json'}"
-            )
-        return
+@app.command("list")
+def list_runs(db: Database = None, as_json: AsJson = False) -> None:
+    """List the runs that are kept, the newest first."""
     ledger = _ledger_to_look_at(db)
     seen = look(ledger)
     if as_json:
@@ -169,7 +162,7 @@ def resume_run(
     run_id: RunId,
     answer: Annotated[
         list[str] | None,
-        typer.Option(help="The answer to a question that it asks, QUESTION=VALUE. May be given again."),
+        typer.Option(help="The answer to a question that it asks, ID=VALUE. May be given again."),
     ] = None,
     model: Annotated[str | None, typer.Option(help="From now on, the model's name at its endpoint.")] = None,
     base_url: Annotated[str | None, typer.Option(help="From now on, the endpoint, with /v1.")] = None,
@@ -191,13 +184,15 @@ def resume_run(
     process drives gets the answers, and goes on there. Exit status as of operad run.
     """
     check_restart(restart_from, round_, run_id)
-    given = dict(named_values("--answer", "QUESTION", answer))
+    given = dict(named_values("--answer", "ID", answer))
     ledger = open_ledger(db)
     kept = ledger.run(run_id)
     if kept.state == FINISHED and restart_from is None:
         if given:
             raise InputError(f"run {run_id!r} has finished, and asks nothing; leave --answer out")
         _deliver_kept(open_ledger(db, files=_place_of_files(kept)), kept, as_json=as_json)
+    if given and not ledger.is_driven(kept):
+        _refuse_answers_to_a_program(kept)
     later = keep_answers(ledger, run_id, given)
     if ledger.is_driven(kept):
         _leave_to_driver(kept, given, later)
@@ -293,6 +288,29 @@ def keep_answers(ledger: Ledger, run_id: str, answers: Mapping[str, str]) -> dic
     if meant:
         ledger.answer(run_id, meant)
     return {question_id: text for question_id, text in answers.items() if question_id not in meant}
+
+
+def _refuse_answers_to_a_program(kept: KeptRun) -> None:
+    """Raise InputError for a run that no command can go on with, before any answer to it is kept."""
+    if not _is_of_a_command(kept):
+        raise InputError(
+            f"run {kept.run_id!r} was begun by a program, not by a command, so no answer is stored; answer it "
+            f"{_in_program(kept)}"
+        )
+
+
+def _is_of_a_command(kept: KeptRun) -> bool:
+    with suppress(InputError):
+        return bool(source_of(kept).file)
+    return False
+
+
+def _in_program(kept: KeptRun, question_id: str = "QUESTION") -> str:
+    answers = f"{{{question_id!r}: VALUE}}"
+    return (
+        f"in that program: ledger.answer({kept.run_id!r}, {answers}), then execute its workflow with "
+        f"run_id={kept.run_id!r} again"
+    )
 
 
 def _leave_to_driver(kept: KeptRun, given: Mapping[str, str], unasked: Mapping[str, str]) -> None:
@@ -459,7 +477,7 @@ def _asked(seen: Seen, db: str | None) -> Iterator[str]:
         form = f" ({wanted})" if (wanted := describe_answer(question.schema_)) else ""
         yield ""
         yield f"{question.id} asks: {question.text}{form}"
-        yield f"  answer it: {_answer_command(seen, question, db)}"
+        yield f"  answer it: {_answer_command(seen, question, db) if _is_of_a_command(seen.kept) else _in_program(seen.kept, question.id)}"
 
 
 def _answer_command(seen: Seen, question: Question, db: str | None) -> str:

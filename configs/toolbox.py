@@ -7,7 +7,7 @@ from pathlib import Path
 from operad.configs.faults import Faults
 from operad.configs.imports import shadowed
 from operad.configs.schema import ActionSpec, ConfigSpec, LocalToolSpec, McpToolSpec
-from operad.operators.mcp import McpTools
+from operad.operators.mcp import McpTools, StdioServer
 from operad.runtime.document import Path_
 from operad.runtime.errors import ToolError, did_you_mean
 from operad.runtime.tool import Tool
@@ -73,7 +73,9 @@ class Toolbox:
 
     def _load(self, spec: LocalToolSpec | McpToolSpec) -> Tool | McpTools:
         if isinstance(spec, McpToolSpec):
-            return McpTools(name=spec.name, description=spec.desc, server=spec.mcp_transport_config)
+            server = spec.mcp_transport_config
+            seen = server.seen_from(self._folder) if isinstance(server, StdioServer) else server
+            return McpTools(name=spec.name, description=spec.desc, server=seen)
         tool = Tool.load(spec.module_path, spec.name, spec.desc)
         if hidden := shadowed(spec.module_path, self._folder):
             raise ToolError(hidden)

@@ -85,14 +85,27 @@ class StdioServer(_Server):
         command: The program.
         args: Its arguments.
         env: Environment variables beside PATH, HOME and the like; others are not inherited.
-        cwd: The folder it runs in.
+        cwd: The folder it runs in; in a YAML file by default that of the file.
     """
+
+    _indifferent: ClassVar[frozenset[str]] = _Server._indifferent | {"cwd"}
 
     transport_type: Literal["STDIO"] = "STDIO"
     command: str = Field(min_length=1)
     args: tuple[str, ...] = ()
     env: dict[str, str] = Field(default_factory=dict, repr=False)
     cwd: Path | None = None
+
+    def seen_from(self, folder: Path) -> StdioServer:
+        """Return the server with relative paths of its program and its folder seen from this folder."""
+        cwd = folder / (self.cwd.expanduser() if self.cwd else "")
+        program = Path(self.command).expanduser()
+        is_path = os.sep in self.command  # any other name is looked for on PATH
+        return self.model_copy(update={"cwd": cwd, "command": str(folder / program) if is_path else self.command})
+
+    def fingerprint(self) -> dict[str, JsonValue]:
+        """What makes two servers count as the same: the command, wherever its program lies."""
+        return super().fingerprint() | {"command": Path(self.command).name}
 
     @property
     def where(self) -> str:

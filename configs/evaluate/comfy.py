@@ -61,7 +61,13 @@ def comfy(
         typer.Option(metavar="FILE|DIR", help="The golds: a folder or JSON lines, by name or id; or one for all."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE.jsonl", help="Keep results there, and go on from those that are.")
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Keep results in this file, as JSON lines, and go on from those in it.",
+        ),
     ] = None,
     as_json_: Annotated[bool, typer.Option("--json", help="Print the rates and the results as JSON.")] = False,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the rates: .png or .svg.")] = None,
@@ -102,7 +108,7 @@ def _report(results: Sequence[Mapping[str, Any]], out: Path | None) -> Report:
     try:
         scores = [_SCORES.validate_python(dict(each)) for each in results]
     except ValidationError as error:
-        raise InputError(f"--out {out}: holds results of another version; name another file") from error
+        raise InputError(f"--output {out}: holds results of another version; name another file") from error
     unread = [each for each in scores if each.difficulty is None]
     rows: dict[str, Rates] = {ALL: rates(scores), **by_difficulty(scores)}
     if unread:

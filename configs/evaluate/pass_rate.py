@@ -47,7 +47,15 @@ def pass_rate(
         bool, typer.Option("--repair", help="Repair responses first, by all rules and the instructions so far.")
     ] = False,
     at_once: Annotated[int, typer.Option(min=1, help="How many responses are made or judged at the same time.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="Keep results here, as JSON lines; go on from there.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Keep results in this file, as JSON lines, and go on from those in it.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the rates: a file .png or .svg.")] = None,
 ) -> None:

@@ -75,7 +75,15 @@ def resolve(
     ] = None,
     at_once: Annotated[int, typer.Option(min=1, help="How many test cases are run at the same time.")] = 1,
     seconds: Annotated[float, typer.Option(help="How long a workflow may run on a test case.")] = SECONDS,
-    out: Annotated[Path | None, typer.Option(help="Keep results here, as JSON lines; go on from there.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Keep results in this file, as JSON lines, and go on from those in it.",
+        ),
+    ] = None,
     keep: Annotated[Path | None, typer.Option(help="Keep the files that workflows make in this folder.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the rates: a file .png or .svg.")] = None,

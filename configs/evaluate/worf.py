@@ -37,7 +37,13 @@ def worf(
     threshold: Annotated[float, typer.Option(help="From which similarity on tasks match, above 0 and up to 1.")] = 0.6,
     seconds: Annotated[float, typer.Option(help="How long each search of an item may take.")] = 10.0,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE.jsonl", help="Keeps what is done; the same command goes on from it.")
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Keep results in this file, as JSON lines, and go on from those in it.",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures and all items as JSON.")] = False,
     plot: Annotated[Path | None, typer.Option(metavar="FILE.png|svg", help="Draw the F1 of each data set.")] = None,

@@ -134,7 +134,7 @@ def _check_keys(work: Sequence[Work]) -> None:
 def _how_far(results: Mapping[str, Any], work: Sequence[Work], out: Path | None) -> str:
     done = f"{len(results)} of {len(work)} items are done"
     if out is None:
-        return f"{done}, and lost: --out FILE.jsonl would keep them"
+        return f"{done}, and lost: --output FILE.jsonl would keep them"
     return f"{done} and kept in {out}; the same command goes on from there"
 
 
@@ -169,4 +169,4 @@ def _kept(
                     results[key] = line
             yield results, lambda line: add_line(file, line)
     except OSError as error:
-        raise InputError(f"--out {out}: cannot be used: {error.strerror or error}") from error
+        raise InputError(f"--output {out}: cannot be used: {error.strerror or error}") from error

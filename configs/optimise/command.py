@@ -29,7 +29,10 @@ def optimise(
     expert: Annotated[Path, typer.Argument(metavar="EXPERT.yaml", help="A configuration file.")],
     tasks: Annotated[Path, typer.Option(help="Tasks with what verifies their answers: JSON lines, or YAML.")],
     out: Annotated[
-        Path | None, typer.Option(help="The folder that keeps all of it; by default, NAME.optimised.")
+        Path | None,
+        typer.Option(
+            "-o", "--output", metavar="FOLDER", help="The folder that keeps the search; by default, NAME.optimised."
+        ),
     ] = None,
     budget: Annotated[int | None, typer.Option(help="How many tokens all of it may use.")] = None,
     rounds: Annotated[int, typer.Option(help="How many changes are tried.")] = ROUNDS,

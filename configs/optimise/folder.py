@@ -99,7 +99,7 @@ def opened(path: Path, settings: Mapping[str, Any]) -> Generator[Folder]:
 
 
 def _unusable(path: Path, error: OSError) -> InputError:
-    return InputError(f"--out {path}: cannot be used: {error.strerror or error}")
+    return InputError(f"--output {path}: cannot be used: {error.strerror or error}")
 
 
 def _picture(state: State, tasks: int) -> tuple[NodeGraph, Mapping[str, str]]:

@@ -97,7 +97,7 @@ class Records:
         kept = self.store.run(run_id)
         if kept is None:
             hint = did_you_mean(run_id, [run.run_id for run in self.store.runs()])
-            raise InputError(f"no run has the id {run_id!r}{hint}; operad runs lists them")
+            raise InputError(f"no run has the id {run_id!r}{hint}; operad runs list shows them")
         return kept
 
     def run(self, run_id: str) -> KeptRun:

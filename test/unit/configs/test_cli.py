@@ -81,7 +81,7 @@ def expert(tmp_path):
 
 def test_the_result_goes_to_stdout_and_all_else_to_stderr(operad, expert):
     with ScriptedModel([Say("Hello, world!")]) as endpoint:
-        status, out, err = operad("run", expert, "--base-url", endpoint.base_url)
+        status, out, err = operad("run", expert, "--job", "Go.", "--base-url", endpoint.base_url)
     assert (status, out) == (0, "Hello, world!\n")
     assert "greet: running" in err
     assert "SUCCESS  1 round" in err
@@ -89,7 +89,7 @@ def test_the_result_goes_to_stdout_and_all_else_to_stderr(operad, expert):
 
 def test_json_prints_the_whole_message(operad, expert):
     with ScriptedModel([Say("Hello!")]) as endpoint:
-        status, out, _ = operad("run", expert, "--base-url", endpoint.base_url, "--json")
+        status, out, _ = operad("run", expert, "--job", "Go.", "--base-url", endpoint.base_url, "--json")
     message = json.loads(out)
     assert (status, message["scratchpad"], message["status"]) == (0, "Hello!", "SUCCESS")
     assert message["usage"]["calls"] == 1
@@ -108,7 +108,7 @@ def test_job_files_and_inputs_reach_the_model(operad, expert, tmp_path):
 
 def test_events_are_written_as_json_lines_numbered_without_gaps(operad, expert):
     with ScriptedModel([Say("Hello!")]) as endpoint:
-        operad("run", expert, "--base-url", endpoint.base_url, "--events", "run.jsonl")
+        operad("run", expert, "--job", "Go.", "--base-url", endpoint.base_url, "--events", "run.jsonl")
     events = [json.loads(line) for line in Path("run.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
     assert (events[0]["event"], events[-1]["event"]) == ("RunStarted", "RunFinished")
@@ -118,7 +118,9 @@ def test_events_are_written_as_json_lines_numbered_without_gaps(operad, expert):
 def test_what_json_and_encodings_have_no_form_for_is_still_printed_and_written(operad, expert, tmp_path):
     (tmp_path / "odd_operator.py").write_text(ODD)
     expert.write_text(EXPERT.replace("Greet.", "Greet.\n    class: odd_operator.Odd"))
-    status, out, err = operad("run", expert, "--json", "--events", "run.jsonl", "--base-url", "http://127.0.0.1:9/v1")
+    status, out, err = operad(
+        "run", expert, "--job", "Go.", "--json", "--events", "run.jsonl", "--base-url", "http://127.0.0.1:9/v1"
+    )
     assert (status, json.loads(out)["outputs"]) == (0, {"odd": "odd", "bytes": "_w==", "half": "\ud800"}), err
     last = json.loads(Path("run.jsonl").read_text(encoding="utf-8").splitlines()[-1])
     assert last["message"]["outputs"] == {"odd": "odd", "bytes": "_w==", "half": "\ud800"}
@@ -128,7 +130,7 @@ def test_a_verdict_other_than_success_exits_1_with_the_result_printed(operad, ex
     expert.write_text(JUDGED)
     verdict = {"evaluation": "Curt.", "status": "EXECUTION_ERROR", "lesson": "Be kind.", "blame": ["greet"], "score": 3}
     with ScriptedModel([Say("What?"), Say(json.dumps(verdict))]) as endpoint:
-        status, out, err = operad("run", expert, "--base-url", endpoint.base_url)
+        status, out, err = operad("run", expert, "--job", "Go.", "--base-url", endpoint.base_url)
     assert (status, out) == (1, "What?\n")
     assert "EXECUTION_ERROR" in err
     assert "lesson: Be kind." in err
@@ -139,7 +141,7 @@ def test_environment_variables_name_the_endpoint(operad, expert, monkeypatch):
         monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
         monkeypatch.setenv("OPENAI_API_KEY", "sk-right")
         monkeypatch.setenv("OPERAD_MODEL", "some-model")
-        status, _, _ = operad("run", expert)
+        status, _, _ = operad("run", expert, "--job", "Go.")
     assert status == 0
     assert endpoint.requests[0]["model"] == "some-model"
 
@@ -149,15 +151,15 @@ def test_a_model_in_the_file_counts_more_than_the_environment(operad, expert, mo
         monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
         monkeypatch.setenv("OPERAD_MODEL", "other")
         expert.write_text(EXPERT + f"model: {{name: ours, base_url: '{endpoint.base_url}'}}\n")
-        assert operad("run", expert)[0] == 0
+        assert operad("run", expert, "--job", "Go.")[0] == 0
     assert endpoint.requests[0]["model"] == "ours"
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a:\n\tb: 1\n", "expert.yaml:2:1: a tab; YAML indents with spaces only"),
-        (EXPERT.replace("instruction", "instrution"), "expert.yaml:5 operators[0].instrution: unknown key (did you mean 'instruction'?)"),
+        ("a:\n\tb: 1\n", "expert.yaml:2: a tab; YAML indents with spaces only"),
+        (EXPERT.replace("instruction", "instrution"), "expert.yaml:5: operators[0].instrution: unknown key (did you mean 'instruction'?)"),
         (EXPERT.replace("[[*greet]]", "[[gret]]"), "experts[0].workflow[0][0]: no operator is called 'gret' (did you mean 'greet'?)"),
         (EXPERT.replace("[[*greet]]", "[[*greet, {name: b, instruction: B.}, *greet]]"), "each of these waits for the one before it"),
         (EXPERT + "tools: [{name: search, module_path: no_such_module}]\n", "no_such_module"),
@@ -167,7 +169,7 @@ def test_a_model_in_the_file_counts_more_than_the_environment(operad, expert, mo
 )  # fmt: skip
 def test_a_faulty_file_exits_2_and_says_where(operad, expert, text, message):
     expert.write_text(text)
-    status, out, err = operad("run", expert)
+    status, out, err = operad("run", expert, "--job", "Go.")
     assert (status, out) == (2, "")
     assert message in err
 
@@ -177,10 +179,16 @@ def test_a_faulty_file_exits_2_and_says_where(operad, expert, text, message):
     [
         (["run", "missing.yaml"], "missing.yaml: no such file"),
         (["run", "exper.yaml"], "did you mean 'expert.yaml'?"),
-        (["run", "expert.yaml", "--model", "embedded", "--file", "missing.txt"], "missing.txt: no such file"),
-        (["run", "expert.yaml", "--model", "embedded", "--input", "novalue"], "write NAME=VALUE"),
-        (["run", "expert.yaml", "--expert", "Greter"], "did you mean 'Greeter'?"),
-        (["run", "expert.yaml", "--model", "embedded", "--events", "no/such/folder/run.jsonl"], "cannot be written"),
+        (
+            ["run", "expert.yaml", "--job", "Go.", "--model", "embedded", "--file", "missing.txt"],
+            "missing.txt: no such file",
+        ),
+        (["run", "expert.yaml", "--job", "Go.", "--model", "embedded", "--input", "novalue"], "write NAME=VALUE"),
+        (["run", "expert.yaml", "--job", "Go.", "--expert", "Greter"], "did you mean 'Greeter'?"),
+        (
+            ["run", "expert.yaml", "--job", "Go.", "--model", "embedded", "--events", "no/such/folder/run.jsonl"],
+            "cannot be written",
+        ),
         (["run"], "Missing argument"),
         (["rum"], "No such command"),
     ],
@@ -192,11 +200,38 @@ def test_wrong_arguments_exit_2_and_say_what_to_write(operad, expert, arguments,
 
 
 def test_without_a_model_nothing_runs(operad, expert, tmp_path):
-    status, out, err = operad("run", expert, "--events", "run.jsonl")
+    status, out, err = operad("run", expert, "--job", "Go.", "--events", "run.jsonl")
     assert (status, out) == (2, "")
     assert err.startswith("operad: no model is configured: set OPENAI_API_KEY")
     assert err.count("\n") == 1
     assert not (tmp_path / "run.jsonl").exists()
+
+
+ABOUT = "app: {desc: Thank people.}\n" + JUDGED.replace(
+    "{name: Greeter}", "{name: Greeter, desc: Greets whoever comes.}"
+)
+
+
+@pytest.mark.parametrize("job", [[], ["--job", ""], ["--job", "  "]])
+def test_a_run_that_says_nothing_of_its_job_shows_what_the_expert_does_and_runs_nothing(operad, expert, job):
+    expert.write_text(ABOUT)
+    status, out, err = operad("run", "expert.yaml", *job, "--base-url", "http://127.0.0.1:9/v1")
+    assert (status, out) == (2, "")
+    assert err == (
+        "operad: expert.yaml: no --job says what is to be done; Greeter: Greets whoever comes. "
+        'Try: operad run expert.yaml --job "…", or give a --file or an --input to work on\n'
+    )
+
+
+@pytest.mark.parametrize("given", [["--input", "name=Ada"], ["--file", "expert.yaml"]])
+def test_where_a_file_or_an_input_says_what_the_work_is_the_description_is_the_job_and_that_is_said(
+    operad, expert, given
+):
+    with ScriptedModel([Say("Hello!")]) as endpoint:
+        status, out, err = operad("run", "expert.yaml", *given, "--base-url", endpoint.base_url)
+    assert (status, out) == (0, "Hello!\n")
+    assert err.startswith("job: Greet the world. (no --job is given; this is the description in expert.yaml)\n")
+    assert "Greet the world." in json.dumps(endpoint.requests[0])
 
 
 def test_binary_and_oversized_files_exit_2(operad, tmp_path):
@@ -221,7 +256,7 @@ def test_binary_and_oversized_files_exit_2(operad, tmp_path):
 def test_an_endpoint_that_fails_exits_2_and_names_itself(operad, expert, monkeypatch, step, message):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-key")
     with ScriptedModel([step]) as endpoint:
-        status, out, err = operad("run", expert, "--base-url", endpoint.base_url)
+        status, out, err = operad("run", expert, "--job", "Go.", "--base-url", endpoint.base_url)
     assert (status, out) == (2, "")
     assert message in err.lower()
     assert endpoint.base_url in err
@@ -229,7 +264,7 @@ def test_an_endpoint_that_fails_exits_2_and_names_itself(operad, expert, monkeyp
 
 
 def test_an_endpoint_that_refuses_the_connection_exits_2(operad, expert):
-    status, out, err = operad("run", expert, "--base-url", "http://127.0.0.1:9/v1")
+    status, out, err = operad("run", expert, "--job", "Go.", "--base-url", "http://127.0.0.1:9/v1")
     assert (status, out) == (2, "")
     assert "http://127.0.0.1:9/v1" in err
 
@@ -237,7 +272,7 @@ def test_an_endpoint_that_refuses_the_connection_exits_2(operad, expert):
 def test_a_model_that_answers_nonsense_three_times_exits_2_with_its_last_words(operad, expert):
     expert.write_text(SCHEMA)
     with ScriptedModel([Say("one"), Say("two"), Say("three")]) as endpoint:
-        status, out, err = operad("run", expert, "--base-url", endpoint.base_url)
+        status, out, err = operad("run", expert, "--job", "Go.", "--base-url", endpoint.base_url)
     assert (status, out) == (2, "")
     assert "three" in err
     assert "operator 'greet'" in err
@@ -267,7 +302,7 @@ def test_ctrl_c_in_mid_run_exits_130_within_a_second(tmp_path, forked):
 
     with ScriptedModel([hang]) as endpoint:
         process = forked.begin(
-            [*OPERAD_COMMAND, "run", "expert.yaml", "--base-url", endpoint.base_url],
+            [*OPERAD_COMMAND, "run", "expert.yaml", "--job", "Go.", "--base-url", endpoint.base_url],
             cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )  # fmt: skip
@@ -300,7 +335,7 @@ def test_a_signal_ends_the_process_even_while_a_thread_hangs(tmp_path, forked, s
     (tmp_path / "expert.yaml").write_text(EXPERT.replace("Greet.", "Greet.\n    class: stubborn.Stubborn"))
     (tmp_path / "stubborn.py").write_text(STUBBORN)
     process = forked.begin(
-        [*OPERAD_COMMAND, "run", "expert.yaml", "--events", "run.jsonl"],
+        [*OPERAD_COMMAND, "run", "expert.yaml", "--job", "Go.", "--events", "run.jsonl"],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stderr is not None
@@ -361,7 +396,7 @@ def test_the_summary_says_which_round_it_is_and_what_became_of_the_others(operad
     expert.write_text(text.replace("    instruction: Greet.", "    instruction: Greet.\n    class: fails_later.Fails"))
     verdict = {"evaluation": "Curt.", "status": "EXECUTION_ERROR", "lesson": "Be kind.", "blame": [], "score": 3}
     with ScriptedModel([Say(json.dumps(verdict))]) as endpoint:
-        status, out, err = operad("run", expert, "--base-url", endpoint.base_url)
+        status, out, err = operad("run", expert, "--job", "Go.", "--base-url", endpoint.base_url)
     assert (status, out) == (1, "first\n")
     assert "round 2  greet: failed, " in err
     assert "None of 2 rounds succeeded; this is round 1." in err
@@ -371,7 +406,7 @@ def test_the_summary_says_which_round_it_is_and_what_became_of_the_others(operad
 def test_an_error_is_json_too_where_that_is_asked_for_with_what_was_said_by_then(operad, expert):
     expert.write_text(JUDGED)
     with ScriptedModel([Say("Hello!"), Fail(400, "out of order")]) as endpoint:
-        status, out, err = operad("run", expert, "--json", "--base-url", endpoint.base_url)
+        status, out, err = operad("run", expert, "--job", "Go.", "--json", "--base-url", endpoint.base_url)
     said = json.loads(out)
     assert (status, said["finished"]["greet"]["scratchpad"]) == (2, "Hello!")
     assert "out of order" in said["error"]
@@ -402,7 +437,7 @@ def typed(tmp_path, monkeypatch):
 
 def test_what_a_run_asks_is_answered_by_lines_of_stdin_until_they_fit(operad, asker, typed):
     typed("maybe\nYes\nbecause \x00I say so")
-    status, out, err = operad("run", asker)
+    status, out, err = operad("run", asker, "--job", "Go.")
     assert (status, out) == (0, "'because \\x00I say so'\n\nbusy\n")
     questions = [line for line in err.splitlines() if not line.startswith(("round", "model:"))]
     assert questions[:-1] == [
@@ -414,7 +449,9 @@ def test_what_a_run_asks_is_answered_by_lines_of_stdin_until_they_fit(operad, as
 
 
 def test_answers_may_be_given_beforehand(operad, asker):
-    status, out, err = operad("run", asker, "--answer", "pay=no", "--answer", "why=a=b", "--answer", "wy=x")
+    status, out, err = operad(
+        "run", asker, "--job", "Go.", "--answer", "pay=no", "--answer", "why=a=b", "--answer", "wy=x"
+    )
     assert (status, out) == (0, "'a=b'\n\nbusy\n")
     assert err.endswith("nobody asked for --answer wy\n")
 
@@ -433,13 +470,13 @@ def test_answers_may_be_given_beforehand(operad, asker):
 def test_without_an_answer_the_run_ends_and_names_the_question(operad, asker, typed, arguments, message, lines):
     if lines is not None:
         typed(lines)
-    status, out, err = operad("run", asker, *arguments)
+    status, out, err = operad("run", asker, "--job", "Go.", *arguments)
     assert (status, out) == (2, "")
     assert message in err
 
 
 def test_events_are_written_while_a_question_is_open_and_when_the_run_ends_with_it(operad, asker):
-    operad("run", asker, "--events", "run.jsonl", "--answer", "pay=no")
+    operad("run", asker, "--job", "Go.", "--events", "run.jsonl", "--answer", "pay=no")
     events = [json.loads(line) for line in Path("run.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
     kinds = [event["event"] for event in events]
@@ -484,11 +521,12 @@ def test_an_answer_that_does_not_fit_is_told_why(schema, text, message):
     assert message in str(caught.value)
 
 
-def test_on_a_terminal_the_table_makes_room_for_questions(tmp_path, asker, at_a_terminal):
-    status, out, seen = at_a_terminal(["run", "asker.yaml"], b"maybe\n", b"y\n", b"so\n")
+def test_on_a_terminal_the_table_stays_above_a_question(tmp_path, asker, at_a_terminal):
+    status, out, seen = at_a_terminal(["run", "asker.yaml", "--job", "Go."], b"maybe\n", b"y\n", b"so\n")
     assert (status, out) == (0, "'so'\n\nbusy\n")
     first, _, rest = seen.partition("pay asks: Pay? (yes or no)")
-    assert "asking" in first
+    assert "asking" in first.split("\x1b[2K")[-1], "the table is there, and not erased"
+    assert "0/3 done" in first.split("\x1b[2K")[-1]
     talk, _, _ = rest.partition("y\n")
     assert "operator" not in talk, "no table in the midst of a question"
     assert "SUCCESS" in rest
@@ -511,7 +549,7 @@ def test_a_question_that_is_open_when_the_run_fails_elsewhere_hangs_nothing(tmp_
         "    async def execute(self, *_, **__):\n        await asyncio.sleep(0.3)\n        raise ValueError('x')\n"
     )
     reading, writing = os.pipe()
-    process = forked.run([*OPERAD_COMMAND, "run", "asker.yaml"], cwd=tmp_path, stdin=reading)
+    process = forked.run([*OPERAD_COMMAND, "run", "asker.yaml", "--job", "Go."], cwd=tmp_path, stdin=reading)
     os.close(reading)
     os.close(writing)
     assert process.returncode == 2
@@ -538,7 +576,7 @@ model: {max_retries: 0, price: {prompt: 1000000}}
 def test_the_end_says_what_it_cost_and_what_was_skipped_and_retried(operad, expert):
     expert.write_text(BUDGET)
     with ScriptedModel([Say('{"port": "short"}'), Say("filled"), Fail(503, "later"), Say("end")]) as endpoint:
-        status, out, err = operad("run", expert, "--base-url", endpoint.base_url)
+        status, out, err = operad("run", expert, "--job", "Go.", "--base-url", endpoint.base_url)
     assert (status, out) == (0, "end\n")
     assert ", cost " in err
     assert err.endswith("skipped: cut; retried: end\n")
@@ -547,7 +585,7 @@ def test_the_end_says_what_it_cost_and_what_was_skipped_and_retried(operad, expe
 def test_a_budget_that_is_used_up_exits_2_and_says_what_had_finished(operad, expert):
     expert.write_text(BUDGET.replace("    workflow:", "    budget: {calls: 2}\n    workflow:"))
     with ScriptedModel([Say('{"port": "short"}'), Say("filled")]) as endpoint:
-        status, out, err = operad("run", expert, "--base-url", endpoint.base_url)
+        status, out, err = operad("run", expert, "--job", "Go.", "--base-url", endpoint.base_url)
     assert (status, out) == (2, "")
     assert "operad: workflow 'Reader' has used up its budget: 2 of 2 calls" in err
     assert err.endswith("finished by then: read, fill; --events FILE.jsonl keeps what operators said\n")
@@ -558,7 +596,7 @@ def test_a_result_that_nobody_makes_exits_2_and_says_why(operad, expert):
         BUDGET.replace("*fill, *end]", "*fill]").replace("      - [{operator: *read, port: long}, *cut, *end]\n", "")
     )
     with ScriptedModel([Say('{"port": "long"}')]) as endpoint:
-        status, out, err = operad("run", expert, "--base-url", endpoint.base_url)
+        status, out, err = operad("run", expert, "--job", "Go.", "--base-url", endpoint.base_url)
     assert (status, out) == (2, "")
     assert "'fill' because 'read' took port 'long', not 'short'" in err
 
@@ -571,14 +609,17 @@ def test_an_operator_that_exits_is_an_error_like_any_other(operad, expert, tmp_p
         f"    async def execute(self, *_, **__):\n        {leaving}\n"
     )
     expert.write_text(EXPERT.replace("Greet.", f"Greet.\n    class: {name}.Leaving"))
-    status, out, err = operad("run", expert)
+    status, out, err = operad("run", expert, "--job", "Go.")
     assert (status, out) == (2, "")
     assert "operator 'greet'" in err
     assert "SystemExit" in err
 
 
 def test_a_path_that_is_too_long_is_bad_input(operad, expert):
-    for arguments in (["run", "x" * 5000], ["run", expert, "--model", "embedded", "--file", "x" * 5000]):
+    for arguments in (
+        ["run", "x" * 5000],
+        ["run", expert, "--job", "Go.", "--model", "embedded", "--file", "x" * 5000],
+    ):
         status, out, err = operad(*arguments)
         assert (status, out) == (2, "")
         assert "too long" in err
@@ -645,7 +686,9 @@ def team(tmp_path):
 
 def test_a_file_with_a_leader_is_run_by_it(operad, team):
     with ScriptedModel(of_team([verdict("INPUT_DATA_ERROR", "facts"), verdict()])) as endpoint:
-        status, out, err = operad("run", team, "--base-url", endpoint.base_url, "--events", "run.jsonl")
+        status, out, err = operad(
+            "run", team, "--job", "Tell the story.", "--base-url", endpoint.base_url, "--events", "run.jsonl"
+        )
     assert (status, out) == (0, "The text.\n")
     assert "leader: split into facts (Finder), text (Writer after facts)" in err
     assert "round 1 of leader/text  INPUT_DATA_ERROR: looked at (at fault: facts)" in err
@@ -663,17 +706,17 @@ def test_a_file_with_a_leader_is_run_by_it(operad, team):
 
 def test_one_expert_of_a_team_is_run_alone(operad, team):
     with ScriptedModel(of_team([])) as endpoint:
-        status, out, err = operad("run", team, "--expert", "Finder", "--base-url", endpoint.base_url)
+        status, out, err = operad("run", team, "--job", "Go.", "--expert", "Finder", "--base-url", endpoint.base_url)
         assert (status, out, len(endpoint.requests)) == (0, "facts\n", 1)
         assert "leader" not in err
-        status, _, err = operad("run", team, "--expert", "Findr", "--base-url", endpoint.base_url)
+        status, _, err = operad("run", team, "--job", "Go.", "--expert", "Findr", "--base-url", endpoint.base_url)
     assert status == 2
     assert "no expert is called 'Findr' (did you mean 'Finder'?); there are: Finder, Writer" in err
 
 
 def test_a_job_of_a_leader_that_ends_early_is_told_with_its_parts_and_exits_1(operad, team):
     with ScriptedModel(of_team([verdict("INPUT_DATA_ERROR", "facts") for _ in range(3)])) as endpoint:
-        status, out, err = operad("run", team, "--base-url", endpoint.base_url, "--json")
+        status, out, err = operad("run", team, "--job", "Go.", "--base-url", endpoint.base_url, "--json")
     message = json.loads(out)
     assert (status, message["status"], message["blame"]) == (1, "INPUT_DATA_ERROR", ["facts"])
     assert "'facts' has used its 3 life cycles. Done by then: facts." in message["evaluation"]
@@ -687,7 +730,7 @@ def test_an_error_in_a_team_names_the_expert_and_exits_2(operad, team):
         return Fail(401) if "Write a text." in request["messages"][0]["content"] else of_team([])(request)
 
     with ScriptedModel(fails) as endpoint:
-        status, out, err = operad("run", team, "--base-url", endpoint.base_url)
+        status, out, err = operad("run", team, "--job", "Go.", "--base-url", endpoint.base_url)
     assert (status, out) == (2, "")
     assert "expert 'Writer' failed at sub-job 'text': operator 'write' of workflow 'Writer' failed" in err
     assert "Done by then: facts." in err
@@ -695,7 +738,7 @@ def test_an_error_in_a_team_names_the_expert_and_exits_2(operad, team):
 
 def test_a_split_that_cannot_be_used_exits_2_with_all_that_is_wrong(operad, team):
     with ScriptedModel(lambda request: Say('{"sub_jobs": []}')) as endpoint:
-        status, out, err = operad("run", team, "--base-url", endpoint.base_url)
+        status, out, err = operad("run", team, "--job", "Go.", "--base-url", endpoint.base_url)
     assert (status, out) == (2, "")
     assert "leader 'Leader' made no split of job" in err
     assert "[empty] there is no sub-job: name at least one" in err
@@ -713,7 +756,7 @@ def test_ctrl_c_while_a_team_works_exits_130(tmp_path, team, forked):
 
     with ScriptedModel(hang) as endpoint:
         process = forked.begin(
-            [*OPERAD_COMMAND, "run", "team.yaml", "--base-url", endpoint.base_url],
+            [*OPERAD_COMMAND, "run", "team.yaml", "--job", "Go.", "--base-url", endpoint.base_url],
             cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert asked.wait(timeout=60)

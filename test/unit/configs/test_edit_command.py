@@ -62,8 +62,8 @@ def test_a_file_of_any_format_is_replaced_and_the_diff_is_printed(name, operad, 
 def test_only_issues_that_are_new_are_told_and_the_file_is_written(operad, tmp_path):
     assert operad("edit", "operad", "--op", "add_output more 2.txt")[::2] == (
         1,
-        "undefined-variable 3: outputs[1][1]: 'txt' of '2': node '2' (llm) has no variable 'txt' "
-        "(did you mean 'text'?); it has: text\n",
+        "operad: 3: outputs[1][1]: 'txt' of '2': node '2' (llm) has no variable 'txt' "
+        "(did you mean 'text'?); it has: text [undefined-variable]\n",
     )
     assert loaded(tmp_path / "operad", "operad").by_id["3"].params["outputs"][1] == ["more", ["txt", "2"]]
     assert operad("edit", "operad", "--op", "set 2 system x") == (0, '~ node 2 system: "" → "x"\n', "")
@@ -71,7 +71,10 @@ def test_only_issues_that_are_new_are_told_and_the_file_is_written(operad, tmp_p
 
 def test_what_the_format_cannot_hold_is_a_new_issue(operad):
     status, _, err = operad("edit", "chat2workflow", "--op", "insert_between 2 3 4 tool tool=x")
-    assert (status, err) == (1, "loss 4: Chat2Workflow has no type 'tool'; it is written with that name\n")
+    assert (status, err) == (
+        1,
+        "chat2workflow: 4: Chat2Workflow has no type 'tool'; it is written with that name [loss]\n",
+    )
 
 
 def test_a_batch_that_is_refused_changes_no_file_and_tells_all(operad, tmp_path):
@@ -80,8 +83,8 @@ def test_a_batch_that_is_refused_changes_no_file_and_tells_all(operad, tmp_path)
     assert (status, out, (tmp_path / "operad").read_bytes()) == (2, "", before)
     assert err == (
         "operad: workflow 'greet' was not changed: 2 issues\n"
-        "  [undefined-node] operation 2 (connect): target: there is no node '4'; there are: 1, 2, 3\n"
-        "  [unknown-param] operation 3 (set): path: end has no parameter 'x'; it has: outputs\n"
+        "operation 2 (connect): target: there is no node '4'; there are: 1, 2, 3 [undefined-node]\n"
+        "operation 3 (set): path: end has no parameter 'x'; it has: outputs [unknown-param]\n"
     )
 
 

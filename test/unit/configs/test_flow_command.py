@@ -86,7 +86,7 @@ def run(operad, folder):
 def test_a_workflow_runs_on_its_inputs_and_prints_its_outputs(operad, folder):
     with ScriptedModel([Say("It is round.")]) as endpoint:
         status, out, err = operad(
-            "run", "flow.json", "--file", "notes.txt", "--input", "tone=dry", "--out", "made",
+            "run", "flow.json", "--file", "notes.txt", "--input", "tone=dry", "--output", "made",
             "--base-url", endpoint.base_url, "--events", "run.jsonl",
         )  # fmt: skip
     made = folder / "made" / "markdown-exporter-4.md"
@@ -138,7 +138,10 @@ def test_a_configuration_stays_one_in_json_and_where_it_speaks_of_workflows(oper
     [
         ('{"name": "x", "version": 2}', ["is JSON, but no workflow", "it has: name, version"]),
         ("[]", ["is JSON, but no workflow", "it is a list"]),
-        ('{"nodes_info": [\n  {"id": "1",}], "edges": []}', ["given.json: 1 issue", "line 2, column 1"]),
+        (
+            '{"nodes_info": [\n  {"id": "1",}], "edges": []}',
+            ["given.json cannot be read: 1 issue", "given.json:2: is no JSON"],
+        ),
         ('{"nodes": [], "edges": []}', ["is JSON, but no workflow", "it has: nodes, edges"]),
         ("<workflow>{</workflow>", ["is no JSON"]),
         ('{"nodes_info": ' + "[" * 50_000, ["is no JSON"]),
@@ -164,9 +167,9 @@ def test_all_that_is_wrong_with_a_workflow_is_said_at_once_and_nothing_runs(run)
     wrong["edges"].append(["4", 0, "7"])
     status, out, err = run(wrong)
     assert (status, out) == (2, "")
-    assert "workflow 'given.json': 3 issues" in err
-    assert "[dangling-edge] 4 → 7" in err
-    assert "[param] 4: target_type" in err
+    assert "given.json cannot be run: 3 issues" in err
+    assert "given.json:1: 4 → 7: there is no node '7' [dangling-edge]\n" in err
+    assert "given.json:1: 4: target_type" in err
     assert "has no variable 'txt' (did you mean 'text'?)" in err
 
 
@@ -180,7 +183,7 @@ def test_all_that_is_wrong_with_a_workflow_is_said_at_once_and_nothing_runs(run)
         (["--input", "tone=x", "--input", "paper=note.txt"], ["'paper': note.txt: no such file (did you mean 'notes.txt'?)"]),
         (["--input", "tone=x", "--file", "notes.txt", "--file", "notes.txt"], ["no input takes the file notes.txt"]),
         (["--input", "tone=x", "--file", "notes.txt", "--expert", "X"], ["flow.json is a workflow, and has no experts; leave --expert out"]),
-        (["--input", "tone=x", "--file", "notes.txt", "--out", "notes.txt"], ["--out notes.txt: is no folder"]),
+        (["--input", "tone=x", "--file", "notes.txt", "--output", "notes.txt"], ["--output notes.txt: is no folder"]),
         (["--input", "tone=x", "--file", "notes.txt", "--services", "no.yaml"], ["no.yaml: no such file"]),
         (["--input", "tone"], ["write NAME=VALUE"]),
     ],
@@ -236,9 +239,9 @@ def test_one_result_is_its_text_and_several_stand_under_their_names(tmp_path):
 
 
 def test_options_for_workflows_are_refused_for_a_configuration(operad):
-    status, _, err = operad("run", "release_credits", "--out", "made")
+    status, _, err = operad("run", "release_credits", "--output", "made")
     assert status == 2
-    assert "release_credits says this itself, under `services`; leave --out out" in err
+    assert "release_credits says this itself, under `services`; leave --output out" in err
 
 
 # Services
@@ -302,7 +305,7 @@ OUTER = {
 }
 
 
-@pytest.mark.parametrize(("arguments", "made"), [([], "made"), (["--out", "elsewhere"], "elsewhere")])
+@pytest.mark.parametrize(("arguments", "made"), [([], "made"), (["--output", "elsewhere"], "elsewhere")])
 def test_a_file_of_services_names_workflows_and_a_folder_for_them_too(run, folder, arguments, made):
     (folder / "inner.json").write_text(json.dumps(INNER))
     (folder / "services.yaml").write_text("folder: made\nworkflows: {export: inner.json}\n")
@@ -314,11 +317,11 @@ def test_a_file_of_services_names_workflows_and_a_folder_for_them_too(run, folde
 @pytest.mark.parametrize(
     ("text", "messages"),
     [
-        ("serch: {}", ["services.yaml:1 serch: unknown key (did you mean 'search'?)"]),
+        ("serch: {}", ["services.yaml:1: serch: unknown key (did you mean 'search'?)"]),
         ("search: {type: serpapi}", ["search.api_key_env: the environment variable SERPAPI_API_KEY is not set"]),
-        ("images: {size: 1x1}", ["services.yaml:1 images.name: this key is missing"]),
-        ("speech: {name: x, format: mp4}", ["services.yaml:1 speech.format"]),
-        ("workflows: {a: no.json}", ["services.yaml:1 workflows.a", "no such file"]),
+        ("images: {size: 1x1}", ["services.yaml:1: images.name: this key is missing"]),
+        ("speech: {name: x, format: mp4}", ["services.yaml:1: speech.format"]),
+        ("workflows: {a: no.json}", ["services.yaml:1: workflows.a", "no such file"]),
         ("workflows: {a: loops.json}", ["loops.json: 2: no workflow is called 'a'; there are: none; it may run those before it"]),
         ("workflows: {a: wrong.json}", ["wrong.json: 2: no edge leads to it", "wrong.json: there is no node of type 'end'"]),
     ],

@@ -53,12 +53,12 @@ def test_all_issues_of_all_files_are_told_with_their_lines(operad, tmp_path):
     (tmp_path / "b.json").write_text('{"nodes_info": [\n  {"id": "1",}], "edges": []}')
     (tmp_path / "c.yaml").write_text("experts: []\noperatorz: []\n")
     status, out, _ = operad("check", "a.yaml", "b.json", "c.yaml")
-    assert status == 1
+    assert status == 2
     lines = out.splitlines()
-    assert lines[0] == "unknown-type a.yaml:3 2: 'endd' is no node type (did you mean 'end'?)"
-    assert lines[1].startswith("undefined-variable a.yaml:4 3: outputs[0][1]: ")
-    assert lines[2].startswith("format b.json:2: is no JSON: ")
-    assert any(line.startswith("unknown-key c.yaml:2 operatorz: ") for line in lines)
+    assert lines[0] == "a.yaml:3: 2: 'endd' is no node type (did you mean 'end'?) [unknown-type]"
+    assert lines[1].startswith("a.yaml:4: 3: outputs[0][1]: ")
+    assert lines[2].startswith("b.json:2: is no JSON: ")
+    assert any(line.startswith("c.yaml:2: operatorz: unknown key") for line in lines)
     status, out, _ = operad("check", "a.yaml", "gone.json", "--json")
     told = json.loads(out)
     assert (status, [each["read"] for each in told]) == (2, [True, False])
@@ -68,10 +68,10 @@ def test_all_issues_of_all_files_are_told_with_their_lines(operad, tmp_path):
 def test_losses_are_listed_and_nothing_is_written_without_leave(operad, tmp_path):
     (tmp_path / "flow.json").write_bytes(FORMATS["chat2workflow"].dump(GRAPH))
     (tmp_path / "out.mmd").write_text("old")
-    status, out, err = operad("convert", "flow.json", "out.mmd")
+    status, out, err = operad("convert", "flow.json", "-o", "out.mmd")
     assert (status, out, (tmp_path / "out.mmd").read_text()) == (1, "", "old")
-    assert err.startswith("loss flow.json: a chart shows nodes")
-    assert operad("convert", "flow.json", "out.mmd", "--lossy")[0] == 0
+    assert err.startswith("flow.json: a chart shows nodes")
+    assert operad("convert", "flow.json", "-o", "out.mmd", "--lossy")[0] == 0
     assert (tmp_path / "out.mmd").read_text().startswith("flowchart TD")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["flow.json", "out.mmd"]
 
@@ -80,19 +80,19 @@ def test_a_workflow_goes_through_all_formats_and_comes_back(operad, tmp_path):
     (tmp_path / "a.json").write_bytes(FORMATS["chat2workflow"].dump(GRAPH))
     names = ["a.json", "b.dify.yml", "c.zip", "d.operad.yaml", "e.chat2workflow.json"]
     for source, target in pairwise(names):
-        assert operad("convert", source, target) == (0, "", "")
+        assert operad("convert", source, "--output", target) == (0, "", "")
     assert (tmp_path / names[-1]).read_bytes() == (tmp_path / "a.json").read_bytes()
-    status, out, _ = operad("convert", "c.zip", "-", "--to", "chat2workflow")
+    status, out, _ = operad("convert", "c.zip", "--to", "chat2workflow")
     assert (status, out.encode()) == (0, (tmp_path / "a.json").read_bytes())
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["x.yaml"], "several formats end so: .dify.yml (dify), .operad.yaml (operad)"),
-        (["-"], "say the format with --to"),
-        (["x", "--to", "difi"], "did you mean 'dify'?"),
-        (["no/x.dify.yml"], "cannot be written: No such file"),
+        (["-o", "x.yaml"], "several formats end so: .dify.yml (dify), .operad.yaml (operad)"),
+        ([], "say the format with --to"),
+        (["-o", "x", "--to", "difi"], "did you mean 'dify'?"),
+        (["-o", "no/x.dify.yml"], "cannot be written: No such file"),
     ],
 )
 def test_a_target_that_says_no_format_is_refused(arguments, said, operad, tmp_path):
@@ -117,3 +117,96 @@ def test_a_file_of_no_format_is_refused_with_a_place(data):
     with pytest.raises(InvalidError) as caught:
         read(data, "given")
     assert all(issue.code and issue.where for issue in caught.value.issues)
+
+
+TEAM = """
+app: {name: A team}
+operators:
+  - &draft
+    instruction: Write.
+  - &check
+    instruction: Is it right?
+  - &inner
+    name: each
+    map: {over: drafts}
+    workflow: [[{name: mend, instruction: Mend.}]]
+leader: {profile: {name: Head}}
+experts:
+  - profile: {name: Writer, desc: Writes.}
+    workflow: [[*draft, *inner]]
+    evaluator: *check
+  - profile: {name: Editor}
+    workflow: [[*draft]]
+"""
+
+
+def test_experts_are_drawn_with_their_workflows_evaluators_and_leader(operad, tmp_path):
+    (tmp_path / "team.yaml").write_text(TEAM)
+    status, out, err = operad("show", "team.yaml")
+    assert (status, err) == (0, "")
+    assert out == (
+        "flowchart TD\n"
+        '  leader{{"Head"}}\n'
+        '  subgraph x0 ["Writer"]\n'
+        '    x0n0["draft"]\n'
+        '    subgraph x0n1 ["each"]\n'
+        '      x0n1w0n0["mend"]\n'
+        "    end\n"
+        "    x0n0 --> x0n1\n"
+        '    x0e0(["check"])\n'
+        "    x0n1 -.-> x0e0\n"
+        "  end\n"
+        "  leader --> x0\n"
+        '  subgraph x1 ["Editor"]\n'
+        '    x1n0["draft"]\n'
+        "  end\n"
+        "  leader --> x1\n"
+    )
+
+
+def test_experts_are_drawn_as_pictures(operad, tmp_path):
+    (tmp_path / "team.yaml").write_text(TEAM)
+    assert operad("show", "team.yaml", "-o", "team.svg") == (0, "", "")
+    assert all(name in (tmp_path / "team.svg").read_text() for name in ("Head", "Writer", "mend", "check"))
+    assert operad("show", "team.yaml", "--output", "team.md") == (0, "", "")
+    page = (tmp_path / "team.md").read_text()
+    assert page.startswith("# A team\n\n```mermaid\nflowchart TD\n")
+    assert page.endswith("| expert | does |\n| --- | --- |\n| Head |  |\n| Writer | Writes. |\n| Editor |  |\n")
+
+
+def test_what_comes_with_operad_is_shown_and_checked_by_its_name(operad):
+    status, out, _ = operad("show", "release_credits")
+    assert status == 0
+    assert out.startswith('flowchart TD\n  subgraph x0 ["Release credits"]\n    x0n0["read"]\n')
+    assert operad("check", "release_credits") == (0, "1 file: no issues\n", "")
+    assert "did you mean 'release_credits'?" in operad("show", "release_credit")[2]
+    assert "did you mean 'release_credits'?" in operad("check", "release_credit")[1]
+
+
+FAULTY = {
+    "a.yaml": (
+        "nodes:\n  1: {type: start, variables: []}\n  2: {type: endd, after: 1}\n"
+        "  3: {type: end, after: 1, outputs: [[x, [y, '1']]]}\n"
+    ),
+    "b.json": '{"nodes_info": [\n  {"id": "1",}], "edges": []}',
+    "c.yaml": "experts: []\noperatorz: []\n",
+    "d.yaml": "experts:\n  - profile: {name: A}\n    workflow: [[nobody]]\n",
+}
+
+
+@pytest.mark.parametrize("file", FAULTY)
+def test_check_and_run_and_serve_print_the_same_issues_and_exit_2(file, operad, tmp_path):
+    (tmp_path / file).write_text(FAULTY[file])
+    status, out, _ = operad("check", file)
+    *issues, _ = out.splitlines()
+    assert status == 2
+    assert all(line.startswith(f"{file}:") and line.endswith("]") for line in issues), issues
+    for command in (["run", file, "--job", "x"], ["serve", file], ["show", file], ["worker", file]):
+        if command[0] == "show" and file == "a.yaml":
+            continue  # a graph with faults is drawn: that is how they are found
+        status, out, err = operad(*command)
+        assert (status, out) == (2, ""), err
+        assert err.splitlines()[1:] == issues, command
+    if file == "b.json":
+        status, out, err = operad("convert", file, "--to", "dify")
+        assert (status, out, err.splitlines()[1:]) == (2, "", issues)

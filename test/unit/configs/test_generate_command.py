@@ -109,7 +109,7 @@ def test_it_is_drawn_in_the_kind_that_the_name_says(generate, stages, paper, pic
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("flow.yaml", []), ("flow.json", ["--format", "chat2workflow"]), ("flow.dify.yml", []), ("flow.zip", ["--format", "coze"])],
+    [("flow.yaml", []), ("flow.json", ["--to", "chat2workflow"]), ("flow.dify.yml", []), ("flow.zip", ["--to", "coze"])],
 )  # fmt: skip
 def test_each_format_is_written_and_continued(generate, stages, paper, made, name, options):
     made(name, *options)
@@ -124,7 +124,7 @@ def test_each_format_is_written_and_continued(generate, stages, paper, made, nam
 def test_what_a_format_cannot_hold_is_said(generate, stages, conversation):
     rounds = conversation("documents")
     model = stages(rounds[0])
-    status, _, err = generate(model, rounds[0]["says"], "-o", "flow.json", "--format", "coze", "--json")
+    status, _, err = generate(model, rounds[0]["says"], "-o", "flow.json", "--to", "coze", "--json")
     assert status == 0
     _, graph = read(Path("flow.json").read_bytes(), "flow")
     lost = FORMATS["coze"].losses(graph)
@@ -323,11 +323,11 @@ def test_an_instruction_that_contradicts_itself_gets_the_best_attempt_with_reaso
         (["x", "-o", "no/such/folder/a.yaml"], "no/such/folder/a.yaml: cannot be written: No such file or directory"),
         (["x", "-o", "folder.yaml"], "cannot be written: Is a directory"),
         (["x", "--picture", "no/such/a.svg"], "cannot be written"),
-        (["x", "--picture", "a.gif"], "--picture a.gif: must end in .svg, .png, .md"),
-        (["x", "--format", "dfy"], "--format dfy: there is no such format (did you mean 'dify'?)"),
-        (["x", "-o", "a.xyz"], "say the format with --format"),
-        (["x", "--format", "mermaid"], "workflows are generated in formats whose nodes run"),
-        (["x", "--json", "--format", "coze"], "say -o FILE"),
+        (["x", "--picture", "a.gif"], "--picture a.gif: the name of a picture ends with one of .svg, .png, .md"),
+        (["x", "--to", "dfy"], "--to dfy: there is no such format (did you mean 'dify'?)"),
+        (["x", "-o", "a.xyz"], "say the format with --to"),
+        (["x", "--to", "mermaid"], "workflows are generated in formats whose nodes run"),
+        (["x", "--json", "--to", "coze"], "say -o FILE"),
         (["x", "--run", "topic"], "--run 'topic': write NAME=VALUE"),
         (["x", "--store", "nowhere"], "nowhere: there is no such folder of workflows"),
         (["x", "--designer", "designr"], "designr"),
@@ -336,7 +336,7 @@ def test_an_instruction_that_contradicts_itself_gets_the_best_attempt_with_reaso
         (["x", "--continue", "empty.yaml"], "is empty"),
         (["x", "--continue", "experts.yaml"], "experts.yaml: configures experts"),
         (["x", "--continue", "comfy.json"], "comfyui-api: is made by the classes of a server; give --object-info"),
-        (["x", "--continue", "broken.json"], "line 1"),
+        (["x", "--continue", "broken.json"], "broken.json:1: is no JSON"),
     ],
 )
 def test_what_cannot_be_is_refused_before_the_model_is_asked(generate, stages, arguments, said, monkeypatch):

@@ -5,6 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
+from operad.configs import progress
 from operad.configs.progress import LiveTable, PlainLines, Remarks, Row, RunView, display_on, verdict_line
 from operad.runtime import SubJob, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.events import (
@@ -390,19 +391,20 @@ def test_the_live_table_shows_each_state(state):
         assert row[2:] == ["ValueError:", "[x]"]
 
 
-def test_the_live_table_stands_aside_while_somebody_is_asked():
+def test_the_live_table_stays_above_a_question_and_goes_on_below_the_answer():
     written = io.StringIO()
     with LiveTable(console := terminal(written)) as display:
         display.show(STARTED)
         with display.paused():
             before = len(written.getvalue())
+            assert "0/2 done" in written.getvalue().split("\x1b[2K")[-1], "the table is there, and not erased"
             console.print("Which?")
             display.show(at("read", OperatorStarted))
             assert written.getvalue()[before:] == "Which?\n"
         after = written.getvalue()[before:]
     assert "running" in written.getvalue()
     up = after.partition("running")[0].count("\x1b[1A")
-    assert up == 0, "what was asked is not overwritten"
+    assert up == 0, "neither the question nor the table above it is overwritten"
 
 
 def test_the_live_table_keeps_verdicts_above_itself():
@@ -411,7 +413,8 @@ def test_the_live_table_keeps_verdicts_above_itself():
     assert text.index("EXECUTION_ERROR") < text.rindex("operator")
 
 
-def test_the_table_has_rounds_seconds_tokens_and_a_note_in_columns():
+def test_the_table_has_rounds_seconds_tokens_notes_and_totals(monkeypatch):
+    monkeypatch.setattr(progress, "monotonic", lambda: 100.0)
     written = io.StringIO()
     happened = [
         STARTED,
@@ -422,10 +425,47 @@ def test_the_table_has_rounds_seconds_tokens_and_a_note_in_columns():
     ]
     Console(file=written, force_terminal=False, width=80).print(viewed(*happened).table())
     assert [line.rstrip() for line in written.getvalue().splitlines()] == [
-        "operator  state    round  seconds  tokens",
-        "read      done         1     12.3   1,234  3/7",
+        "operator  state     round  seconds  tokens",
+        "read      done          1     12.3   1,234  3/7",
         "check     waiting",
+        "total     1/2 done             0.0   1,234",
     ]
+
+
+def test_the_totals_have_the_cost_where_one_is_known(monkeypatch):
+    monkeypatch.setattr(progress, "monotonic", lambda: 100.0)
+    priced = USAGE.model_copy(update={"cost": 0.25})
+    told = [at(name, ModelAnswered, model="m", usage=priced) for name in ("read", "check")]
+    written = io.StringIO()
+    Console(file=written, width=80).print(viewed(STARTED, *told).table())
+    assert written.getvalue().splitlines()[-1].split()[:7] == ["total", "0/2", "done", "0.0", "2,468", "0.5", "USD"]
+
+
+def test_where_rows_are_more_than_lines_those_at_work_are_shown_and_the_others_counted():
+    many = RunStarted(workflow="w", operators={f"op{number}": () for number in range(50)}, goal="g")
+    ends = [ended(f"op{number}") for number in range(20)]
+    written = io.StringIO()
+    Console(file=written, width=80).print(viewed(many, *ends, at("op30", OperatorStarted)).table(4))
+    lines = [line.split()[:2] for line in written.getvalue().splitlines()]
+    assert [first for first, *_ in lines] == ["operator", "op0", "op1", "op30", "47", "total"]
+    assert "18 done, 29 waiting" in written.getvalue()
+
+
+def test_a_narrow_terminal_cuts_names_and_notes_and_no_figure():
+    name = "an-operator-with-quite-a-long-name"
+    started = RunStarted(workflow="w", operators={name: (), "b": ()}, goal="g")
+    told = [
+        at(name, OperatorStarted),
+        at(name, ModelAnswered, model="m", usage=USAGE),
+        at(name, ToolCalled, call_id="1", tool="t" * 80, arguments={}),
+    ]
+    written = io.StringIO()
+    Console(file=written, width=50).print(viewed(started, *told).table())
+    _, row, *others = written.getvalue().splitlines()
+    assert (len(others), max(map(len, written.getvalue().splitlines()))) == (2, 50)
+    assert "running" in row
+    assert "1,234" in row
+    assert row.count("…") == 2
 
 
 SPLIT = at(

@@ -130,10 +130,10 @@ def rows(out):
 
 def test_a_run_is_kept_and_its_id_goes_on_or_prints_what_is_kept(operad, monkeypatch):
     monkeypatch.setenv("FAIL", "c")
-    status, out, err = operad("run", "three.yaml", "--run-id", "one")
+    status, out, err = operad("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one")
     assert (status, out) == (2, "")
     assert "run: one  (operad runs show one)\n" in err
-    status, out, err = operad("run", "three.yaml", "--run-id", "one")
+    status, out, err = operad("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one")
     assert (status, out) == (2, "")
     assert "run 'one' failed: operator 'c' of workflow 'Three' failed" in err
     assert "operad runs resume one" in err
@@ -143,7 +143,7 @@ def test_a_run_is_kept_and_its_id_goes_on_or_prints_what_is_kept(operad, monkeyp
     assert "run: one  (operad runs show one)" in err
     assert "kept from before: 2 operators" in err
     assert ran() == ["a", "b", "c", "c"]
-    for command in (["run", "three.yaml", "--run-id", "one"], ["runs", "resume", "one"]):
+    for command in (["run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one"], ["runs", "resume", "one"]):
         assert operad(*command)[:2] == (0, "Last Greet Ada.\n")
     assert json.loads(operad("runs", "resume", "one", "--json")[1])["scratchpad"] == "Last Greet Ada."
     assert ran() == ["a", "b", "c", "c"]
@@ -163,7 +163,7 @@ def test_a_run_is_kept_without_keys_and_with_paths_that_hold_elsewhere(operad, t
     with ScriptedModel([Say("Hello!")]) as endpoint:
         url = endpoint.base_url.replace("http://", "http://me:secret@")
         Path("plain.yaml").write_text(THREE.replace(", class: kept_steps.Step", "").replace("[[*a, *b, *c]]", "[[*a]]"))
-        operad("run", "plain.yaml", "--run-id", "one", "--base-url", url, "--model", "small")
+        operad("run", "plain.yaml", "--job", "Greet Ada.", "--run-id", "one", "--base-url", url, "--model", "small")
     with closing(sqlite3.connect("runs.sqlite")) as connection, connection:
         ((source,),) = connection.execute("SELECT source FROM operad_runs").fetchall()
     connection.close()
@@ -174,23 +174,23 @@ def test_a_run_is_kept_without_keys_and_with_paths_that_hold_elsewhere(operad, t
 
 
 def test_after_kill_9_the_same_command_goes_on(operad, started):
-    process = started("run", "three.yaml", "--run-id", "one", hang="b")
+    process = started("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one", hang="b")
     process.kill()
     process.communicate()
-    (row,) = rows(operad("runs")[1])
+    (row,) = rows(operad("runs", "list")[1])
     assert (row["id"], row["workflow"], row["state"], row["age"][-2:]) == ("one", "Three", "interrupted", " s")
-    status, out, err = operad("run", "three.yaml", "--run-id", "one")
+    status, out, err = operad("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one")
     assert (status, out) == (0, "Last Greet Ada.\n"), err
     assert "run: one  (operad runs show one); it goes on" in err
     assert "kept from before: 1 operator\n" in err
     assert ran() == ["a", "b", "b", "c"]
-    (row,) = rows(operad("runs")[1])
+    (row,) = rows(operad("runs", "list")[1])
     assert (row["state"], row["done"]) == ("finished: SUCCESS", "3/3")
 
 
 @pytest.mark.parametrize(("sent", "status", "said"), [(2, 130, "interrupted"), (15, 143, "terminated")])
 def test_a_signal_leaves_the_run_to_be_gone_on_with(operad, started, sent, status, said):
-    process = started("run", "three.yaml", "--run-id", "one", "--db", "runs.sqlite", hang="b")
+    process = started("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one", "--db", "runs.sqlite", hang="b")
     process.send_signal(signal.Signals(sent))
     _, err = process.communicate(timeout=60)
     assert process.returncode == status
@@ -202,16 +202,16 @@ def test_a_signal_leaves_the_run_to_be_gone_on_with(operad, started, sent, statu
 
 
 def test_two_at_once_are_refused_and_one_is_cancelled_from_elsewhere(operad, started):
-    process = started("run", "three.yaml", "--run-id", "one", hang="b")
-    (row,) = rows(operad("runs")[1])
+    process = started("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one", hang="b")
+    (row,) = rows(operad("runs", "list")[1])
     assert row["state"] == "running"
     driver = Ledger("runs.sqlite").run("one").driver
     assert f":{process.pid}:" in driver
     for command in (
-        ["run", "three.yaml", "--run-id", "one"],
+        ["run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one"],
         ["runs", "resume", "one"],
         ["runs", "delete", "one"],
-        ["run", "three.yaml", "--run-id", "one", "--restart-from", "a"],
+        ["run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one", "--restart-from", "a"],
     ):
         status, out, err = operad(*command)
         assert (status, out) == (2, "")
@@ -221,14 +221,14 @@ def test_two_at_once_are_refused_and_one_is_cancelled_from_elsewhere(operad, sta
     _, err = process.communicate(timeout=60)
     assert process.returncode == 2
     assert "run 'one' was cancelled; operad runs resume one goes on with it" in err
-    assert rows(operad("runs")[1])[0]["state"] == "cancelled"
+    assert rows(operad("runs", "list")[1])[0]["state"] == "cancelled"
     assert operad("runs", "cancel", "one")[0] == 2
     assert operad("runs", "resume", "one")[:2] == (0, "Last Greet Ada.\n")
     assert ran() == ["a", "b", "b", "c"]
 
 
 def test_a_run_is_cancelled_though_its_driver_is_dead_and_goes_on_all_the_same(operad, started):
-    process = started("run", "three.yaml", "--run-id", "one", hang="b")
+    process = started("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one", hang="b")
     ledger = Ledger("runs.sqlite")
     process.send_signal(signal.SIGSTOP)
     ledger.store.ask_to_end("one")
@@ -242,10 +242,10 @@ def test_a_run_is_cancelled_though_its_driver_is_dead_and_goes_on_all_the_same(o
 
 
 def test_a_question_that_nobody_answers_leaves_the_run_to_be_answered_later(operad):
-    status, out, err = operad("run", "asking.yaml", "--run-id", "one")
+    status, out, err = operad("run", "asking.yaml", "--job", "Greet Ada.", "--run-id", "one")
     assert (status, out) == (2, "")
     assert "'b' asks 'Pay?', and stdin holds no answer; give it: operad runs resume one --answer b=…" in err
-    assert rows(operad("runs")[1])[0]["state"] == "asks"
+    assert rows(operad("runs", "list")[1])[0]["state"] == "asks"
     shown = operad("runs", "show", "one")[1]
     assert "b asks: Pay? (yes or no)\n  answer it: operad runs resume one --answer b=…\n" in shown
     (question,) = json.loads(operad("runs", "show", "one", "--json")[1])["questions"]
@@ -261,7 +261,7 @@ def test_a_question_that_nobody_answers_leaves_the_run_to_be_answered_later(oper
     assert operad("runs", "resume", "one", "--answer", "b=yes")[0] == 2
 
 
-def test_an_answer_is_kept_for_a_run_that_another_program_goes_on_with(operad):
+def test_a_run_that_a_program_began_is_answered_there_and_the_command_stores_nothing(operad):
     class Ask:
         def get_id(self):
             return "ask"
@@ -283,9 +283,16 @@ def test_an_answer_is_kept_for_a_run_that_another_program_goes_on_with(operad):
 
     asyncio.run(until_it_asks())
     assert "execute its workflow with run_id='mine'" in operad("runs", "show", "mine")[1]
-    status, _, err = operad("runs", "resume", "mine", "--answer", "ask=3")
-    assert status == 2
-    assert "was not begun by a command that can go on with it; execute its workflow with run_id='mine' again" in err
+    told = "in that program: ledger.answer('mine', {'ask': VALUE}), then execute its workflow with run_id='mine' again"
+    assert f"answer it: {told}\n" in operad("runs", "show", "mine")[1]
+    status, out, err = operad("runs", "resume", "mine", "--answer", "ask=3")
+    assert (status, out) == (2, "")
+    assert err == (
+        "operad: run 'mine' was begun by a program, not by a command, so no answer is stored; answer it "
+        f"{told.replace('ask', 'QUESTION')}\n"
+    )
+    assert [question.answer for question in ledger.questions("mine")] == [None]
+    ledger.answer("mine", {"ask": 3})
     assert workflow.execute(Job(goal=""), reasoner, run_id="mine").scratchpad == "3"
     ledger.close()
 
@@ -312,7 +319,7 @@ def test_show_prints_what_is_kept_for_people_and_for_programs(operad, monkeypatc
     assert [(step["key"], step["state"]) for step in told["operators"]] == [("a", "done"), ("b", "failed")]
     assert told["operators"][1]["error"] == ["ValueError: disk on fire", "OSError: it was hot"]
     assert (told["state"], told["job"]["inputs"], told["result"]) == ("failed", {"tone": "warm"}, None)
-    (listed,) = json.loads(operad("runs", "--json")[1])
+    (listed,) = json.loads(operad("runs", "list", "--json")[1])
     assert (listed["id"], listed["state"], listed["done"], listed["total"]) == ("one", "failed", 1, 3)
 
 
@@ -320,8 +327,8 @@ def test_show_prints_what_is_kept_for_people_and_for_programs(operad, monkeypatc
 
 
 def test_restart_from_does_an_operator_and_what_follows_anew(operad):
-    operad("run", "three.yaml", "--run-id", "one")
-    status, out, err = operad("run", "three.yaml", "--run-id", "one", "--restart-from", "b")
+    operad("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one")
+    status, out, err = operad("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one", "--restart-from", "b")
     assert (status, out) == (0, "Last Greet Ada.\n"), err
     assert "to be done anew: b, c" in err
     assert ran() == ["a", "b", "c", "b", "c"]
@@ -335,14 +342,14 @@ def test_restart_from_does_an_operator_and_what_follows_anew(operad):
 
 def test_a_changed_workflow_is_refused_but_from_the_change_on(operad, monkeypatch):
     monkeypatch.setenv("FAIL", "c")
-    operad("run", "three.yaml", "--run-id", "one")
+    operad("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one")
     monkeypatch.delenv("FAIL")
     Path("three.yaml").write_text(THREE.replace("Then", "Next"))
     for command in (["runs", "resume", "one"], ["runs", "resume", "one", "--restart-from", "c"]):
         status, out, err = operad(*command)
         assert (status, out) == (2, "")
         assert "b" in err
-        assert rows(operad("runs")[1])[0]["state"] == "failed"
+        assert rows(operad("runs", "list")[1])[0]["state"] == "failed"
     assert "b has another instruction" in operad("runs", "resume", "one")[2]
     assert "--restart-from b" in operad("runs", "resume", "one")[2]
     assert operad("runs", "resume", "one", "--restart-from", "b")[:2] == (0, "Last Greet Ada.\n")
@@ -354,8 +361,8 @@ def test_a_changed_workflow_is_refused_but_from_the_change_on(operad, monkeypatc
 
 def test_delete_forgets_what_is_named_or_old(operad, monkeypatch):
     for run_id in ("one", "two"):
-        operad("run", "three.yaml", "--run-id", run_id)
-    operad("run", "asking.yaml", "--run-id", "open")
+        operad("run", "three.yaml", "--job", "Greet Ada.", "--run-id", run_id)
+    operad("run", "asking.yaml", "--job", "Greet Ada.", "--run-id", "open")
     status, out, err = operad("runs", "delete", "one", "twoo")
     assert (status, out) == (2, "")
     assert "no run has the id 'twoo' (did you mean 'two'?)" in err
@@ -363,7 +370,7 @@ def test_delete_forgets_what_is_named_or_old(operad, monkeypatch):
     assert operad("runs", "delete", "--older-than", "30d")[1].startswith("nothing deleted")
     assert operad("runs", "delete", "--older-than", "0s")[1] == "deleted: two\n"
     assert operad("runs", "delete", "--older-than", "0s", "--state", "asks")[1] == "deleted: open\n"
-    assert operad("runs")[1].endswith("runs.sqlite: no runs\n")
+    assert operad("runs", "list")[1].endswith("runs.sqlite: no runs\n")
     with closing(sqlite3.connect("runs.sqlite")) as connection, connection:
         assert connection.execute("SELECT count(*) FROM workflow_status").fetchall() == [(0,)]
     connection.close()
@@ -378,30 +385,29 @@ def test_delete_forgets_what_is_named_or_old(operad, monkeypatch):
         (["runs", "show", "oen"], "no run has the id 'oen' (did you mean 'one'?)"),
         (["runs", "resume", "oen"], "did you mean 'one'?"),
         (["runs", "cancel", "../x"], "no run has the id '../x'"),
-        (["run", "three.yaml", "--run-id", "a b/c"], "a run cannot have the id 'a b/c'"),
-        (["run", "three.yaml", "--run-id", ""], "a run cannot have the id ''"),
+        (["run", "three.yaml", "--job", "Greet Ada.", "--run-id", "a b/c"], "a run cannot have the id 'a b/c'"),
+        (["run", "three.yaml", "--job", "Greet Ada.", "--run-id", ""], "a run cannot have the id ''"),
         (["run", "three.yaml", "--run-id", "one", "--job", "Another."], "is about another job: its goal differ"),
-        (["run", "three.yaml", "--restart-from", "a"], "--restart-from: say of which run"),
+        (["run", "three.yaml", "--job", "Greet Ada.", "--restart-from", "a"], "--restart-from: say of which run"),
         (["runs", "resume", "one", "--round", "2"], "--round goes with --restart-from"),
         (["runs", "delete"], "name the runs, or say --older-than"),
         (["runs", "delete", "--older-than", "soon"], "--older-than 'soon': write a number"),
-        (["runs", "--db", "x.sqlite", "show", "one"], "options go after 'show'"),
-        (["runs", "resume", "one", "--answer", "b"], "write QUESTION=VALUE"),
-        (["runs", "--db", "missing.sqlite"], "missing.sqlite: there is no such file, and so no runs"),
-        (["runs", "--db", "no/such/x.sqlite"], "there is no folder"),
-        (["run", "three.yaml", "--db", "no/such/x.sqlite"], "there is no folder"),
-        (["run", "three.yaml", "--db", "."], "is a folder; name a file in it"),
-        (["run", "three.yaml", "--db", "three.yaml"], "file is not a database"),
-        (["runs", "--db", "three.yaml"], "file is not a database"),
-        (["runs", "--db", "mysql://me:secret@host/x"], "runs are kept in sqlite or postgresql, not in mysql"),
-        (["runs", "--db", "postgresql://me:secret@127.0.0.1:9/x"], "postgresql://me:***@127.0.0.1:9/x: cannot be used"),
-        (["run", "three.yaml", "--db", "postgresql://me:secret@127.0.0.1:9/x"], "cannot be used"),
-        (["runs", "--db", "postgresql://me:secret@host:port/x"], "the URL of the database cannot be read"),
+        (["runs", "resume", "one", "--answer", "b"], "write ID=VALUE"),
+        (["runs", "list", "--db", "missing.sqlite"], "missing.sqlite: there is no such file, and so no runs"),
+        (["runs", "list", "--db", "no/such/x.sqlite"], "there is no folder"),
+        (["run", "three.yaml", "--job", "Greet Ada.", "--db", "no/such/x.sqlite"], "there is no folder"),
+        (["run", "three.yaml", "--job", "Greet Ada.", "--db", "."], "is a folder; name a file in it"),
+        (["run", "three.yaml", "--job", "Greet Ada.", "--db", "three.yaml"], "file is not a database"),
+        (["runs", "list", "--db", "three.yaml"], "file is not a database"),
+        (["runs", "list", "--db", "mysql://me:secret@host/x"], "runs are kept in sqlite or postgresql, not in mysql"),
+        (["runs", "list", "--db", "postgresql://me:secret@127.0.0.1:9/x"], "postgresql://me:***@127.0.0.1:9/x: cannot be used"),
+        (["run", "three.yaml", "--job", "Greet Ada.", "--db", "postgresql://me:secret@127.0.0.1:9/x"], "cannot be used"),
+        (["runs", "list", "--db", "postgresql://me:secret@host:port/x"], "the URL of the database cannot be read"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_one_message_and_exit_status_2(operad, arguments, message):
     if {"one", "oen", "../x"}.intersection(arguments):
-        operad("run", "three.yaml", "--run-id", "one")
+        operad("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one")
     status, out, err = operad(*arguments)
     assert (status, out) == (2, ""), err
     assert message in err
@@ -413,14 +419,14 @@ def test_what_cannot_be_is_one_message_and_exit_status_2(operad, arguments, mess
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() == 0, reason="everything can be written by root")
 def test_a_database_that_cannot_be_written_is_one_message(operad, tmp_path):
     Path("closed").mkdir(mode=0o500)
-    status, _, err = operad("run", "three.yaml", "--db", "closed/runs.sqlite")
+    status, _, err = operad("run", "three.yaml", "--job", "Greet Ada.", "--db", "closed/runs.sqlite")
     assert status == 2
     assert "cannot be made: Permission denied" in err
 
 
 def test_without_the_extra_it_is_said_what_to_install(operad, monkeypatch):
     monkeypatch.setitem(sys.modules, "dbos", None)
-    for command in (["runs"], ["run", "three.yaml", "--durable"]):
+    for command in (["runs", "list"], ["run", "three.yaml", "--job", "Greet Ada.", "--durable"]):
         status, _, err = operad(*command)
         assert (status, "pip install 'operad[durable]'" in err) == (2, True)
 
@@ -428,7 +434,7 @@ def test_without_the_extra_it_is_said_what_to_install(operad, monkeypatch):
 def test_of_no_runs_at_all_it_is_said_where_they_would_be(operad, monkeypatch, tmp_path):
     monkeypatch.delenv("OPERAD_DB")
     path = tmp_path / "state" / "operad" / "runs.sqlite"
-    assert operad("runs")[:2] == (0, f"{path}: no runs\n")
+    assert operad("runs", "list")[:2] == (0, f"{path}: no runs\n")
     assert path.stat().st_mode & 0o777 == 0o600
 
 
@@ -442,7 +448,7 @@ def planted(statement, *values):
 
 
 def test_a_key_is_sent_to_no_endpoint_that_only_the_database_names(operad):
-    operad("run", "asking.yaml", "--run-id", "one")
+    operad("run", "asking.yaml", "--job", "Greet Ada.", "--run-id", "one")
     source = {"file": str(Path("asking.yaml").absolute()), "base_url": "http://127.0.0.1:9/v1"}
     planted("UPDATE operad_runs SET source = ?", json.dumps(source))
     status, _, err = operad("runs", "resume", "one")
@@ -457,9 +463,9 @@ def test_a_key_is_sent_to_no_endpoint_that_only_the_database_names(operad):
 
 @pytest.mark.parametrize("schema", ["{{", "5", "[" * 100_000, '{"type": "strin", "enum": 7}'])
 def test_a_schema_that_cannot_be_used_is_said(operad, schema):
-    operad("run", "asking.yaml", "--run-id", "one")
+    operad("run", "asking.yaml", "--job", "Greet Ada.", "--run-id", "one")
     planted("UPDATE operad_questions SET schema = ?", schema)
-    assert "asks" in operad("runs")[1]
+    assert "asks" in operad("runs", "list")[1]
     assert "the schema of its answer cannot be used" in operad("runs", "show", "one")[1]
     status, _, err = operad("runs", "resume", "one", "--answer", "b=yes")
     assert status == 2
@@ -467,11 +473,11 @@ def test_a_schema_that_cannot_be_used_is_said(operad, schema):
 
 
 def test_rows_of_nonsense_hide_no_other_run(operad):
-    operad("run", "three.yaml", "--run-id", "one")
+    operad("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one")
     columns = "id, kind, process, version, queues, doing, concurrency, started, beat, max_silence"
     planted(f"INSERT INTO operad_executors ({columns}) VALUES ('\x1b[2J[red]x','w','','[/x]','{{','5',1,0,'now','x')")  # noqa: S608
     planted("UPDATE operad_runs SET done = 'many', created = x'00', source = '{', graph = '[1]'")
-    assert "one" in operad("runs")[1]
+    assert "one" in operad("runs", "list")[1]
     assert "Last Greet Ada." in operad("runs", "show", "one")[1]
     assert operad("runs", "show", "one", "--json")[0] == 0
     status, out, _ = operad("workers")
@@ -482,15 +488,15 @@ def test_rows_of_nonsense_hide_no_other_run(operad):
 
 
 def test_a_planted_id_is_quoted_in_commands(operad):
-    operad("run", "asking.yaml", "--run-id", "one")
+    operad("run", "asking.yaml", "--job", "Greet Ada.", "--run-id", "one")
     planted("UPDATE operad_runs SET run_id = 'one;touch x'")
     assert "operad runs resume 'one;touch x'" in operad("runs", "show", "one;touch x")[1]
-    assert "no '-' first" in operad("run", "three.yaml", "--run-id=-x")[2]
+    assert "no '-' first" in operad("run", "three.yaml", "--job", "Greet Ada.", "--run-id=-x")[2]
 
 
 def test_a_run_with_a_place_for_files_can_be_looked_at_and_delivered(operad):
     Path("note.txt").write_text("x")
-    operad("run", "three.yaml", "--run-id", "one", "--files", "kept", "--file", "note.txt")
+    operad("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one", "--files", "kept", "--file", "note.txt")
     status, out, err = operad("runs", "show", "one")
     assert status == 0, err
     assert "note.txt" in out

@@ -200,7 +200,16 @@ def test_the_runs_of_a_database_are_listed(operad, tmp_path):
     with ScriptedModel([Say("Hello!")]) as endpoint:
         (tmp_path / "expert.yaml").write_text(EXPERT)
         with operad(
-            "run", "expert.yaml", "--db", "runs.sqlite", "--run-id", "one", "--base-url", endpoint.base_url
+            "run",
+            "expert.yaml",
+            "--job",
+            "Go.",
+            "--db",
+            "runs.sqlite",
+            "--run-id",
+            "one",
+            "--base-url",
+            endpoint.base_url,
         ) as run:
             assert run.ends()[0] == 0
     with operad("view", "--db", "runs.sqlite", "--port", "0") as command:
@@ -209,7 +218,10 @@ def test_the_runs_of_a_database_are_listed(operad, tmp_path):
         assert command.ends()[0] == 0
     with operad("view", "won", "--db", "runs.sqlite", "--port", "0") as command:
         status, _, err = command.ends()
-        assert (status, err) == (2, "operad: no run has the id 'won' (did you mean 'one'?); operad runs lists them\n")
+        assert (status, err) == (
+            2,
+            "operad: no run has the id 'won' (did you mean 'one'?); operad runs list shows them\n",
+        )
     with operad("view", "one", "--db", "runs.sqlite", "--port", "0") as command:
         assert command.page.endswith("/runs/one/")
         assert get(command.page).status_code == 200
@@ -222,7 +234,7 @@ def test_a_run_ends_as_ever_where_nobody_sits_at_a_terminal(operad, tmp_path):
     (tmp_path / "expert.yaml").write_text(EXPERT)
     with (
         ScriptedModel([Say("Hello!")]) as endpoint,
-        operad("run", "expert.yaml", "--view", "--base-url", endpoint.base_url) as command,
+        operad("run", "expert.yaml", "--job", "Go.", "--view", "--base-url", endpoint.base_url) as command,
     ):
         status, out, err = command.ends()
     assert (status, out) == (0, "Hello!\n")
@@ -230,7 +242,7 @@ def test_a_run_ends_as_ever_where_nobody_sits_at_a_terminal(operad, tmp_path):
 
 
 def test_questions_are_answered_on_the_page_or_at_the_terminal(operad):
-    with operad("run", "asker.yaml", "--view", stdin=subprocess.PIPE) as command:
+    with operad("run", "asker.yaml", "--job", "Go.", "--view", stdin=subprocess.PIPE) as command:
         url = command.page
         question(url, "pay")
         command.hears("pay asks: Pay")
@@ -243,7 +255,7 @@ def test_questions_are_answered_on_the_page_or_at_the_terminal(operad):
 
 
 def test_without_a_stdin_questions_wait_for_the_page(operad):
-    with operad("run", "asker.yaml", "--view-port", "0") as command:
+    with operad("run", "asker.yaml", "--job", "Go.", "--view-port", "0") as command:
         url = command.page
         for name in ("pay", "send"):
             question(url, name)
@@ -254,7 +266,7 @@ def test_without_a_stdin_questions_wait_for_the_page(operad):
 
 
 def test_a_run_that_is_cancelled_on_the_page_ends_as_by_ctrl_c_and_browsers_see_it(operad):
-    with operad("run", "asker.yaml", "--view", "--db", "runs.sqlite", "--run-id", "one") as command:
+    with operad("run", "asker.yaml", "--job", "Go.", "--view", "--db", "runs.sqlite", "--run-id", "one") as command:
         url = command.page
         question(url, "pay")
         with httpx.stream("GET", f"{url}data/changes", timeout=30, trust_env=False) as stream:
@@ -269,7 +281,9 @@ def test_a_run_that_is_cancelled_on_the_page_ends_as_by_ctrl_c_and_browsers_see_
 
 
 def test_a_kept_run_is_resumed_with_a_page(operad):
-    with operad("run", "asker.yaml", "--db", "runs.sqlite", "--run-id", "one", "--answer", "pay=yes") as command:
+    with operad(
+        "run", "asker.yaml", "--job", "Go.", "--db", "runs.sqlite", "--run-id", "one", "--answer", "pay=yes"
+    ) as command:
         assert command.ends()[0] == 2
     with operad("runs", "resume", "one", "--db", "runs.sqlite", "--view") as command:
         question(command.page, "send")
@@ -279,7 +293,7 @@ def test_a_kept_run_is_resumed_with_a_page(operad):
 
 def test_a_run_that_fails_under_a_page_says_so(operad, tmp_path):
     (tmp_path / "expert.yaml").write_text(EXPERT)
-    with operad("run", "expert.yaml", "--view", "--base-url", "http://127.0.0.1:1/v1") as command:
+    with operad("run", "expert.yaml", "--job", "Go.", "--view", "--base-url", "http://127.0.0.1:1/v1") as command:
         assert urlsplit(command.page).hostname == "127.0.0.1"
         status, out, err = command.ends()
     assert (status, out) == (2, "")
@@ -293,7 +307,7 @@ def test_at_a_terminal_the_page_stays_after_the_run_until_ctrl_c(tmp_path, forke
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 300, 0, 0))
         process = forked.begin(
-            [*OPERAD_COMMAND, "run", "expert.yaml", "--view", "--base-url", endpoint.base_url],
+            [*OPERAD_COMMAND, "run", "expert.yaml", "--job", "Go.", "--view", "--base-url", endpoint.base_url],
             cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm"},
         )  # fmt: skip
         os.close(theirs)
@@ -315,7 +329,7 @@ def test_at_a_terminal_the_page_stays_after_the_run_until_ctrl_c(tmp_path, forke
 
 def test_a_kept_run_is_shown_from_its_database(operad):
     arguments = ["--db", "runs.sqlite", "--run-id", "one", "--answer", "pay=yes", "--answer", "send=no"]
-    with operad("run", "asker.yaml", *arguments) as run:
+    with operad("run", "asker.yaml", "--job", "Go.", *arguments) as run:
         assert run.ends()[0] == 0
     with operad("view", "one", "--db", "runs.sqlite", "--port", "0") as command:
         picture = ended(command.page)

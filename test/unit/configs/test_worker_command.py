@@ -251,8 +251,14 @@ def until_said(process, words):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["run", "two.yaml", "--workers", "--model", "m"], "workers have models of their own: say --model and --base"),
-        (["run", "two.yaml", "--workers", "--base-url", "http://x/v1"], "say --model and --base-url to operad worker"),
+        (
+            ["run", "two.yaml", "--job", "Go.", "--workers", "--model", "m"],
+            "workers have models of their own: say --model and --base",
+        ),
+        (
+            ["run", "two.yaml", "--job", "Go.", "--workers", "--base-url", "http://x/v1"],
+            "say --model and --base-url to operad worker",
+        ),
         (["worker", "two.yaml", "two.yaml"], "two of these files do the same; name each once"),
         (["worker", "two.yaml", "copy/two.yaml"], "two of these files do the same; name each once"),
         (["worker", "tow.yaml"], "tow.yaml"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import socket
@@ -13,6 +14,7 @@ import uvicorn
 from mcp.server.mcpserver import MCPServer
 from pydantic import TypeAdapter, ValidationError
 
+from operad.configs import load
 from operad.operators.mcp import McpServer, McpTools, SseServer, StdioServer, StreamableHttpServer
 from operad.runtime.connections import Connections
 from operad.runtime.errors import MissingExtraError, ToolError
@@ -235,6 +237,37 @@ async def test_servers_are_reached_by_http(kind: str):
 
 def read(config: dict[str, Any]) -> Any:
     return TypeAdapter[Any](McpServer).validate_python(config)
+
+
+@pytest.mark.parametrize(("cwd", "seen"), [(None, ""), ("inner", "inner")])
+async def test_in_a_yaml_file_the_program_and_its_folder_are_seen_from_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cwd: str | None, seen: str
+):
+    (tmp_path / "files" / "inner").mkdir(parents=True)
+    (tmp_path / "files" / "server").write_text(f"#!{sys.executable}{SERVER}")
+    (tmp_path / "files" / "server").chmod(0o700)
+    transport = {
+        "transport_type": "STDIO",
+        "command": "./server",
+        "env": {"GREETING": "hi"},
+        **({"cwd": cwd} if cwd else {}),
+    }
+    config = {"operators": [], "tools": [{"name": "Demo", "type": "MCP", "mcp_transport_config": transport}]}
+    (tmp_path / "files" / "tools.yaml").write_text(json.dumps(config))
+    monkeypatch.chdir(tmp_path)
+    [demo] = load("files/tools.yaml").services.tools
+    async with Connections() as connections:
+        tools = await connections.tools([demo])
+        facts = next(tool for tool in tools if tool.name == "facts_list")
+        assert (await facts.call({})).splitlines()[1] == str(tmp_path / "files" / seen).rstrip("/")
+
+
+def test_a_server_counts_as_the_same_wherever_its_file_lies(tmp_path: Path):
+    server = StdioServer(command="bin/server", args=("a.json",))
+    one, other = server.seen_from(tmp_path / "one"), server.seen_from(tmp_path / "other")
+    assert (one.command, one.cwd) == (str(tmp_path / "one" / "bin/server"), tmp_path / "one")
+    assert one.fingerprint() == other.fingerprint()
+    assert StdioServer(command="npx").seen_from(tmp_path).command == "npx"  # looked for on PATH
 
 
 def test_chat2graphs_transport_configurations_are_read():

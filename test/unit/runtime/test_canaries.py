@@ -108,7 +108,9 @@ REPEATING = {
 def test_a_key_that_an_endpoint_repeats_is_nowhere(place, run, step):
     (place.folder / "expert.yaml").write_text(EXPERT)
     with ScriptedModel([step]) as endpoint:
-        status = run("run", "expert.yaml", "--base-url", endpoint.base_url, "--events", "run.jsonl", "--json")
+        status = run(
+            "run", "expert.yaml", "--job", "Go.", "--base-url", endpoint.base_url, "--events", "run.jsonl", "--json"
+        )
     assert status == 2
     assert "RunFailed" in (place.folder / "run.jsonl").read_text()
     assert place.leaks() == []
@@ -130,7 +132,9 @@ def test_a_key_that_works_is_in_no_result_event_cache_or_insight(place, run):
     good = {**bad, "status": "SUCCESS", "lesson": "", "blame": [], "score": 9}
     script = [Say("Hm."), Say(json.dumps(bad)), Say("Hello!"), Say(json.dumps(good))]
     with ScriptedModel(script, wants_key=CANARY) as endpoint:
-        status = run("run", "expert.yaml", "--base-url", endpoint.base_url, "--events", "run.jsonl", "--json")
+        status = run(
+            "run", "expert.yaml", "--job", "Go.", "--base-url", endpoint.base_url, "--events", "run.jsonl", "--json"
+        )
     assert status == 0
     written = {path.name for path in place.folder.iterdir()}
     assert {"answers.sqlite", "insights.sqlite", "run.jsonl"} <= written
@@ -158,7 +162,7 @@ def test_a_password_in_an_endpoints_address_reaches_the_endpoint_and_nothing_els
     good = {"evaluation": "warm", "status": "SUCCESS", "lesson": "", "blame": [], "score": 9}
     with ScriptedModel([Say("Hello!"), Say(json.dumps(good))]) as endpoint:
         address = endpoint.base_url.replace("http://", f"http://ada:{CANARY}%2F@")
-        status = run("run", "expert.yaml", "--base-url", address, "--events", "run.jsonl", "--json")
+        status = run("run", "expert.yaml", "--job", "Go.", "--base-url", address, "--events", "run.jsonl", "--json")
     assert status == 0
     assert set(seen) == {"Basic " + base64.b64encode(f"ada:{CANARY}/".encode()).decode()}
     assert place.leaks() == []
@@ -289,7 +293,7 @@ def test_a_faulty_server_in_a_file_is_said_without_its_secrets(place, run, serve
     expert = {"tools": [tool], "operators": [{"instruction": "x", "name": "o"}]}
     file = place.folder / "expert.yaml"
     file.write_text(json.dumps({**expert, "experts": [{"profile": {"name": "E"}, "workflow": [["o"]]}]}))
-    assert run("run", "expert.yaml") == 2
+    assert run("run", "expert.yaml", "--job", "Go.") == 2
     file.unlink()
     with pytest.raises(ValidationError) as raised:
         (SseServer if "url" in server else StdioServer).model_validate(server)
@@ -312,7 +316,7 @@ def test_a_key_where_the_name_of_a_variable_belongs_is_not_shown(place, run, sec
     }
     file = place.folder / "expert.yaml"
     file.write_text(json.dumps({**expert, **section}))
-    assert run("run", "expert.yaml") == 2
+    assert run("run", "expert.yaml", "--job", "Go.") == 2
     file.unlink()
     assert place.leaks("." * 100) == []
 

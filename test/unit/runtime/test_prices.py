@@ -368,7 +368,7 @@ def asked(endpoint, model="llama"):
 def test_the_command_says_what_a_run_and_its_operators_cost(operad, prices):
     file = prices(FREE_TO_READ)
     with ScriptedModel([Say("figs plums"), Say("figs plums nuts")]) as endpoint:
-        status, _, err = operad("run", "expert.yaml", *asked(endpoint), "--prices", file)
+        status, _, err = operad("run", "expert.yaml", "--job", "Go.", *asked(endpoint), "--prices", file)
     assert status == 0
     assert "list: done" in err
     assert "tokens, cost 0.2 USD\n" in err
@@ -379,7 +379,7 @@ def test_the_command_says_what_a_run_and_its_operators_cost(operad, prices):
 
 def test_the_command_says_unknown_where_no_price_is_known(operad):
     with ScriptedModel([Say("figs"), Say("figs")]) as endpoint:
-        status, out, err = operad("run", "expert.yaml", *asked(endpoint, "gpt-4o"), "--json")
+        status, out, err = operad("run", "expert.yaml", "--job", "Go.", *asked(endpoint, "gpt-4o"), "--json")
     assert status == 0
     assert ", cost unknown\n" in err
     usage = json.loads(out)["usage"]
@@ -389,7 +389,9 @@ def test_the_command_says_unknown_where_no_price_is_known(operad):
 def test_the_users_folder_for_configuration_is_read(operad, prices):
     prices(FREE_TO_READ, ".config/operad/prices.yaml")
     with ScriptedModel([Say("figs plums"), Say("figs")]) as endpoint:
-        status, out, _ = operad("run", "expert.yaml", *asked(endpoint), "--json", "--events", "events.jsonl")
+        status, out, _ = operad(
+            "run", "expert.yaml", "--job", "Go.", *asked(endpoint), "--json", "--events", "events.jsonl"
+        )
     usage = json.loads(out)["usage"]
     assert (status, usage["cost"], usage["unpriced"]) == (0, pytest.approx(0.3), 0)
     with open("events.jsonl") as lines:
@@ -400,18 +402,20 @@ def test_the_users_folder_for_configuration_is_read(operad, prices):
 def test_the_option_wins_over_the_variable(operad, prices, monkeypatch):
     monkeypatch.setenv("OPERAD_PRICES", "missing.yaml")
     with ScriptedModel([Say("figs"), Say("figs")]) as endpoint:
-        status, _, err = operad("run", "expert.yaml", *asked(endpoint), "--prices", prices(FREE_TO_READ).name)
+        status, _, err = operad(
+            "run", "expert.yaml", "--job", "Go.", *asked(endpoint), "--prices", prices(FREE_TO_READ).name
+        )
     assert (status, ", cost 0.2 USD\n" in err) == (0, True)
 
 
 def test_a_wrong_file_ends_the_command_before_anything_is_asked(operad, prices):
     prices("127.0.0.1: {llama: {prompt: -1, completions: 2}}")
     with ScriptedModel([]) as endpoint:
-        status, out, err = operad("run", "expert.yaml", *asked(endpoint), "--prices", "prices.yaml")
+        status, out, err = operad("run", "expert.yaml", "--job", "Go.", *asked(endpoint), "--prices", "prices.yaml")
     assert (status, out) == (2, "")
     assert err.startswith("operad: prices.yaml: these prices cannot be used: 3 issues\n")
     assert "did you mean 'completion'?" in err
-    status, out, err = operad("run", "expert.yaml", "--prices", "price.yaml")
+    status, out, err = operad("run", "expert.yaml", "--job", "Go.", "--prices", "price.yaml")
     assert (status, err) == (2, "operad: price.yaml: no such file (did you mean 'prices.yaml'?)\n")
 
 
@@ -426,12 +430,12 @@ def db(tmp_path):
 def test_kept_runs_say_what_they_and_their_operators_cost(operad, prices, db):
     file = prices(FREE_TO_READ)
     with ScriptedModel([Say("figs plums"), Fail(400), Say("figs")]) as endpoint:
-        run = ("run", "expert.yaml", *asked(endpoint), *db)
+        run = ("run", "expert.yaml", "--job", "Go.", *asked(endpoint), *db)
         assert operad(*run, "--run-id", "half", "--prices", file)[0] == 2
         os.environ["OPERAD_PRICES"] = ""
         status, _, err = operad("runs", "resume", "half", "--base-url", endpoint.base_url, *db)
     assert (status, "cost 0.2 USD + 1 call of unknown price\n" in err) == (0, True)
-    assert "0.2 USD + 1 call of unknown price" in operad("runs", *db)[1]
+    assert "0.2 USD + 1 call of unknown price" in operad("runs", "list", *db)[1]
     shown = operad("runs", "show", "half", *db)[1]
     assert "tokens, cost 0.2 USD + 1 call of unknown price\n" in shown
     rows = {line.split()[0]: line for line in shown.splitlines() if line.startswith(("list ", "sort "))}

@@ -122,7 +122,7 @@ def around(spans):
 def test_a_driver_and_its_worker_write_one_trace(place, begun, spans):
     worker = begun("worker.txt", "worker", "two.yaml", "--trace", "console", "--metrics-port", "0")
     until(lambda: "serves:" in (place / "worker.txt").read_text(), worker)
-    driver = begun("driver.txt", "run", "two.yaml", "--workers", "--run-id", "R", "--trace", "console")
+    driver = begun("driver.txt", "run", "two.yaml", "--job", "Go.", "--workers", "--run-id", "R", "--trace", "console")
     assert driver.wait(RENDEZVOUS) == 0, (place / "driver.txt").read_text()
     address = next(
         line.split()[1] for line in (place / "worker.txt").read_text().splitlines() if line.startswith("metrics:")
@@ -149,7 +149,7 @@ def test_a_driver_and_its_worker_write_one_trace(place, begun, spans):
 def test_where_the_worker_writes_nothing_its_driver_says_what_it_heard_of(place, begun, spans):
     worker = begun("worker.txt", "worker", "two.yaml")
     until(lambda: "serves:" in (place / "worker.txt").read_text(), worker)
-    driver = begun("driver.txt", "run", "two.yaml", "--workers", "--trace", "console")
+    driver = begun("driver.txt", "run", "two.yaml", "--job", "Go.", "--workers", "--trace", "console")
     assert driver.wait(RENDEZVOUS) == 0, (place / "driver.txt").read_text()
     top = "Two/round 1"
     assert around(spans("driver.txt")) == sorted(
@@ -159,7 +159,7 @@ def test_where_the_worker_writes_nothing_its_driver_says_what_it_heard_of(place,
 
 def test_a_run_that_goes_on_after_a_crash_goes_on_with_its_trace(place, begun, spans):
     (place / "b.deadly").touch()
-    first = begun("first.txt", "run", "two.yaml", "--durable", "--run-id", "R", "--trace", "console")
+    first = begun("first.txt", "run", "two.yaml", "--job", "Go.", "--durable", "--run-id", "R", "--trace", "console")
     assert first.wait(RENDEZVOUS) == -signal.SIGKILL
     second = begun("second.txt", "runs", "resume", "R", "--trace", "console")
     assert second.wait(RENDEZVOUS) == 0, (place / "second.txt").read_text()

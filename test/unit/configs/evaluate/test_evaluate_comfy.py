@@ -121,24 +121,24 @@ def test_golds_may_be_lines_or_one_for_all(comfy, tmp_path):
 
 def test_what_is_kept_is_taken_from_there_and_is_no_answer(comfy, answers, tmp_path):
     out = answers / "results.jsonl"
-    first = as_json(comfy(answers, "--out", out, "--json"))
+    first = as_json(comfy(answers, "--output", out, "--json"))
     (answers / "a.py").write_text(LONG)
-    status, said, err = comfy(answers, "--out", out, "--json")
+    status, said, err = comfy(answers, "--output", out, "--json")
     assert status == 0
     assert "2 of 3 were done before" in err
     assert json.loads(said)["items"][1:] == first["items"][1:]
     assert json.loads(said)["items"][0]["nodes"] == 3
     (tmp_path / "other.json").write_text(json.dumps({"Draw": INFO["Draw"]}))
-    status, _, err = comfy(answers, "--out", out, classes="other.json")
+    status, _, err = comfy(answers, "--output", out, classes="other.json")
     assert status == 2
     assert "holds results of another evaluation (classes " in err
 
 
 def test_results_of_another_version_are_refused(comfy, answers, tmp_path):
-    comfy(answers, "--out", "out.jsonl")
+    comfy(answers, "--output", "out.jsonl")
     kept = (tmp_path / "out.jsonl").read_text()
     (tmp_path / "out.jsonl").write_text(kept.replace('"connected"', '"joined"'))
-    status, _, err = comfy(answers, "--out", "out.jsonl")
+    status, _, err = comfy(answers, "--output", "out.jsonl")
     assert status == 2
     assert "out.jsonl: holds results of another version" in err
 

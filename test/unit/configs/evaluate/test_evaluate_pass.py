@@ -95,9 +95,9 @@ def test_tables_show_runs_and_means(operad, runs):
 
 
 def test_results_are_kept_and_taken_again(operad, runs, tmp_path):
-    operad(*runs, "--out", "kept.jsonl", "--json")
+    operad(*runs, "--output", "kept.jsonl", "--json")
     (tmp_path / "b" / "other.json").write_text(json.dumps([record(1, "{")]))
-    status, out, err = operad(*runs, "--out", "kept.jsonl", "--json")
+    status, out, err = operad(*runs, "--output", "kept.jsonl", "--json")
     assert status == 0
     assert "4 of 5 were done before" in err
     assert json.loads(out)["items"][-1]["fail_step"] == "1_1"
@@ -147,7 +147,7 @@ def test_a_response_without_a_verdict_counts_as_not_consistent_and_the_others_ar
 
 
 def test_a_judge_that_fails_ends_the_evaluation_and_what_was_done_is_kept(operad, runs, tmp_path):
-    asked = ("b/model.json", "--judge", "--model", "m", "--out", "kept.jsonl", "--json")
+    asked = ("b/model.json", "--judge", "--model", "m", "--output", "kept.jsonl", "--json")
     with ScriptedModel([Say(VERDICT % "true"), Fail(401)]) as model:
         status, _, err = operad(*asked, "--base-url", model.base_url)
     assert status != 0

@@ -201,21 +201,21 @@ def test_a_judge_of_its_own(resolve, endpoint):
 
 def test_what_is_kept_is_not_run_again(resolve, endpoint, folder):
     model, options = endpoint
-    first = resolve(*options, "--files", "files", "--out", "o.jsonl", "--json")
+    first = resolve(*options, "--files", "files", "--output", "o.jsonl", "--json")
     asked = len(model.requests)
-    second = resolve(*options, "--files", "files", "--out", "o.jsonl", "--json")
+    second = resolve(*options, "--files", "files", "--output", "o.jsonl", "--json")
     assert json.loads(first[1]) == json.loads(second[1])
     assert len(model.requests) == asked
     (folder / "files" / "paper 1.txt").write_text("Another paper.")
-    resolve(*options, "--files", "files", "--out", "o.jsonl", "--json")
+    resolve(*options, "--files", "files", "--output", "o.jsonl", "--json")
     assert len(model.requests) == asked + 1
 
 
 def test_files_that_come_later_are_run_then(resolve, endpoint):
     _, options = endpoint
-    _, out, _ = resolve(*options, "--only", "Reader", "--out", "o.jsonl", "--json")
+    _, out, _ = resolve(*options, "--only", "Reader", "--output", "o.jsonl", "--json")
     assert [item["resolved"] for item in items(out).values()] == [None] * 3
-    _, out, _ = resolve(*options, "--only", "Reader", "--out", "o.jsonl", "--json", "--files", "files")
+    _, out, _ = resolve(*options, "--only", "Reader", "--output", "o.jsonl", "--json", "--files", "files")
     assert [item["resolved"] for item in items(out).values()] == [True] * 3
 
 
@@ -232,12 +232,12 @@ def test_a_service_that_comes_later_is_used_then(resolve, endpoint, folder, monk
     key = {**PASS_KEYS["Essay_2"], "related_nodes": ["text2image"]}
     (folder / "dataset" / "check_pass_stage.json").write_text(json.dumps({**PASS_KEYS, "Essay_2": key}))
     (folder / "runs" / "m.json").write_text(json.dumps([RECORDS[0], record("Essay", 2, draw)]))
-    _, out, err = resolve(*options, "--out", "o.jsonl", "--json")
+    _, out, err = resolve(*options, "--output", "o.jsonl", "--json")
     assert "1 of 2 responses are not run: no model makes images, and a text2image node needs that" in err
     assert items(out)["runs/m Essay_2 test1"]["reason"].startswith("no service: no model makes images")
     monkeypatch.setenv("OPERAD_IMAGE_MODEL", "painter")
     monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
-    status, _, err = resolve(*options, "--out", "o.jsonl", "--json")
+    status, _, err = resolve(*options, "--output", "o.jsonl", "--json")
     assert "3 of 6 were done before" in err
     assert (status, "painter at" in err) == (2, True)  # the scripted endpoint draws nothing
 
@@ -252,7 +252,7 @@ def test_an_endpoint_that_fails_ends_it_and_what_is_done_is_kept(resolve, folder
         return answer(request)
 
     with ScriptedModel(until_it_fails) as model:
-        options = ("--model", "m", "--base-url", model.base_url, "--only", "Essay", "--out", "o.jsonl")
+        options = ("--model", "m", "--base-url", model.base_url, "--only", "Essay", "--output", "o.jsonl")
         status, out, err = resolve(*options)
         assert (status, out) == (2, "")
         assert "2 of 6 items are done and kept in o.jsonl" in err
@@ -306,7 +306,7 @@ def test_an_interrupted_evaluation_goes_on(folder):
         "runs/m.json",
     ]
     with ScriptedModel(slow) as model:
-        command += ["--dataset", "dataset", "--model", "m", "--base-url", model.base_url, "--out", "o.jsonl"]
+        command += ["--dataset", "dataset", "--model", "m", "--base-url", model.base_url, "--output", "o.jsonl"]
         command += ["--only", "Essay", "--json"]
         with subprocess.Popen(
             command, cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -143,7 +143,7 @@ def test_all_that_cannot_be_paired_is_told_at_once():
 def test_what_is_kept_is_not_scored_again(worf, write, tmp_path):
     write("gold.json", conversation(GOLD, id="a"), conversation(GOLD, id="b"))
     write("answers.json", conversation(GOLD, id="a"), conversation(WRONG, id="b"))
-    arguments = ("answers.json", "--gold", "gold.json", "--out", "out.jsonl", "--json")
+    arguments = ("answers.json", "--gold", "gold.json", "--output", "out.jsonl", "--json")
     _, first, _ = worf(*arguments)
     lines = (tmp_path / "out.jsonl").read_text().splitlines()
     assert len(lines) == 3
@@ -160,7 +160,7 @@ def test_what_is_kept_is_not_scored_again(worf, write, tmp_path):
 def test_a_changed_prediction_is_scored_again(worf, write):
     write("gold.json", conversation(GOLD, id="a"))
     write("answers.json", conversation(WRONG, id="a"))
-    arguments = ("answers.json", "--gold", "gold.json", "--out", "out.jsonl", "--json")
+    arguments = ("answers.json", "--gold", "gold.json", "--output", "out.jsonl", "--json")
     worf(*arguments)
     write("answers.json", conversation(GOLD, id="a"))
     assert figures(worf(*arguments)[1]) == {"gold/a": (1, 1)}
@@ -213,7 +213,7 @@ def test_mode_official_is_scored(worf, write):
         (["--gold", "none.json"], "none.json: cannot be read"),
         (["--gold", "empty"], "--gold empty: has no items"),
         (["--gold", "broken.json"], "broken.json: is no JSON"),
-        (["--out", "no/out.jsonl"], "--out no/out.jsonl: cannot be used"),
+        (["--output", "no/out.jsonl"], "--output no/out.jsonl: cannot be used"),
     ],
 )
 def test_bad_options_are_told(worf, write, tmp_path, options, told):

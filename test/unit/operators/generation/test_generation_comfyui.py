@@ -584,7 +584,7 @@ def operad(tmp_path, monkeypatch, capfdbinary):
 
 
 def test_the_command_writes_code(operad):
-    status, out, err = operad(Model(), INSTRUCTION, "--format", "comfyui-code", "--object-info", "classes.json")
+    status, out, err = operad(Model(), INSTRUCTION, "--to", "comfyui-code", "--object-info", "classes.json")
     assert (status, out) == (0, CODE), err
 
 
@@ -607,7 +607,7 @@ def test_the_command_changes_a_page_and_says_what(operad, tmp_path):
 
 def test_the_best_attempt_is_written_with_what_is_left(operad):
     model = Model(draft=[BROKEN], mend=[lines((99, ""))])
-    status, out, err = operad(model, INSTRUCTION, "--format", "comfyui-code", "--object-info", "classes.json")
+    status, out, err = operad(model, INSTRUCTION, "--to", "comfyui-code", "--object-info", "classes.json")
     assert status == 1
     assert out == BROKEN
     assert "left: [missing-param] line 3 (TextEncode)" in err
@@ -616,12 +616,12 @@ def test_the_best_attempt_is_written_with_what_is_left(operad):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--format", "comfyui"], "give --object-info"),
-        (["--format", "comfyui-api", "--object-info", "none.json"], "no such file"),
-        (["--format", "comfyui", "--object-info", "classes.json", "--run", "a=b"], "--run: is for typed nodes"),
-        (["--format", "comfyui", "--object-info", "classes.json", "--store", "."], "--store: is for typed nodes"),
-        (["--format", "operad", "--object-info", "classes.json", "--continue", "code.py"], "have other nodes"),
-        (["--format", "mermaid"], "in formats whose nodes run"),
+        (["--to", "comfyui"], "give --object-info"),
+        (["--to", "comfyui-api", "--object-info", "none.json"], "no such file"),
+        (["--to", "comfyui", "--object-info", "classes.json", "--run", "a=b"], "--run: is for typed nodes"),
+        (["--to", "comfyui", "--object-info", "classes.json", "--store", "."], "--store: is for typed nodes"),
+        (["--to", "operad", "--object-info", "classes.json", "--continue", "code.py"], "have other nodes"),
+        (["--to", "mermaid"], "in formats whose nodes run"),
     ],
     ids=lambda each: None if isinstance(each, str) else " ".join(each),
 )

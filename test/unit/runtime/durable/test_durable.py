@@ -1053,7 +1053,7 @@ async def test_a_run_is_forgotten_with_all_that_was_kept(new, ledger, run_id):
         ledger.cancel,
         ledger.retry,
     ):
-        with pytest.raises(InputError, match=f"no run has the id '{run_id}'.*operad runs lists them"):
+        with pytest.raises(InputError, match=f"no run has the id '{run_id}'.*operad runs list shows them"):
             look(run_id)
     stage, _ = await executed(chain, new, run_id)
     assert stage.begun == ["a", "b", "c"]
