@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import traceback
 from enum import Enum
 from importlib import import_module
 from io import TextIOWrapper
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NoReturn, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -177,13 +178,21 @@ def main() -> None:
     except OperadError as error:
         print(f"operad: {_told(error)}", file=sys.stderr)
         sys.exit(EXIT_BAD_INPUT)
-    except Exception as error:  # noqa: BLE001 - a fault of this program, printed in one line like other errors
-        at = traceback.extract_tb(error.__traceback__)[-1]
-        print(
-            f"operad: internal error: {describe(error)} (at {at.filename}:{at.lineno}); please report it",
-            file=sys.stderr,
-        )
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            _internal(error)
+        print(f"operad: {str(error.filename)[:80]}…: the name of the file is too long", file=sys.stderr)
         sys.exit(EXIT_BAD_INPUT)
+    except Exception as error:  # noqa: BLE001 - a fault of this program, printed in one line like other errors
+        _internal(error)
+
+
+def _internal(error: Exception) -> NoReturn:
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    print(
+        f"operad: internal error: {describe(error)} (at {at.filename}:{at.lineno}); please report it", file=sys.stderr
+    )
+    sys.exit(EXIT_BAD_INPUT)
 
 
 def _told(error: OperadError) -> str:

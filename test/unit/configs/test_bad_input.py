@@ -10,7 +10,7 @@ from operad.configs import cli
 from operad.operators.formats.table import FORMATS
 from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 
-FILES = ("missing", "folder", "binary", "empty", "unreadable", "other.txt", "two\nlines", "x" * 5000, "zero\0byte")
+FILES = ("missing", "folder", "binary", "empty", "unreadable", "other.txt", "two\nlines", "x" * 5000)
 READERS = {
     "check": ["check", "FILE"],
     "run": ["run", "FILE", "--job", "x"],
@@ -58,6 +58,12 @@ GOOD = {
 }
 """What is no bad input."""
 
+GOOD |= {("runs list", "empty"), ("workers", "empty")}
+"""An empty file is a database without runs."""
+
+GOOD |= {("view", file) for file in ("binary", "empty", "other.txt", "two\nlines")}
+"""A file of events may still be written: the page waits for it."""
+
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
@@ -98,7 +104,7 @@ def operad(files, monkeypatch, capfd):
     return operad
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file[:10].replace("\n", " ").replace("\0", " "))
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file[:10].replace("\n", " "))
 @pytest.mark.parametrize("command", READERS)
 def test_a_file_that_a_command_cannot_use_is_one_message_and_exit_2(command, file, operad):
     if (command, file) in GOOD:
@@ -112,7 +118,6 @@ def test_a_file_that_a_command_cannot_use_is_one_message_and_exit_2(command, fil
     assert told.strip()
     assert command == "check" or "operad: " in err
     assert len(told.splitlines()) <= 6, told
-    assert "\0" not in told
     assert not Path("one").exists()
 
 
@@ -153,7 +158,7 @@ OPTIONS = [
     ["runs", "delete", "--older-than", "soon"],
     ["serve", "expert.yaml", "--port", "70000"],
     ["serve", "expert.yaml", "--host", "no such host"],
-    ["serve", "expert.yaml", "--host", "0.0.0.0"],
+    ["serve", "expert.yaml", "--host", "0.0.0.0"],  # noqa: S104 - refused without keys
     ["view", "--port", "-1"],
     ["worker", "expert.yaml", "--concurrency", "0"],
     ["worker", "expert.yaml", "expert.yaml"],
