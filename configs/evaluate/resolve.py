@@ -50,7 +50,7 @@ from operad.operators.nodes.files import TextToImage, TextToSpeech
 from operad.operators.nodes.sources import GoogleSearch
 from operad.runtime.errors import InputError, InvalidError, did_you_mean, shorten
 from operad.runtime.file import FileDescriptor
-from operad.runtime.model import Model
+from operad.runtime.model import Model, is_embedded
 from operad.runtime.reasoner import MonoModelReasoner, Reasoner
 
 _UNSAFE = re.compile(r"[^\w-]+")
@@ -107,7 +107,8 @@ def resolve(
     cases = {(record.key, case.name): case for _, record in records for case in data.subtasks[record.key].cases}
     _tell_missing(list(cases.values()), files)
     asked = _model(model, base_url).model_copy(update={"vision": vision})
-    judge = _model(judge_model or model, judge_base_url or base_url)
+    judges_here = judge_model is not None and is_embedded(judge_model)  # and at no endpoint
+    judge = _model(judge_model or model, judge_base_url or (None if judges_here else base_url))
     if not judge.prose:
         raise InputError(f"{judge.describe()} judges nothing; name a model that does: --judge-model, --judge-base-url")
     services = load_services(services_file, None) if services_file else services_of_environment()

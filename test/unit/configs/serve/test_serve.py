@@ -198,7 +198,7 @@ async def test_words_come_before_the_run_has_ended():
             events.emit(events.TokenStreamed(text="then."))
             return "First, then."
 
-    async with served(offered(words(), reasoner=Slow())) as here, here.openai() as client:
+    async with served(offered(words(), reasoner=Slow("embedded"))) as here, here.openai() as client:
         heard = []
         async for chunk in await client.chat.completions.create(model="Expert", messages=[HELLO], stream=True):
             heard.append(chunk.choices[0].delta.content)
@@ -811,7 +811,7 @@ nodes:
 def test_all_experts_of_a_file_and_its_leader_are_offered(tmp_path):
     file = tmp_path / "team.yaml"
     file.write_text(
-        "operators:\n  - &a {instruction: Do it.}\n"
+        "model: embedded\noperators:\n  - &a {instruction: Do it.}\n"
         "leader: {profile: {name: Boss}}\n"
         "experts:\n  - {profile: {name: One, desc: The first.}, workflow: [[*a]]}\n"
         "  - {profile: {name: Two}, workflow: [[*a]]}\n"
