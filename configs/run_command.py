@@ -142,7 +142,6 @@ def run(
     if not goal and runnable.graph is None:
         if not (file or given):
             raise _no_job(config, runnable)
-        say(Console(stderr=True), f"job: {runnable.goal} (no --job is given; this is the description in {config})")
     described = Job(goal=goal or runnable.goal, files=tuple(map(FileDescriptor.of, file or ())))
     if runnable.graph is None:
         described = described.model_copy(update={"inputs": dict(given)})
@@ -158,6 +157,8 @@ def run(
         if restart_from is not None:
             restart(kept.ledger, kept.run_id, restart_from, round_, runnable.agent)
     port = port_of(view_, view_port)
+    if not goal and runnable.graph is None:
+        say(Console(stderr=True), f"job: {runnable.goal} (no --job is given; this is the description in {config})")
     carry_out(
         runnable,
         described,
@@ -247,10 +248,9 @@ def lasting(source: Source) -> Source:
 
 def _no_job(file: str, runnable: Runnable) -> InputError:
     profile = runnable.agent.profile
-    about = f"{profile.name}: {profile.description or runnable.goal}"
     return InputError(
-        f'{file}: no --job says what is to be done; {about} Try: operad run {shlex.quote(file)} --job "…", or give '
-        "a --file or an --input to work on"
+        f'{file}: no --job is given; operad run {shlex.quote(file)} --job "…" says what is to be done, or --file and '
+        f"--input give what to work on. {profile.name}: {profile.description or runnable.goal}"
     )
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
-from pydantic import AliasChoices, ConfigDict, Field, JsonValue
+from pydantic import AliasChoices, ConfigDict, Field, JsonValue, PrivateAttr
 
 from operad.runtime.endpoint import MIN_KEY, apart, without_login
 from operad.runtime.errors import MissingExtraError, ToolError, describe
@@ -85,27 +85,32 @@ class StdioServer(_Server):
         command: The program.
         args: Its arguments.
         env: Environment variables beside PATH, HOME and the like; others are not inherited.
-        cwd: The folder it runs in; in a YAML file by default that of the file.
+        cwd: The folder it runs in.
     """
-
-    _indifferent: ClassVar[frozenset[str]] = _Server._indifferent | {"cwd"}
 
     transport_type: Literal["STDIO"] = "STDIO"
     command: str = Field(min_length=1)
     args: tuple[str, ...] = ()
     env: dict[str, str] = Field(default_factory=dict, repr=False)
     cwd: Path | None = None
+    _folder: Path | None = PrivateAttr(default=None)
 
     def seen_from(self, folder: Path) -> StdioServer:
-        """Return the server with relative paths of its program and its folder seen from this folder."""
-        cwd = folder / (self.cwd.expanduser() if self.cwd else "")
-        program = Path(self.command).expanduser()
-        is_path = os.sep in self.command  # any other name is looked for on PATH
-        return self.model_copy(update={"cwd": cwd, "command": str(folder / program) if is_path else self.command})
+        """Return the server that runs in this folder, or in its `cwd` seen from there, as a `command` with a slash is.
 
-    def fingerprint(self) -> dict[str, JsonValue]:
-        """What makes two servers count as the same: the command, wherever its program lies."""
-        return super().fingerprint() | {"command": Path(self.command).name}
+        It counts as the same in caches and kept runs, so that a project may be moved.
+        """
+        seen = self.model_copy()
+        seen._folder = folder
+        return seen
+
+    def _places(self) -> tuple[str, Path | None]:
+        """Return the program and its folder, as the system is to find them."""
+        if self._folder is None:
+            return self.command, self.cwd
+        is_path = os.sep in self.command  # any other name is looked for on PATH
+        program = str(self._folder / Path(self.command).expanduser()) if is_path else self.command
+        return program, self._folder / (self.cwd.expanduser() if self.cwd else "")
 
     @property
     def where(self) -> str:
@@ -135,7 +140,8 @@ class StdioServer(_Server):
         """What carries the messages; what it needs is entered on `stack`."""
         from mcp.client.stdio import StdioServerParameters, stdio_client
 
-        parameters = StdioServerParameters(command=self.command, args=list(self.args), env=self.env, cwd=self.cwd)
+        program, cwd = self._places()
+        parameters = StdioServerParameters(command=program, args=list(self.args), env=self.env, cwd=cwd)
         return stdio_client(parameters, errlog=stack.enter_context(_logged(self.command, stderr, self.secrets)))
 
 

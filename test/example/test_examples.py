@@ -63,9 +63,11 @@ def test_the_main_job_thanks_everybody_after_a_lesson(tmp_path, done_by):
         *OPERAD_COMMAND[1:], "run", "release_credits", "--file", HERE / "data" / "NEWS", "--events", events,
     )  # fmt: skip
     told = done.stderr.splitlines()
-    assert told[0] == (
-        "model: SmolLM2-135M-Instruct, embedded; it can pick from given choices, but not judge, summarise or choose tools"
-    )
+    assert told[:2] == [
+        "job: Whom to thank for the newest release of a project, and for what, from its changelog. "
+        "(no --job is given; this is the description in release_credits)",
+        "model: SmolLM2-135M-Instruct, embedded; it can pick from given choices, but not judge, summarise or choose tools",
+    ]
     assert told[-2:] == [
         "In round 1 the evaluator (judge) found a fault: 1 of 10 entries are at fault.",
         "In round 2 only credit (for 1 of 10 items) and write ran again; read was reused.",

@@ -218,8 +218,8 @@ def test_a_run_that_says_nothing_of_its_job_shows_what_the_expert_does_and_runs_
     status, out, err = operad("run", "expert.yaml", *job, "--base-url", "http://127.0.0.1:9/v1")
     assert (status, out) == (2, "")
     assert err == (
-        "operad: expert.yaml: no --job says what is to be done; Greeter: Greets whoever comes. "
-        'Try: operad run expert.yaml --job "…", or give a --file or an --input to work on\n'
+        'operad: expert.yaml: no --job is given; operad run expert.yaml --job "…" says what is to be done, '
+        "or --file and --input give what to work on. Greeter: Greets whoever comes.\n"
     )
 
 
@@ -537,7 +537,7 @@ def test_on_a_terminal_the_table_stays_above_a_question(tmp_path, asker, at_a_te
     [(signal.SIGINT, 130, "operad: interrupted"), (b"\x04", 2, "operad: 'pay' asks 'Pay?', and stdin holds no answer")],
 )
 def test_at_a_prompt_ctrl_c_and_the_end_of_input_end_the_run(tmp_path, asker, turn, status, end, at_a_terminal):
-    found, out, seen = at_a_terminal(["run", "asker.yaml"], turn)
+    found, out, seen = at_a_terminal(["run", "asker.yaml", "--job", "Go."], turn)
     assert (found, out) == (status, "")
     assert seen.splitlines()[-1].removeprefix("\x1b[?25h").removeprefix("\x1b[?25h").startswith(end)
 

@@ -42,9 +42,12 @@ experts: [{profile: {name: it}, workflow: [[*it]]}]
         ({"waiting.py": WAITS}, ["check", "expert.yaml"]),  # in code of the user
         (
             {"waiting.py": OPERATOR.format(work="wait()")},
-            ["run", "expert.yaml"],
+            ["run", "expert.yaml", "--job", "Wait."],
         ),  # in an operator that holds the thread
-        ({"waiting.py": OPERATOR.format(work="atexit.register(wait)")}, ["run", "expert.yaml"]),  # after the result
+        (
+            {"waiting.py": OPERATOR.format(work="atexit.register(wait)")},
+            ["run", "expert.yaml", "--job", "Wait."],
+        ),  # after the result
     ],
     ids=["start", "import", "check", "operator", "end"],
 )
@@ -71,7 +74,7 @@ def test_ctrl_c_at_any_moment_ends_the_command_with_one_line(milliseconds, tmp_p
     (tmp_path / "expert.yaml").write_text(EXPERT)
     (tmp_path / "waiting.py").write_text(OPERATOR.format(work="await __import__('asyncio').sleep(60)"))
     process = subprocess.Popen(
-        [sys.executable, "-c", BEGUN, "run", "expert.yaml"],
+        [sys.executable, "-c", BEGUN, "run", "expert.yaml", "--job", "Wait."],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -130,7 +130,7 @@ def test_a_configuration_stays_one_in_json_and_where_it_speaks_of_workflows(oper
     )
     for name in ("expert.json", "expert.yaml"):
         with ScriptedModel([Say("Hello!")]) as endpoint:
-            assert operad("run", name, "--base-url", endpoint.base_url)[:2] == (0, "Hello!\n")
+            assert operad("run", name, "--job", "Go.", "--base-url", endpoint.base_url)[:2] == (0, "Hello!\n")
 
 
 @pytest.mark.parametrize(

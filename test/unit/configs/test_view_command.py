@@ -185,7 +185,9 @@ def test_without_the_extra_it_says_what_to_install(refused, tmp_path, monkeypatc
 def test_a_port_in_use_is_refused_before_anything_runs(refused, tmp_path, command, option):
     (tmp_path / "run.jsonl").write_text(STARTED)
     (tmp_path / "expert.yaml").write_text(EXPERT)
-    what = {"view": ["run.jsonl"], "run": ["expert.yaml", "--base-url", "http://127.0.0.1:1/v1"]}[command]
+    what = {"view": ["run.jsonl"], "run": ["expert.yaml", "--job", "Go.", "--base-url", "http://127.0.0.1:1/v1"]}[
+        command
+    ]
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

@@ -326,7 +326,7 @@ def test_the_table_shows_the_cost_as_soon_as_one_is_known():
     assert "cost" not in headers(view)
     view.apply(ModelAnswered(path=("b",), operator_id="b", model="m", usage=Usage(calls=1, cost=0.5)))
     [column] = [column for column in view.table().columns if column.header == "cost"]
-    assert list(column.cells) == ["unknown", "0.5 USD"]
+    assert list(column.cells) == ["unknown", "0.5 USD", "0.5 USD + 1 call of unknown price"]
 
 
 EXPERT = """

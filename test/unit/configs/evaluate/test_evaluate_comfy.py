@@ -156,7 +156,7 @@ def test_rates_are_drawn(comfy, answers, tmp_path):
     [
         ("x.jsonl", "{}", "x.jsonl:1: must be an object with an id and one of answer, response, code, workflow"),
         ("x.jsonl", '{"answr": "a"}', "did you mean 'answer'?"),
-        ("x.jsonl", '{"id": 1, "gold": "A()"}', "one of answer, response, code, workflow\n"),
+        ("x.jsonl", '{"id": 1, "gold": "A()"}', "one of answer, response, code, workflow [format]\n"),
         ("x.jsonl", '{"answer": 3}', "answer: must be a text"),
         ("x.jsonl", '{"answer": "a"', "x.jsonl:1: is no JSON"),
         ("x.jsonl", '{"answer": ' + '{"a":' * 99 + "1" + "}" * 100, "nested deeper"),

@@ -241,20 +241,16 @@ def test_all_items_that_say_no_workflow_are_told_at_once(worf, write):
     )
     status, _, err = worf("answers.jsonl", "--gold", "gold.json")
     assert status == 2
-    assert [line.split(": ")[0].strip() for line in err.splitlines()[1:]] == [
-        f"[item] answers.jsonl:{line}" for line in (1, 2, 3, 4, 5, 7)
-    ]
+    assert [line.split(": ")[0] for line in err.splitlines()[1:]] == [f"answers.jsonl:{n}" for n in (1, 2, 3, 4, 5, 7)]
+    assert all(line.endswith(" [item]") for line in err.splitlines()[1:])
 
 
 def test_all_gold_workflows_that_are_none_are_told_at_once(worf, write):
     write("gold.json", conversation("?", id="a"), conversation(GOLD, id="b"), conversation("Node:\n1: x", id="c"))
     status, _, err = worf("gold.json", "--gold", "gold.json")
     assert status == 2
-    assert [line.split(": ")[0].strip() for line in err.splitlines()[1:]] == [
-        "[format] gold/a",
-        "[format] gold/a",
-        "[format] gold/c",
-    ]
+    assert [line.split(": ")[0] for line in err.splitlines()[1:]] == ["gold/a", "gold/a", "gold/c"]
+    assert all(line.endswith(" [format]") for line in err.splitlines()[1:])
 
 
 def test_a_file_that_is_given_twice_is_told(worf, write):
