@@ -139,9 +139,8 @@ def run(
     runnable, lines = make(source), Lines.of_stdin()
     given, missing = named_values("--input", "NAME", input_), list[StartVariable]()
     goal = job.strip() and job
-    if not goal and runnable.graph is None:
-        if not (file or given):
-            raise _no_job(config, runnable)
+    if not goal and runnable.graph is None and not (file or given):
+        raise _no_job(config, runnable)
     described = Job(goal=goal or runnable.goal, files=tuple(map(FileDescriptor.of, file or ())))
     if runnable.graph is None:
         described = described.model_copy(update={"inputs": dict(given)})
