@@ -339,7 +339,8 @@ def test_a_file_may_name_the_embedded_model_and_what_is_named_wins(write, monkey
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("OPERAD_MODEL", "gpt-5")
-    assert load(write(MINIMAL + f"model: {model}\n")).expert().reasoner.model == EmbeddedModel()
+    reasoner: Any = load(write(MINIMAL + f"model: {model}\n")).expert().reasoner
+    assert reasoner.model == EmbeddedModel()
 
 
 def test_a_models_name_is_short_for_a_mapping_with_it(write):
@@ -348,14 +349,14 @@ def test_a_models_name_is_short_for_a_mapping_with_it(write):
         text.replace("workflow:", "model: embedded\n    workflow:")
         + "model: large\nleader: {profile: {name: L}, model: l}\n"
     )
-    spec = load(write(text.replace("small", "embedded"))).spec
+    spec: Any = load(write(text.replace("small", "embedded"))).spec
     names = (spec.model.name, spec.experts[0].model.name, spec.leader.model.name, spec.operators[0].fallback.model.name)
     assert names == ("large", "embedded", "l", "embedded")
 
 
 def test_a_name_or_an_endpoint_of_the_command_takes_the_place_of_the_embedded_model(write, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "k")
-    configuration = load(write(MINIMAL + "model: {name: embedded, temperature: 0.5}\n"))
+    configuration: Any = load(write(MINIMAL + "model: {name: embedded, temperature: 0.5}\n"))
     named = configuration.expert(model_name="gpt-5").reasoner.model
     assert (named.name, named.base_url, named.temperature) == ("gpt-5", OPENAI_URL, 0.5)
     there = configuration.expert(base_url="http://127.0.0.1:9/v1").reasoner.model
@@ -364,7 +365,8 @@ def test_a_name_or_an_endpoint_of_the_command_takes_the_place_of_the_embedded_mo
 
 def test_the_embedded_model_of_the_command_takes_the_place_of_the_files_endpoint(write):
     file = write(MINIMAL + "model: {name: ours, base_url: 'http://127.0.0.1:9/v1'}\n")
-    assert load(file).expert(model_name="embedded").reasoner.model == EmbeddedModel()
+    reasoner: Any = load(file).expert(model_name="embedded").reasoner
+    assert reasoner.model == EmbeddedModel()
     with pytest.raises(InputError, match=r"'embedded' runs inside this process, and http://127.0.0.1:8/v1 is named"):
         load(file).expert(model_name="embedded", base_url="http://127.0.0.1:8/v1")
 
