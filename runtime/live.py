@@ -52,6 +52,7 @@ class LiveRun:
         self._forget = forget
         self._waiting = 0
         self._is_cancelled = False
+        self._going_on: asyncio.Task[WorkflowMessage] | None = None
         self._settled: asyncio.Future[None] = self.loop.create_future()
         if not streamed:
             run.on_paused = self._settle
@@ -84,6 +85,22 @@ class LiveRun:
         finally:
             self._waiting -= 1
             del self  # self -> task -> error -> traceback -> this frame -> self
+
+    async def answer(self, answers: Mapping[str, JsonValue]) -> None:
+        """Answer what it asks, and let it go on; what comes of it is in its events.
+
+        Raises:
+            InvalidError: An answer cannot be taken; none was given.
+        """
+        self.run.questions.answer(answers)
+        if not self.streamed:
+            if self._settled.done():
+                self._settled = self.loop.create_future()
+            self.run.look_whether_paused()
+            self._going_on = asyncio.ensure_future(
+                self.outcome()
+            )  # somebody has to wait for it, or it is never forgotten
+            self._going_on.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def resume(self, answers: Mapping[str, JsonValue]) -> WorkflowMessage | None:
         """Answer what it asks, and wait for what comes of it, unless it is streamed.

@@ -416,6 +416,26 @@ class Workflow:
             return self._ledger.open_questions(run_id)
         return self._find(run_id).run.questions.open()
 
+    async def answer(self, run_id: str, answers: Mapping[str, JsonValue]) -> None:
+        """Answer what a run asks, and return once the answers are taken; what comes of the run is in its events.
+
+        Args:
+            run_id: The run.
+            answers: By the ids of the questions. Not all need be answered at once.
+
+        Raises:
+            InputError: No run with this id is going on, or is kept.
+            InvalidError: An answer breaks its question's schema, or nobody asks what it answers; no answer was given.
+        """
+        if self._ledger is not None and run_id not in self._live:
+            await asyncio.to_thread(self._ledger.answer, run_id, answers)
+            return
+        live = self._find(run_id)
+        if live.loop is asyncio.get_running_loop():
+            await live.answer(answers)
+        else:
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(live.answer(answers), live.loop))
+
     async def aresume(self, run_id: str, answers: Mapping[str, JsonValue]) -> WorkflowMessage | None:
         """Answer what a run asks, and go on with it.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from pydantic import JsonValue
 
 from operad.runtime.durable.drive import in_thread
-from operad.runtime.errors import InputError, OperadError, PausedError, did_you_mean
+from operad.runtime.errors import InputError, OperadError, did_you_mean
 from operad.runtime.events import Event
 from operad.runtime.events_file import EventsFile
 from operad.runtime.workflow import Workflow
@@ -37,7 +36,6 @@ MOST_NEAR = 10_000
 """Names in a folder that are compared with one that is not there."""
 
 _HEAD = 256
-_MOMENT = 1.0
 
 
 class Control(Protocol):
@@ -97,7 +95,6 @@ class LiveSource:
         self._end = end
         self._heard = deque[Event]()
         self._closed = False
-        self._resuming = set[asyncio.Task[object]]()
         workflow.add_listener(self._hear)
 
     def _hear(self, event: Event) -> None:
@@ -127,18 +124,7 @@ class LiveSource:
         Raises:
             OperadError: Nobody asks this, or the answer does not fit.
         """
-        resuming = asyncio.ensure_future(self._workflow.aresume(run_id, {question_id: value}))
-        self._resuming.add(resuming)
-        resuming.add_done_callback(self._resumed)
-        done, _ = await asyncio.wait([resuming], timeout=_MOMENT)
-        if done:
-            with suppress(PausedError):  # it asks more
-                resuming.result()
-
-    def _resumed(self, resuming: asyncio.Task[object]) -> None:
-        self._resuming.discard(resuming)
-        if not resuming.cancelled():
-            resuming.exception()
+        await self._workflow.answer(run_id, {question_id: value})
 
     async def cancel(self, run_id: str) -> None:
         """End the run.

@@ -607,8 +607,8 @@ async def test_what_is_learned_here_is_known_there(made, run_id):
     second = await ended(begin(made["insightful"], f"{run_id}-2"))
     assert first.scratchpad == "thought of []"
     assert second.scratchpad == "thought of ['better']"
-    (learned,) = Insights(FOLDER / "insights.sqlite").entries()
-    assert (learned.text, learned.used) == ("better", 2)
+    kept = Insights(FOLDER / "insights.sqlite")
+    await until(lambda: [(each.text, each.used) for each in kept.entries()] == [("better", 2)])  # written meanwhile
 
 
 # Versions and files
