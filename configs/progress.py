@@ -338,7 +338,8 @@ def shortened(text: str, most: int) -> str:
 def used(usage: Usage) -> str:
     """What models were asked, and what that cost."""
     cost = f", cost {usage.money()}" if usage.calls or usage.cost else ""
-    return f"{usage.calls:,} model calls, {usage.tokens:,} tokens{cost}"
+    calls = f"{usage.calls:,} model call{'' if usage.calls == 1 else 's'}"
+    return f"{calls}, {usage.tokens:,} tokens{cost}"
 
 
 class Display(Protocol):

@@ -103,7 +103,7 @@ class CreditsEvaluator(Evaluator):
             )
         return WorkflowMessage(
             status=WorkflowStatus.EXECUTION_ERROR,
-            evaluation=f"{len(faults)} of {len(entries)} entries are at fault",
+            evaluation=f"{len(faults)} of {len(entries)} entries {'is' if len(faults) == 1 else 'are'} at fault",
             lesson="\n".join(f"Entry {int(n) + 1}: {fault.text}." for n, wrong in faults.items() for fault in wrong),
             blame=(table.outputs["credited_by"],),
             score=1 - len(faults) / len(entries),

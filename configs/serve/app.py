@@ -165,6 +165,6 @@ async def _told_of_faults(request: Request, error: Exception) -> Response:
 
 
 async def _told_of_bug(request: Request, error: Exception) -> Response:
-    problem = RefusedError(500, f"{type(error).__name__}: not foreseen; the server's log says more")
+    problem = RefusedError(500, f"{type(error).__name__}: internal error; the log of the server says more")
     problem.headers["x-should-retry"] = "false"
     return error_reply(problem)

@@ -69,7 +69,7 @@ def test_the_main_job_thanks_everybody_after_a_lesson(tmp_path, done_by):
         "model: SmolLM2-135M-Instruct, embedded; it can pick from given choices, but not judge, summarise or choose tools",
     ]
     assert told[-2:] == [
-        "In round 1 the evaluator (judge) found a fault: 1 of 10 entries are at fault.",
+        "In round 1 the evaluator (judge) found a fault: 1 of 10 entries is at fault.",
         "In round 2 only credit (for 1 of 10 items) and write ran again; read was reused.",
     ]
     assert done.stdout == (HERE / "data" / "credits.md").read_text(encoding="utf-8")

@@ -113,7 +113,7 @@ def test_a_file_that_a_command_cannot_use_is_one_message_and_exit_2(command, fil
     told = out if command == "check" else err
     assert status == 2, out + err
     assert "Traceback" not in err
-    assert "not foreseen" not in err
+    assert "internal error" not in err
     assert "internal error" not in err
     assert told.strip()
     assert command == "check" or "operad: " in err
@@ -174,7 +174,7 @@ def test_an_option_that_cannot_be_is_said_and_exit_2(arguments, operad):
     status, out, err = operad(*arguments)
     assert (status, out) == (2, ""), err
     assert "Traceback" not in err
-    assert "not foreseen" not in err
+    assert "internal error" not in err
     assert err.strip()
 
 

@@ -66,7 +66,7 @@ def operad(folder, monkeypatch, capsys):
             cli.main()
         captured = capsys.readouterr()
         assert "Traceback" not in captured.err
-        assert "not foreseen" not in captured.err
+        assert "internal error" not in captured.err
         return exit_.value.code, captured.out, captured.err
 
     return operad

@@ -32,7 +32,7 @@ def operad(tmp_path, monkeypatch, capsysbinary):
             cli.main()
         captured = capsysbinary.readouterr()
         assert b"Traceback" not in captured.err
-        assert b"not foreseen" not in captured.err
+        assert b"internal error" not in captured.err
         return exit_.value.code, captured.out.decode(errors="replace"), captured.err.decode()
 
     return operad

@@ -825,6 +825,24 @@ def test_the_seconds_of_a_budget_stand_still_while_a_person_is_asked_though_othe
     on_fake_clock(main())
 
 
+async def test_an_answer_is_taken_once_and_the_run_goes_on_though_nobody_waits_for_it(engine):
+    heard = []
+    workflow = side_by_side(engine, ask("a"), listeners=[heard.append])
+    await paused(workflow)
+    with pytest.raises(InvalidError, match="did you mean 'a'"):
+        await workflow.answer("r", {"aa": "no"})
+    await workflow.answer("r", {"a": "yes"})
+    with pytest.raises(InvalidError, match="nobody asks this"):
+        await workflow.answer("r", {"a": "no"})
+    while not isinstance(heard[-1], events.RunFinished):
+        await asyncio.sleep(0)
+    assert heard[-1].message.scratchpad == "a: yes"
+    for _ in range(5):
+        await asyncio.sleep(0)
+    with pytest.raises(InputError, match="no run with the id 'r' is going on"):
+        workflow.questions("r")
+
+
 # Ends
 
 

@@ -301,7 +301,7 @@ def test_usage_that_was_kept_before_there_was_a_count_is_read(cost, unpriced):
 
 def test_what_models_were_asked_is_said_with_the_cost_where_any_was_asked():
     assert used(Usage()) == "0 model calls, 0 tokens"
-    assert used(Usage(calls=1, prompt_tokens=2)) == "1 model calls, 2 tokens, cost unknown"
+    assert used(Usage(calls=1, prompt_tokens=2)) == "1 model call, 2 tokens, cost unknown"
 
 
 def test_a_budget_of_money_refuses_an_unknown_price_and_names_the_file_of_prices():

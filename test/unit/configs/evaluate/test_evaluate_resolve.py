@@ -114,7 +114,7 @@ def resolve(folder, monkeypatch, capsys):
             cli.main()
         captured = capsys.readouterr()
         assert "Traceback" not in captured.err
-        assert "not foreseen" not in captured.err
+        assert "internal error" not in captured.err
         return exit_.value.code, captured.out, captured.err
 
     return resolve
