@@ -439,7 +439,8 @@ async def test_a_run_that_is_interrupted_anywhere_comes_to_what_it_would_have_co
         second, again = await executed(shape, new, this)
         assert meaning(again) == meaning(message)
         assert not kept & set(second.begun), "what was kept does not run again"
-        assert set(whole.begun) <= set(first.begun) | set(second.begun)
+        left_out = {"slow"} if name == "race" else set[str]()  # it is stopped once another has won, begun or not
+        assert set(whole.begun) - left_out <= set(first.begun) | set(second.begun)
         if name in IN_ORDER and not after:
             assert first.ended + second.begun == whole.begun
         assert ledger.run(this).state == FINISHED
@@ -835,11 +836,13 @@ async def gone(run_id, ledger):
 
 async def test_an_answer_given_elsewhere_reaches_the_run_that_waits_and_its_message_is_there(new, ledger, run_id):
     workflow = asking(("Sure?", "boolean"))(Stage(), new)
+    before = asyncio.all_tasks()
     with pytest.raises(PausedError):
         await workflow.aexecute(JOB, NOBODY, run_id=run_id)
     await until(lambda: ledger.run(run_id).state == PAUSED)
     ledger.answer(run_id, {"ask": False})
     await until(lambda: ledger.run(run_id).state == FINISHED)
+    await until(lambda: asyncio.all_tasks() == before)  # what has kept its end has ended
     assert (await workflow.aexecute(JOB, NOBODY, run_id=run_id)).scratchpad == "end(told [False])"
 
 
