@@ -63,6 +63,14 @@ def run_sync(start: Callable[[], Coroutine[Any, Any, T]], instead: str) -> T:
         del future  # future -> error -> traceback -> this frame -> future would wait for the garbage collector
 
 
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop that runs in this thread, if there is one."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
 @cache
 def _background_loop(pid: int) -> asyncio.AbstractEventLoop:  # a forked process needs its own
     loop = asyncio.new_event_loop()

@@ -41,7 +41,7 @@ from operad.runtime.reasoner import Reasoner
 from operad.runtime.run import Run
 from operad.runtime.schedule import Join, Plan, Ports
 from operad.runtime.stream import Buffer
-from operad.runtime.sync import run_sync
+from operad.runtime.sync import run_sync, running_loop
 
 _AWEL_IMPORTS = ("dbgpt", "cloudpickle", "cachetools")
 """What ``import dbgpt.core.awel`` needs besides the packages that operad itself depends on."""
@@ -470,7 +470,7 @@ class Workflow:
                 await `aresume` instead.
         """
         live = self._live.get(run_id)
-        if live is not None and live.streamed and _running_loop() is live.loop:
+        if live is not None and live.streamed and running_loop() is live.loop:
             live.run.questions.answer(answers)
             return None
         return run_sync(partial(self.aresume, run_id, answers), instead=f"{type(self).__name__}.aresume(…)")
@@ -791,10 +791,3 @@ def _watchers() -> tuple[Listener, ...]:
     from operad.runtime.notebook import progress_in_notebook
 
     return progress_in_notebook()
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

@@ -21,6 +21,7 @@ from operad.runtime.durable.waiting import Waiting
 from operad.runtime.errand import Errand
 from operad.runtime.errors import InputError, OperadError
 from operad.runtime.events import Scope
+from operad.runtime.sync import running_loop
 
 if TYPE_CHECKING:
     from dbos import DBOSClient
@@ -64,15 +65,8 @@ class Held:
 
     def wait(self, seconds: float) -> None:
         """Wait until it has ended; not in the thread of its own event loop, where it could not."""
-        if self.going_on and _running_loop() is not self._loop:
+        if self.going_on and running_loop() is not self._loop:
             self.has_ended.wait(seconds)
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 class Presence:
