@@ -6,18 +6,19 @@ import asyncio
 import os
 import signal
 import sys
-import threading
-from collections.abc import Coroutine, Mapping, Sequence
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO, TypeVar
 
 from rich.console import Console
 
 from operad.configs.ask import Asker, Lines
 from operad.configs.durable import Kept
 from operad.configs.inputs import ask_inputs
+from operad.configs.interruptible import signals_heard
 from operad.configs.models import model_line
 from operad.configs.printable import printable
 from operad.configs.progress import Remarks, display_on, used
@@ -30,8 +31,6 @@ from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
 
 if TYPE_CHECKING:
     from operad.runtime.viewer.server import PageServer
-
-EXIT_BY_SIGNAL = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 Result = TypeVar("Result")
 
@@ -46,40 +45,37 @@ def run_to_end(work: Coroutine[Any, Any, Result], kept: Kept | None = None) -> R
         work: What runs.
         kept: The run that it is, if that is kept.
     """
-    received = signal.SIGINT
+    received: int = signal.SIGINT
+    cancels: list[Callable[[], object]] = []
 
-    def leave() -> None:
+    def leave() -> NoReturn:
         show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
-        what = "interrupted" if received is signal.SIGINT else "terminated"
+        what = "interrupted" if received == signal.SIGINT else "terminated"
         goes_on = kept.goes_on() if kept else ""
         print(f"{show_cursor}operad: {what}{goes_on}", file=sys.stderr, flush=True)
         _end_children()
-        os._exit(EXIT_BY_SIGNAL[received])
+        os._exit(128 + received)
+
+    def hear(number: int) -> NoReturn:
+        nonlocal received
+        received = number
+        for cancel in cancels:
+            with suppress(RuntimeError):  # its loop is closed, and the process about to end
+                cancel()
+        time.sleep(GRACE)
+        leave()
 
     async def main() -> Result:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None  # noqa: S101
+        cancels.append(lambda: loop.call_soon_threadsafe(task.cancel))  # all else ends with it, and in order
+        return await work
 
-        def interrupt(number: int, _: object) -> None:
-            nonlocal received
-            received = signal.Signals(number)
-            timer = threading.Timer(GRACE, leave)
-            timer.daemon = True
-            timer.start()
-            if task:
-                loop.call_soon_threadsafe(task.cancel)  # all else ends with it, and in order
-
-        before = {number: signal.signal(number, interrupt) for number in EXIT_BY_SIGNAL}
+    with signals_heard(hear):
         try:
-            return await work
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    try:
-        return asyncio.run(main())
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        leave()
-        raise
+            return asyncio.run(main())
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            leave()
 
 
 def _end_children() -> None:

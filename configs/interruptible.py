@@ -1,9 +1,11 @@
-"""Ctrl-C as an exception, for work that ends in order."""
+"""Ctrl-C and SIGTERM: as an exception, for work that ends in order, and as a call, for a run that may hang."""
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Generator
+import threading
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 
@@ -15,3 +17,36 @@ def ctrl_c_raises() -> Generator[None, None, None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def signals_heard(hear: Callable[[int], object]) -> Generator[None, None, None]:
+    """Have a thread of its own call `hear` with the number of each SIGINT and SIGTERM.
+
+    The main thread would not do: a signal that comes as it begins to wait in a system call is handled once that wait is
+    over, and code in C may never end. The interpreter writes the number of each signal into a pipe at once.
+    """
+    heard = signal.SIGINT, signal.SIGTERM
+    numbers, told = os.pipe()
+    os.set_blocking(told, False)  # a signal must not wait
+
+    def listen() -> None:
+        with open(numbers, "rb", buffering=0) as pipe:
+            while number := pipe.read(1):
+                if number[0] in heard:
+                    hear(number[0])
+
+    threading.Thread(target=listen, name="operad-signals", daemon=True).start()
+    fd_before = signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    before = {number: signal.signal(number, _do_nothing) for number in heard}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(fd_before)
+        os.close(told)
+
+
+def _do_nothing(number: int, frame: object) -> None:
+    """Have the interpreter take the signal, and write its number."""

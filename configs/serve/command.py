@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ import typer
 
 from operad.configs.durable import Source, open_ledger
 from operad.configs.follow import GRACE
+from operad.configs.interruptible import signals_heard
 from operad.configs.models import model_line
 from operad.configs.printable import printable
 from operad.configs.serve.bounds import DEFAULT_BOUNDS, Bounds
@@ -157,15 +158,15 @@ async def _serve(setting: _Setting, sockets: list[socket.socket], serving_type: 
 
     received: list[int] = []
 
-    def heed(number: int, _: object) -> None:
+    def hear(number: int) -> None:
         received.append(number)
         if len(received) == 1:
             loop.call_soon_threadsafe(begin_to_end)
         else:
-            _leave_within(GRACE, 128 + number)
             loop.call_soon_threadsafe(serving.runs.stop_all)
+            time.sleep(GRACE)
+            os._exit(128 + number)
 
-    before = {number: signal.signal(number, heed) for number in (signal.SIGINT, signal.SIGTERM)}
     start_up = server.startup
 
     async def startup(sockets: list[socket.socket]) -> None:
@@ -175,11 +176,10 @@ async def _serve(setting: _Setting, sockets: list[socket.socket], serving_type: 
 
     server.startup = startup  # who reads the address may ask, and may send signals
     try:
-        await server.serve(sockets=sockets)
-        await asyncio.gather(*ending, return_exceptions=True)
+        with signals_heard(hear):
+            await server.serve(sockets=sockets)
+            await asyncio.gather(*ending, return_exceptions=True)
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         for offer in setting.offers.values():
             if offer.ledger is not None:
                 await asyncio.to_thread(offer.ledger.close)  # so that others may go on with its runs at once

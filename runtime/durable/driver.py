@@ -60,8 +60,21 @@ class Held:
 
     def end(self) -> None:
         """Have it end; from any thread."""
+        self._in_its_loop(self._task.cancel)
+
+    def heed(self, lost: bool, cancelled: bool) -> None:
+        """Have it end for what the database says of it, unless it is about to end by itself; from any thread."""
+        if lost or cancelled:
+            self._in_its_loop(partial(self._heed, lost, cancelled))
+
+    def _heed(self, lost: bool, cancelled: bool) -> None:
+        if self.watched and not (self.lost or self.cancelled):
+            self.lost, self.cancelled = lost, cancelled
+            self._task.cancel()
+
+    def _in_its_loop(self, function: Callable[[], object]) -> None:
         with suppress(RuntimeError):  # its loop is closed
-            self._loop.call_soon_threadsafe(self._task.cancel)
+            self._loop.call_soon_threadsafe(function)
 
     def wait(self, seconds: float) -> None:
         """Wait until it has ended; not in the thread of its own event loop, where it could not."""
@@ -129,11 +142,7 @@ class Presence:
             except self._store.errors:
                 continue  # the database is gone for a while, and so it is for everybody else
             for run_id, held in mine.items():
-                if not held.watched or held.lost or held.cancelled:
-                    continue
-                held.lost, held.cancelled = run_id not in wanted, wanted.get(run_id, False)
-                if held.lost or held.cancelled:
-                    held.end()
+                held.heed(lost=run_id not in wanted, cancelled=wanted.get(run_id, False))
 
 
 class Driver(Presence):

@@ -347,6 +347,21 @@ def test_a_signal_ends_the_process_even_while_a_thread_hangs(tmp_path, forked, s
     assert "RunFailed" in (tmp_path / "run.jsonl").read_text()
 
 
+def test_ctrl_c_that_another_thread_takes_ends_the_process(tmp_path, forked):
+    """As one does that comes when the main thread is about to wait: it does not wake it up."""
+    (tmp_path / "expert.yaml").write_text(EXPERT.replace("Greet.", "Greet.\n    class: stubborn.Stubborn"))
+    hinder = "import os, signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\n        "
+    interrupt = "asyncio.get_running_loop().call_later(0.2, os.kill, os.getpid(), signal.SIGINT)\n        "
+    (tmp_path / "stubborn.py").write_text(STUBBORN.replace("await", f"{hinder}{interrupt}await"))
+    process = forked.begin(
+        [*OPERAD_COMMAND, "run", "expert.yaml", "--job", "Go."],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (130, "")
+    assert err.strip().endswith("operad: interrupted")
+
+
 ASKING = """
 from operad.operators import Operator
 from operad.runtime import events, interrupt
