@@ -1,32 +1,32 @@
 """What a process hears of the runs that it drives."""
 
 import asyncio
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from operad.runtime.durable.driver import Held
 
 
-@pytest.mark.parametrize("heard", ["lost", "cancelled"])
-async def test_a_run_that_goes_on_ends_by_what_is_heard_of_it_and_one_that_ends_does_not(heard):
-    about = {"lost": False, "cancelled": False, heard: True}
-
-    async def ending():
-        held = Held(asyncio.current_task())
-        held.heed(**about)
+@pytest.mark.parametrize("watched", [True, False])
+@pytest.mark.parametrize(("lost", "cancelled"), [(True, False), (False, True)])
+async def test_a_run_that_goes_on_ends_by_what_is_heard_of_it_and_one_that_ends_by_itself_does_not(
+    lost, cancelled, watched
+):
+    async def run(held: "asyncio.Future[Held]"):
+        task: asyncio.Task[Any] | None = asyncio.current_task()
+        assert task is not None
+        held.set_result(Held(task))
+        held.result().watched = watched
+        held.result().heed(lost=lost, cancelled=cancelled)
+        held.result().heed(lost=True, cancelled=True)  # it has been heard already
         await asyncio.sleep(0.01)
-        return held
 
-    async def going_on():
-        held = Held(asyncio.current_task())
-        held.watched = True
-        held.heed(**about)
-        held.heed(lost=True, cancelled=True)
-        try:
-            await asyncio.sleep(60)
-        except asyncio.CancelledError:
-            return held
-
-    for run, expected in ((ending, (False, False)), (going_on, (about["lost"], about["cancelled"]))):
-        held = await asyncio.ensure_future(run())
-        assert (held.lost, held.cancelled) == expected
+    future = asyncio.get_running_loop().create_future()
+    task = asyncio.ensure_future(run(future))
+    with suppress(asyncio.CancelledError):
+        await task
+    held = future.result()
+    assert task.cancelled() is watched
+    assert (held.lost, held.cancelled) == ((lost, cancelled) if watched else (False, False))
