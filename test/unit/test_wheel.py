@@ -24,7 +24,7 @@ def test_the_wheel_holds_one_name_with_its_yaml_and_its_types(wheel):
     assert {"operad/configs/release_credits.yaml", "operad/runtime/prices.yaml"} <= set(names)
     page = {f"operad/runtime/viewer/page/{file.name}" for file in (ROOT / "runtime/viewer/page").iterdir()}
     assert page <= set(names)
-    assert {f"operad/{package}/py.typed" for package in ("runtime", "operators", "evaluators", "configs")} <= set(names)
+    assert {"operad/__init__.py", "operad/py.typed"} <= set(names)
     assert not [name for name in names if "test" in name and not name.startswith("operad/runtime/testing")]
 
 

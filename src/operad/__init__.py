@@ -1,0 +1,1 @@
+"""Build, run, evaluate and optimize LLM workflows."""
