@@ -31,6 +31,7 @@ def make_model(spec: ModelSpec) -> Model:
         "tools": spec.tools,
         "vision": spec.vision,
         "timeout": spec.timeout,
+        "total_timeout": spec.total_timeout,
         "max_retries": spec.max_retries,
         "limits": make_limits(spec.limits),
         "price": spec.price,

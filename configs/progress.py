@@ -31,6 +31,9 @@ LONGEST_ERROR = 500
 LONGEST_TOLD = 100
 """Characters of an insight in a line of progress."""
 
+CUT_OFF = "the answer was cut off at the most tokens it may have; raise max_tokens"
+"""What is said of an answer whose finish reason is ``length``."""
+
 State = Literal["waiting", "running", "asking", "retrying", "done", "cached", "kept", "skipped", "failed", "stopped"]
 _STYLES: dict[State, str] = {
     "waiting": "dim",
@@ -181,6 +184,7 @@ def _apply(event: Event, row: Row) -> None:
             row.rounds += 1
         case events.ModelAnswered():
             row.usage = row.usage + event.usage
+            row.note = CUT_OFF if event.cut_off else row.note
         case events.Interrupted() | events.Resumed():
             _ask(event, row)
         case events.OperatorRetried():
@@ -205,6 +209,8 @@ def _note(event: Event) -> str:
             return f"asks again ({event.repair})"
         case events.FellBack():
             return f"falls back to {event.to}"
+        case events.ModelRetried():
+            return f"model asked again, {event.delay:.1f} s after: {event.error}"
         case events.JobSplit():
             return f"split: {parts_of(event)}"
         case events.KnowledgeRetrieved():
@@ -272,6 +278,8 @@ class Remarks:
         self._skipped: dict[str, None] = {}
         self._others: dict[str, Counter[str]] = {
             "retried": Counter(),
+            "model asked again": Counter(),
+            "answers cut off at max_tokens": Counter(),
             "fell back": Counter(),
             "from the cache": Counter(),
         }
@@ -288,6 +296,10 @@ class Remarks:
                 self._skipped[name] = None
             case events.OperatorRetried():
                 self._others["retried"][name] += 1
+            case events.ModelRetried():
+                self._others["model asked again"][name] += 1
+            case events.ModelAnswered() if event.cut_off:
+                self._others["answers cut off at max_tokens"][name] += 1
             case events.FellBack():
                 self._others["fell back"][name] += 1
             case events.CacheHit():
@@ -437,6 +449,11 @@ class PlainLines:
                 self._write(event, f"attempt {event.attempt} failed, again in {event.delay:.1f} s: {event.error}")
             case events.FellBack():
                 self._write(event, f"falls back to {event.to}: {event.error}")
+            case events.ModelRetried():
+                why = shortened(event.error, LONGEST_ERROR)
+                self._write(event, f"the model is asked again in {event.delay:.1f} s: {why}")
+            case events.ModelAnswered() if event.cut_off:
+                self._write(event, CUT_OFF)
             case events.Interrupted():
                 self._write(event, "waits for an answer")
             case events.Resumed():

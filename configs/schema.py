@@ -183,6 +183,9 @@ class ModelSpec(Spec):
     )
     vision: bool | None = Field(default=None, description="Whether it can be shown images.")
     timeout: Seconds | None = Field(default=None, description="Seconds that the endpoint may be silent.")
+    total_timeout: Seconds | None = Field(
+        default=None, description="Seconds that a call may take in all, its retries included; by default 600."
+    )
     max_retries: int | None = Field(default=None, ge=0, description="How often a refused call is tried again.")
     limits: LimitsSpec | None = Field(default=None, description="What the endpoint lets one do.")
     price: Price | None = Field(

@@ -23,6 +23,8 @@ RESULT_BUDGET = 16_000
 MAX_EXCERPT = 200
 """Characters of an answer that an error shows."""
 
+_RAISE = "; raise max_tokens"
+
 
 @dataclass(frozen=True, slots=True)
 class Form:
@@ -161,7 +163,7 @@ class Conversation:
         excerpt = turn.text if len(turn.text) <= MAX_EXCERPT else turn.text[:MAX_EXCERPT] + "…"
         raise AnswerError(
             f"{self.model.name} gave no answer that fits its schema in {max_repairs + 1} tries; "
-            f"the last was {excerpt!r}: {fault}"
+            f"the last was {excerpt!r}: {fault}{_RAISE if _was_cut(turn) else ''}"
         )
 
     @property
@@ -176,7 +178,7 @@ class Conversation:
         if turn.tool_calls:
             why = ": it called tools when it was to answer"
         elif _was_cut(turn):
-            why = ": it was cut off at the most tokens it may have; raise max_tokens"
+            why = f": it was cut off at the most tokens it may have{_RAISE}"
         raise AnswerError(f"{self.model.name} said nothing{why}")
 
     async def _speak(self, form: Form | None = None) -> Completion:

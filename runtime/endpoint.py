@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import json
 import math
+import random
 import re
 import time
-from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
+from html import unescape
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from itertools import count
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 from pydantic import ConfigDict, Field, JsonValue, SecretStr
 
+from operad.runtime.deadline import Deadline, within
 from operad.runtime.errors import ModelError, RequestError, describe
+from operad.runtime.events import ModelRetried, emit
 from operad.runtime.message import Value
+from operad.runtime.policy import Timeout
 
 if TYPE_CHECKING:
     import ssl
 
     from openai import APIError, AsyncOpenAI
+
+T = TypeVar("T")
 
 OPENAI_URL = "https://api.openai.com/v1"
 
@@ -33,6 +43,14 @@ MIN_KEY = 6
 
 MOST_BYTES = 2**27
 """Bytes of an answer, unpacked, that are read; of one without end no more is kept."""
+
+LONGEST_PAUSE = 120.0
+"""Seconds that a call waits before it is sent again; where an endpoint asks for more, the call fails."""
+
+_FIRST_PAUSE = 0.5
+_LAST_PAUSE = 8.0
+_BEGINNING = 2**16
+"""Bytes of an answer that are kept, to name what is no answer."""
 
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 _KEY_LIKE = re.compile(r"\bsk-[\w*.-]{6,}")
@@ -56,8 +74,10 @@ class Endpoint(Value):
         base_url: Where the endpoint is; the protocol's own path follows.
         api_key: The key, or None for endpoints that want none. Never shown.
         timeout: Seconds that the endpoint may be silent.
+        total_timeout: Seconds that a call may take from its first request to the end of the answer, retries and
+            the waits between them included.
         max_retries: How often a call that was refused for the time being (429, 5xx, no connection)
-            is tried again.
+            is tried again; each retry is a `ModelRetried` event.
     """
 
     model_config = ConfigDict(hide_input_in_errors=True)  # an address may hold a password
@@ -66,9 +86,10 @@ class Endpoint(Value):
     base_url: str = OPENAI_URL
     api_key: SecretStr | None = None
     timeout: float = Field(default=120.0, gt=0)
+    total_timeout: float = Field(default=600.0, gt=0)
     max_retries: int = Field(default=2, ge=0)
 
-    _indifferent: ClassVar[frozenset[str]] = frozenset({"api_key", "timeout", "max_retries"})
+    _indifferent: ClassVar[frozenset[str]] = frozenset({"api_key", "timeout", "total_timeout", "max_retries"})
     _protocol: ClassVar[str] = ""
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
@@ -103,18 +124,72 @@ class Endpoint(Value):
         address, login = apart(base_url)
         # A proxy that the environment names is not for this machine's own ports.
         trust_env = urlsplit(address).hostname not in _LOOPBACK
-        return AsyncOpenAI(
+        http = DefaultAsyncHttpxClient(verify=_certificates(trust_env), trust_env=trust_env)
+        client = AsyncOpenAI(
             base_url=address,
             api_key=key or "none",
             timeout=self.timeout,
-            max_retries=self.max_retries,
+            max_retries=0,  # `_asked` retries, and tells of it
             default_headers=login,
-            http_client=DefaultAsyncHttpxClient(
-                verify=_certificates(trust_env),
-                trust_env=trust_env,
-                event_hooks={"response": [partial(_bounded, self.describe())]},
-            ),
+            http_client=http,
         )
+        http.event_hooks = {
+            "request": [partial(_only_at, client.base_url, self.describe())],
+            "response": [partial(_bounded, self.describe())],
+        }
+        return client
+
+    async def _in_time(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of a call.
+
+        Raises:
+            ModelError: It takes longer than `total_timeout`.
+        """
+        done = await within(Timeout(run=self.total_timeout), work, [])
+        if isinstance(done, Deadline):
+            raise ModelError(
+                f"{self.describe()} took longer than {self.total_timeout:g} s in all, and the call was stopped; "
+                "raise total_timeout, or ask for less",
+                transient=True,
+            )
+        return done
+
+    async def _asked(
+        self,
+        ask: Callable[[], Awaitable[T]],
+        key: str,
+        call_id: str = "",
+        heed: Callable[[ModelError], Awaitable[None]] | None = None,
+    ) -> T:
+        """The beginning of an answer; a request that was refused for the time being is sent again, which is an event.
+
+        Args:
+            ask: Sends the request.
+            key: The key that it bears, which stays out of errors.
+            call_id: Which call it is, for the event.
+            heed: Is told of each failure.
+
+        Raises:
+            ModelError: It was refused for good, or once too often.
+        """
+        from openai import APIError
+
+        clock = asyncio.get_running_loop().time
+        ends = clock() + self.total_timeout
+        for retry in count(1):
+            try:
+                return await ask()
+            except APIError as error:
+                failure = self._failure(error, key)
+                if heed is not None:
+                    await heed(failure)
+                delay = failure.retry_after or _pause(retry)
+                again = failure.transient and _header(error, "x-should-retry") != "false"
+                if not again or retry > self.max_retries or delay > LONGEST_PAUSE or clock() + delay >= ends:
+                    raise failure from error
+            emit(ModelRetried(call_id=call_id, model=self.name, error=str(failure), delay=delay, retry=retry))
+            await asyncio.sleep(delay)
+        raise AssertionError("unreachable")
 
     @contextmanager
     def _reading(self) -> Generator[None, None, None]:
@@ -143,6 +218,8 @@ class Endpoint(Value):
         """An error that says what to do; the key that was used stays out of it and of its cause."""
         from openai import APIConnectionError, APITimeoutError
 
+        if isinstance(error.__cause__, ModelError):  # ours: the request would have gone elsewhere
+            return ModelError(str(error.__cause__))
         _scrub(error, key)
         who, said = self.describe(), _said(error)
         if isinstance(error, APITimeoutError):
@@ -159,6 +236,10 @@ class Endpoint(Value):
         body = _body(error)
         if body.get("type") == "exceed_context_size_error" or body.get("code") == "context_length_exceeded":
             return RequestError(f"{who}: the prompt has too many tokens: {said}; give it less, or use a larger model")
+        if body.get("code") in _FILTERED:
+            return RequestError(
+                f"{who}: its content filter refuses the request: {said}; change the prompt or the filter"
+            )
         if status == 401:
             fault = "refuses the API key" if self.api_key else "wants an API key, and none is given"
             return ModelError(f"{who} {fault} (401); set OPENAI_API_KEY, or the key of this endpoint")
@@ -207,19 +288,63 @@ def shown(message: str) -> str:
     return text if len(text) <= MAX_SHOWN_MESSAGE else text[:MAX_SHOWN_MESSAGE] + "…"
 
 
+_FILTERED = ("content_filter", "content_policy_violation")
+"""Codes of errors by which endpoints say that a content filter refuses a request."""
+
+
+def _pause(retry: int) -> float:
+    """Seconds before a retry: twice as many each time, the last quarter by chance."""
+    most = min(_FIRST_PAUSE * 2 ** min(retry - 1, 64), _LAST_PAUSE)
+    return most * random.uniform(0.75, 1)  # noqa: S311 - jitter, not a secret
+
+
+async def _only_at(home: Any, who: str, request: Any) -> None:
+    """Refuse a request to another origin than the endpoint's, for it bears the key and the prompt.
+
+    Raises:
+        ModelError: A redirect leads there.
+    """
+    url = request.url
+    if (url.scheme, url.host, url.port) != (home.scheme, home.host, home.port):
+        origin = without_login(str(url.copy_with(path="/", query=None, fragment=None))).rstrip("/")
+        raise ModelError(
+            f"{who} redirects to {origin}, and neither the prompt nor the key is sent to another origin; "
+            "if that is where the endpoint is, write its address as the base URL"
+        )
+
+
 async def _bounded(who: str, response: Any) -> None:
-    """Have an answer end with an error where it goes on for too long, be it of errors, without lines, or packed."""
+    """Have an answer end with an error where it goes on for too long, be it of errors, without lines, or packed.
+
+    Its beginning is kept in the response's ``extensions``, for `beginning`.
+    """
     whole = response.aiter_bytes
+    kept = response.extensions["operad"] = bytearray()
 
     async def aiter_bytes(chunk_size: int | None = None) -> AsyncGenerator[bytes, None]:
         size = 0
         async for part in whole(chunk_size):
             size += len(part)
+            if len(kept) < _BEGINNING:
+                kept.extend(part[: _BEGINNING - len(kept)])
             if size > MOST_BYTES:
                 raise ModelError(f"{who} sends more than the {MOST_BYTES:,} bytes that an answer may have")
             yield part
 
     response.aiter_bytes = aiter_bytes
+
+
+def beginning(response: Any) -> str:
+    """The beginning of an answer that has been read, as text."""
+    return bytes(response.extensions.get("operad", b"")).decode("utf-8", "replace").strip()
+
+
+def page_title(text: str) -> str | None:
+    """The title of a web page, empty where it has none; None where the text is no web page."""
+    if not re.match(r"<(!doctype\s+html|html|head|body)\b", text, re.IGNORECASE):
+        return None
+    title = re.search(r"<title[^>]{0,100}>([^<]{1,1000})", text, re.IGNORECASE)
+    return shown(unescape(title[1])) if title else ""
 
 
 def _is_usable(url: str) -> bool:
@@ -231,11 +356,10 @@ def _is_usable(url: str) -> bool:
 
 
 def _retry_after(error: APIError) -> float | None:
-    """Seconds that an endpoint asks to wait, from its headers (RFC 9110, section 10.2.3)."""
-    headers: Any = getattr(getattr(error, "response", None), "headers", {})
-    given = str(headers.get("retry-after", ""))
+    """Seconds that an endpoint asks to wait, from its headers (RFC 9110, section 10.2.3; milliseconds are OpenAI's)."""
+    given, milliseconds = _header(error, "retry-after"), _header(error, "retry-after-ms")
     try:
-        seconds = float(given)
+        seconds = float(milliseconds) / 1000 if milliseconds else float(given)
     except ValueError:
         from email.utils import parsedate_to_datetime
 
@@ -251,8 +375,20 @@ def _body(error: APIError) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", body) if isinstance(body, Mapping) else {}
 
 
+def _header(error: APIError, name: str) -> str:
+    headers: Any = getattr(getattr(error, "response", None), "headers", {})
+    return str(headers.get(name, ""))
+
+
 def _said(error: APIError) -> str:
-    return shown(str(_body(error).get("message") or error.message))
+    """What the endpoint says: its message, or else the text of its answer; of a web page the title."""
+    body: Any = error.body
+    if isinstance(body, str) and body:
+        title = page_title(body)
+        return shown(body) if title is None else f"a web page, {title!r}" if title else "a web page"
+    if said := _body(error).get("message"):
+        return shown(str(said))
+    return shown(json.dumps(body, ensure_ascii=False)) if body else shown(error.message)
 
 
 def _scrub(error: APIError, key: str) -> None:

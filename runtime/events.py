@@ -207,6 +207,8 @@ class ModelAnswered(Event, frozen=True, kw_only=True):
         call_id: Which call; empty where nobody said that it began.
         text: What the model said.
         tool_calls: The tools that it calls, each with its ``name`` and its ``arguments`` as JSON text.
+        finish_reason: Why it stopped, in the endpoint's words: ``length`` where it was cut off at the most tokens it
+            may write, ``content_filter`` where a filter stopped it.
     """
 
     model: str
@@ -214,6 +216,30 @@ class ModelAnswered(Event, frozen=True, kw_only=True):
     call_id: str = ""
     text: str = ""
     tool_calls: tuple[Mapping[str, str], ...] = ()
+    finish_reason: str = ""
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether the answer was cut off at the most tokens that it may have."""
+        return self.finish_reason == "length"
+
+
+class ModelRetried(Event, frozen=True, kw_only=True):
+    """A request to a model was refused for the time being, and is sent again after so many seconds.
+
+    Attributes:
+        call_id: Which call; empty where nobody said that it began.
+        model: The model's name.
+        error: Why it was refused.
+        delay: Seconds until it is sent again.
+        retry: Which retry of the call, counted from 1.
+    """
+
+    call_id: str
+    model: str
+    error: str
+    delay: float
+    retry: int
 
 
 class ModelFailed(Event, frozen=True, kw_only=True):

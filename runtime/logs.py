@@ -98,7 +98,10 @@ def _told_of_call(event: Event) -> tuple[int, str]:
     match event:
         case events.ModelAnswered():
             usage = event.usage
-            return logging.DEBUG, f"model {event.model!r} answered: {usage.tokens} tokens in {usage.seconds:.1f} s"
+            level, how = (logging.WARNING, ", cut off at max_tokens") if event.cut_off else (logging.DEBUG, "")
+            return level, f"model {event.model!r} answered: {usage.tokens} tokens in {usage.seconds:.1f} s{how}"
+        case events.ModelRetried():
+            return logging.WARNING, f"model {event.model!r} is asked again in {event.delay:.1f} s: {event.error}"
         case events.ModelFailed():
             return logging.WARNING, f"model {event.model!r} failed: {event.error}"
         case events.ToolReturned():

@@ -61,6 +61,7 @@ class Metrics:
         )
         self._retries = metric("Counter", "operator_retries", "Attempts that failed.", "workflow", "operator")
         self._calls = metric("Counter", "model_calls", "Calls of models.", "model", "state")
+        self._again = metric("Counter", "model_retries", "Requests to models that were sent again.", "model")
         self._tokens = metric("Counter", "model_tokens", "Tokens that models read and wrote.", "model", "kind")
         self._cost = metric("Counter", "model_cost", "What models cost, in US dollars, as far as known.", "model")
         self._unpriced = metric("Counter", "model_calls_unpriced", "Calls of models of unknown price.", "model")
@@ -121,6 +122,8 @@ class Metrics:
                     self._unpriced.labels(model).inc(usage.unpriced)
                 if usage.known_cost is not None:
                     self._cost.labels(model).inc(usage.known_cost)
+            case events.ModelRetried():
+                self._again.labels(*self._known("model", event.model)).inc()
             case events.ModelFailed():
                 self._calls.labels(*self._known("model", event.model), "failed").inc()
             case events.ToolReturned():

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
@@ -15,8 +17,8 @@ from weakref import WeakKeyDictionary
 from pydantic import ConfigDict, Field, PrivateAttr, SecretStr
 
 from operad.runtime.deadline import standing_still
-from operad.runtime.endpoint import OPENAI_URL, Endpoint, without_login
-from operad.runtime.errors import InputError, ModelError, describe, did_you_mean
+from operad.runtime.endpoint import OPENAI_URL, Endpoint, beginning, page_title, shown, without_key, without_login
+from operad.runtime.errors import InputError, ModelError, RequestError, describe, did_you_mean
 from operad.runtime.events import ModelAnswered, ModelAsked, ModelFailed, TokenStreamed, current_scope, emit, heard
 from operad.runtime.limits import Limiter, Limits, SharedLimits
 from operad.runtime.message import NO_USAGE, Usage, Value, new_id
@@ -116,8 +118,10 @@ class Model(Endpoint):
         temperature: From 0 (always the likeliest word) up; None leaves it to the endpoint.
         max_tokens: The most tokens an answer may have; None leaves it to the endpoint.
         timeout: Seconds that the endpoint may be silent.
+        total_timeout: Seconds that a call may take from its first request to the end of the answer, retries and
+            the waits between them included; the wait for `limits` is not.
         max_retries: How often a call that was refused for the time being (429, 5xx, no connection)
-            is tried again.
+            is tried again; each retry is a `ModelRetried` event.
         tools: How tools are offered: ``native``, by the protocol, or ``constrained``, where the
             endpoint knows no tool calls but keeps to a JSON Schema.
         structured: Whether the endpoint keeps to a JSON Schema given as ``response_format``.
@@ -164,7 +168,8 @@ class Model(Endpoint):
     ) -> Completion:
         """Ask for the next turn of a conversation.
 
-        Emits `ModelAsked`, `TokenStreamed` as text arrives, and `ModelAnswered` or `ModelFailed` at the end.
+        Emits `ModelAsked`, `ModelRetried` before the request is sent again, `TokenStreamed` as text arrives, and
+        `ModelAnswered` or `ModelFailed` at the end.
 
         Args:
             messages: The conversation so far.
@@ -176,6 +181,7 @@ class Model(Endpoint):
 
         Raises:
             ModelError: The endpoint cannot be reached, refuses the call, breaks off, or finds no end.
+            RequestError: It does not take this request; its content filter stops the answer; or the model refuses it.
         """
         request: dict[str, Any] = {"messages": _sendable(messages)}
         if tools:
@@ -196,7 +202,7 @@ class Model(Endpoint):
                 names = tuple(tool.name for tool in tools)
                 emit(ModelAsked(call_id=call_id, model=self.name, messages=_shown(messages), tools=names))
             try:
-                completion = await self._turn(connection, request)
+                completion, refusal = await self._in_time(self._turn(connection, request, call_id))
             except Exception as error:
                 emit(ModelFailed(call_id=call_id, model=self.name, error=describe(error)))
                 raise
@@ -204,13 +210,25 @@ class Model(Endpoint):
         calls = tuple({"name": call.name, "arguments": call.arguments} for call in completion.tool_calls)
         emit(
             ModelAnswered(
-                model=self.name, usage=completion.usage, call_id=call_id, text=completion.text, tool_calls=calls
+                model=self.name,
+                usage=completion.usage,
+                call_id=call_id,
+                text=completion.text,
+                tool_calls=calls,
+                finish_reason=completion.finish_reason,
             )
         )
+        if completion.finish_reason == "content_filter":
+            raise RequestError(
+                f"{self.describe()}: its content filter stopped the answer after {len(completion.text):,} characters; "
+                "change the prompt or the filter"
+            )
+        if refusal and not completion.text:
+            raise RequestError(f"{self.describe()}: the model refuses to answer: {shown(refusal)}; change the prompt")
         return completion
 
-    async def _turn(self, connection: _Connection, request: dict[str, Any]) -> Completion:
-        """One turn, as it streams.
+    async def _turn(self, connection: _Connection, request: dict[str, Any], call_id: str) -> tuple[Completion, str]:
+        """One turn, as it streams, and what the model says where it refuses to answer.
 
         Raises:
             ModelError: The endpoint cannot be reached, refuses the call, breaks off, or finds no end.
@@ -218,7 +236,7 @@ class Model(Endpoint):
         clock = asyncio.get_running_loop().time
         began = clock()
         turn = _Turn()
-        async with aclosing(self._chunks(connection, request)) as chunks:
+        async with aclosing(self._chunks(connection, request, call_id)) as chunks:
             async for chunk in chunks:
                 with self._reading():
                     text = turn.add(chunk)
@@ -232,7 +250,7 @@ class Model(Endpoint):
                 if text:
                     emit(TokenStreamed(text=text))
         with self._reading():
-            return self._completed(turn, clock() - began)
+            return self._completed(turn, clock() - began), turn.refusal
 
     @asynccontextmanager
     async def _admitted(self, own: Limiter | None) -> AsyncGenerator[list[Limiter], None]:
@@ -295,34 +313,52 @@ class Model(Endpoint):
             self._connections.pop(asyncio.get_running_loop(), None)
             await client.close()
 
-    async def _chunks(self, connection: _Connection, request: dict[str, Any]) -> AsyncGenerator[Any, None]:
+    async def _chunks(
+        self, connection: _Connection, request: dict[str, Any], call_id: str
+    ) -> AsyncGenerator[Any, None]:
         """The answer as it streams; whatever the endpoint does wrong is a `ModelError`."""
-        from openai import APIError, AsyncStream
+        from openai import AsyncStream
 
         client = connection.client
         everything = {**request, "model": self.name, "stream": True, "stream_options": {"include_usage": True}}
+        # Not client.chat.completions: to make objects of openai's types costs more than all else in a call.
+        ask = partial(
+            client.post,
+            "/chat/completions",
+            cast_to=object,
+            body=everything,
+            stream=True,
+            stream_cls=AsyncStream[object],
+        )
+        stream = await self._asked(ask, client.api_key, call_id, partial(_hold_off, connection.limiter))
         try:
-            # Not client.chat.completions: to make objects of openai's types costs more than all else in a call.
-            stream = await client.post(
-                "/chat/completions", cast_to=object, body=everything, stream=True, stream_cls=AsyncStream[object]
-            )
-        except APIError as error:
-            failure = self._failure(error, client.api_key)
-            if connection.limiter and failure.retry_after:
-                connection.limiter.hold_off(failure.retry_after)
-                if shared := _shared_limits():
-                    await shared.hold_off(connection.limiter, failure.retry_after)
-            raise failure from error
-        try:
+            heard = False
             async with stream:
                 async for chunk in stream:
+                    heard = True
                     yield chunk
+            if not heard:
+                raise self._no_stream(without_key(beginning(stream.response), client.api_key))
         except ModelError:
             raise
         except (ValueError, RecursionError) as error:
             raise self._no_protocol("it sent something that is not JSON") from error
         except Exception as error:
             raise self._broke_off(error, client.api_key) from error
+
+    def _no_stream(self, said: str) -> ModelError:
+        """What an answer without a single event is."""
+        title = page_title(said)
+        if title is not None:
+            return self._no_protocol(f"it answered with a web page{f', {title!r}' if title else ''}")
+        if not said.startswith("{"):
+            return self._no_protocol("its answer holds no choices")
+        if re.search(r'"choices"\s*:', said):
+            return ModelError(
+                f"{self.describe()} answered with plain JSON instead of a stream of events; "
+                'the endpoint must take `"stream": true`'
+            )
+        return self._no_protocol(f"it answered with plain JSON: {shown(said)}")
 
     def _completed(self, turn: _Turn, seconds: float) -> Completion:
         if not turn.began:
@@ -421,6 +457,14 @@ def _shared_limits() -> SharedLimits | None:
     return scope.run.shared_limits if scope else None
 
 
+async def _hold_off(limiter: Limiter | None, failure: ModelError) -> None:
+    """Let other calls wait, too, for as long as the endpoint asks this one to wait."""
+    if limiter and failure.retry_after:
+        limiter.hold_off(failure.retry_after)
+        if shared := _shared_limits():
+            await shared.hold_off(limiter, failure.retry_after)
+
+
 async def _spend(limiters: Sequence[Limiter], tokens: int) -> None:
     """Count tokens, here and for other processes; an answer is not lost because that takes long."""
     for limiter in limiters:
@@ -463,6 +507,7 @@ class _Turn:
     began: bool = False
     characters: int = 0
     text: str = ""
+    refusal: str = ""
     finish_reason: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -488,9 +533,11 @@ class _Turn:
                 call.name += name
                 call.arguments += arguments
                 self.characters += len(name) + len(arguments)
+        refusal = cast("str", delta.get("refusal") or "")
+        self.refusal += refusal
         text = cast("str", delta.get("content") or "")
         self.text += text
-        self.characters += len(text)
+        self.characters += len(text) + len(refusal)
         return text
 
 

@@ -357,6 +357,9 @@ class Trace:
             asked.start -= event.usage.seconds
         told = event.as_dict()
         ended = self._end(("model", event.call_id), event, "done", text=event.text, tool_calls=told["tool_calls"])
+        if event.finish_reason:
+            for each in ended:
+                each.details["finish_reason"] = event.finish_reason
         for each in ended:
             each.usage = event.usage
         around: list[Span] = []

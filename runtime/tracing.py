@@ -30,7 +30,14 @@ _BEGINS = events.RunStarted | events.OperatorStarted | events.ModelAsked | event
 _ENDS = (
     events.RunFinished | events.RunFailed | events.OperatorFinished | events.OperatorFailed | events.OperatorCancelled
 )
-_NOTES = events.AnswerRejected | events.FellBack | events.CacheHit | events.MessageKept | events.BlameUnknown
+_NOTES = (
+    events.AnswerRejected
+    | events.ModelRetried
+    | events.FellBack
+    | events.CacheHit
+    | events.MessageKept
+    | events.BlameUnknown
+)
 _STAMP = frozenset(Event.__struct_fields__)
 _TRUE = ("1", "true", "yes", "on")
 _MOST_OF_A_NAME = 200

@@ -274,7 +274,9 @@ def _remark(entry: Entry | None) -> bytes:
     if entry is None:
         return b": waiting\n\n"
     event = entry.event
-    if isinstance(event, events.OperatorStarted | events.OperatorFinished | events.OperatorRetried):
+    if isinstance(
+        event, events.OperatorStarted | events.OperatorFinished | events.OperatorRetried | events.ModelRetried
+    ):
         return f": {to_json([entry.name, '/'.join(event.path)])}\n\n".encode()
     return b""
 

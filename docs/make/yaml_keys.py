@@ -51,6 +51,7 @@ max_tokens: 2000
 tools: constrained
 vision: true
 timeout: 120
+total_timeout: 900
 max_retries: 4
 limits: {concurrency: 4}
 price: {prompt: 0.25, completion: 2}

@@ -33,15 +33,13 @@ class _Maker(Endpoint):
 
     async def _ask(self, asked: Callable[[AsyncOpenAI], AbstractAsyncContextManager[Any]]) -> tuple[bytes, str]:
         """The body of an answer and its media type."""
-        from openai import APIError
+        return await self._in_time(self._ask_once(asked))
 
+    async def _ask_once(self, asked: Callable[[AsyncOpenAI], AbstractAsyncContextManager[Any]]) -> tuple[bytes, str]:
         key = self.api_key.get_secret_value() if self.api_key else ""
         body = bytearray()
         async with self._client(self.base_url, key) as client, AsyncExitStack() as stack:
-            try:
-                response = await stack.enter_async_context(asked(client))
-            except APIError as error:
-                raise self._failure(error, client.api_key) from error
+            response = await self._asked(lambda: stack.enter_async_context(asked(client)), client.api_key)
             try:
                 async for data in response.iter_bytes():
                     body += data
@@ -62,8 +60,10 @@ class ImageModel(_Maker):
         base_url: Where the endpoint is; ``/images/generations`` follows.
         api_key: The key, or None for endpoints that want none. Never shown.
         timeout: Seconds that the endpoint may be silent.
+        total_timeout: Seconds that a call may take from its first request to the end of the answer, retries and
+            the waits between them included.
         max_retries: How often a call that was refused for the time being (429, 5xx, no connection)
-            is tried again.
+            is tried again; each retry is a `ModelRetried` event.
         size: Width and height in pixels, as ``1024x1024``; None leaves it to the endpoint.
     """
 
@@ -127,8 +127,10 @@ class SpeechModel(_Maker):
         base_url: Where the endpoint is; ``/audio/speech`` follows.
         api_key: The key, or None for endpoints that want none. Never shown.
         timeout: Seconds that the endpoint may be silent.
+        total_timeout: Seconds that a call may take from its first request to the end of the answer, retries and
+            the waits between them included.
         max_retries: How often a call that was refused for the time being (429, 5xx, no connection)
-            is tried again.
+            is tried again; each retry is a `ModelRetried` event.
         voice: Who speaks, as the endpoint names them.
         format: Of the sound.
     """

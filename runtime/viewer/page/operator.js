@@ -248,6 +248,7 @@ class Panel {
         about.error ? this.error(about.error) : null,
         about.text ? turn({ role: isOpen(span, this.app.time) ? "writing …" : "answer", content: about.text }) : null,
         ...asked,
+        about.finish_reason === "length" ? make("p.soft", { textContent: "cut off at the most tokens an answer may have (max_tokens)" }) : null,
       ] : [make("p.soft", { textContent: "no answer at this time" })]),
     ].filter(Boolean);
   }

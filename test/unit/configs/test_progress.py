@@ -17,6 +17,7 @@ from operad.runtime.events import (
     Interrupted,
     JobSplit,
     ModelAnswered,
+    ModelRetried,
     OperatorCancelled,
     OperatorFailed,
     OperatorFinished,
@@ -90,12 +91,18 @@ def test_a_failure_is_told_and_what_was_stopped_by_it():
     assert [(row.seconds, row.note) for row in view.rows.values()] == [(0.5, "ValueError: x"), (0.25, "")]
 
 
+AGAIN = at("read", ModelRetried, call_id="c", model="m", error="m failed (503): [down]", delay=2.0, retry=1)
+CUT = at("read", ModelAnswered, model="m", usage=USAGE, finish_reason="length")
+
+
 @pytest.mark.parametrize(
     ("event", "note"),
     [
         (at("read", Progress, done=3, total=7), "3/7"),
         (at("read", ToolCalled, call_id="1", tool="search", arguments={}), "calls search"),
         (at("read", AnswerRejected, error="no", repair=2), "asks again (2)"),
+        (AGAIN, "model asked again, 2.0 s after: m failed (503): [down]"),
+        (CUT, progress.CUT_OFF),
         (at("read", TokenStreamed, text="t"), ""),
         (at("read", ToolReturned, call_id="1", tool="t", result="r", failed=False, seconds=1.0), ""),
     ],
@@ -173,6 +180,9 @@ def test_the_end_says_in_a_few_words_what_was_out_of_the_ordinary():
         RETRIED,
         at("check[0]/one", FellBack, error="e", to="a constant"),
         at("check[1]/one", FellBack, error="e", to="a constant"),
+        AGAIN,
+        CUT,
+        CUT,
         at("read", CacheHit),
         at("read", OperatorSkipped, reason="r"),
         at("\x1b[2J", OperatorSkipped, reason="r"),
@@ -180,7 +190,8 @@ def test_the_end_says_in_a_few_words_what_was_out_of_the_ordinary():
     ):
         remarks.apply(event)
     assert remarks.line() == (
-        "skipped: \\x1b[2J; retried: read (2 times); fell back: check (2 times); from the cache: read"
+        "skipped: \\x1b[2J; retried: read (2 times); model asked again: read; "
+        "answers cut off at max_tokens: read (2 times); fell back: check (2 times); from the cache: read"
     )
 
 
@@ -281,6 +292,8 @@ def test_what_is_out_of_the_ordinary_is_a_line_too_by_the_operators_path():
     assert shown(
         STARTED,
         at("in/read", OperatorRetried, error="ModelError:\x1b[2J", delay=2.0, attempt=1),
+        AGAIN,
+        CUT,
         at("in/read", FellBack, error="ModelError: gone", to="a constant"),
         at("in/read", Interrupted, interrupt_id="in/read", question="Which?"),
         at("in/read", Resumed, interrupt_id="in/read", seconds=3.0),
@@ -289,6 +302,8 @@ def test_what_is_out_of_the_ordinary_is_a_line_too_by_the_operators_path():
         RoundFinished(status=WorkflowStatus.SUCCESS, evaluation="right", lesson="", blame=(), round=1, path=("in",)),
     ) == [
         "round 1  in/read: attempt 1 failed, again in 2.0 s: ModelError:\\x1b[2J",
+        "round 1  read: the model is asked again in 2.0 s: m failed (503): [down]",
+        "round 1  read: the answer was cut off at the most tokens it may have; raise max_tokens",
         "round 1  in/read: falls back to a constant: ModelError: gone",
         "round 1  in/read: waits for an answer",
         "round 1  in/read: was answered, after 3.0 s",

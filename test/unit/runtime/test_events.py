@@ -122,14 +122,26 @@ EXAMPLES = [
         {"call_id": "c", "model": "m", "messages": [{"role": "user", "content": "hi"}], "tools": ["t"]},
     ),
     (
-        ModelAnswered(model="m", usage=USAGE, call_id="c", text="t", tool_calls=({"name": "n", "arguments": "{}"},)),
+        ModelAnswered(
+            model="m",
+            usage=USAGE,
+            call_id="c",
+            text="t",
+            tool_calls=({"name": "n", "arguments": "{}"},),
+            finish_reason="length",
+        ),
         {
             "model": "m",
             "usage": PLAIN_USAGE,
             "call_id": "c",
             "text": "t",
             "tool_calls": [{"name": "n", "arguments": "{}"}],
+            "finish_reason": "length",
         },
+    ),
+    (
+        events.ModelRetried(call_id="c", model="m", error="e", delay=0.5, retry=1),
+        {"call_id": "c", "model": "m", "error": "e", "delay": 0.5, "retry": 1},
     ),
     (events.ModelFailed(call_id="c", model="m", error="e"), {"call_id": "c", "model": "m", "error": "e"}),
     (events.AnswerRejected(error="no", repair=1), {"error": "no", "repair": 1}),

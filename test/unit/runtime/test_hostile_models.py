@@ -6,6 +6,7 @@ import json
 from itertools import count
 
 import pytest
+from pydantic import SecretStr
 
 from operad.evaluators import Evaluator
 from operad.operators import Operator, OperatorConfig
@@ -98,16 +99,58 @@ async def test_a_turn_calls_a_bounded_number_of_tools(name):
     ("body", "content_type", "why"),
     [
         (b"\x89PNG\r\n\x1a\n", "image/png", "it sent something that is not JSON"),
-        (b'{"choices": [{"message": {"content": "hi"}}]}', "application/json", "its answer holds no choices"),
         (b"data: \xff\xfe\n\n", EVENTS, "it sent something that is not JSON"),
         (b"data: " + b"[" * 200_000 + b"\n\n", EVENTS, "it sent something that is not JSON"),
         (b"data: 5\n\n", EVENTS, "its answer holds no choices"),
         (b"", EVENTS, "its answer holds no choices"),
     ],
-    ids=["a picture", "not streamed", "not UTF-8", "deep", "a number", "nothing"],
+    ids=["a picture", "not UTF-8", "deep", "a number", "nothing"],
 )
 async def test_what_is_no_answer_says_so(body, content_type, why):
     assert f"protocol: {why}" in await failure(Raw(body, content_type))
+
+
+WHOLE = b'{"id": "1", "choices": [{"index": 0, "message": {"content": "hi"}, "finish_reason": "stop"}]}'
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "said"),
+    [
+        (WHOLE, "application/json", "answered with plain JSON instead of a stream of events; the endpoint must take"),
+        (b'{"error": {"message": "no GPU"}}', "application/json", 'plain JSON: {"error": {"message": "no GPU"}};'),
+        (
+            b"<!DOCTYPE html><html><head><title>Sign &amp; in\nhere</title></head><body>x</body></html>",
+            "text/html",
+            "it answered with a web page, 'Sign & in here'; check the base URL",
+        ),
+        (b"<html><body>x</body></html>", "text/html", "it answered with a web page; check the base URL"),
+    ],
+    ids=["plain JSON", "an error in JSON", "a page", "a page without a title"],
+)
+async def test_an_answer_that_is_not_streamed_is_named_for_what_it_is(body, content_type, said):
+    assert said in await failure(Raw(body, content_type))
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "said"),
+    [
+        (b"CUDA out of memory on gpu 3\n", "text/plain", "CUDA out of memory on gpu 3"),
+        (b'{"detail": "no worker"}', "application/json", '{"detail": "no worker"}'),
+        (b'{"error": "no worker"}', "application/json", "no worker"),
+        (b"<html><head><title>Bad gateway</title></head></html>", "text/html", "a web page, 'Bad gateway'"),
+        (b"scripted-key is not right", "text/plain", "[key] is not right"),
+        (b"x" * 100_000, "text/plain", "x" * 500 + "\N{HORIZONTAL ELLIPSIS}"),
+        (b"", "text/plain", "Error code: 500"),
+    ],
+    ids=["text", "an object", "a text in JSON", "a page", "the key", "too much", "nothing"],
+)
+async def test_the_text_of_a_failure_is_shown_in_bounds_and_without_the_key(web, body, content_type, said):
+    address = await web.serve(web.reply(body, 500, content_type=content_type))
+    model = Model(name="m", base_url=address, api_key=SecretStr("scripted-key"), max_retries=0)
+    with pytest.raises(ModelError) as raised:
+        await model.complete(HELLO)
+    await model.aclose()
+    assert str(raised.value) == f"m at {address} failed (500): {said}"
 
 
 ENDLESS = {
@@ -142,6 +185,66 @@ async def test_an_answer_that_unpacks_to_too_much_is_given_up(web, monkeypatch):
     model = Model(name="m", base_url=address, max_retries=0)
     with pytest.raises(ModelError, match="sends more than the 1,000,000 bytes that an answer may have"):
         await model.complete(HELLO)
+    await model.aclose()
+
+
+async def _drip(head, drop):
+    yield head
+    for _ in count():
+        yield drop
+        await asyncio.sleep(0.01)
+
+
+DRIPS = {
+    "a header": (b"HTTP/1.1 200 OK\r\nX-Slow: ", b"y"),
+    "interim answers": (b"", b"HTTP/1.1 102 Processing\r\n\r\n"),
+    "comments": (b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", b": still there\n\n"),
+    "words": (b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", chunk({"content": "and "})),
+    "an error": (b"HTTP/1.1 500 Oops\r\nContent-Type: text/plain\r\n\r\n", b"x"),
+}
+
+
+@pytest.mark.parametrize(("head", "drop"), DRIPS.values(), ids=DRIPS)
+async def test_an_endpoint_that_drips_ends_with_the_total_time_of_the_call(web, head, drop):
+    address = await web.serve(lambda request: _drip(head, drop))
+    model = Model(name="m", base_url=address, total_timeout=0.2)
+    with pytest.raises(ModelError) as raised:
+        await model.complete(HELLO)
+    await model.aclose()
+    assert str(raised.value) == (
+        f"m at {address} took longer than 0.2 s in all, and the call was stopped; raise total_timeout, or ask for less"
+    )
+    assert raised.value.transient
+    assert len(web.requests) == 1
+
+
+def test_a_call_has_ten_minutes_unless_it_is_told_otherwise():
+    assert Model().total_timeout == 600
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_carries_neither_key_nor_prompt_to_another_origin(web, status):
+    elsewhere = await web.serve(web.reply(b"", 200))
+    address = await web.serve(web.reply(b"", status, location=f"{elsewhere}/v1/chat/completions?secret=1"))
+    model = Model(name="m", base_url=address, api_key=SecretStr("scripted-key"))
+    with pytest.raises(ModelError) as raised:
+        await model.complete(HELLO)
+    await model.aclose()
+    assert str(raised.value) == (
+        f"m at {address} redirects to {elsewhere}, and neither the prompt nor the key is sent to another origin; "
+        "if that is where the endpoint is, write its address as the base URL"
+    )
+    assert [request.path for request in web.requests] == ["/chat/completions"]
+
+
+async def test_a_redirect_within_the_endpoint_is_followed(web):
+    def answer(request):
+        if request.path.endswith("/"):
+            return web.reply(chunk({"content": "here"}) + chunk({}, "stop"), content_type=EVENTS)
+        return web.reply(b"", 307, location=f"{request.path}/")
+
+    model = Model(name="m", base_url=await web.serve(answer), max_retries=0)
+    assert (await model.complete(HELLO)).text == "here"
     await model.aclose()
 
 

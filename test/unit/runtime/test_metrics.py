@@ -142,6 +142,16 @@ async def test_attempts_that_failed_are_counted(metrics):
     assert counted(metrics)["operator_retries_total", "a", "flow"] == 2
 
 
+async def test_requests_to_models_that_are_sent_again_are_counted(metrics):
+    async def be_refused():
+        for retry in (1, 2):
+            emit(events.ModelRetried(call_id="c", model="m", error="busy", delay=0.0, retry=retry))
+        return ""
+
+    await run(metrics, Do("a", be_refused))
+    assert counted(metrics)["model_retries_total", "m"] == 2
+
+
 async def test_open_questions_are_seen_until_they_are_answered(metrics):
     async def ask():
         return str(await interrupt("Which?"))

@@ -10,8 +10,8 @@ from pydantic import SecretStr
 
 from operad.runtime.embedded import EmbeddedModel
 from operad.runtime.endpoint import _certificates
-from operad.runtime.errors import InputError, ModelError
-from operad.runtime.events import ModelAnswered, TokenStreamed, current_scope
+from operad.runtime.errors import InputError, ModelError, RequestError
+from operad.runtime.events import ModelAnswered, ModelAsked, ModelRetried, TokenStreamed, current_scope
 from operad.runtime.limits import Limits
 from operad.runtime.message import Usage
 from operad.runtime.model import DEFAULT_MODEL, OPENAI_URL, Completion, Model, ToolCall, resolve_model
@@ -122,7 +122,7 @@ FAILURES = [
     (Fail(429, "slow down"), r"has no room: .* no quota left; wait, or set limits \(429\): slow down"),
     (Fail(502, "bad gateway"), r"failed \(502\): bad gateway"),
     (BreakOff(after_chars=9), "broke off its answer: .*incomplete chunked read.*; try again"),
-    (Raw(b"<html>Welcome</html>"), r"does not speak the OpenAI .* no choices; check the base URL"),
+    (Raw(b"<html>Welcome</html>"), r"does not speak the OpenAI .* a web page; check the base URL"),
     (Raw(b"data: {broken\n\n", EVENTS), r"does not speak the OpenAI .* not JSON"),
     (Raw(b'data: {"hello": 1}\n\n', EVENTS), r"does not speak the OpenAI .* no choices"),
     *(
@@ -177,6 +177,91 @@ async def test_a_busy_endpoint_is_asked_again():
     busy = Fail(429, headers={"retry-after-ms": "1"})
     async with ScriptedModel([busy, busy, Say("now")]) as scripted:
         assert (await scripted.model.model_copy(update={"max_retries": 2}).complete(HELLO)).text == "now"
+
+
+async def test_every_request_that_is_sent_again_is_an_event_first(in_a_run):
+    busy, down = Fail(429, "slow down", headers={"retry-after-ms": "1"}), Fail(503, "down", headers={"retry-after-ms": "2"})
+    async with ScriptedModel([busy, down, Say("now")]) as scripted:
+        model = scripted.model.model_copy(update={"max_retries": 2})
+        _, heard = await in_a_run(lambda: model.complete(HELLO))
+    asked, *retried = [event for event in heard if isinstance(event, ModelAsked | ModelRetried)]
+    where = model.describe()
+    assert [(event.call_id, event.model, event.retry, event.delay) for event in retried] == [
+        (asked.call_id, "scripted", 1, 0.001),
+        (asked.call_id, "scripted", 2, 0.002),
+    ]
+    assert [event.error for event in retried] == [
+        f"{where} has no room: too many calls at once, or no quota left; wait, or set limits (429): slow down",
+        f"{where} failed (503): down",
+    ]
+
+
+NOT_AGAIN = {
+    "a wrong request": Fail(400),
+    "no quota": Fail(429, error={"code": "insufficient_quota"}),
+    "the endpoint says so": Fail(503, headers={"x-should-retry": "false"}),
+    "a long wait": Fail(429, headers={"retry-after": "121"}),
+    "more than is left": Fail(429, headers={"retry-after": "60"}),
+}
+
+
+@pytest.mark.parametrize("step", NOT_AGAIN.values(), ids=NOT_AGAIN)
+async def test_what_would_not_help_is_not_sent_again(in_a_run, step):
+    async with ScriptedModel([step]) as scripted:
+        model = scripted.model.model_copy(update={"max_retries": 2, "total_timeout": 30})
+
+        async def ask():
+            with pytest.raises(ModelError):
+                await model.complete(HELLO)
+
+        _, told = await in_a_run(ask)
+    assert [type(event).__name__ for event in told] == ["ModelAsked", "ModelFailed"]
+    assert len(scripted.requests) == 1
+
+
+async def test_a_call_that_is_refused_once_too_often_fails_with_the_last_reason():
+    busy = Fail(429, "slow down", headers={"retry-after-ms": "1"})
+    async with ScriptedModel([busy, Fail(503, "down")]) as scripted:
+        with pytest.raises(ModelError, match=r"failed \(503\): down$"):
+            await scripted.model.model_copy(update={"max_retries": 1}).complete(HELLO)
+
+
+async def test_an_answer_that_was_cut_off_says_so_in_its_event(in_a_run):
+    async with ScriptedModel([Say("half an", finish_reason="length")]) as scripted:
+        completion, heard = await in_a_run(lambda: scripted.model.complete(HELLO))
+    [answered] = [event for event in heard if isinstance(event, ModelAnswered)]
+    assert (completion.finish_reason, answered.finish_reason, answered.cut_off) == ("length", "length", True)
+
+
+async def test_an_answer_that_a_content_filter_stopped_is_an_error_and_paid(in_a_run):
+    async with ScriptedModel([Say("To begin", finish_reason="content_filter")]) as scripted:
+        model = scripted.model
+
+        async def ask():
+            with pytest.raises(RequestError) as raised:
+                await model.complete(HELLO)
+            return raised.value, here().usage
+
+        (error, usage), heard = await in_a_run(ask)
+    assert str(error) == (
+        f"{model.describe()}: its content filter stopped the answer after 8 characters; change the prompt or the filter"
+    )
+    assert (usage.calls, usage.completion_tokens) == (1, 2)
+    assert [event.finish_reason for event in heard if isinstance(event, ModelAnswered)] == ["content_filter"]
+
+
+@pytest.mark.parametrize("code", ["content_filter", "content_policy_violation"])
+async def test_a_request_that_a_content_filter_refuses_says_so(code):
+    error = await failure(Fail(400, "it hurts", error={"code": code}))
+    assert str(error).endswith(": its content filter refuses the request: it hurts; change the prompt or the filter")
+    assert isinstance(error, RequestError)
+
+
+async def test_a_model_that_refuses_to_answer_is_quoted():
+    refusal = b'data: {"choices": [{"index": 0, "delta": {"refusal": "I cannot"}, "finish_reason": "stop"}]}\n\n'
+    error = await failure(Raw(refusal, EVENTS))
+    assert str(error).endswith(": the model refuses to answer: I cannot; change the prompt")
+    assert isinstance(error, RequestError)
 
 
 async def test_a_login_in_the_address_is_not_shown():
@@ -381,7 +466,7 @@ def test_a_misspelt_embedded_model_is_guessed():
 async def test_openai_gets_the_newer_name_of_max_tokens(monkeypatch):
     asked = {}
 
-    async def chunks(self, client, request):
+    async def chunks(self, client, request, call_id):
         asked.update(request)
         raise ModelError("not asked in tests")
         yield

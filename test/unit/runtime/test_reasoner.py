@@ -325,6 +325,15 @@ async def test_an_answer_that_never_fits_is_an_error_with_the_last_faults_and_an
     assert len(str(raised.value)) < 400
 
 
+async def test_an_answer_that_is_always_cut_off_says_what_to_raise():
+    half = Say('{"claims": ["a", "b', finish_reason="length")
+    async with ScriptedModel([half] * 3) as scripted:
+        with pytest.raises(AnswerError) as raised:
+            await MonoModelReasoner(scripted.model).infer(task(output_schema=CLAIMS))
+    assert "the answer was cut off at the most tokens it may have" in str(raised.value)
+    assert str(raised.value).endswith("; raise max_tokens")
+
+
 async def test_an_answer_that_was_cut_off_is_asked_for_again_shorter():
     half = Say('{"claims": ["a", "b', finish_reason="length")
     async with ScriptedModel([half, Say('{"claims": ["a"]}')]) as scripted:

@@ -45,6 +45,32 @@ async def test_images_come_as_bytes_with_their_types(web):
     assert json.loads(request.body) == {"model": "draw", "prompt": "a fig", "n": 3, "size": "512x512"}
 
 
+async def test_a_request_that_is_sent_again_is_an_event_first(web, in_a_run):
+    answers = [web.reply(b"busy", 503, retry_after_ms=1), drawn(web, {"b64_json": b64encode(PNG).decode()})]
+    model = painter(await web.serve(lambda request: answers.pop(0))).model_copy(update={"max_retries": 1})
+    made, heard = await in_a_run(lambda: model.generate("a fig"))
+    assert made == [(PNG, "image/png")]
+    assert [(event.model, event.delay, event.retry) for event in heard] == [("draw", 0.001, 1)]
+
+
+async def test_an_answer_that_drips_ends_with_the_total_time_of_the_call(web):
+    async def drips(request):
+        yield b"HTTP/1.1 200 OK\r\nX-Slow: "
+        while True:
+            yield b"y"
+            await asyncio.sleep(0.01)
+
+    model = painter(await web.serve(drips), total_timeout=0.2)
+    assert "took longer than 0.2 s in all" in str(await failure(model.generate("a fig")))
+
+
+async def test_a_redirect_to_another_origin_is_refused(web):
+    elsewhere = await web.serve(web.reply(b""))
+    host = await web.serve(web.reply(b"", 307, location=f"{elsewhere}/v1/images/generations"))
+    assert f" redirects to {elsewhere}, and neither" in str(await failure(painter(host).generate("a fig")))
+    assert len(web.requests) == 1
+
+
 @pytest.mark.parametrize("where", ["{host}/files/1.png", "/files/1.png"])
 async def test_an_image_at_the_endpoints_own_host_is_fetched(web, where):
     def answer(request):
