@@ -50,6 +50,11 @@ class EventLog:
         self._news = asyncio.Event()
         self.last = 0
 
+    @property
+    def size(self) -> int:
+        """Bytes of the events that are kept, as JSON."""
+        return self._bytes
+
     def add(self, event: Event) -> None:
         """Take in an event."""
         entry = Entry(event.seq, type(event).__name__, event, to_json(event.as_dict()).encode())

@@ -64,7 +64,10 @@ class McpDoor:
             "operad", version=version_here(), on_list_tools=self._list_tools, on_call_tool=self._call_tool
         )
         self._manager = StreamableHTTPSessionManager(
-            server, max_sessions=MOST_SESSIONS, max_request_body_size=runs.bounds.body
+            server,
+            max_sessions=MOST_SESSIONS,
+            max_request_body_size=runs.bounds.body,
+            session_idle_timeout=runs.bounds.session_seconds,
         )
         self._closing = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None

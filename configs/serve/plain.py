@@ -78,10 +78,20 @@ class RunView(Value):
     questions: list[QuestionView]
 
 
+class RunSummary(Value):
+    """A run in a list; GET /runs/{run_id} shows it with its goal and its result."""
+
+    id: str
+    expert: str
+    state: State
+    created: datetime
+    status: WorkflowStatus | None = Field(description="How its result was judged, once there is one.")
+
+
 class RunList(Value):
     """Runs, the newest first."""
 
-    runs: list[RunView]
+    runs: list[RunSummary]
 
 
 class ExpertView(Value):
@@ -157,6 +167,16 @@ def view(run: ServedRun) -> dict[str, Any]:
     return seen.model_dump(mode="json", fallback=str, warnings=False)
 
 
+def _summary(run: ServedRun) -> RunSummary:
+    return RunSummary(
+        id=run.id,
+        expert=run.offer.name,
+        state=run.shown_state,
+        created=datetime.fromtimestamp(run.began, timezone.utc),
+        status=run.message.status if run.message else None,
+    )
+
+
 def _expert_view(offer: Offer) -> ExpertView:
     inputs = None if offer.variables is None else {name: kind.value for name, kind in offer.variables}
     return ExpertView(
@@ -230,8 +250,8 @@ class PlainDoor:
     async def list_runs(
         self, limit: Annotated[int, Query(description="How many at most.", ge=1, le=1000)] = 100
     ) -> Response:
-        """The runs that are known, the newest first."""
-        return json_reply({"runs": [view(run) for run in self._runs.listed()[:limit]]})
+        """The runs that are known, the newest first, without their goals and results."""
+        return json_reply(RunList(runs=[_summary(run) for run in self._runs.listed()[:limit]]))
 
     async def show_run(self, run_id: RunId) -> Response:
         """A run as it stands, with its result once there is one."""

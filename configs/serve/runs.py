@@ -22,6 +22,7 @@ from operad.runtime import events
 from operad.runtime.errors import InputError, InvalidError, OperadError, describe, did_you_mean
 from operad.runtime.message import NO_USAGE, Job, Usage, WorkflowMessage, new_id
 from operad.runtime.questions import Question
+from operad.runtime.valid_json import to_json
 
 if TYPE_CHECKING:
     from operad.runtime.durable.store import KeptRun
@@ -53,6 +54,7 @@ class ServedRun:
         error: Why nothing came of it.
         timed_out: Whether it was ended for the time that it took.
         ended: When it ended, on the event loop's clock.
+        size: About how many bytes it holds, once it has ended.
     """
 
     id: str
@@ -68,6 +70,7 @@ class ServedRun:
     error: str = ""
     timed_out: bool = False
     ended: float | None = None
+    size: int = 0
 
     @property
     def questions(self) -> Sequence[Question]:
@@ -172,7 +175,8 @@ class Runs:
             raise RefusedError(
                 404,
                 f"no run has the id {run_id[:200]!r}{hint}; GET /runs lists them. One that has ended is forgotten "
-                f"after {self.bounds.kept_seconds:g} s, or when {self.bounds.kept} others have ended since",
+                f"after {self.bounds.kept_seconds:g} s, or when {self.bounds.kept} others have ended since, or when those "
+                f"that ended since hold {self.bounds.kept_bytes:,} bytes",
                 param="run_id",
             )
         return run
@@ -284,6 +288,9 @@ class Runs:
             limit.cancel()
             run.ended = loop.time()
             run.log.close()
+            # An event is kept as it is and as JSON; the last one holds the result.
+            job = run.job
+            run.size = len(job.goal) + len(job.context) + len(to_json(job.inputs)) + 2 * run.log.size
             self._forget_old()
 
     async def _consume(self, run: ServedRun) -> None:
@@ -314,10 +321,12 @@ class Runs:
 
     def _forget_old(self) -> None:
         now = asyncio.get_running_loop().time()
-        ended = sorted((run.ended, run.id) for run in self._runs.values() if run.ended is not None)
-        too_many = len(ended) - self.bounds.kept
-        for number, (when, run_id) in enumerate(ended):
-            if number < too_many or now - when > self.bounds.kept_seconds:
+        ended = sorted((run.ended, run.id, run.size) for run in self._runs.values() if run.ended is not None)
+        held = 0
+        for number, (when, run_id, size) in enumerate(reversed(ended)):
+            held += size
+            too_much = held > self.bounds.kept_bytes and number > 0
+            if number >= self.bounds.kept or too_much or now - when > self.bounds.kept_seconds:
                 del self._runs[run_id]
 
     async def _known(self, run_id: str) -> ServedRun | None:

@@ -180,7 +180,10 @@ async def test_a_busy_endpoint_is_asked_again():
 
 
 async def test_every_request_that_is_sent_again_is_an_event_first(in_a_run):
-    busy, down = Fail(429, "slow down", headers={"retry-after-ms": "1"}), Fail(503, "down", headers={"retry-after-ms": "2"})
+    busy, down = (
+        Fail(429, "slow down", headers={"retry-after-ms": "1"}),
+        Fail(503, "down", headers={"retry-after-ms": "2"}),
+    )
     async with ScriptedModel([busy, down, Say("now")]) as scripted:
         model = scripted.model.model_copy(update={"max_retries": 2})
         _, heard = await in_a_run(lambda: model.complete(HELLO))

@@ -365,7 +365,7 @@ async def test_a_run_is_begun_followed_and_its_result_fetched():
     assert [name for _, name, _ in seen][-2:] == ["RunFinished", "ended"]
     assert seen[-1][2] == {"id": run["id"], "state": "finished"}
     assert (run["result"], run["status"], run["error"]) == ('g|c|{"n": 1}', "SUCCESS", "")
-    assert listed == [run]
+    assert [each["id"] for each in listed] == [run["id"]]
     assert experts == [{"name": "Expert", "description": "It is Expert.", "leader": False, "operators": ["code"], "inputs": None}]  # fmt: skip
 
 
@@ -527,6 +527,21 @@ async def test_an_expert_is_an_mcp_tool_that_tells_how_far_it_is(mode):
     assert told == [(1, "code runs"), (2, "code has finished")]
     assert (wrong.is_error, "goal: Field required" in wrong.content[0].text) == (True, True)
     assert (nobody.is_error, "did you mean 'An_expert'" in nobody.content[0].text) == (True, True)
+
+
+async def test_an_mcp_session_that_is_idle_is_closed():
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}
+    accept = {"Accept": "application/json, text/event-stream"}
+    assert Bounds().session_seconds == 300
+    async with served(offered(Code(echo)), bounds=Bounds(session_seconds=0.01)) as here:
+        begun = await here.http.post("/mcp", json=begin, headers=accept)
+        session = {**accept, "Mcp-Session-Id": begun.headers["mcp-session-id"]}
+        ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+        while (answer := await here.http.post("/mcp", json=ping, headers=session)).status_code != 404:
+            await asyncio.sleep(0.05)
+    assert begun.status_code == 200
+    assert "error" in answer.json()
 
 
 async def test_a_question_of_a_tools_run_is_answered_by_another_tool():
@@ -743,6 +758,31 @@ async def test_runs_that_have_ended_are_forgotten_by_number_and_by_age():
                     await asyncio.sleep(0.01)
             left = sorted(run["id"] for run in (await here.http.get("/runs")).json()["runs"])
         assert left == (["r2", "r3"] if bounds.kept == 2 else [])
+
+
+async def test_runs_that_have_ended_are_forgotten_by_what_they_hold_but_never_the_newest():
+    async with served(offered(Code(echo)), bounds=Bounds(kept_bytes=300_000)) as here:
+        for number, size in enumerate((20_000, 20_000, 10, 500_000)):
+            asked = {"expert": "Expert", "goal": "x" * size, "id": f"r{number}"}
+            await here.http.post("/runs", json=asked)
+            await here.ended(f"r{number}")
+            listed = (await here.http.get("/runs")).json()["runs"]
+            if number == 2:
+                assert [run["id"] for run in listed] == ["r2", "r1", "r0"]
+        forgotten = await here.http.get("/runs/r0")
+    assert [run["id"] for run in listed] == ["r3"]
+    assert "or when those that ended since hold 300,000 bytes" in forgotten.json()["error"]["message"]
+
+
+async def test_a_list_of_runs_has_neither_their_goals_nor_their_results():
+    async with served(offered(Code(echo))) as here:
+        await here.http.post("/runs", json={"expert": "Expert", "goal": "x" * 100_000, "id": "r"})
+        run = await here.ended("r")
+        listed = await here.http.get("/runs")
+    assert listed.json() == {
+        "runs": [{name: run[name] for name in ("id", "expert", "state", "created", "status")}],
+    }
+    assert (run["goal"], run["status"]) == ("x" * 100_000, "SUCCESS")
 
 
 async def test_followers_and_requests_a_minute_are_bounded():
