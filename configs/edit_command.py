@@ -12,7 +12,7 @@ import typer
 from operad.configs.flow import is_configuration, read_file
 from operad.configs.formats_command import EXIT_LEFT, STDOUT, called, read_workflow, write_file
 from operad.configs.issues import issue_line, placed
-from operad.configs.printable import printable
+from operad.configs.printable import harmless, printable
 from operad.operators.edit import Difference, Operation, apply, new_issues, parse, read_operations, schema
 from operad.operators.formats.format import Format
 from operad.operators.formats.json_text import read_json, read_text
@@ -71,7 +71,8 @@ def edit(
         write_file(target, data)
     stream = sys.stderr if target == STDOUT and not dry_run else sys.stdout
     if as_json:
-        print(json.dumps(_json(edited.changes, new), indent=2, ensure_ascii=False), file=stream)
+        changes = json.dumps(_json(edited.changes, new), indent=2, ensure_ascii=False)
+        print(harmless(changes) if stream.isatty() else changes, file=stream)
     else:
         for line in str(edited.changes).splitlines():
             print(printable(line), file=stream)

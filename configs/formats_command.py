@@ -19,6 +19,7 @@ from operad.configs.chart import experts_chart, experts_page
 from operad.configs.flow import is_configuration, read_file
 from operad.configs.issues import Placed, in_file, issue_line, located, placed
 from operad.configs.loader import found_file, load
+from operad.configs.printable import harmless
 from operad.runtime.errors import InputError, InvalidError, did_you_mean
 from operad.runtime.file import FileDescriptor
 
@@ -142,7 +143,7 @@ def show(
         code = write(graph)
         picture = draw(graph, kind) if kind else b""
     if output is None:
-        print(code, end="")
+        write_file(STDOUT, code.encode("utf-8", "replace"))
     else:
         write_file(output, picture)
 
@@ -322,10 +323,14 @@ def refuse_unwritable(path: str) -> None:
 def write_file(path: str, data: bytes) -> None:
     """Write a file, at once and as a whole; what is no regular file is written to as it is.
 
+    A terminal as stdout is given nothing that it would obey.
+
     Raises:
         InputError: It cannot be written.
     """
     if path == STDOUT:
+        if sys.stdout.isatty():
+            data = harmless(data.decode("utf-8", "replace")).encode()
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         sys.stdout.flush()

@@ -31,7 +31,7 @@ from operad.configs.generation import DESIGNER, NOTHING, Design, Designer, best_
 from operad.configs.inputs import job_of
 from operad.configs.issues import issue_line, placed
 from operad.configs.prices import PricesFile
-from operad.configs.printable import printable
+from operad.configs.printable import printable, put
 from operad.configs.services import services_of_environment
 from operad.operators.formats.comfyui import Definitions
 from operad.operators.formats.format import Format
@@ -130,7 +130,7 @@ def generate(
             keep.write(design)
     except (BudgetError, OperatorError) as error:
         if as_json:
-            print(json.dumps({"accepted": False, "error": str(error)}, indent=2, ensure_ascii=False))
+            put(json.dumps({"accepted": False, "error": str(error)}, indent=2, ensure_ascii=False))
         raise OperadError(f"{error}\n  {unchanged}") from error
     _report(design, wanted, told if explain else None, written=file, as_json=as_json)
     if design.made and picture:
@@ -335,7 +335,7 @@ def _report(design: Design, wanted: Format, told: _Told | None, *, written: str 
     lost = wanted.losses(design.graph) if design.made else []
     if as_json:
         text = wanted.dump(design.graph).decode() if design.made and not written else None
-        print(json.dumps(_as_json(design, wanted, lost, told, text), indent=2, ensure_ascii=False))
+        put(json.dumps(_as_json(design, wanted, lost, told, text), indent=2, ensure_ascii=False))
     elif written:
         for line in str(design.changes).splitlines():
             print(printable(line))

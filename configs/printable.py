@@ -1,7 +1,25 @@
 """Text that a terminal only shows."""
 
+from __future__ import annotations
+
+import re
+import sys
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""What a terminal may obey: all control characters (C0, DEL, C1) but line breaks and tabs."""
+
 
 def printable(text: str) -> str:
     """Return the text on one line, with control characters escaped."""
     text = " ".join(text.splitlines())
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
+
+
+def harmless(text: str) -> str:
+    """Return the text with its lines and tabs, and all other control characters escaped as in JSON."""
+    return _CONTROLS.sub(lambda control: f"\\u{ord(control[0]):04x}", text.replace("\r\n", "\n"))
+
+
+def put(text: str) -> None:
+    """Print to stdout what models and files say: piped as it is, to a terminal without what that would obey."""
+    print(harmless(text) if sys.stdout.isatty() else text)

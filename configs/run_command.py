@@ -20,6 +20,7 @@ from operad.configs.follow import follow, run_to_end, say
 from operad.configs.inputs import job_of
 from operad.configs.loader import load
 from operad.configs.prices import PricesFile
+from operad.configs.printable import put
 from operad.configs.services import load_services, services_of_environment
 from operad.configs.telemetry import Traced, listened
 from operad.configs.view_command import View, ViewPort, page_of, port_of
@@ -320,7 +321,7 @@ def carry_out(
             message = run_to_end(listened(runnable.agent.workflow, trace, work), kept)
         except (BudgetError, OperatorError) as error:
             if as_json:
-                print(_error_json(error))
+                put(_error_json(error))
             raise
         finally:
             if services.made and not services.folder:
@@ -336,7 +337,7 @@ def deliver(message: WorkflowMessage, *, typed: bool, as_json: bool) -> NoReturn
         typed: Whether a workflow of typed nodes made it.
         as_json: Whether the whole of it is printed, as JSON.
     """
-    print(message_json(message) if as_json else _result(message, typed=typed))
+    put(message_json(message) if as_json else _result(message, typed=typed))
     raise typer.Exit(0 if message.status is WorkflowStatus.SUCCESS else EXIT_NOT_SUCCESS)
 
 

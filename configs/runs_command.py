@@ -22,7 +22,7 @@ from operad.configs.ask import Lines, WrongAnswerError, describe_answer, read_an
 from operad.configs.durable import Database, Kept, database_option, open_ledger, resume_command, source_of, trusted
 from operad.configs.flow import find_graph
 from operad.configs.prices import PricesFile
-from operad.configs.printable import printable
+from operad.configs.printable import printable, put
 from operad.configs.progress import shortened, used
 from operad.configs.run_command import (
     RestartFrom,
@@ -122,7 +122,7 @@ def list_runs(db: Database = None, as_json: AsJson = False) -> None:
     ledger = _ledger_to_look_at(db)
     seen = look(ledger)
     if as_json:
-        print(json.dumps([each.as_dict() for each in seen], indent=2, ensure_ascii=False))
+        put(json.dumps([each.as_dict() for each in seen], indent=2, ensure_ascii=False))
     elif not seen:
         print(f"{printable(shown(ledger.url))}: no runs")
     else:
@@ -140,7 +140,7 @@ def show_run(run_id: RunId, db: Database = None, as_json: AsJson = False) -> Non
     seen = look(ledger, ledger.run(run_id))[0]
     steps = ledger.timeline(run_id)
     if as_json:
-        print(json.dumps(_details(ledger, seen, steps), indent=2, ensure_ascii=False))
+        put(json.dumps(_details(ledger, seen, steps), indent=2, ensure_ascii=False))
         return
     width = max(len(name) for name, _ in _facts(ledger, seen, db))
     for name, text in _facts(ledger, seen, db):

@@ -21,7 +21,7 @@ from operad.configs.durable import Database, Files, Source, open_ledger
 from operad.configs.follow import say
 from operad.configs.models import model_line
 from operad.configs.prices import PricesFile
-from operad.configs.printable import printable
+from operad.configs.printable import printable, put
 from operad.configs.run_command import make
 from operad.configs.telemetry import Traced, listening
 from operad.runtime.durable.driver import LIMIT
@@ -158,7 +158,7 @@ def workers(
     ledger = open_ledger(db)
     executors = ledger.store.executors()
     if as_json:
-        print(json.dumps([_plain(each) for each in executors], indent=2, ensure_ascii=False))
+        put(json.dumps([_plain(each) for each in executors], indent=2, ensure_ascii=False))
         return
     table = Table("id", "kind", "state", "version", "serves", "at", box=None, pad_edge=False)
     for each in executors:

@@ -15,7 +15,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from operad.configs.formats_command import refuse_unwritable, write_file
-from operad.configs.printable import printable
+from operad.configs.printable import printable, put
 from operad.runtime.errors import InputError, MissingExtraError
 
 SUFFIXES = (".png", ".svg")
@@ -93,7 +93,7 @@ def check_plot(path: Path | None) -> None:
 def show(report: Report, *, as_json: bool, plot: Path | None) -> None:
     """Print a report to stdout, as tables or as JSON, and draw it if asked to."""
     if as_json:
-        print(json.dumps({"summary": report.summary, "items": report.items}, indent=2, ensure_ascii=False))
+        put(json.dumps({"summary": report.summary, "items": report.items}, indent=2, ensure_ascii=False))
     else:
         console = Console() if Console().is_terminal else Console(width=_WIDEST)
         for table in report.tables:
