@@ -181,13 +181,13 @@ def report(file: str, known: Mapping[str, Format] | None = None) -> Report:
         return Report(file, "", [Placed("unreadable", str(error).removeprefix(f"{file}: "))], read=False)
     if is_configuration(data):
         return _of_configuration(file)
-    from operad.operators.formats.table import find_format, read
+    from operad.operators.formats.table import find_format, load_as
 
     known = known or known_formats()
+    guess = find_format(data, known)
     try:
-        found, graph = read(data, file, known)
+        found, graph = load_as(guess, data, file, known)
     except InvalidError as error:
-        guess = find_format(data, known)
         return Report(file, guess.name if guess else "", [placed(each, file) for each in error.issues])
     return Report(file, found.name, list(in_file(found.check(graph), found.lines(data))))
 

@@ -19,6 +19,9 @@ MAX_BYTES = 4 * 2**20
 MAX_VALUES = 200_000
 """The most values that a document may hold once its aliases are replaced by what they stand for."""
 
+_MOST_NODES = 2 * MAX_VALUES
+"""Nodes, keys among them, past which a document is read no further: it has too many values in any case."""
+
 TEXT_SIZE = 20
 """Characters of a text with an anchor that count as a value, so that aliases make no more text than a file may have."""
 
@@ -95,6 +98,9 @@ def parse_document(text: str, name: str, *, list_as: str = "") -> Document:
         raise InvalidError(f"{name} is not YAML", [_issue(error, text, name, loader.anchor_names.values())]) from error
     except RecursionError as error:
         raise InvalidError(f"{name} cannot be read", [Issue("depth", "is nested too deep", name)]) from error
+    except _TooManyError as error:
+        issue = Issue("size", f"holds more than {MAX_VALUES:,} values", f"{name}:{error.args[0]}")
+        raise InvalidError(f"{name} cannot be read", [issue]) from error
     finally:
         loader.dispose()
     if node is None:
@@ -119,6 +125,10 @@ _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """Reads ten times as fast, where libyaml is there."""
 
 
+class _TooManyError(Exception):
+    """More nodes than a file may have; its argument is the line of the first that is too many."""
+
+
 class _Loader(Composer, _Parser):
     """A safe loader that remembers anchors."""
 
@@ -126,9 +136,14 @@ class _Loader(Composer, _Parser):
         _Parser.__init__(self, text)
         Composer.__init__(self)
         self.anchor_names: dict[int, str] = {}
+        self._nodes = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        anchor = getattr(cast("Any", self).peek_event(), "anchor", None)
+        event: Any = cast("Any", self).peek_event()
+        self._nodes += 1
+        if self._nodes > _MOST_NODES:
+            raise _TooManyError(event.start_mark.line + 1)
+        anchor = getattr(event, "anchor", None)
         node = super().compose_node(parent, index)
         if node is not None and anchor:
             self.anchor_names[id(node)] = anchor

@@ -4,10 +4,43 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from typing import Any, cast
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, cast
 
 from pydantic import BaseModel
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:]', re.DOTALL)
+
+
+class RepeatedKey(NamedTuple):
+    """A key that stands in its object for the second time or more; its place is counted from 1."""
+
+    key: str
+    line: int
+    column: int
+
+
+def repeated_keys(text: str) -> Iterator[RepeatedKey]:
+    """Yield the keys of a text of sound JSON that stand in their object already, in the order of the text."""
+    begins = [0, *(found.end() for found in re.finditer("\n", text))]
+    around: list[set[str]] = []  # the keys of the objects around; of a list, none ever
+    last: re.Match[str] | None = None
+    for token in _TOKEN.finditer(text):
+        match token[0]:
+            case "{" | "[":
+                around.append(set())
+            case "}" | "]":
+                around.pop()
+            case ":" if last:
+                key = str(json.loads(last[0]))
+                if key in around[-1]:
+                    line = bisect_right(begins, last.start())
+                    yield RepeatedKey(key, line, last.start() - begins[line - 1] + 1)
+                around[-1].add(key)
+            case _:
+                last = token
 
 
 def to_json(value: object) -> str:

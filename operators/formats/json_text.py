@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any, cast
 
 from operad.runtime.errors import InvalidError, Issue
+from operad.runtime.valid_json import repeated_keys
 
 MAX_BYTES = 16 * 2**20
 """The largest file, in bytes."""
 
 MAX_DEPTH = 60
 """How deep values may be nested."""
+
+MOST_REPEATED = 100
+"""How many keys that stand twice are named."""
 
 
 def read_text(content: bytes, name: str) -> str:
@@ -38,12 +42,12 @@ def read_json(text: str, name: str) -> Any:
     Raises:
         InvalidError: It is not JSON, says a key twice or is nested too deep.
     """
-    twice: list[str] = []
+    twice = False
 
     def mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal twice
         found = dict(pairs)
-        if len(found) < len(pairs):
-            twice.extend(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        twice = twice or len(found) < len(pairs)
         return found
 
     try:
@@ -57,8 +61,8 @@ def read_json(text: str, name: str) -> Any:
         raise InvalidError(
             name,
             [
-                Issue("duplicate-key", f"the key {key[:80]!r} stands twice in one object", name)
-                for key in dict.fromkeys(twice)
+                Issue("duplicate-key", f"the key {key[:80]!r} stands here twice", f"line {line}, column {column}")
+                for key, line, column in islice(repeated_keys(text), MOST_REPEATED)
             ],
         )
     if _too_deep(value):

@@ -61,6 +61,13 @@ def read(data: bytes, name: str, known: Mapping[str, Format] = FORMATS) -> tuple
         InvalidError: It has no format, or cannot be read; every issue is listed with its place.
     """
     found = find_format(data, known)
+    return load_as(found, data, name, known)
+
+
+def load_as(
+    found: Format | None, data: bytes, name: str, known: Mapping[str, Format] = FORMATS
+) -> tuple[Format, NodeGraph]:
+    """As `read`, of a file whose format is known, or known to be none: to find it takes as long as to read the file."""
     if found is None:
         raise InvalidError(name, [_nothing(data, name, known)])
     try:

@@ -15,6 +15,7 @@ from operad.operators.variables import Selector, Text, Values, VariableType, as_
 from operad.runtime.errors import InputError, OperadError, did_you_mean
 from operad.runtime.file import FileDescriptor
 from operad.runtime.message import Job
+from operad.runtime.valid_json import repeated_keys
 
 T = VariableType
 
@@ -101,7 +102,7 @@ def read_value(given: JsonValue, kind: VariableType) -> Any:
     """An input of some type, which may be written as text; a file as its path.
 
     Raises:
-        InputError: It is not of that type.
+        InputError: It is not of that type, or is JSON in which a key stands twice.
     """
     if given is None or (given == "" and kind is not T.STRING):
         return None
@@ -117,12 +118,21 @@ def read_value(given: JsonValue, kind: VariableType) -> Any:
             given.lower(), given
         )
     elif isinstance(given, str):
-        try:
-            value = whole(json.loads(given))
-        except (ValueError, RecursionError):
-            value = [whole(given)] if kind is T.ARRAY_STRING else given
+        value = _of_json(given, [whole(given)] if kind is T.ARRAY_STRING else given)
     if not fits(value, kind):
         raise InputError(f"{shown(given)} is {type_of(value)}, and {kind.value} is wanted")
+    return value
+
+
+def _of_json(text: str, otherwise: Any) -> Any:
+    """The value of JSON, or something else where the text is none."""
+    try:
+        value = whole(json.loads(text))
+    except (ValueError, RecursionError):
+        return otherwise
+    if twice := next(repeated_keys(text), None):
+        key, line, column = twice
+        raise InputError(f"the key {key[:80]!r} stands twice in one object (line {line}, column {column})")
     return value
 
 

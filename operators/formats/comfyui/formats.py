@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from io import BytesIO
 from typing import Any
 
 from operad.operators.formats.comfyui.api import dump_nodes, is_api, load_api
@@ -156,8 +157,15 @@ def _is_api(content: bytes) -> bool:
     return is_api(_json_of(content))
 
 
+def _begins_with_a_call(content: bytes) -> bool:
+    """Whether the first line that is no comment may hold a call, as it does in code."""
+    lines = (line.strip() for line in BytesIO(content))
+    first = next((line for line in lines if line and not line.startswith(b"#")), b"")
+    return b"(" in first or first.endswith(b"\\")
+
+
 def _is_code(content: bytes) -> bool:
-    if content.lstrip()[:1] in (b"{", b"["):
+    if content.lstrip()[:1] in (b"{", b"[") or not _begins_with_a_call(content):  # Python's parser takes 1 s for 1 MB
         return False
     try:
         load_code(read_text(content, ""))

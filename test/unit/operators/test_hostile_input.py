@@ -16,12 +16,15 @@ import pytest
 from operad.operators.formats.coze import load as load_coze
 from operad.operators.formats.dify import load as load_dify
 from operad.operators.formats.json_text import read_json
+from operad.operators.formats.table import FORMATS, find_format
 from operad.operators.formats.yaml_text import read_yaml
 from operad.operators.media.documents import read_document
+from operad.operators.nodes.flow import read_value
 from operad.operators.sandbox.code import CodeError, CodeLimits, run_code
 from operad.operators.sandbox.template import TemplateError, render_template
+from operad.operators.variables import VariableType
 from operad.operators.web.fetch import Guard, fetch
-from operad.runtime import FileDescriptor, readers
+from operad.runtime import FileDescriptor, document, readers
 from operad.runtime.document import parse_document
 from operad.runtime.errors import FetchError, InputError, InvalidError
 from operad.runtime.extract import extract
@@ -161,6 +164,48 @@ def test_json_that_is_deep_or_broken_is_refused(text):
     with pytest.raises(InvalidError) as caught:
         read_json(text, "f")
     assert len(str(caught.value)) < 1_000
+
+
+def test_a_document_of_too_many_values_is_read_no_further(monkeypatch):
+    monkeypatch.setattr(document, "_MOST_NODES", 20)
+    with pytest.raises(InvalidError) as caught:
+        parse_document("".join(f"k{number}: 1\n" for number in range(300_000)), "f.yaml")
+    [issue] = caught.value.issues
+    assert (issue.code, issue.message, issue.where) == ("size", "holds more than 200,000 values", "f.yaml:10")
+
+
+def test_megabytes_of_yaml_are_not_given_to_the_parser_of_python(monkeypatch):
+    monkeypatch.setattr("ast.parse", pytest.fail)  # it takes a second for each megabyte
+    assert find_format(b"# notes (of mine)\n" + b"".join(b"k%d: 1\n" % number for number in range(300_000))) is None
+
+
+def test_code_of_comfyui_is_known_by_its_first_call():
+    for code in ("a = Load()\n", "# made by\n\n  # hand\r\na, b = \\\nLoad()", "\ufeffLoad(x=1)"):
+        assert find_format(code.encode()) is FORMATS["comfyui-code"], code
+    assert find_format(b"a: 1\nb = Load()") is None
+
+
+def test_every_key_that_stands_twice_is_named_with_its_place():
+    text = '{"a": 1, "b": {"a": [{"a": "}:"}, {"a": 1,\n  "a" : 2}]},\n "\\u0061": {"c\\"": 1, "c\\"": 2}}'
+    with pytest.raises(InvalidError) as caught:
+        read_json(text, "f")
+    assert [(issue.code, issue.where, issue.message) for issue in caught.value.issues] == [
+        ("duplicate-key", "line 2, column 3", "the key 'a' stands here twice"),
+        ("duplicate-key", "line 3, column 2", "the key 'a' stands here twice"),
+        ("duplicate-key", "line 3, column 23", "the key 'c\"' stands here twice"),
+    ]
+
+
+def test_of_countless_keys_that_stand_twice_the_first_hundred_are_named():
+    with pytest.raises(InvalidError) as caught:
+        read_json("{" + '"a": 1,\n' * 100_000 + '"a": 1}', "f")
+    assert [issue.where for issue in caught.value.issues] == [f"line {line}, column 1" for line in range(2, 102)]
+
+
+def test_an_input_in_which_a_key_stands_twice_is_refused():
+    assert read_value('{"a": 1, "b": 2}', VariableType.OBJECT) == {"a": 1, "b": 2}
+    with pytest.raises(InputError, match=r"^the key 'a' stands twice in one object \(line 2, column 2\)$"):
+        read_value('{"a": 1,\n "a": 2}', VariableType.OBJECT)
 
 
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
