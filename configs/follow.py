@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO, TypeVar
 
 from rich.console import Console
@@ -18,7 +17,7 @@ from rich.console import Console
 from operad.configs.ask import Asker, Lines
 from operad.configs.durable import Kept
 from operad.configs.inputs import ask_inputs
-from operad.configs.interruptible import signals_heard
+from operad.configs.interruptible import end_children, signals_heard
 from operad.configs.models import model_line
 from operad.configs.printable import printable
 from operad.configs.progress import Remarks, display_on, used
@@ -53,7 +52,7 @@ def run_to_end(work: Coroutine[Any, Any, Result], kept: Kept | None = None) -> R
         what = "interrupted" if received == signal.SIGINT else "terminated"
         goes_on = kept.goes_on() if kept else ""
         print(f"{show_cursor}operad: {what}{goes_on}", file=sys.stderr, flush=True)
-        _end_children()
+        end_children()
         os._exit(128 + received)
 
     def hear(number: int) -> NoReturn:
@@ -76,14 +75,6 @@ def run_to_end(work: Coroutine[Any, Any, Result], kept: Kept | None = None) -> R
             return asyncio.run(main())
         except (KeyboardInterrupt, asyncio.CancelledError):
             leave()
-
-
-def _end_children() -> None:
-    """End what this process has started and is at work still, such as a sandbox; where Linux does not say, it ends at its limit."""
-    with suppress(OSError):
-        for children in Path("/proc/self/task").glob("*/children"):
-            for child in children.read_text().split():
-                os.kill(int(child), signal.SIGTERM)
 
 
 async def follow(

@@ -20,7 +20,7 @@ import typer
 
 from operad.configs.durable import Source, open_ledger
 from operad.configs.follow import GRACE
-from operad.configs.interruptible import signals_heard
+from operad.configs.interruptible import end_children, signals_heard
 from operad.configs.models import model_line
 from operad.configs.printable import printable
 from operad.configs.serve.bounds import DEFAULT_BOUNDS, Bounds
@@ -165,6 +165,7 @@ async def _serve(setting: _Setting, sockets: list[socket.socket], serving_type: 
         else:
             loop.call_soon_threadsafe(serving.runs.stop_all)
             time.sleep(GRACE)
+            end_children()
             os._exit(128 + number)
 
     start_up = server.startup
