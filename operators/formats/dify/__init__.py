@@ -16,15 +16,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any, cast
 
 from operad.operators.formats.dify.losses import losses_of
-from operad.operators.formats.dify.overlay import changed
 from operad.operators.formats.dify.plugins import Model, Plugins, Tool
 from operad.operators.formats.dify.read import line_of_nodes, read
-from operad.operators.formats.dify.write import ABSENT, INSTRUCTIONS, OWN, Writer, kept
+from operad.operators.formats.dify.write import values_of
 from operad.operators.formats.format import Format
-from operad.operators.formats.shapes import Fields, fields_of
 from operad.operators.formats.yaml_text import read_yaml, write_yaml
 from operad.operators.node_graph import NodeGraph
 from operad.runtime.errors import Issue
@@ -65,36 +62,7 @@ def dump(graph: NodeGraph, plugins: Plugins = BENCHMARK) -> bytes:
         graph: The workflow.
         plugins: The plugins and models that are to stand behind node types.
     """
-    writer = Writer(graph, plugins)
-    present = [written for written in writer.nodes if ABSENT not in kept(written.spec.extra)]
-    finals = [written.final for written in present]
-    datas = {written.spec.id: final["data"] for written, final in zip(present, finals, strict=True)}
-    edges = [
-        changed(made, kept(edge.extra).get("edge"), sure=True)
-        for edge, made in zip(graph.edges, writer.edges(datas), strict=True)
-        if ABSENT not in kept(edge.extra)
-    ]
-    mine = kept(graph.extra)
-    for note in mine.get("notes", []):
-        finals.insert(note["at"], note["note"])
-    root: Fields = changed(writer.rest, mine.get("rest"))
-    if graph.instructions:
-        root = {**root, OWN: {**fields_of(root.get(OWN)), INSTRUCTIONS: list(graph.instructions)}}
-    shell = {**root["workflow"]["graph"], "nodes": finals, "edges": edges}
-    root = {**root, "workflow": {**root["workflow"], "graph": shell}}
-    plugins_needed = _dependencies(writer.dependencies, mine.get("dependencies"))
-    return write_yaml(root if plugins_needed is None else {**root, "dependencies": plugins_needed})
-
-
-def _dependencies(needed: list[Fields], how: Any) -> Any:
-    """The plugins that a file names, and those that have come to be needed since."""
-    if not isinstance(how, dict):
-        return needed
-    mine = cast("Fields", how)
-    was, found = mine.get("was", []), mine.get("is")
-    if isinstance(found, list):
-        return [*cast("list[Any]", found), *(plugin for plugin in needed if plugin not in was)]
-    return found if needed == was else needed
+    return write_yaml(values_of(graph, plugins))
 
 
 def losses(graph: NodeGraph, plugins: Plugins = BENCHMARK) -> list[Issue]:

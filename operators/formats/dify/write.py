@@ -317,3 +317,42 @@ def read_params(datas: Mapping[str, Fields], writer: Writer) -> Mapping[str, tup
         else:
             found[node_id] = kind, mapped.read(data, writer.side(node_id))
     return found
+
+
+def values_of(graph: NodeGraph, plugins: Plugins) -> Fields:
+    """Return the values of the file of a workflow.
+
+    Args:
+        graph: The workflow.
+        plugins: The plugins and models that are to stand behind node types.
+    """
+    writer = Writer(graph, plugins)
+    present = [written for written in writer.nodes if ABSENT not in kept(written.spec.extra)]
+    finals = [written.final for written in present]
+    datas = {written.spec.id: final["data"] for written, final in zip(present, finals, strict=True)}
+    edges = [
+        changed(made, kept(edge.extra).get("edge"), sure=True)
+        for edge, made in zip(graph.edges, writer.edges(datas), strict=True)
+        if ABSENT not in kept(edge.extra)
+    ]
+    mine = kept(graph.extra)
+    for note in mine.get("notes", []):
+        finals.insert(note["at"], note["note"])
+    root: Fields = changed(writer.rest, mine.get("rest"))
+    if graph.instructions:
+        root = {**root, OWN: {**fields_of(root.get(OWN)), INSTRUCTIONS: list(graph.instructions)}}
+    shell = {**root["workflow"]["graph"], "nodes": finals, "edges": edges}
+    root = {**root, "workflow": {**root["workflow"], "graph": shell}}
+    plugins_needed = _dependencies(writer.dependencies, mine.get("dependencies"))
+    return root if plugins_needed is None else {**root, "dependencies": plugins_needed}
+
+
+def _dependencies(needed: list[Fields], how: Any) -> Any:
+    """The plugins that a file names, and those that have come to be needed since."""
+    if not isinstance(how, dict):
+        return needed
+    mine = cast("Fields", how)
+    was, found = mine.get("was", []), mine.get("is")
+    if isinstance(found, list):
+        return [*cast("list[Any]", found), *(plugin for plugin in needed if plugin not in was)]
+    return found if needed == was else needed

@@ -35,7 +35,7 @@ def _write_http(params: Fields, side: Side) -> Fields:
     url = params.get("url")
     address = reference(side.names.write(url)) if isinstance(url, list) else side.names.write_text(url)
     timeout = {"max_connect_timeout": 0, "max_read_timeout": 0, "max_write_timeout": 0}
-    retry = {"max_retries": 3, "retry_enabled": True, "retry_interval": 100}
+    retry = {"max_retries": 3, "retry_enabled": False, "retry_interval": 100}
     return {**_REQUEST, **picked(params, **dict.fromkeys(_REQUEST, same)), "retry_config": retry} | {
         "timeout": timeout,
         "url": address,

@@ -1,0 +1,23 @@
+"""What of an imported workflow does something else here than where it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from operad.operators.formats.coze import remarks as coze
+from operad.operators.formats.dify import BENCHMARK
+from operad.operators.formats.dify import remarks as dify
+from operad.operators.formats.fields import Remark
+from operad.operators.node_graph import NodeGraph
+
+
+def remarks_of(graph: NodeGraph) -> Sequence[Remark]:
+    """Return the remarks on a workflow; a workflow of ours has none.
+
+    A workflow keeps what its file said in `extra`, so that the remarks hold for it in any format, and after changes.
+
+    Example:
+        >>> remarks_of(NodeGraph())
+        []
+    """
+    return [*dify.remarks_of(graph, BENCHMARK), *coze.remarks_of(graph)]
