@@ -57,6 +57,7 @@ class Source(Value):
         out: The absolute path of the folder where nodes write files.
         workers: Whether workers do its operators.
         files: Where files that its operators make are kept; None for beside the database.
+        lossy: Whether an imported workflow may run though its results may be others than where it comes from.
     """
 
     file: str
@@ -67,6 +68,7 @@ class Source(Value):
     out: str | None = None
     workers: bool = False
     files: str | None = None
+    lossy: bool = False
 
 
 def source_of(kept: KeptRun) -> Source:
@@ -206,7 +208,7 @@ def trusted(source: Source, run_id: str, db: str | None, model: str | None, base
             f"{resume_command(run_id, db, kept)}; or name another with --base-url"
         )
     given = {name: value for name, value in (("model", model), ("base_url", base_url)) if value is not None}
-    return source.model_copy(update=given)
+    return source.model_copy(update={**given, "lossy": True})  # as the run was begun, it was let run
 
 
 def _usual_endpoint() -> str | None:

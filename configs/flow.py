@@ -118,14 +118,17 @@ def read_file(path: str | Path) -> bytes:
     return data
 
 
-def flow_expert(graph: NodeGraph, services: Services, model_name: str | None, base_url: str | None) -> Expert:
+def flow_expert(
+    graph: NodeGraph, services: Services, model_name: str | None, base_url: str | None, *, lossy: bool = False
+) -> Expert:
     """The expert that runs a workflow; without a name and an endpoint, with the model that the environment names.
 
     Raises:
         InvalidError: Something is wrong with the workflow.
+        LossyError: Its results may be others here than where it comes from, and `lossy` is false.
         InputError: No endpoint is known for the model.
     """
-    workflow = assemble(graph, NODE_TYPES, services=services)
+    workflow = assemble(graph, NODE_TYPES, services=services, lossy=lossy)
     spec = chosen(None, model_name, base_url)
     model = make_model(spec) if spec else None
     return Expert(Profile(name=graph.name), workflow, MonoModelReasoner(model))

@@ -20,6 +20,7 @@ from operad.configs.flow import is_configuration, read_file
 from operad.configs.issues import Placed, in_file, issue_line, located, placed
 from operad.configs.loader import found_file, load
 from operad.configs.printable import harmless
+from operad.configs.remarks import LOSSY, placed_remarks
 from operad.runtime.errors import InputError, InvalidError, did_you_mean
 from operad.runtime.file import FileDescriptor
 
@@ -50,14 +51,16 @@ class Report(NamedTuple):
     Attributes:
         file: The file, as it was named.
         format: The name of its format; ``configuration`` where it configures experts; empty where it has none.
-        issues: What is wrong with it.
+        issues: What is wrong with it, and what changes its results.
         read: Whether it could be read at all.
+        notes: What is done otherwise here without effect on its results.
     """
 
     file: str
     format: str
     issues: Sequence[Placed] = ()
     read: bool = True
+    notes: Sequence[Placed] = ()
 
 
 def check(
@@ -66,12 +69,16 @@ def check(
         typer.Argument(metavar="FILE…", help="Workflows of any format, YAML files of experts, names of shipped ones."),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of files with their issues as JSON.")] = False,
+    lossy: Annotated[
+        bool, typer.Option("--lossy", help="Exit with 0 though results may be others than where a file comes from.")
+    ] = False,
     object_info: ObjectInfo = None,
 ) -> None:
     """Print every issue of workflows of any format and of YAML files of experts; nothing is run.
 
-    One issue a line, FILE:LINE: WHERE: MESSAGE [CODE], as operad run prints them. Exit status: 0 if there are no
-    issues, 2 otherwise.
+    One issue a line, FILE:LINE: WHERE: MESSAGE [CODE], as operad run prints them. What an imported file says that
+    is done otherwise here has the code lossy if results may be others, and the code note if not. Exit status: 0 if
+    there are no issues but notes, 2 otherwise.
     """
     known = known_formats(object_info) if object_info else None
     reports = [report(file, known) for file in files]
@@ -79,7 +86,8 @@ def check(
         print(json.dumps([_as_json(each) for each in reports], indent=2))
     else:
         print("\n".join([*_lines(reports), _summed_up(reports)]))
-    raise typer.Exit(EXIT_FAULTS if any(each.issues for each in reports) else 0)
+    wrong = [issue for each in reports for issue in each.issues if not (lossy and issue.code == LOSSY)]
+    raise typer.Exit(EXIT_FAULTS if wrong else 0)
 
 
 def convert(
@@ -95,14 +103,17 @@ def convert(
 ) -> None:
     """Write a workflow in another format; an existing output file is replaced as a whole.
 
-    What the format cannot hold is printed to stderr, one loss a line. Exit status: 0; 1 if something
+    What the format cannot hold is printed to stderr, one loss a line, and what an imported file says that operad run
+    does otherwise than the platform that it comes from. Exit status: 0; 1 if something
     would be lost and --lossy is not given, and nothing is written; 2 bad input.
     """
     known = known_formats(object_info)
-    found, graph = read_workflow(file, read_file(file), known)
+    data = read_file(file)
+    found, graph = read_workflow(file, data, known)
     wanted = target_format(output, to, found, known)
     lost = [Placed(each.code, each.message, each.where) for each in wanted.losses(graph)]
-    for line in _lines([Report(file, found.name, lost)]):
+    remarks = () if wanted.name == found.name else placed_remarks(graph, found.lines(data))
+    for line in _lines([Report(file, found.name, lost, notes=remarks)]):
         print(line, file=sys.stderr)
     if lost and not lossy:
         things = "1 loss" if len(lost) == 1 else f"{len(lost)} losses"
@@ -189,7 +200,11 @@ def report(file: str, known: Mapping[str, Format] | None = None) -> Report:
         found, graph = load_as(guess, data, file, known)
     except InvalidError as error:
         return Report(file, guess.name if guess else "", [placed(each, file) for each in error.issues])
-    return Report(file, found.name, list(in_file(found.check(graph), found.lines(data))))
+    lines = found.lines(data)
+    remarks = placed_remarks(graph, lines)
+    losses = [each for each in remarks if each.code == LOSSY]
+    notes = [each for each in remarks if each.code != LOSSY]
+    return Report(file, found.name, [*in_file(found.check(graph), lines), *losses], notes=notes)
 
 
 def read_workflow(file: str, data: bytes, known: Mapping[str, Format]) -> tuple[Format, NodeGraph]:
@@ -218,17 +233,23 @@ def _of_configuration(file: str) -> Report:
 
 
 def _lines(reports: Sequence[Report]) -> Iterator[str]:
-    return (issue_line(issue, each.file) for each in reports for issue in each.issues)
+    return (issue_line(issue, each.file) for each in reports for issue in (*each.issues, *each.notes))
 
 
 def _summed_up(reports: Sequence[Report]) -> str:
     count = sum(len(each.issues) for each in reports)
+    notes = sum(len(each.notes) for each in reports)
     files = "1 file" if len(reports) == 1 else f"{len(reports)} files"
-    return f"{files}: {'no issues' if not count else '1 issue' if count == 1 else f'{count} issues'}"
+    issues = "no issues" if not count else "1 issue" if count == 1 else f"{count} issues"
+    return f"{files}: {issues}{'' if not notes else ', 1 note' if notes == 1 else f', {notes} notes'}"
 
 
 def _as_json(report: Report) -> Mapping[str, object]:
-    return {**report._asdict(), "issues": [issue._asdict() for issue in report.issues]}
+    return {
+        **report._asdict(),
+        "issues": [issue._asdict() for issue in report.issues],
+        "notes": [note._asdict() for note in report.notes],
+    }
 
 
 def known_formats(object_info: str | None = None) -> Mapping[str, Format]:

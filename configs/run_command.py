@@ -21,6 +21,7 @@ from operad.configs.inputs import job_of
 from operad.configs.loader import load
 from operad.configs.prices import PricesFile
 from operad.configs.printable import put
+from operad.configs.remarks import Lossy, plain_remarks, remark_lines
 from operad.configs.services import load_services, services_of_environment
 from operad.configs.telemetry import Traced, listened
 from operad.configs.view_command import View, ViewPort, page_of, port_of
@@ -103,6 +104,7 @@ def run(
         bool, typer.Option("--workers", help="Have the operators done by workers: operad worker FILE, on any machines.")
     ] = False,
     files: Files = None,
+    lossy: Lossy = False,
     trace: Traced = None,
     view_: View = False,
     view_port: ViewPort = None,
@@ -124,7 +126,8 @@ def run(
 
     A workflow is found by what is in the file: Operad's YAML, a Dify file, a Coze archive, Chat2Workflow's
     JSON, or a whole response with it.
-    --file goes to its inputs of files, in order; what is missing is asked for at the terminal.
+    --file goes to its inputs of files, in order; what is missing is asked for at the terminal. What an imported file
+    says that is done otherwise here is printed first; if results may be others, it runs only with --lossy.
     """
     source = Source(
         file=config,
@@ -135,6 +138,7 @@ def run(
         out=None if output is None else str(output),
         workers=workers_,
         files=files,
+        lossy=lossy,
     )
     check_restart(restart_from, round_, run_id)
     runnable, lines = make(source), Lines.of_stdin()
@@ -157,6 +161,8 @@ def run(
         if restart_from is not None:
             restart(kept.ledger, kept.run_id, restart_from, round_, runnable.agent)
     port = port_of(view_, view_port)
+    for line in remark_lines(runnable.graph, config):
+        say(Console(stderr=True), line)
     if not goal and runnable.graph is None:
         say(Console(stderr=True), f"job: {runnable.goal} (no --job is given; this is the description in {config})")
     carry_out(
@@ -205,6 +211,7 @@ def make(source: Source) -> Runnable:
 
     Raises:
         InputError: There is no such file, or an option was given that it has no use for.
+        LossyError: It was imported, its results may be others here, and the source does not say that it may run.
         InvalidError: It cannot be used; every issue is listed.
     """
     graph = find_graph(source.file)
@@ -223,7 +230,11 @@ def make(source: Source) -> Runnable:
         return Runnable(able, goal, None, configuration.services, Path(source.file).stem, team)
     _refuse(source.file, {"--expert": source.expert}, "is a workflow, and has no experts")
     services = _services(source.services, source.out)
-    able = flow_expert(graph, services, model, base_url)
+    if not source.lossy and graph.is_imported:
+        from operad.operators.formats.remarks import refuse_lossy  # not at import: workflows of ours need no formats
+
+        refuse_lossy(graph, source.file)
+    able = flow_expert(graph, services, model, base_url, lossy=True)
     _check_model(able, source)
     return Runnable(able, graph.name, graph, services, Path(source.file).stem, [able])
 
@@ -326,18 +337,21 @@ def carry_out(
         finally:
             if services.made and not services.folder:
                 say(Console(stderr=True), f"files: {services.made}")
-        deliver(message, typed=runnable.graph is not None, as_json=as_json)
+        deliver(message, typed=runnable.graph is not None, as_json=as_json, remarks=plain_remarks(runnable.graph))
 
 
-def deliver(message: WorkflowMessage, *, typed: bool, as_json: bool) -> NoReturn:
+def deliver(
+    message: WorkflowMessage, *, typed: bool, as_json: bool, remarks: Sequence[Mapping[str, object]] = ()
+) -> NoReturn:
     """Print a result, and leave with its exit status.
 
     Args:
         message: The result.
         typed: Whether a workflow of typed nodes made it.
         as_json: Whether the whole of it is printed, as JSON.
+        remarks: What was done otherwise than where the workflow comes from; a part of the JSON.
     """
-    put(message_json(message) if as_json else _result(message, typed=typed))
+    put(message_json(message, remarks) if as_json else _result(message, typed=typed))
     raise typer.Exit(0 if message.status is WorkflowStatus.SUCCESS else EXIT_NOT_SUCCESS)
 
 
@@ -362,9 +376,10 @@ def _named_value(option: str, what: str, text: str) -> tuple[str, str]:
     return name, value
 
 
-def message_json(message: WorkflowMessage) -> str:
+def message_json(message: WorkflowMessage, remarks: Sequence[Mapping[str, object]] = ()) -> str:
     """The message as JSON; outputs that JSON has no form for appear as text."""
-    return json.dumps(message.model_dump(mode="json", fallback=str), indent=2, ensure_ascii=False)
+    found = message.model_dump(mode="json", fallback=str)
+    return json.dumps({**found, "remarks": list(remarks)} if remarks else found, indent=2, ensure_ascii=False)
 
 
 def _result(message: WorkflowMessage, *, typed: bool) -> str:

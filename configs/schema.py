@@ -564,6 +564,10 @@ class ServicesSpec(Spec):
         description="Workflow files that sub-workflow nodes may run, by name, seen from this file's folder; each may "
         "run those before it.",
     )
+    lossy: bool = Field(
+        default=False,
+        description="Run `workflows` that were imported, though their results may be others than where they come from.",
+    )
 
 
 class Nothing(Spec):

@@ -17,6 +17,7 @@ from operad.configs.models import variable
 from operad.configs.schema import MakerSpec, SearchSpec, ServicesSpec
 from operad.operators import Services
 from operad.operators.assemble import assemble
+from operad.operators.formats.fields import LossyError, summary
 from operad.operators.mcp import McpTools
 from operad.operators.node import Fault
 from operad.operators.nodes import NODE_TYPES
@@ -120,20 +121,37 @@ def make_services(
         made = _endpoint(spec.speech, faults, (*path, "speech"))
         services = replace(services, speech=SpeechModel(**made) if made else None)
     for name, file in spec.workflows.items():
-        at = (*path, "workflows", name)
-        try:
-            graph = read_graph(folder / os.path.expanduser(file))
-            for node in graph.nodes:
-                inner = node.params.get("workflow") if node.type == SubWorkflow.type else None
-                if unknown := unknown_workflow(inner, services):
-                    faults.report(at, "unknown-workflow", f"{file}: {node.id}: {unknown}; it may run those before it")
-            workflows[name] = assemble(graph, NODE_TYPES, services=services, platform=platform)
-        except InvalidError as error:
-            for issue in error.issues:
-                faults.report(at, issue.code, ": ".join(filter(None, (file, issue.where, issue.message))))
-        except InputError as error:
-            faults.report(at, "value", str(error))
+        found = _workflow(file, folder, services, spec, faults, (*path, "workflows", name), platform)
+        workflows |= {name: found} if found else {}
     return services
+
+
+def _workflow(
+    file: str,
+    folder: Path,
+    services: Services,
+    spec: ServicesSpec,
+    faults: Faults,
+    at: Path_,
+    platform: type[Workflow],
+) -> Workflow | None:
+    """The workflow of a file that a sub-workflow node may run; None where it cannot be used."""
+    try:
+        graph = read_graph(folder / os.path.expanduser(file))
+        for node in graph.nodes:
+            inner = node.params.get("workflow") if node.type == SubWorkflow.type else None
+            if unknown := unknown_workflow(inner, services):
+                faults.report(at, "unknown-workflow", f"{file}: {node.id}: {unknown}; it may run those before it")
+        return assemble(graph, NODE_TYPES, services=services, platform=platform, lossy=spec.lossy)
+    except LossyError as error:
+        what = f"{file}: loses {summary(error.losses)}; operad check {file} says how; `lossy: true` beside `workflows`"
+        faults.report(at, "lossy", f"{what} runs it all the same")
+    except InvalidError as error:
+        for issue in error.issues:
+            faults.report(at, issue.code, ": ".join(filter(None, (file, issue.where, issue.message))))
+    except InputError as error:
+        faults.report(at, "value", str(error))
+    return None
 
 
 def unknown_workflow(name: object, services: Services) -> str:

@@ -22,6 +22,7 @@ from operad.configs.follow import say
 from operad.configs.models import model_line
 from operad.configs.prices import PricesFile
 from operad.configs.printable import printable, put
+from operad.configs.remarks import Lossy
 from operad.configs.run_command import make
 from operad.configs.telemetry import Traced, listening
 from operad.runtime.durable.driver import LIMIT
@@ -57,6 +58,7 @@ def worker(
     grace: Annotated[
         float, typer.Option(min=0, help="Seconds in which what is under way may finish at the end.")
     ] = 30.0,
+    lossy: Lossy = False,
     limit: Annotated[
         float, typer.Option(min=2, help="Seconds without a sign of life after which others take over its work.")
     ] = LIMIT,
@@ -75,7 +77,7 @@ def worker(
     keys are the worker's own, from its files and its environment.
     """
     reach = services and str(services)
-    sources = [Source(file=file, model=model, base_url=base_url, services=reach) for file in configs]
+    sources = [Source(file=file, model=model, base_url=base_url, services=reach, lossy=lossy) for file in configs]
     runnables = [make(source) for source in sources]
     served = [each.served() for each in runnables]
     queues = [each.queue for each in served]

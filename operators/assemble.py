@@ -24,6 +24,7 @@ def assemble(
     services: Services | None = None,
     platform: type[Workflow] = BuiltinWorkflow,
     policy: Policy = NO_POLICY,
+    lossy: bool = False,
 ) -> Workflow:
     """Make a workflow of typed nodes that can run.
 
@@ -35,12 +36,18 @@ def assemble(
         services: What its nodes reach outside.
         platform: The kind of workflow to make.
         policy: How its nodes run, those inside others included.
+        lossy: Whether a workflow that was imported may run though its results may be others than where it comes from.
 
     Raises:
         InvalidError: Something is wrong with it; every issue that `check` finds is listed.
+        LossyError: It was imported, and its results may be others here; every loss is listed.
     """
     checker = Checker(graph, types)
     refuse(f"workflow {graph.name!r}", checker.issues)
+    if not lossy and graph.is_imported:
+        from operad.operators.formats.remarks import refuse_lossy  # not at import: workflows of ours need no formats
+
+        refuse_lossy(graph, f"workflow {graph.name!r}")
     return _Assembly(graph, checker, services or Services(), partial(platform, policy=policy)).level("")
 
 

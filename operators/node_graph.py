@@ -73,6 +73,11 @@ class NodeGraph:
         """The nodes by id; of several with one id, the first."""
         return {node.id: node for node in reversed(self.nodes)}
 
+    @property
+    def is_imported(self) -> bool:
+        """Whether a format said more of it than others have a place for."""
+        return any(each.extra for each in (self, *self.nodes, *self.edges))
+
     def inside(self, parent: str) -> NodeGraph:
         """What runs inside a node, and what does not run inside of any, for an empty id."""
         ids = {node.id for node in self.nodes if node.parent == parent}

@@ -23,6 +23,7 @@ from operad.configs.follow import GRACE
 from operad.configs.interruptible import end_children, signals_heard
 from operad.configs.models import model_line
 from operad.configs.printable import printable
+from operad.configs.remarks import Lossy
 from operad.configs.serve.bounds import DEFAULT_BOUNDS, Bounds
 from operad.configs.serve.experts import Offer, by_name, offers_of
 from operad.configs.serve.guard import LOOPBACK, SHORTEST_KEY, is_loopback, read_keys
@@ -74,6 +75,7 @@ def serve(
     requests_per_minute: Annotated[
         int | None, typer.Option(min=1, help="Requests a minute of each key; by default any number.")
     ] = None,
+    lossy: Lossy = False,
     grace: Annotated[float, typer.Option(min=0, help="Seconds in which runs may finish at the end.")] = 30.0,
 ) -> None:
     """Serve experts as OpenAI chat models (/v1), MCP tools (/mcp) and a run API (/runs).
@@ -89,7 +91,7 @@ def serve(
             f"characters with --key-file FILE, or in {KEYS}"
         )
     reach = None if services is None else str(services)
-    sources = [Source(file=file, model=model, base_url=base_url, services=reach) for file in configs]
+    sources = [Source(file=file, model=model, base_url=base_url, services=reach, lossy=lossy) for file in configs]
     offers = by_name([offer for source in sources for offer in offers_of(source)])
     if db is not None:
         offers = {name: offer.kept_in(open_ledger(db, offer.source)) for name, offer in offers.items()}

@@ -215,6 +215,14 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
             "`<node_selection>` and the nodes are not the same",
             "name each type that is used, and no other",
         ),
+        "lossy": (
+            "a field of an imported file that is not done here, so that results may be others",
+            "`operad run … --lossy` runs it all the same",
+        ),
+        "note": (
+            "a field of an imported file that is done otherwise, without effect on results",
+            "nothing need be done",
+        ),
         "loss": ("the other format has no place for this", "`operad convert … --lossy` writes without it"),
     },
     "Edits": {
@@ -287,6 +295,7 @@ ERRORS: Mapping[str, str] = {
     "OperadError": "Catch it to catch them all.",
     "InvalidError": "Go through its `issues`; the codes are below.",
     "InputError": "Give the file or the value that the message asks for.",
+    "LossyError": "See what `losses` says; run it all the same with `--lossy`, or `assemble(…, lossy=True)`.",
     "OperatorError": "Look at its `__cause__`; give the operator a `retry` or a `fallback`. `finished` has what was done.",
     "OperatorTimeoutError": "Allow it more time, or try again: `timeout: {run: 120}`.",
     "FaultError": "Raise it in an operator; allow more rounds where it ends a run.",

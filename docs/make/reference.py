@@ -16,6 +16,7 @@ from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any
 
+import imported
 import node_types
 import yaml_keys
 from issue_codes import FLOORS, ROOT, codes
@@ -187,6 +188,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "cli.md": command,
     "errors.md": errors,
     "house.md": house,
+    "imports.md": imported.page,
     "nodes.md": node_types.page,
     "yaml.md": yaml_keys.page,
 }

@@ -185,6 +185,7 @@ http: {timeout: 30}
 code: {seconds: 10}
 folder: made
 workflows: {translate: translate.json}
+lossy: false
 """,
     "SearchSpec": "{type: serpapi, api_key_env: SEARCH_KEY}",
     "ImagesSpec": "{name: gpt-image-1, base_url: 'http://localhost:8000/v1', api_key_env: MY_KEY, size: 1024x1024}",

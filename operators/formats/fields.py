@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from operad.operators.formats.shapes import fields_of, list_of
-from operad.runtime.errors import Issue
+from operad.runtime.errors import InputError, Issue
 
 
 class Use(Enum):
@@ -201,3 +201,19 @@ def summary(remarks: Sequence[Remark]) -> str:
         whose = f"{each.title!r} ({each.node}): " if each.node and each.title else f"{each.node}: " if each.node else ""
         fields.setdefault(whose, []).append(each.field)
     return "; ".join(f"{whose}{', '.join(dict.fromkeys(each))}" for whose, each in fields.items())
+
+
+class LossyError(InputError):
+    """An imported workflow whose results may be others here than where it comes from; ``losses`` holds every loss.
+
+    Example:
+        >>> LossyError("flow.yml", [Remark("3", "Ask", "memory", "the model sees no earlier turns", lossy=True)]).losses
+        (Remark(node='3', title='Ask', field='memory', says='the model sees no earlier turns', lossy=True),)
+    """
+
+    def __init__(self, name: str, losses: Sequence[Remark]) -> None:
+        self.losses = tuple(losses)
+        super().__init__(
+            f"{name}: runs differently here than where it comes from: {summary(losses)}. operad check says how; "
+            "--lossy (in Python, lossy=True) runs it all the same"
+        )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from operad.operators.formats.coze import remarks as coze
 from operad.operators.formats.dify import BENCHMARK
 from operad.operators.formats.dify import remarks as dify
-from operad.operators.formats.fields import Remark
+from operad.operators.formats.fields import LossyError, Remark
 from operad.operators.node_graph import NodeGraph
 
 
@@ -21,3 +21,14 @@ def remarks_of(graph: NodeGraph) -> Sequence[Remark]:
         []
     """
     return [*dify.remarks_of(graph, BENCHMARK), *coze.remarks_of(graph)]
+
+
+def refuse_lossy(graph: NodeGraph, name: str) -> None:
+    """Raise LossyError if results of a workflow may be others here than where it comes from.
+
+    Args:
+        graph: The workflow.
+        name: What to call it.
+    """
+    if losses := [each for each in remarks_of(graph) if each.lossy]:
+        raise LossyError(name, losses)

@@ -76,6 +76,95 @@ def test_losses_are_listed_and_nothing_is_written_without_leave(operad, tmp_path
     assert sorted(each.name for each in tmp_path.iterdir()) == ["flow.json", "out.mmd"]
 
 
+LOSSY = """\
+app: {mode: workflow, name: greet}
+kind: app
+workflow:
+  graph:
+    nodes:
+    - id: '1'
+      data: {type: start, title: Start, variables: [{variable: name, type: paragraph, required: true}]}
+    - id: '2'
+      data:
+        type: template-transform
+        title: Greet
+        template: "Hello, {{ name }}"
+        variables: [{variable: name, value_selector: ['1', name]}]
+        error_strategy: fail-branch
+    - id: '3'
+      data: {type: end, title: End, outputs: [{variable: text, value_selector: ['2', output]}]}
+    edges:
+    - {source: '1', target: '2'}
+    - {source: '2', target: '3'}
+  features: {opening_statement: Good day.}
+"""
+
+LOSS = "error_strategy of 'Greet': an error ends the run; no default value is taken, and no fail branch"
+NOTE = "workflow.features.opening_statement: has no effect on a result, and is not there"
+
+
+def test_what_an_imported_file_loses_is_told_and_runs_only_with_leave(operad, tmp_path):
+    (tmp_path / "flow.yml").write_text(LOSSY)
+    told = f"flow.yml:8: 2: {LOSS} [lossy]\nflow.yml: {NOTE} [note]\n1 file: 1 issue, 1 note\n"
+    assert operad("check", "flow.yml") == (2, told, "")
+    assert operad("check", "flow.yml", "--lossy") == (0, told, "")
+    (checked,) = json.loads(operad("check", "flow.yml", "--json")[1])
+    assert checked["issues"] == [{"code": "lossy", "message": LOSS, "where": "2", "line": 8}]
+    assert checked["notes"] == [{"code": "note", "message": NOTE, "where": "", "line": 0}]
+    run = ("run", "flow.yml", "--input", "name=Ann", "--base-url", "http://127.0.0.1:9")
+    refused = (
+        "operad: flow.yml: runs differently here than where it comes from: 'Greet' (2): error_strategy. operad check "
+        "says how; --lossy (in Python, lossy=True) runs it all the same\n"
+    )
+    assert operad(*run) == (2, "", refused)
+    status, out, err = operad(*run, "--lossy")
+    assert (status, out) == (0, "Hello, Ann\n")
+    assert f"flow.yml: 2: {LOSS} [lossy]" in err.replace("\n", " ").replace("  ", " ")
+    assert [(each["field"], each["lossy"]) for each in json.loads(operad(*run, "--lossy", "--json")[1])["remarks"]] == [
+        ("workflow.features.opening_statement", False),
+        ("error_strategy", True),
+    ]
+
+
+def test_a_loss_is_told_when_a_file_is_converted_and_stays_with_the_workflow(operad, tmp_path):
+    (tmp_path / "flow.yml").write_text(LOSSY)
+    told = f"flow.yml:8: 2: {LOSS} [lossy]\nflow.yml: {NOTE} [note]\n"
+    assert operad("convert", "flow.yml", "-o", "flow.operad.yaml") == (0, "", told)
+    status, out, err = operad("run", "flow.operad.yaml", "--input", "name=Ann", "--base-url", "http://127.0.0.1:9")
+    assert (status, out) == (2, "")
+    assert err.startswith("operad: flow.operad.yaml: runs differently here than where it comes from: 'Greet' (2)")
+    assert operad("convert", "flow.yml", "-o", "again.dify.yml") == (0, "", "")
+
+
+def test_a_lossy_workflow_of_a_service_runs_only_with_leave(operad, tmp_path):
+    (tmp_path / "flow.yml").write_text(LOSSY)
+    (tmp_path / "outer.json").write_bytes(FORMATS["chat2workflow"].dump(GRAPH))
+    run = (
+        "run",
+        "outer.json",
+        "--input",
+        "name=Ann",
+        "--base-url",
+        "http://127.0.0.1:9",
+        "--services",
+        "services.yaml",
+    )
+    (tmp_path / "services.yaml").write_text("workflows: {greet: flow.yml}\n")
+    status, _, err = operad(*run)
+    assert status == 2
+    assert "services.yaml:1: workflows.greet: flow.yml: loses 'Greet' (2): error_strategy; operad check flow.yml" in err
+    (tmp_path / "services.yaml").write_text("workflows: {greet: flow.yml}\nlossy: true\n")
+    assert operad(*run)[:2] == (0, "Ann\n")
+
+
+@pytest.mark.parametrize("command", [("serve", "--port", "0"), ("worker", "--db", "runs.sqlite")])
+def test_a_lossy_workflow_is_not_served_without_leave(operad, tmp_path, command):
+    (tmp_path / "flow.yml").write_text(LOSSY)
+    status, _, err = operad(command[0], "flow.yml", *command[1:], "--base-url", "http://127.0.0.1:9")
+    assert status == 2
+    assert "flow.yml: runs differently here than where it comes from: 'Greet' (2): error_strategy" in err
+
+
 def test_a_workflow_goes_through_all_formats_and_comes_back(operad, tmp_path):
     (tmp_path / "a.json").write_bytes(FORMATS["chat2workflow"].dump(GRAPH))
     names = ["a.json", "b.dify.yml", "c.zip", "d.operad.yaml", "e.chat2workflow.json"]

@@ -329,7 +329,7 @@ def test_a_chat_of_an_old_version():
 
 
 async def test_a_chat_runs():
-    workflow = assemble(load((DATA / "chat_0.1.5.yml").read_bytes()), NODE_TYPES)
+    workflow = assemble(load((DATA / "chat_0.1.5.yml").read_bytes()), NODE_TYPES, lossy=True)
     job = Job(goal="", inputs={"tongue": "French", "sys.query": "", "env.DESK": "left"})
     said = await workflow.aexecute(job, ScriptedReasoner([]))
     assert said.outputs == {"answer": "Ask me something, please."}

@@ -1,0 +1,61 @@
+"""`docs/reference/imports.md`: what becomes of each field of imported files, from the declarations that remarks are made by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from operad.operators.formats.coze import fields as coze
+from operad.operators.formats.dify import fields as dify
+from operad.operators.formats.fields import Table, Use
+
+HEAD = """\
+# Fields of imported files
+
+<!-- Written by docs/make/reference.py from operators/formats/*/fields.py. -->
+
+Every field of a Dify file and of a Coze archive, from the declarations by which `operad check`, `convert` and `run` tell
+what they do otherwise than the platform ([formats](../formats.md#imported-files)). Fields of lists and of mappings inside
+have a path with dots; `*` stands for any name.
+
+| fate | meaning |
+|---|---|
+| honoured | does here what it does there |
+| no effect | has no effect on a run: titles, places on the canvas, what is worked out anew |
+| note | is done otherwise, without effect on what a node is asked; `operad check` says so, code `note` |
+| lossy | the result may be another one; `operad check` fails, and `operad run` needs `--lossy`, code `lossy` |
+| refused | cannot be done here; `operad check` fails, and nothing runs |
+
+A field that is not listed is lossy, too. Nodes of types that are not listed do not run here: code `unknown-type`.
+"""
+
+
+def page() -> str:
+    """The page."""
+    of_dify = {"Around the nodes": dify.FILE, "Every node: data": dify.ANY_NODE, "Every node: around data": dify.AROUND,
+               "Edges": dify.EDGE} | {f"`{name}`": each for name, each in dify.NODES.items()}  # fmt: skip
+    of_coze = {"Every node": coze.AROUND | Table(None, {"parameters": coze.ANY_NODE}), "Plugins": coze.PLUGIN}
+    of_coze |= {f"`{name}`": each for name, each in coze.NODES.items()}
+    return "\n".join([HEAD, *_section("Dify", of_dify), *_section("Coze", of_coze)])
+
+
+def _section(platform: str, tables: Mapping[str, Table]) -> Iterator[str]:
+    yield f"## {platform}\n"
+    yield "| where | fate | fields |\n|---|---|---|"
+    for where, table in tables.items():
+        yield from _rows(where, table)
+    yield ""
+
+
+def _rows(where: str, table: Table) -> Iterator[str]:
+    declared = dict(table.paths())
+    for use in (Use.HONOURED, Use.NO_EFFECT):
+        if names := [f"`{path}`" for path, each in declared.items() if each.use is use]:
+            yield f"| {where} | {use.value} | {', '.join(names)} |"
+    for use in (Use.NOTE, Use.LOSSY, Use.REFUSED):
+        said: dict[str, list[str]] = {}
+        for path, each in declared.items():
+            if each.use is use:
+                said.setdefault(each.says, []).append(f"`{path}`")
+        if said:
+            cells = "; ".join(f"{', '.join(paths)}: {says}" for says, paths in said.items())
+            yield f"| {where} | {use.value} | {cells} |"
