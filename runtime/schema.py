@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from typing import Any, TypeGuard, cast
 
 from operad.runtime.errors import AnswerError, InvalidError, Issue
+from operad.runtime.form_text import (
+    AND_SO_ON,
+    PathInForm,
+    Slip,
+    bracket_slip,
+    place_of,
+    read_yaml_form,
+    said_of,
+    word_slip,
+)
 from operad.runtime.json_schema import UNCHECKED, EndlessSchemaError, matcher, schema_errors
 
 Schema = dict[str, Any]
@@ -65,7 +76,7 @@ _ANNOTATIONS = {"type", "title", "description", "$schema", "$id", "default", "ex
 _FENCE_BEGINS = re.compile(r"```[ \t]*(?:[\w-]+[ \t]*)?\n")
 _FENCE_ENDS = re.compile(r"\n[ \t]*```")
 _KEY = re.compile(r"[^\W\d][\w-]*")
-_AND_SO_ON = "..."
+_KEY_BEFORE = re.compile(r"[^\W\d][\w-]*\s*:")
 
 
 class SchemaMismatch(AnswerError):  # noqa: N818 - an answer's state; the error is an AnswerError
@@ -84,7 +95,9 @@ def parse_output_schema(text: str) -> Schema | None:
     Markdown, any other words, nothing                   none
     ===================================================  ==============================================
 
-    A list stands for any number of its items, ``...`` among them for "and so on", null for any value.
+    A list stands for any number of its items, ``...`` among them for "and so on", null for any value, ``{enum: [a, b]}``
+    for one of these. What begins with a brace is read or refused, with its place: a bracket that is not closed, a key
+    twice or without a value, a word that is nearly a type, or one elsewhere (`strng`, `list`, `a|b`).
 
     Returns:
         A JSON Schema, or None where the text is words, which a model gets as they are.
@@ -98,7 +111,7 @@ def parse_output_schema(text: str) -> Schema | None:
             raise _invalid("too-large", f"holds more than {len(text):,} values once its aliases (*name) are replaced")
         check_schema(value)
         return value
-    return None if value is None else _Derivation().derive(value)
+    return None if value is None else _Derivation(text).derive(value)
 
 
 def is_json_schema(text: str) -> bool:
@@ -168,30 +181,43 @@ def is_strict(schema: Any) -> bool:
 class _Derivation:
     """Derives a schema from an example, within `MAX_NODES` and `MAX_DEPTH`."""
 
-    def __init__(self) -> None:
+    def __init__(self, text: str) -> None:
+        self._text = text
         self._nodes = 0
 
-    def derive(self, example: Any, depth: int = 0) -> Schema:
+    def derive(self, example: Any, path: PathInForm = ()) -> Schema:
         self._nodes += 1
-        if depth > MAX_DEPTH:
+        if len(path) > MAX_DEPTH:
             raise _invalid("too-deep", f"nested more than {MAX_DEPTH} deep")
         if self._nodes > MAX_NODES:
             raise _invalid("too-large", f"holds more than {MAX_NODES:,} values")
         if isinstance(example, dict):
-            return self._object(cast("dict[Any, Any]", example), depth)
+            return self._object(cast("dict[Any, Any]", example), path)
         if isinstance(example, list):
-            return self._array(cast("list[Any]", example), depth)
+            return self._array(cast("list[Any]", example), path)
         if isinstance(example, str):
-            described = {"type": "string", "description": example} if example else {"type": "string"}
-            return dict(TYPE_WORDS.get(example, described))
+            return self._text_of(example, path)
         for kind, name in ((bool, "boolean"), (int, "integer"), (float, "number")):
             if isinstance(example, kind):
                 return {"type": name}
         return {}
 
-    def _object(self, example: dict[Any, Any], depth: int) -> Schema:
+    def _text_of(self, example: str, path: PathInForm) -> Schema:
+        if example in TYPE_WORDS:
+            return dict(TYPE_WORDS[example])
+        key = next((each for each in reversed(path) if isinstance(each, str)), "")
+        if what := word_slip(example, key, list(TYPE_WORDS)):
+            form = _unfenced(self._text.strip())
+            slip = Slip(what, place_of(form, path, example), "no-type")
+            raise _invalid(slip.code, said_of(slip, self._text, self._text.find(form)))
+        return {"type": "string", "description": example} if example else {"type": "string"}
+
+    def _object(self, example: dict[Any, Any], path: PathInForm) -> Schema:
+        choices = example.get("enum")
+        if len(example) == 1 and isinstance(choices, list) and choices and _are_plain(cast("list[Any]", choices)):
+            return {"enum": choices}
         properties = {
-            str(key): self.derive(value, depth + 1) for key, value in example.items() if str(key) != _AND_SO_ON
+            str(key): self.derive(value, (*path, str(key))) for key, value in example.items() if str(key) != AND_SO_ON
         }
         return {
             "type": "object",
@@ -200,12 +226,12 @@ class _Derivation:
             "additionalProperties": False,
         }
 
-    def _array(self, example: list[Any], depth: int) -> Schema:
+    def _array(self, example: list[Any], path: PathInForm) -> Schema:
         forms: dict[str, Schema] = {}
-        for item in example:
-            if item == _AND_SO_ON:
+        for number, item in enumerate(example):
+            if item == AND_SO_ON:
                 continue
-            form = self.derive(item, depth + 1)
+            form = self.derive(item, (*path, number))
             known = forms.setdefault(json.dumps({**form, "description": None}), form)
             if known is not form and "description" in form:
                 known["description"] = ", ".join(filter(None, (known.get("description"), form["description"])))
@@ -213,11 +239,16 @@ class _Derivation:
         return {"type": "array", "items": {"anyOf": kinds} if len(kinds) > 1 else kinds[0]}
 
 
+def _are_plain(values: list[Any]) -> bool:
+    return not any(isinstance(each, dict | list) for each in values)
+
+
 def _structure(text: str) -> Any:
     """The schema or the example that a text holds, as plain values; None where it is words."""
-    text = _unfenced(text.strip())
+    whole, text = text, _unfenced(text.strip())
     if not text:
         return None
+    before = whole.find(text)
     braced = (text[0], text[-1]) in {("{", "}"), ("[", "]")}
     if len(text) > MAX_TEXT:
         if not braced:
@@ -225,19 +256,35 @@ def _structure(text: str) -> Any:
         raise _invalid(
             "too-large", f"{len(text):,} characters; at most {MAX_TEXT:,} are read as a schema or an example"
         )
+    _refuse_open(text, whole, before, braced)
     try:
-        value = _parse(text)
+        value, slips = _parse(text)
     except RecursionError as error:
         raise _invalid("too-deep", f"nested more than {MAX_DEPTH} deep") from error
     except ValueError as error:
         if not braced:
             return None
-        raise _invalid(
-            "unreadable", f"is in braces but neither JSON nor YAML: {error}; mend it, or begin with words"
-        ) from error
+        what, at = (*error.args, None)[:2]
+        slip = Slip(f"is in braces but neither JSON nor YAML: {what}; mend it, or begin with words", at)
+        raise _invalid(slip.code, said_of(slip, whole, before)) from error
     if not isinstance(value, dict | list) or not value:
         return None
-    return cast("Any", value) if braced or _is_schema(value) or _is_example(value) else None
+    if not (braced or _is_schema(value) or _is_example(value)):
+        return None
+    if slips:
+        raise InvalidError("output_schema", [Issue(each.code, said_of(each, whole, before)) for each in slips])
+    return cast("Any", value)
+
+
+def _refuse_open(text: str, whole: str, before: int, braced: bool) -> None:
+    """Raise InvalidError for what begins or ends as a form, and whose brackets do not match."""
+    slip = bracket_slip(text) if text[0] in "{[" or text[-1] in "}]" else None
+    if slip is None or slip.at is None:
+        return
+    begins = text[0] == "{" or braced or (text[0] == "[" and "]" not in text)
+    ends = slip.at == len(text) - 1 and "\n" not in text and _KEY_BEFORE.match(text)
+    if begins or ends:
+        raise _invalid(slip.code, said_of(slip, whole, before))
 
 
 def _unfenced(text: str) -> str:
@@ -246,49 +293,26 @@ def _unfenced(text: str) -> str:
     return text[begin.end() : end].strip() if begin and fenced else text
 
 
-def _parse(text: str) -> Any:
+def _parse(text: str) -> tuple[Any, Sequence[Slip]]:
+    twice: list[str] = []
+
+    def mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        twice.extend(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        return dict(pairs)
+
     try:
-        return _load_json(text)
+        value = json.loads(text, parse_constant=_refuse, object_pairs_hook=mapping)
     except ValueError:
-        return _load_yaml(text)
+        return read_yaml_form(text)
+    return value, [Slip(f"the key {key!r} stands twice", text.rfind(json.dumps(key)), "duplicate-key") for key in twice]
 
 
 def _load_json(text: str) -> Any:
-    def refuse(constant: str) -> Any:
-        raise ValueError(f"{constant} is not JSON")
-
-    return json.loads(text, parse_constant=refuse)
+    return json.loads(text, parse_constant=_refuse)
 
 
-def _load_yaml(text: str) -> Any:
-    import yaml
-
-    try:
-        return yaml.load(text, _yaml_loader())  # noqa: S506 - a SafeLoader
-    except (yaml.YAMLError, LookupError, AttributeError) as error:  # the latter from a tag whose value is none of it
-        raise ValueError(" ".join(str(error).split())) from error
-
-
-@cache
-def _yaml_loader() -> type[Any]:
-    """A safe loader of what JSON could say too; ``on``, ``12:30`` and ``2024-01-01`` are text, as they would be there."""
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        yaml_implicit_resolvers = {}  # noqa: RUF012 - as the base class declares it
-
-    loader: Any = Loader
-    patterns = {
-        "bool": r"true|false",
-        "null": r"null|~|",
-        "int": r"-?(?:0|[1-9][0-9]*)",
-        "float": r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?",
-    }
-    for tag, pattern in patterns.items():
-        loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(rf"(?:{pattern})$"), None)
-    known = {None, *(f"tag:yaml.org,2002:{tag}" for tag in (*patterns, "str", "seq", "map"))}
-    loader.yaml_constructors = {tag: make for tag, make in loader.yaml_constructors.items() if tag in known}
-    return loader
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _is_schema(parsed: Any) -> TypeGuard[Schema]:

@@ -1,0 +1,238 @@
+"""The text of an answer's form: brackets that close, keys with values, words that are types; each slip with its place.
+
+The grammar, as JSON or as YAML: a form is a mapping of keys to values, a list of values, or a JSON Schema; a value is a
+type (`string`, `number`, `integer`, `boolean`, `any`), a number, true, false, null, a text that describes a string,
+``{enum: [a, b]}``, or a form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple, cast
+
+PathInForm = Sequence[int | str]
+"""The keys and places that lead to a value of a form."""
+
+AND_SO_ON = "..."
+"""What stands in a form for more of the same."""
+
+_PAIRS = {"{": "}", "[": "]"}
+_BEFORE_QUOTE = frozenset("{[,: \t\n")
+_EXCERPT = 40
+
+_WRITTEN: Mapping[str, str] = {
+    **dict.fromkeys(("list", "array", "tuple"), "[string]"),
+    **dict.fromkeys(("object", "dict", "map", "mapping"), "{key: string}"),
+    **dict.fromkeys(("double", "decimal", "real"), "number"),
+    **dict.fromkeys(("long", "whole"), "integer"),
+    **dict.fromkeys(("null", "none", "unknown", "json"), "any"),
+    "enum": "{enum: [a, b]}",
+}
+"""How to write types that have another name elsewhere."""
+
+_OF_OTHERS = re.compile(
+    r"(list|array|tuple|set|dict|map|optional|union|literal|enum)\s*[\[(<].*", re.IGNORECASE | re.DOTALL
+)
+_ALTERNATIVES = re.compile(r"[\w'\"-]+(?:\s*\|\s*[\w'\"-]+)+")
+
+
+class Slip(NamedTuple):
+    """Place of a form's text that cannot be read.
+
+    Attributes:
+        what: The fault and its remedy.
+        at: The place, in characters.
+        code: The kind of fault.
+    """
+
+    what: str
+    at: int | None = None
+    code: str = "unreadable"
+
+
+def said_of(slip: Slip, text: str, before: int = 0) -> str:
+    """Return a slip with its line, its column and a ``^`` before its place.
+
+    Args:
+        slip: The slip.
+        text: The text.
+        before: How much of the text stands before the form that the place is counted from.
+
+    Example:
+        >>> said_of(Slip("'strng' is no type", 6), "{why: strng}")
+        "line 1, column 7, at the ^ of {why: ^strng}: 'strng' is no type"
+    """
+    if slip.at is None:
+        return slip.what
+    at = min(before + slip.at, len(text))
+    line, start = text.count("\n", 0, at) + 1, text.rfind("\n", 0, at) + 1
+    end = text.find("\n", at)
+    here = text[max(start, at - _EXCERPT) : at] + "^" + text[at : len(text) if end < 0 else end][:_EXCERPT]
+    return f"line {line}, column {at - start + 1}, at the ^ of {here}: {slip.what}"
+
+
+def bracket_slip(text: str) -> Slip | None:
+    """Return the first bracket or quote of a text that is not closed, or closes nothing; and what stands behind it all."""
+    open_: list[int] = []
+    at = 0
+    while at < len(text):
+        char = text[at]
+        if char in "\"'" and open_ and text[at - 1] in _BEFORE_QUOTE:
+            end = _end_of_quote(text, at)
+            if end < 0:
+                return Slip(f"this {char} is not closed", at)
+            at = end
+        elif char == "#" and open_ and text[at - 1].isspace():
+            at = text.find("\n", at) if "\n" in text[at:] else len(text)
+        elif char in _PAIRS:
+            open_.append(at)
+        elif char in "}]":
+            if not open_:
+                return Slip(f"{char} closes nothing", at)
+            begun = text[open_.pop()]
+            if _PAIRS[begun] != char:
+                return Slip(f"{char} where {_PAIRS[begun]} is to close {begun}", at)
+            if not open_ and (rest := text[at + 1 :].strip()):
+                return Slip("the form ends before this; begin with words, if words are meant", text.index(rest, at + 1))
+        at += 1
+    return Slip(f"this {text[open_[-1]]} is not closed", open_[-1]) if open_ else None
+
+
+def _end_of_quote(text: str, at: int) -> int:
+    """Return the place of the quote that ends one; -1 for none."""
+    if text[at] == "'":
+        found = re.compile(r"(?:[^']|'')*'").match(text, at + 1)
+    else:
+        found = re.compile(r'(?:[^"\\]|\\.)*"', re.DOTALL).match(text, at + 1)
+    return found.end() - 1 if found else -1
+
+
+def word_slip(text: str, key: str, types: Sequence[str]) -> str | None:
+    """Return why a text of a form is neither a type nor a description; None for what is one.
+
+    Args:
+        text: The text.
+        key: The key that it stands at.
+        types: The words that are types.
+    """
+    word = text.strip()
+    low = word.lower()
+    if _ALTERNATIVES.fullmatch(word):
+        parts = [part.strip().strip("'\"") for part in word.split("|")]
+        if all(part in types or part.lower() in ("null", "none") for part in parts):
+            return f"{word!r} is no type; write any, or a JSON Schema with anyOf"
+        return (
+            f"{word!r} is no choice; write {{{key or 'kind'}: {{enum: [{', '.join(parts)}]}}}}, or describe it in words"
+        )
+    bare = low.removesuffix("[]").removesuffix("?")
+    if bare != low and bare in types:
+        how = f"[{bare}]" if low.endswith("[]") else "any, or a JSON Schema with anyOf"
+        return f"{word!r} is no type; write {how}"
+    if other := _OF_OTHERS.fullmatch(word):
+        return f"{word!r} is no type; write {_WRITTEN.get(other[1].lower(), 'a JSON Schema')}"
+    if low in _WRITTEN:
+        return f"{word!r} is no type; write {_WRITTEN[low]}, or describe a text in several words"
+    near = None if word in types else next((each for each in types if _is_near(low, each)), None)
+    return near and f"{word!r} is no type (did you mean {near!r}?); describe a text in several words"
+
+
+def _is_near(word: str, known: str) -> bool:
+    """Whether a word is one slip of the pen away from a type: a letter more, less or other, or two in turn."""
+    if word in (known, f"{known}s"):
+        return True
+    if len(known) < 5:
+        return False
+    begin = 0
+    while begin < min(len(word), len(known)) and word[begin] == known[begin]:
+        begin += 1
+    one, other = word[begin:], known[begin:]
+    while one and other and one[-1] == other[-1]:
+        one, other = one[:-1], other[:-1]
+    return max(len(one), len(other)) <= 1 or (len(one) == 2 and one == other[::-1])
+
+
+# YAML
+
+
+def read_yaml_form(text: str) -> tuple[Any, Sequence[Slip]]:
+    """Return the value of YAML, and what of it says less than it seems to: keys twice, keys without a value in braces.
+
+    Raises:
+        ValueError: It is no YAML, or has what JSON lacks; the place is the second argument, if it is known.
+    """
+    import yaml
+
+    loader: Any = _loader()(text)
+    try:
+        return loader.get_single_data(), tuple(loader.slips)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        what = " ".join(f"{error.context or ''} {error.problem or ''}".split())
+        raise ValueError(what, mark.index if mark else None) from error
+    except (yaml.YAMLError, LookupError, AttributeError) as error:  # the latter from a tag whose value is none of it
+        raise ValueError(" ".join(str(error).split()), None) from error
+    finally:
+        loader.dispose()
+
+
+def place_of(text: str, path: PathInForm, value: str) -> int | None:
+    """Return the place of a value in a form's text; of the first such text, where the path does not lead to it."""
+    import yaml
+
+    try:
+        node: Any = yaml.compose(text, _loader())  # pyright: ignore[reportUnknownMemberType] - no stubs
+        for key in path:
+            node = _inner(node, key)
+        return int(node.start_mark.index)
+    except (yaml.YAMLError, LookupError, AttributeError, RecursionError):
+        at = text.find(value)
+        return at if at >= 0 else None
+
+
+def _inner(node: Any, key: int | str) -> Any:
+    if isinstance(key, int):
+        return node.value[key]
+    return next(value for name, value in reversed(node.value) if name.value == key)
+
+
+@cache
+def _loader() -> type[Any]:
+    """A safe loader of what JSON could say too; ``on``, ``12:30`` and ``2024-01-01`` are text, as they would be there."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        yaml_implicit_resolvers = {}  # noqa: RUF012 - as the base class declares it
+
+        def __init__(self, stream: Any) -> None:
+            super().__init__(stream)
+            self.slips: list[Slip] = []
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            keys: set[Any] = set()
+            for key, value in node.value:
+                said, at = key.value, key.start_mark.index
+                if isinstance(said, str) and said in keys:
+                    self.slips.append(Slip(f"the key {said!r} stands twice", at, "duplicate-key"))
+                elif isinstance(said, str):
+                    keys.add(said)
+                empty = isinstance(value, yaml.ScalarNode) and value.value == "" and value.style is None
+                if node.flow_style and empty and said != AND_SO_ON:
+                    self.slips.append(
+                        Slip(f"the key {said!r} has no value; write KEY: VALUE, with a space behind the colon", at)
+                    )
+            return cast("Any", super()).construct_mapping(node, deep=deep)
+
+    loader: Any = Loader
+    patterns = {
+        "bool": r"true|false",
+        "null": r"null|~|",
+        "int": r"-?(?:0|[1-9][0-9]*)",
+        "float": r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?",
+    }
+    for tag, pattern in patterns.items():
+        loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(rf"(?:{pattern})$"), None)
+    known = {None, *(f"tag:yaml.org,2002:{tag}" for tag in (*patterns, "str", "seq", "map"))}
+    loader.yaml_constructors = {tag: make for tag, make in loader.yaml_constructors.items() if tag in known}
+    return loader
