@@ -19,7 +19,7 @@ AND_SO_ON = "..."
 """What stands in a form for more of the same."""
 
 _PAIRS = {"{": "}", "[": "]"}
-_BEFORE_QUOTE = frozenset("{[,: \t\n")
+_BEFORE_QUOTE = frozenset("{[,:")
 _EXCERPT = 40
 
 _WRITTEN: Mapping[str, str] = {
@@ -76,10 +76,10 @@ def said_of(slip: Slip, text: str, before: int = 0) -> str:
 def bracket_slip(text: str) -> Slip | None:
     """Return the first bracket or quote of a text that is not closed, or closes nothing; and what stands behind it all."""
     open_: list[int] = []
-    at = 0
+    at, last = 0, ""
     while at < len(text):
         char = text[at]
-        if char in "\"'" and open_ and text[at - 1] in _BEFORE_QUOTE:
+        if char in "\"'" and open_ and last in _BEFORE_QUOTE:
             end = _end_of_quote(text, at)
             if end < 0:
                 return Slip(f"this {char} is not closed", at)
@@ -96,6 +96,7 @@ def bracket_slip(text: str) -> Slip | None:
                 return Slip(f"{char} where {_PAIRS[begun]} is to close {begun}", at)
             if not open_ and (rest := text[at + 1 :].strip()):
                 return Slip("the form ends before this; begin with words, if words are meant", text.index(rest, at + 1))
+        last = last if char.isspace() else char
         at += 1
     return Slip(f"this {text[open_[-1]]} is not closed", open_[-1]) if open_ else None
 
@@ -164,8 +165,8 @@ def read_yaml_form(text: str) -> tuple[Any, Sequence[Slip]]:
     """
     import yaml
 
-    loader: Any = _loader()(text)
     try:
+        loader: Any = _loader()(text)
         return loader.get_single_data(), tuple(loader.slips)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -173,8 +174,6 @@ def read_yaml_form(text: str) -> tuple[Any, Sequence[Slip]]:
         raise ValueError(what, mark.index if mark else None) from error
     except (yaml.YAMLError, LookupError, AttributeError) as error:  # the latter from a tag whose value is none of it
         raise ValueError(" ".join(str(error).split()), None) from error
-    finally:
-        loader.dispose()
 
 
 def place_of(text: str, path: PathInForm, value: str) -> int | None:

@@ -8,14 +8,16 @@ the real ones. Both say clearly when a test asked more or less of them than its 
 
 from __future__ import annotations
 
-import inspect
+import json
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, cast
 
-from operad.runtime.errors import did_you_mean
+from operad.runtime.conversation import Form
+from operad.runtime.errors import AnswerError, did_you_mean
 from operad.runtime.fake_clock import DeadlockError, FakeClockLoop, run_on_fake_clock
+from operad.runtime.schema import SchemaMismatch, parse_output_schema
 from operad.runtime.scripted_model import (
     BreakOff,
     CallTools,
@@ -54,6 +56,20 @@ __all__ = [
     "run_on_fake_clock",
 ]
 
+
+def _fitting(task: Task, answer: str) -> str:
+    """The answer in the form that is asked for."""
+    schema = parse_output_schema(task.output_schema)
+    if schema is None:
+        return answer
+    try:
+        return json.dumps(Form.of(schema).read(answer), ensure_ascii=False)
+    except SchemaMismatch as mismatch:
+        raise AnswerError(
+            f"the script's answer {answer[:80]!r} to {task.instruction[:80]!r} does not fit its output_schema: {mismatch}"
+        ) from mismatch
+
+
 Answer = str | Exception | Callable[[Task], "str | Awaitable[str]"]
 """What a scripted reasoner answers: a text, an error that it raises, or what a function makes of the task."""
 
@@ -63,6 +79,8 @@ Script = Answer | Sequence[Answer]
 
 class ScriptedReasoner:
     """A reasoner that answers from a script, and keeps the tasks it was given.
+
+    An answer to a task with an `output_schema` must fit it, as that of a model must.
 
     As a context manager it raises `LeftoverStepsError` at the end when answers are left.
 
@@ -92,20 +110,20 @@ class ScriptedReasoner:
                 self._in_turn[instruction] = list(part)
 
     async def infer(self, task: Task) -> str:
-        """The script's next answer.
+        """The script's next answer; to a task with a form, as normalised JSON, as a model's answer is.
 
         Raises:
             UnexpectedStepError: The script holds none for this task.
+            AnswerError: The answer does not fit the form that the task's `output_schema` asks for.
+            InvalidError: The `output_schema` is a broken one.
         """
         with self._lock:
             self.tasks.append(task)
             answer = self._next(task)
         if isinstance(answer, Exception):
             raise answer
-        if isinstance(answer, str):
-            return answer
-        made = answer(task)
-        return await made if inspect.isawaitable(made) else made
+        made = answer if isinstance(answer, str) else answer(task)
+        return _fitting(task, made if isinstance(made, str) else await made)
 
     def __enter__(self) -> Self:
         return self

@@ -130,7 +130,11 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
     },
     "Schemas of answers": {
         "json-schema": ("an `output_schema` is no JSON Schema", "write an example instead: `{claims: [string]}`"),
-        "unreadable": ("it is in braces, but neither JSON nor YAML", "`{claims: [string]}`; or begin with words"),
+        "unreadable": ("it begins as a form, but cannot be read as one", "`{claims: [string]}`; or begin with words"),
+        "no-type": (
+            "a word of a form is nearly a type, or a type elsewhere",
+            "`{why: string}`; `{kind: {enum: [a, b]}}`",
+        ),
         "too-large": ("it has too many values or characters", "let it hold less"),
         "too-deep": ("it is nested too deep; so may nodes inside of nodes be", "let it hold less"),
         "reference": (

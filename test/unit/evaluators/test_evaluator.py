@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loose_reasoner import LooseReasoner
 
 from operad.evaluators import Evaluator
 from operad.evaluators.evaluator import verdict_schema
@@ -42,7 +43,7 @@ def evaluator():
 
 async def judge(*answers, judged=JUDGED, previous=None, lesson=None):
     """The verdict, and the tasks it took."""
-    with ScriptedReasoner(answers) as reasoner:
+    with LooseReasoner(answers) as reasoner:
         message = await evaluator().execute(
             reasoner, JOB, workflow_messages=judged, previous_expert_outputs=previous, lesson=lesson
         )
@@ -287,7 +288,7 @@ async def test_in_a_run_it_may_blame_any_operator_and_what_depends_on_that_one_r
 
 async def test_in_a_run_who_blames_a_stranger_is_asked_again():
     stranger = verdict(status="EXECUTION_ERROR", blame=["writer"])
-    with ScriptedReasoner(["f", "c", "w", stranger, verdict(evaluation="now right")]) as reasoner:
+    with LooseReasoner(["f", "c", "w", stranger, verdict(evaluation="now right")]) as reasoner:
         message = await chain_of(*THREE).aexecute(JOB, reasoner)
     assert message.evaluation == "now right"
     assert "$.blame[0]: 'writer' is not one of ['check', 'facts', 'write']" in reasoner.tasks[4].lesson

@@ -89,6 +89,7 @@ async def test_all_that_an_operator_has_and_is_given_is_in_its_task(tmp_path):
     before, earlier = WorkflowMessage(scratchpad="before"), WorkflowMessage(scratchpad="earlier")
     task, _ = await ask(
         Seasoned(config, knowledge_base=Base()),
+        '{"claims": []}',
         job=job,
         workflow_messages=[before, before],
         previous_expert_outputs=[earlier],
@@ -176,7 +177,7 @@ def test_operators_without_an_id_get_one_each():
 @pytest.mark.parametrize(
     ("schema", "answer", "outputs"),
     [
-        ("{claims: [string]}", '{"claims": ["a"], "n": 1}', {"claims": ["a"], "n": 1}),
+        ("{claims: [string], n: 1}", '{"claims": ["a"], "n": 1}', {"claims": ["a"], "n": 1}),
         ("[string]", '["a", "b"]', {"output": ["a", "b"]}),
         ('{"type": "number"}', "0.5", {"output": 0.5}),
         ('{"type": "string"}', '"a"', {"output": "a"}),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
+from loose_reasoner import LooseReasoner
 
 from operad.evaluators import Evaluator
 from operad.operators import Operator, OperatorConfig
@@ -120,9 +121,9 @@ class Judge(Evaluator):
 class Team:
     """Three experts, what they say by sub-job, how that is judged, and what they were given."""
 
-    def __init__(self, splits=(), verdicts=None, work=None, rounds=1, **options):
+    def __init__(self, splits=(), verdicts=None, work=None, rounds=1, reasoner=ScriptedReasoner, **options):
         self.work, self.verdicts, self.calls = work or {}, verdicts or {}, []
-        self.reasoner = ScriptedReasoner(splits)
+        self.reasoner = reasoner(splits)
         self.experts = [self.expert(name, rounds) for name in "XYZ"]
         self.leader = Leader(Profile(name="Boss"), self.experts, self.reasoner, **options)
         self.heard = []
@@ -246,7 +247,7 @@ async def test_a_leader_is_told_all_that_is_wrong_with_its_split_until_it_can_be
     wrong = split(
         part("a", expert="Xx"), part("a"), part("b", "z", goal=" "), part("c", "d"), part("d", "c"), part("a/b")
     )
-    team = Team([wrong, "I would rather not.", split(), DIAMOND], max_splits=4)
+    team = Team([wrong, "I would rather not.", split(), DIAMOND], reasoner=LooseReasoner, max_splits=4)
     assert (await team.leader.aexecute(JOB, lesson="be brief")).status is WorkflowStatus.SUCCESS
     first, second, third, fourth = team.split_lessons
     assert first == "be brief"
@@ -265,7 +266,7 @@ async def test_a_leader_is_told_all_that_is_wrong_with_its_split_until_it_can_be
 
 
 async def test_a_leader_that_never_learns_ends_with_all_that_is_wrong():
-    team = Team(split(part("a", expert="W"), part("b", "q")), max_splits=2)
+    team = Team(split(part("a", expert="W"), part("b", "q")), reasoner=LooseReasoner, max_splits=2)
     with pytest.raises(OperatorError) as caught:
         await team.leader.aexecute(JOB)
     text = str(caught.value)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from loose_reasoner import LooseReasoner
 
 from operad.operators import Operator, OperatorConfig
 from operad.runtime.errors import AnswerError, InvalidError, OperatorError, PortError, SkippedError
@@ -644,7 +645,7 @@ async def test_an_operator_with_ports_takes_the_one_that_the_reasoner_chooses(
     heard: list[Event] = []
     operator = Operator(OperatorConfig(**chosen(**config)))
 
-    message = await run(new(BRANCH, operator, listeners=[heard.append]), ScriptedReasoner(answer))
+    message = await run(new(BRANCH, operator, listeners=[heard.append]), LooseReasoner(answer))
 
     said = next(event.message for event in heard if isinstance(event, OperatorFinished))
     assert message.operator_id == "b"
@@ -669,7 +670,7 @@ async def test_an_operator_with_ports_takes_the_one_that_the_reasoner_chooses(
 async def test_a_wrong_choice_is_an_answer_error(new: New, answer: str, config: dict[str, Any]) -> None:
     operator = Operator(OperatorConfig(**chosen(**config)))
 
-    error = await error_of(new(BRANCH, operator), ScriptedReasoner(answer))
+    error = await error_of(new(BRANCH, operator), LooseReasoner(answer))
 
     assert isinstance(error, OperatorError)
     assert isinstance(error.__cause__, AnswerError)

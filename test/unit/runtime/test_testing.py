@@ -4,7 +4,7 @@ import pytest
 from openai import AsyncOpenAI
 
 from operad.runtime import testing
-from operad.runtime.errors import ModelError, OperadError
+from operad.runtime.errors import AnswerError, ModelError, OperadError
 from operad.runtime.message import Job
 from operad.runtime.schema import validate
 from operad.runtime.task import Task
@@ -40,6 +40,20 @@ async def test_a_scripted_reasoner_answers_in_order_and_keeps_the_tasks():
 async def test_a_scripted_reasoner_raises_the_errors_of_its_script():
     with pytest.raises(ZeroDivisionError):
         await ScriptedReasoner([ZeroDivisionError()]).infer(task())
+
+
+async def test_a_scripted_reasoner_holds_answers_to_the_form_that_is_asked_for():
+    asked = Task(job=Job(goal="g"), instruction="List.", output_schema="{claims: [string]}")
+    reasoner = ScriptedReasoner(['Here: {"claims": ["a",]}', lambda task: '{"claims": [1]}', "no claims"])
+    assert await reasoner.infer(asked) == '{"claims": ["a"]}'
+    with pytest.raises(
+        AnswerError, match=r"'\{\"claims\": \[1\]\}' to 'List.' does not fit .* 1 is not of type 'string'"
+    ):
+        await reasoner.infer(asked)
+    with pytest.raises(
+        AnswerError, match="'no claims' to 'List.' does not fit its output_schema: the answer holds no JSON"
+    ):
+        await reasoner.infer(asked)
 
 
 async def test_a_scripted_reasoner_awaits_async_functions():

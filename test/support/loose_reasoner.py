@@ -1,0 +1,28 @@
+"""A reasoner of somebody's own, for tests of what becomes of answers that no reasoner of ours would give."""
+
+from collections.abc import Sequence
+
+
+class LooseReasoner:
+    """Says its answers in turn, or always the same one, and holds none of them to the form that is asked for.
+
+    As a context manager it fails at the end if answers are left.
+
+    Attributes:
+        tasks: The tasks so far.
+    """
+
+    def __init__(self, answers: str | Sequence[str]) -> None:
+        self.tasks = []
+        self._always = answers if isinstance(answers, str) else None
+        self._in_turn = [] if isinstance(answers, str) else list(answers)
+
+    async def infer(self, task):
+        self.tasks.append(task)
+        return self._in_turn.pop(0) if self._always is None else self._always
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        assert error or not self._in_turn
