@@ -687,7 +687,9 @@ def library(tmp_path):
 
 
 async def test_operators_look_up_what_lies_beside_the_file_but_for_those_that_are_told_not_to(write, library, tmp_path):
-    reasoner = ScriptedReasoner(["1", "2", '{"status": "SUCCESS", "evaluation": "", "lesson": "", "blame": []}'])
+    reasoner = ScriptedReasoner(
+        ["1", "2", '{"status": "SUCCESS", "evaluation": "", "lesson": "", "blame": [], "score": 10}']
+    )
     workflow = load(write(LIBRARY)).expert().workflow
     await workflow.aexecute(job("When are figs ripe?"), reasoner)
     ask, plain, judge = [[passage.source for passage in task.knowledge.passages] for task in reasoner.tasks]
@@ -900,7 +902,7 @@ def test_what_an_expert_learns_is_known_when_the_file_is_loaded_again(write):
         .replace("experts:", "  - {name: judge, instruction: Judge.}\nexperts:")
         .replace("workflow: [[*greet]]", "workflow: [[{name: team, workflow: [[*greet]]}]]\n    evaluator: judge")
     )
-    verdict = '{"evaluation": "", "status": "%s", "lesson": "Say please.", "blame": []}'
+    verdict = '{"evaluation": "", "status": "%s", "lesson": "Say please.", "blame": [], "score": 3}'
     file = write(text)
     script = ["x", verdict % "EXECUTION_ERROR", "x", verdict % "SUCCESS"]
     first = load(file).expert().workflow
@@ -1168,7 +1170,7 @@ def test_faults_of_all_evaluators_are_told_at_once(write):
 
 async def test_several_evaluators_of_a_file_judge_together(write):
     def judge(status, lesson):
-        return json.dumps({"evaluation": "e", "status": status, "lesson": lesson, "blame": ["greet"]})
+        return json.dumps({"evaluation": "e", "status": status, "lesson": lesson, "blame": ["greet"], "score": 3})
 
     answers = {"Greet.": ["Oi.", "Good day."]}
     reasoner = ScriptedReasoner(

@@ -654,7 +654,7 @@ def test_an_evaluator_that_asks_is_taught_nothing(store):
     workflow = BuiltinWorkflow(max_rounds=2, insights=store)
     workflow.add_operator(op())
     workflow.set_evaluator(Evaluator(OperatorConfig(instruction="Judge.", id="judge")))
-    verdict = '{"evaluation": "e", "status": "%s", "lesson": "L.", "blame": []}'
+    verdict = '{"evaluation": "e", "status": "%s", "lesson": "L.", "blame": [], "score": 3}'
     heard = []
     workflow.add_listener(heard.append)
     script = ["x", verdict % "EXECUTION_ERROR", "x", verdict % "SUCCESS"]

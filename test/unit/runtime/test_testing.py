@@ -46,12 +46,10 @@ async def test_a_scripted_reasoner_holds_answers_to_the_form_that_is_asked_for()
     asked = Task(job=Job(goal="g"), instruction="List.", output_schema="{claims: [string]}")
     reasoner = ScriptedReasoner(['Here: {"claims": ["a",]}', lambda task: '{"claims": [1]}', "no claims"])
     assert await reasoner.infer(asked) == '{"claims": ["a"]}'
-    with pytest.raises(
-        AnswerError, match=r"'\{\"claims\": \[1\]\}' to 'List.' does not fit .* 1 is not of type 'string'"
-    ):
+    with pytest.raises(AnswerError, match=r"to 'List\.' does not fit its output_schema: .* 1 is not of type 'string'"):
         await reasoner.infer(asked)
     with pytest.raises(
-        AnswerError, match="'no claims' to 'List.' does not fit its output_schema: the answer holds no JSON"
+        AnswerError, match=r"'no claims' to 'List\.' does not fit its output_schema: the answer holds no"
     ):
         await reasoner.infer(asked)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from loose_reasoner import LooseReasoner
 from pydantic import SecretStr
 
 from operad.evaluators.chat2workflow.dataset import Case, CaseFile, Subtask, read_dataset
@@ -61,7 +62,7 @@ async def tried(
     workflow, of=None, case=CASE, say: Any = "Figs are sweet.", judged: Any = YES, services=None, **options
 ):
     """The verdict on a workflow, and what the judge was asked."""
-    judge = ScriptedReasoner(judged)
+    judge = LooseReasoner(judged)
     verdict = await resolve(
         workflow, case, of or subtask(), reasoner=ScriptedReasoner(say), judge=judge, services=services, **options
     )
