@@ -1,0 +1,87 @@
+"""Runs that an earlier version kept, as a small SQLite file: what is kept must go on after every change of the tables.
+
+`test/unit/runtime/durable/data/kept_before.sql.gz` was made on 23 November 2026 by commit fc4d321, the last one without
+a version of the tables, and is not made again:
+
+    PYTHONPATH=test/support python -c "import kept_before; kept_before.make('kept.sqlite')"
+    python -c "import sqlite3; print(*sqlite3.connect('kept.sqlite').iterdump(), sep=chr(10))" | gzip -9n > …
+
+It holds the run ``finished``, which has finished, and ``unfinished``, whose process was killed at its operator ``check``
+when ``fetch`` and two of the three items of the map ``each`` had finished.
+"""
+
+import multiprocessing
+import os
+import sqlite3
+from gzip import decompress
+from pathlib import Path
+
+from operad.runtime import DurableWorkflow, Job, Map, WorkflowMessage
+from operad.runtime.durable import Ledger
+
+FILE = Path(__file__).parents[1] / "unit/runtime/durable/data/kept_before.sql.gz"
+ITEMS = ["x", "y", "z"]
+
+
+class Step:
+    """An operator that notes that it runs; one of them ends the process at an item."""
+
+    def __init__(self, name, ran=None, dies_at=None):
+        self._name, self._ran, self._dies_at = name, ran, dies_at
+
+    def get_id(self):
+        return self._name
+
+    async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
+        given = workflow_messages[0].scratchpad if workflow_messages else ""
+        if given and given == self._dies_at:
+            os._exit(9)
+        if self._ran is not None:
+            self._ran.append(f"{self._name} {given}".strip())
+        return WorkflowMessage(scratchpad=f"{self._name} of {given or job.goal}", outputs={"of": given})
+
+
+class Judge(Step):
+    """An evaluator that is content."""
+
+
+def workflow(ledger, ran=None, dies_at=None):
+    """The workflow of both runs."""
+    made = DurableWorkflow(ledger.url.render_as_string(), name="before")
+    made.keep_in(ledger)
+    fetch, write = Step("fetch", ran), Step("write", ran)
+    each = Map("each", Step("check", ran, dies_at), over="list", concurrency=1)
+    made.add_operator(fetch)
+    made.add_operator(each, [fetch])
+    made.add_operator(write, [each])
+    made.set_evaluator(Judge("judge", ran))
+    return made
+
+
+def job():
+    """The job of both runs."""
+    return Job(goal="Monday", inputs={"list": ITEMS})
+
+
+def execute(path, run_id, ran=None, dies_at=None, limit=1.0):
+    """Begin a run, or go on with it."""
+    ledger = Ledger(path, limit=limit)
+    try:
+        return workflow(ledger, ran, dies_at).execute(job(), None, run_id=run_id)
+    finally:
+        ledger.close()
+
+
+def make(path):
+    """Make the file, in processes of their own."""
+    for run_id, dies_at in (("finished", None), ("unfinished", "z")):
+        process = multiprocessing.get_context("spawn").Process(target=execute, args=(path, run_id, None, dies_at))
+        process.start()
+        process.join()
+
+
+def restore(path):
+    """Write the file that was kept to this path."""
+    connection = sqlite3.connect(path)
+    connection.executescript(decompress(FILE.read_bytes()).decode())
+    connection.close()
