@@ -34,6 +34,9 @@ OLDEST_SQLITE = (3, 35)
 """The first version of SQLite with ``RETURNING``, by which dbos takes work."""
 
 _ENDED_IDLE = "25P03"
+_MISSING = ("42P01", "42703")
+"""What PostgreSQL calls a table, and a column, that is not there."""
+
 _PAUSE = 0.5
 _BUSY_MS = 5_000
 _SAID_AGAIN = 30.0
@@ -183,6 +186,11 @@ class Database:
                 f"giving the command again does not help: report it, with {_versions(self._is_sqlite)}; earlier runs "
                 "are not lost"
             )
+        if is_missing(error):
+            return InputError(
+                f"{self.name}: a table or column is missing: {_first_line(error)}; a program other than operad changed "
+                "this database: restore it from a copy, or name another database with --db"
+            )
         return InputError(
             f"{self.name}: cannot be used for runs: {_first_line(error)}; what was kept is not lost: see that the "
             "database is there and has room, and give the same command again"
@@ -247,6 +255,8 @@ def passes(error: Exception) -> bool:
     """Whether it may well work a little later: the connection broke, or the server starts."""
     if getattr(getattr(error, "orig", None), "sqlstate", None) == _ENDED_IDLE:
         return True
+    if is_missing(error):
+        return False
     text = str(error).lower()
     lost = getattr(error, "connection_invalidated", False) or type(error).__name__ in (
         "OperationalError",
@@ -261,13 +271,19 @@ def passes(error: Exception) -> bool:
             "readonly",
             "password authentication",
             "does not exist",
-            "no such table",
-            "no such column",
-            "has no column named",
             "not a database",
             "malformed",
             "could not decode",
         )
+    )
+
+
+def is_missing(error: Exception) -> bool:
+    """Whether a table or a column is not there, which does not pass."""
+    orig = getattr(error, "orig", None)
+    said = _first_line(error).lower()
+    return getattr(orig, "sqlstate", None) in _MISSING or any(
+        sign in said for sign in ("no such table", "no such column", "has no column named")
     )
 
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from operad.runtime.durable.database import Database, patiently
 from operad.runtime.durable.places import is_dead
+from operad.runtime.durable.schema_version import VERSION, check_not_newer, statements_from
+from operad.runtime.errors import InputError
 from operad.runtime.limits import LONGEST_HOLD_OFF, WINDOW, Limits
 
 if TYPE_CHECKING:
@@ -150,30 +152,62 @@ class KeptQuestion:
 
 
 class Store(Database):
-    """The tables in one database, made when they are not there.
+    """The tables in one database, made when they are not there, and brought to the version of this release.
 
     Args:
         url: The database, as `database_url` gives it.
 
     Raises:
-        InputError: It cannot be reached or used.
+        InputError: It cannot be reached or used, or a later release wrote it.
     """
 
     def __init__(self, url: URL) -> None:
         super().__init__(url)
         self._tables = _Tables(self._sa)
-        if not self._tables.all.tables.keys() <= self.insist(self._tables_there, patience=0.0):
-            self.insist(self._make_tables, patience=0.0)
+        if self.insist(self._version, patience=0.0) != VERSION:
+            self.insist(self._migrate, patience=0.0)
+        self.insist(self._check_columns, patience=0.0)
 
-    def _tables_there(self) -> Collection[str]:
+    def _version(self) -> int:
         with self._reader.connect() as connection:
-            return set(self._sa.inspect(connection).get_table_names())
+            return self._version_in(connection)
 
-    def _make_tables(self) -> None:
+    def _version_in(self, connection: Any) -> int:
+        """The version of the tables; 0 where there are none.
+
+        Raises:
+            InputError: It is a later one than this release knows.
+        """
+        there = self._sa.inspect(connection)
+        if not there.has_table(self._tables.schema.name):
+            return int(there.has_table(self._tables.runs.name))
+        version = connection.execute(self._sa.select(self._tables.schema.c.version)).scalar()
+        if not isinstance(version, int) or version < 1:
+            raise InputError(
+                f"{self.name}: the table operad_schema holds no version; was it written by something else?"
+            )
+        check_not_newer(self.name, version)
+        return version
+
+    def _migrate(self) -> None:
+        sa = self._sa
         with self._engine.begin() as connection:
             if not self._is_sqlite:  # two processes that make them at once
-                connection.execute(self._sa.text("SELECT pg_advisory_xact_lock(7263911)"))
-            self._tables.all.create_all(connection)
+                connection.execute(sa.text("SELECT pg_advisory_xact_lock(7263911)"))
+            version = self._version_in(connection)
+            if not version:
+                self._tables.all.create_all(connection)
+                connection.execute(sa.insert(self._tables.schema).values(version=VERSION))
+            elif version < VERSION:
+                for statement in statements_from(version, sqlite=self._is_sqlite):
+                    connection.execute(sa.text(statement))
+
+    def _check_columns(self) -> None:
+        """See that no table or column is missing, now rather than in the middle of a run."""
+        sa = self._sa
+        each = (sa.exists(sa.select(*table.c).where(sa.false())) for table in self._tables.all.sorted_tables)
+        with self._reader.connect() as connection:
+            connection.execute(sa.select(*each))
 
     # Runs
 
@@ -452,6 +486,7 @@ class _Tables:
             return sa.Column(name, kind, nullable=False, **options)
 
         self.all = sa.MetaData()
+        self.schema = sa.Table("operad_schema", self.all, column("version", number, primary_key=True))
         self.runs = sa.Table(
             "operad_runs",
             self.all,
@@ -465,6 +500,16 @@ class _Tables:
             column("total", number),
             *(column(name, text) for name in ("usage", "verdict", "result", "error", "failed")),
             column("cancelling", yes),
+        )
+        sa.Index("ix_operad_runs_created", self.runs.c.created, self.runs.c.run_id)
+        sa.Index("ix_operad_runs_updated", self.runs.c.updated)
+        self.events = sa.Table(
+            "operad_events",
+            self.all,
+            column("run_id", text, primary_key=True),
+            column("part", number, primary_key=True),
+            column("drive", number),
+            column("events", sa.LargeBinary),
         )
         self.executors = sa.Table(
             "operad_executors",
