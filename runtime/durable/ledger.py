@@ -19,7 +19,7 @@ from operad.runtime.durable.drive import Drive, Place, in_thread
 from operad.runtime.durable.driver import BEAT, LIMIT, Driver, Held, driver_of, leave, taken_over, text_of
 from operad.runtime.durable.elsewhere import Elsewhere
 from operad.runtime.durable.places import check_id
-from operad.runtime.durable.records import GIVEN, UNDER_WAY, Records
+from operad.runtime.durable.records import GIVEN, LOOK, UNDER_WAY, Records
 from operad.runtime.durable.served import Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
 from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, Executor, KeptRun
@@ -29,8 +29,6 @@ from operad.runtime.message import Job, WorkflowMessage
 from operad.runtime.policy import causes
 from operad.runtime.run import Run
 from operad.runtime.workflow import Workflow
-
-_LOOK = 0.5
 
 
 class Ledger(Records):
@@ -167,29 +165,29 @@ class Ledger(Records):
     def _take(self, kept: KeptRun, driver_id: str) -> None:
         """Become who drives a run, once whoever did is known to be dead."""
         while kept.driver != driver_id:
-            driver = next((each for each in self.store.executors() if each.id == kept.driver), None)
-            if driver and driver.alive:
-                self._wait_for_sign_of(driver, kept.run_id)
+            driver = self._driver_of(kept)
+            if driver is not None and not self.watch.is_dead(driver):
+                self._wait_for_sign_of(driver, kept)
                 kept = self._known(kept.run_id)
                 continue
             if self.store.take(kept.run_id, kept.driver, driver_id):
                 return
             kept = self._known(kept.run_id)
 
-    def _wait_for_sign_of(self, driver: Executor, run_id: str) -> None:
-        """Wait until a process that drives a run counts as dead.
+    def _wait_for_sign_of(self, driver: Executor, kept: KeptRun) -> None:
+        """Wait until a process that drives a run is dead.
 
         Raises:
             InputError: It gives a sign of life.
         """
         while True:
-            time.sleep(_LOOK)
-            now = next((each for each in self.store.executors() if each.id == driver.id), None)
-            if now is None or not now.alive:
+            time.sleep(LOOK)
+            now = self._driver_of(kept)
+            if now is None or self.watch.is_dead(now):
                 return
-            if now.beat > driver.beat:
+            if now.beat != driver.beat:
                 raise InputError(
-                    f"run {run_id!r} is being driven by {driver.id}, which gave a sign of life {now.silent:.0f} s ago; "
+                    f"run {kept.run_id!r} is being driven by {driver.id}, which gave a sign of life just now; "
                     "wait for it, or end it there"
                 )
 

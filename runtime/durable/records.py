@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
@@ -19,7 +20,8 @@ from operad.runtime.durable.driver import text_of
 from operad.runtime.durable.history import KeptStep, history
 from operad.runtime.durable.places import database_url, file_store
 from operad.runtime.durable.restart import descendants, failed_beside, is_again, is_under, merged, place_of
-from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, RUNNING, KeptQuestion, KeptRun, Store
+from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, RUNNING, Executor, KeptQuestion, KeptRun, Store
+from operad.runtime.durable.watch import Watch
 from operad.runtime.durable.wire import Outcome, Wire
 from operad.runtime.errors import InputError, did_you_mean, shorten
 from operad.runtime.events import Event
@@ -43,6 +45,9 @@ _NO_GRAPH = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
 
 _AT_ONCE = 500
 
+LOOK = 0.5
+"""Seconds between two looks at a process that may be dead."""
+
 
 class Records:
     """Runs in a database: SQLite on one machine, PostgreSQL on many.
@@ -56,6 +61,7 @@ class Records:
         url: The database.
         files: Where files are kept.
         wire: What writes and reads what is kept.
+        watch: What tells which processes are dead.
 
     Raises:
         InputError: The database cannot be named so.
@@ -66,6 +72,7 @@ class Records:
         self.url = database_url(url)
         self.files = file_store(files, self.url)
         self.wire = Wire(self.files)
+        self.watch = Watch()
 
     @cached_property
     def store(self) -> Store:
@@ -279,12 +286,23 @@ class Records:
         self.store.forget_steps(run_id, keys if asking is None else asking)
 
     def alive(self) -> Collection[str]:
-        """The processes that live."""
+        """The processes that seem to live, by the clocks."""
         return {each.id for each in self.store.executors() if each.alive}
 
     def is_driven(self, kept: KeptRun) -> bool:
-        """Whether a process that lives drives a run."""
-        return bool(kept.driver) and kept.driver in self.alive()
+        """Whether a process that lives drives a run; where clocks say that it is silent, that is watched for a while."""
+        driver = first = self._driver_of(kept)
+        while driver is not None and first is not None and not self.watch.is_dead(driver):
+            if driver.alive or driver.beat != first.beat:
+                return True
+            time.sleep(LOOK)
+            driver = self._driver_of(kept)
+        return False
+
+    def _driver_of(self, kept: KeptRun) -> Executor | None:
+        if not kept.driver:
+            return None
+        return next((each for each in self.store.executors() if each.id == kept.driver), None)
 
     def _refuse_driven(self, kept: KeptRun) -> None:
         if self.is_driven(kept):

@@ -117,12 +117,15 @@ class Executor:
 
     @property
     def silent(self) -> float:
-        """Seconds since its last sign of life."""
-        return max(0.0, self.now - self.beat)
+        """Seconds since its last sign of life, as far as clocks agree."""
+        return abs(self.now - self.beat)
 
     @property
     def alive(self) -> bool:
-        """Whether it gave a sign of life lately enough, and is not known to have ended."""
+        """Whether it seems to live: it gave a sign of life lately by the clocks, and is not known to have ended.
+
+        This is for people. Whoever takes something from a process makes sure by a `Watch`.
+        """
         return self.silent <= self.limit and not is_dead(self.process)
 
 

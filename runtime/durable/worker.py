@@ -30,6 +30,7 @@ from operad.runtime.durable.places import (
 from operad.runtime.durable.served import Found, Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
 from operad.runtime.durable.store import Executor, KeptQuestion, Store
+from operad.runtime.durable.watch import Watch
 from operad.runtime.durable.wire import Outcome, Wire
 from operad.runtime.errand import Errand
 from operad.runtime.errors import BudgetError, InputError, OperadError, describe
@@ -105,6 +106,7 @@ class Worker:
         self._wire = Wire(file_store(files, self.url))
         self._listeners = tuple(listeners)
         self._tasks: dict[str, asyncio.Task[str]] = {}
+        self._watch = Watch()
 
     @property
     def busy(self) -> int:
@@ -260,8 +262,7 @@ class Worker:
                     well_since = now  # it was silent itself, as all may have been: nobody is judged yet
                 beaten = now
                 self._stop_what_is_not_mine(doing)
-                if now - well_since > self.executor.limit:
-                    self._take_over()
+                self._take_over(self._dead(), now - well_since)
             except self._store.errors:
                 well_since = time.monotonic()
             except Exception as error:  # noqa: BLE001 - the next beat may do better
@@ -285,12 +286,14 @@ class Worker:
             if task := self._tasks.get(step_id):
                 self._loop.call_soon_threadsafe(task.cancel)
 
-    def _take_over(self) -> None:
-        """Give what dead workers had begun to those that live."""
-        executors = self._store.executors()
-        dead = [each for each in executors if each.kind == "worker" and not each.alive]
-        if dead:
-            self._give_back([each.id for each in dead], died=True)
+    def _dead(self) -> list[Executor]:
+        return [each for each in self._store.executors() if each.kind == "worker" and self._watch.is_dead(each)]
+
+    def _take_over(self, dead: Sequence[Executor], well: float) -> None:
+        """Give what dead workers had begun to those that live, once this one is well for long enough."""
+        if not dead or well <= self.executor.limit:
+            return
+        self._give_back([each.id for each in dead], died=True)
         for each in dead:
             if each.silent > 10 * each.limit:
                 self._store.leave(each.id)

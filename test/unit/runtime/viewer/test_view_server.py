@@ -662,9 +662,6 @@ class Kepts:
             raise InputError(f"no run has the id {run_id!r}")
         return self.kept[run_id][0]
 
-    def is_driven(self, kept):
-        return kept.driver in self.alive()
-
     def events(self, run_id):
         return self.kept[run_id][1]
 
@@ -718,11 +715,11 @@ def test_a_database_that_does_not_answer_is_told_and_asked_again(open_page, monk
     url = f"{open_page(RunsPage(ledger, 't'))}runs/a/"
     picture_of(url, lambda picture: picture["spans"])
 
-    def gone(kept):
+    def gone():
         raise InputError("the database is gone")
 
     with monkeypatch.context() as away:
-        away.setattr(ledger, "is_driven", gone)
+        away.setattr(ledger, "alive", gone)
         assert picture_of(url, lambda picture: picture["note"])["note"] == "the database is gone"
     assert picture_of(url, lambda picture: not picture["note"])["spans"]
 
