@@ -431,6 +431,11 @@ class RunLog:
         self.now = asyncio.get_running_loop().time
         self._epoch = time.time() - self.now()
 
+    def listen(self, listener: Listener) -> None:
+        """Have another listener hear all events from now on."""
+        self._listeners = (*self._listeners, listener)
+        self.heard = True
+
     def write(
         self,
         event: Event,

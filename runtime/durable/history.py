@@ -69,7 +69,8 @@ def history(
         questions: What it has asked.
     """
     told = _Told(kept, job)
-    told.say(events.RunStarted(workflow=kept.workflow, goal=job.goal, operators=told.top.before))
+    judges = tuple(told.top.judges)
+    told.say(events.RunStarted(workflow=kept.workflow, goal=job.goal, operators=told.top.before, judges=judges))
     for at, what, is_beginning in _moments(steps, questions):
         told.at = max(told.at, at)
         if isinstance(what, KeptQuestion):
@@ -290,7 +291,7 @@ class _Told:
             )
             if inside.operator(first) not in (*inside.operators, *inside.judges):
                 inside.about = {}  # it was made by a leader
-            entered = events.WorkflowEntered(workflow=operator, operators=inside.before)
+            entered = events.WorkflowEntered(workflow=operator, operators=inside.before, judges=tuple(inside.judges))
             self.say(entered, inside.path, operator, round, attempt)
         return around.inside[key]
 

@@ -7,7 +7,6 @@ import hashlib
 import json
 import time
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from operad.runtime.durable.driver import BEAT, LIMIT, Driver, Held, driver_of, 
 from operad.runtime.durable.elsewhere import Elsewhere
 from operad.runtime.durable.places import check_id
 from operad.runtime.durable.records import GIVEN, LOOK, UNDER_WAY, Records
+from operad.runtime.durable.recording import Recording
 from operad.runtime.durable.served import Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
 from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, Executor, KeptRun
@@ -114,8 +114,9 @@ class Ledger(Records):
         run.keeper = drive
         group = self.workers.queue if self.workers else hashlib.sha256(kept.graph.encode()).hexdigest()
         run.shared_limits = LimitsInDatabase(self.store, group, driver.executor.id)
-        noting = asyncio.ensure_future(self._keep_noting(run, drive, place, driver.executor.id))
-        note_end = partial(self._note_end, run, drive, driver.executor.id)
+        heard = Recording(run.log, run_id, kept.drives)
+        noting = asyncio.ensure_future(self._keep_noting(run, drive, heard, place, driver.executor.id))
+        note_end = partial(self._note_end, run, drive, heard, driver.executor.id)
         held.watched = True
         try:
             try:
@@ -160,7 +161,7 @@ class Ledger(Records):
                 f"operad runs resume {run_id}, or Ledger(…).retry({run_id!r})"
             )
         self._take(kept, driver_id)
-        return replace(kept, driver=driver_id)
+        return self._known(run_id)
 
     def _take(self, kept: KeptRun, driver_id: str) -> None:
         """Become who drives a run, once whoever did is known to be dead."""
@@ -214,13 +215,14 @@ class Ledger(Records):
         self._delete_steps(unfinished)
         return steps
 
-    async def _keep_noting(self, run: Run, drive: Drive, place: Place, driver_id: str) -> None:
+    async def _keep_noting(self, run: Run, drive: Drive, heard: Recording, place: Place, driver_id: str) -> None:
         """Note now and then how far the run is, and hand on answers that were given elsewhere."""
         while True:
             await asyncio.sleep(BEAT)
             with suppress(OperadError):
                 state = PAUSED if run.waits else RUNNING
                 now = {"state": state, "done": drive.done, "usage": run.usage.model_dump_json()}
+                await in_thread(heard.write, self.store)
                 await in_thread(partial(self.store.note, drive.run_id, driver_id, **now))
                 await place.look_after(drive.run_id)
                 if run.questions.open():
@@ -232,6 +234,7 @@ class Ledger(Records):
         self,
         run: Run,
         drive: Drive,
+        heard: Recording,
         driver_id: str,
         state: str,
         *,
@@ -252,6 +255,8 @@ class Ledger(Records):
             values |= {"error": describe(error)[:10_000], "failed": failed[-1] if failed else ""}
 
         def note() -> None:
+            with suppress(OperadError):
+                heard.write(self.store)
             mine = self.store.note(drive.run_id, driver_id, **values)
             if mine and self.workers and state not in (RUNNING, PAUSED):
                 with suppress(self.store.errors):

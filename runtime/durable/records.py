@@ -19,6 +19,7 @@ from operad.runtime.durable.drive import question_of
 from operad.runtime.durable.driver import text_of
 from operad.runtime.durable.history import KeptStep, history
 from operad.runtime.durable.places import database_url, file_store
+from operad.runtime.durable.recording import filled, is_whole, recorded
 from operad.runtime.durable.restart import descendants, failed_beside, is_again, is_under, merged, place_of
 from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, RUNNING, Executor, KeptQuestion, KeptRun, Store
 from operad.runtime.durable.watch import Watch
@@ -145,14 +146,16 @@ class Records:
         return sorted(steps, key=lambda step: (step.outcome is None, step.ended))
 
     def events(self, run_id: str) -> Sequence[Event]:
-        """What is kept of a run, as the events that it had: their order is that of time, and ``seq`` counts them.
+        """The events of a run.
 
-        Of an operator's own events, such as `ModelAnswered`, it is known that there were, and not when: they have the
-        time of its end. What operators around others said is not kept: it is told as what those inside said, and that
-        it ended when something followed from it; the name of a workflow inside is the operator's. Streamed text is
-        not kept at all.
+        Of a run that ended without having been interrupted, they are the very events that listeners heard, but for
+        `TokenStreamed` and `ModelAsked`, which are not kept. Of any other, they follow from what is kept of its
+        operators, in the order of time, counted by ``seq``; what they say, such as the message of a map, is what was
+        heard last, up to about a second ago. Of an operator's own events, such as `ModelAnswered`, it is then known
+        that there were, and not when: they have the time of its end; an operator around others ends when something
+        follows from it.
 
-        Of a run that goes on, the list is longer when it is asked for again, and what was said before stays at its
+        Of a run that goes on, the list is longer when it is asked for again, and what happened before stays at its
         beginning, but for three things: what was under way when its process died begins anew; what is done anew
         (`retry`, `restart_from`) is forgotten; and processes whose clocks differ may put something in between.
 
@@ -169,9 +172,11 @@ class Records:
         with suppress(InputError):
             result = self._result(kept, here) if kept.result else None
         try:
-            return history(kept, job, result, steps, questions)
+            told = history(kept, job, result, steps, questions)
         except _NO_GRAPH as error:
             raise self._unreadable(kept) from error
+        heard = recorded(self.store.events(run_id))
+        return heard[1] if is_whole(kept, heard) else filled(told, heard)
 
     def open_questions(self, run_id: str) -> Sequence[Question]:
         """The same, as questions.
@@ -225,6 +230,7 @@ class Records:
             failed = [step.key for step in self.timeline(run_id) if step.outcome and step.outcome.error is not None]
             self._forget_steps(run_id, [key for key in failed if failed_beside(key, kept.failed)])
         self.store.forget_deaths(run_id)
+        self.store.forget_events(run_id)
         self.store.note(run_id, "", state=RUNNING, error="", failed="")
 
     def restart_from(self, run_id: str, operator: str, workflow: Workflow, *, round: int = 1) -> Sequence[str]:
@@ -268,6 +274,7 @@ class Records:
         gone = [key for key in keys if is_again(key, again, round)]
         asked = {question.step for question in self.store.questions(run_id)}
         self._forget_steps(run_id, gone, [step for step in asked if is_again(step, again, round)])
+        self.store.forget_events(run_id)
         values = {
             "graph": json.dumps(now),
             "verdict": "",

@@ -282,8 +282,34 @@ class Store(Database):
     def forget(self, run_id: str) -> None:
         """Forget a run with its questions."""
         with self._engine.begin() as connection:
-            for table in (self._tables.questions, self._tables.takeovers, self._tables.runs):
+            for table in (self._tables.questions, self._tables.takeovers, self._tables.events, self._tables.runs):
                 connection.execute(self._sa.delete(table).where(table.c.run_id == run_id))
+
+    # Events
+
+    @patiently
+    def keep_events(self, run_id: str, drive: int, events: bytes) -> None:
+        """Keep what was heard of a run, after what was heard before."""
+        sa, table = self._sa, self._tables.events
+        last = sa.select(sa.func.coalesce(sa.func.max(table.c.part), 0) + 1).where(table.c.run_id == run_id)
+        values = {"run_id": run_id, "part": last.scalar_subquery(), "drive": drive, "events": events}
+        with self._engine.begin() as connection:
+            connection.execute(sa.insert(table).values(**values))
+
+    @patiently
+    def events(self, run_id: str) -> Sequence[tuple[int, bytes]]:
+        """What was heard of a run, in order, each part with the number of its drive."""
+        table = self._tables.events
+        query = self._sa.select(table.c.drive, table.c.events).where(table.c.run_id == run_id).order_by(table.c.part)
+        with self._reader.connect() as connection:
+            return [(drive, part) for drive, part in connection.execute(query) if isinstance(part, bytes)]
+
+    @patiently
+    def forget_events(self, run_id: str) -> None:
+        """Forget what was heard of a run."""
+        table = self._tables.events
+        with self._engine.begin() as connection:
+            connection.execute(self._sa.delete(table).where(table.c.run_id == run_id))
 
     # Processes
 

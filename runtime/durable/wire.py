@@ -132,6 +132,40 @@ class Wire:
             raise InputError(f"what was kept cannot be read: it is {type(value).__name__}, not {kind.__name__}")
         return value
 
+    def dump_events(self, happened: Sequence[events.Event]) -> str:
+        """Events as text, with their places and times; texts stand for what in them has no such form.
+
+        Raises:
+            InputError: They are too long.
+        """
+        text = json.dumps([self._plain_event(event) for event in happened], separators=(",", ":"))
+        if len(text) > MAX_TEXT:
+            raise InputError(f"events of {len(text):,} characters are too long to be kept")
+        return text
+
+    def load_events(self, text: str) -> list[events.Event]:
+        """The events of a text that `dump_events` made.
+
+        Raises:
+            InputError: It is none.
+        """
+        try:
+            return [_event(name, self._value(fields)) for name, fields in json.loads(text)]
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError, msgspec.ValidationError) as error:
+            raise InputError(f"what was kept cannot be read: {type(error).__name__}: {str(error)[:200]}") from error
+
+    def _plain_event(self, event: events.Event) -> list[Any]:
+        plain: dict[str, Any] = {}
+        for name, default in zip(event.__struct_fields__, _defaults(type(event)), strict=True):
+            if (value := getattr(event, name)) == default:
+                continue
+            value = value.value if isinstance(value, Enum) else value
+            try:
+                plain[name] = self._plain(value, ())
+            except (InputError, ValueError, RecursionError):
+                plain[name] = self._loosely(value)
+        return [type(event).__name__, plain]
+
     # Values → plain JSON values
 
     def _plain(self, value: Any, where: _Path) -> Any:
@@ -302,6 +336,12 @@ class Wire:
         if isinstance(error, OperadError):
             error.finished = {}
         return error
+
+
+@lru_cache
+def _defaults(kind: type[events.Event]) -> tuple[Any, ...]:
+    """What each field of an event is unless it is said; `msgspec.NODEFAULT` where it has to be said."""
+    return tuple(each.default for each in msgspec.structs.fields(kind))
 
 
 _STAMPED = frozenset(events.Event.__struct_fields__)

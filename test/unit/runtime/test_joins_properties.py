@@ -19,73 +19,16 @@ from typing import Any, Literal
 
 from amounts import examples
 from hypothesis import event, given
-from hypothesis import strategies as st
+from random_graphs import NO_PORTS, Graph, RandomNode, graphs, orders, sane
 
 from operad.runtime.errors import SkippedError
 from operad.runtime.events import Event, OperatorSkipped, RoundStarted, current_scope
 from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
-from operad.runtime.schedule import Join, Plan, Progress, Skip, Taken
+from operad.runtime.schedule import Plan, Progress, Skip, Taken
 from operad.runtime.workflow import BuiltinWorkflow, DbgptWorkflow, Port, Workflow
 
 JOB = Job(goal="goal", id="job")
 RENDEZVOUS = 20.0
-NO_PORTS = frozenset[str]()
-PORT_SETS = [NO_PORTS, frozenset("a"), frozenset("b"), frozenset("ab")]
-CHOICES: list[Taken] = [None, ("a",), ("b",), ("a", "b"), (), ("a",), ("b",), ("other",)]
-JOINS: list[Join] = ["all_done", "all", "any", "all_done"]
-BYTES = 5
-"""Of a random node."""
-
-
-# Random graphs
-
-
-@dataclass(frozen=True)
-class RandomNode:
-    """A node, and what it does in a run.
-
-    Attributes:
-        before: The nodes before it, each with the ports that the edge leaves from.
-        join: How it joins them.
-        choices: The ports that it takes, in the first round and later.
-        pauses: How often it suspends.
-        blamed: Whether the first verdict blames it, and the second.
-    """
-
-    before: Mapping[int, frozenset[str]]
-    join: Join
-    choices: tuple[Taken, Taken]
-    pauses: int
-    blamed: tuple[bool, bool]
-
-
-Graph = Sequence[RandomNode]
-
-
-def _node(number: int, code: bytes) -> RandomNode:
-    bits = int.from_bytes(code, "big")
-
-    def take(count: int) -> int:
-        nonlocal bits
-        taken = bits & ((1 << count) - 1)
-        bits >>= count
-        return taken
-
-    before: dict[int, frozenset[str]] = {}
-    for _ in range(3):
-        distance, ports = take(3), PORT_SETS[take(2)]
-        if 0 < distance <= number:
-            before[number - distance] = ports
-    join, choices, pauses = JOINS[take(2)], (CHOICES[take(3)], CHOICES[take(3)]), take(3)
-    return RandomNode(before, join, choices, pauses, (take(2) == 0b11, take(2) == 0b11))
-
-
-def graphs(most: int = 12) -> st.SearchStrategy[Graph]:
-    codes = st.integers(1, most).flatmap(lambda size: st.binary(min_size=BYTES * size, max_size=BYTES * size))
-    return codes.map(lambda code: [_node(n, code[n * BYTES : (n + 1) * BYTES]) for n in range(len(code) // BYTES)])
-
-
-orders = st.integers(0, 2**16 - 1).map(Random)
 
 
 def plan_of(graph: Graph) -> Plan:
@@ -312,19 +255,6 @@ class Judge:
             return WorkflowMessage()
         blame = self._blame[len(self._notes.judged) - 1]
         return WorkflowMessage(status=WorkflowStatus.EXECUTION_ERROR, blame=tuple(map(str, blame)))
-
-
-def sane(graph: Graph) -> Graph:
-    """The graph with choices that operators may make: ports that edges leave from."""
-
-    def possible(number: int, choice: Taken) -> Taken:
-        ways = NO_PORTS.union(*(node.before.get(number, NO_PORTS) for node in graph))
-        return choice if choice is None or not ways else tuple(port for port in choice if port in ways)
-
-    return [
-        replace(node, choices=(possible(n, node.choices[0]), possible(n, node.choices[1])))
-        for n, node in enumerate(graph)
-    ]
 
 
 def run(

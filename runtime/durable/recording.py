@@ -1,0 +1,106 @@
+"""The events of a run as they were heard, kept beside what its operators said."""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, KeptRun, Store
+from operad.runtime.durable.wire import MAX_TEXT, Wire
+from operad.runtime.errors import InputError
+from operad.runtime.events import Event, ModelAsked, RunFailed, RunFinished, RunLog, TokenStreamed
+
+_OWN = frozenset((*Event.__struct_fields__, "seconds"))
+"""What an event that is told keeps of its own when the rest of it is taken from what was heard."""
+
+
+class Recording:
+    """What is heard of a run while this process drives it; streamed text and conversations with models are left out.
+
+    Args:
+        log: The run's log.
+        run_id: The run.
+        drive: How often it was begun or gone on with.
+    """
+
+    def __init__(self, log: RunLog, run_id: str, drive: int) -> None:
+        self._run_id = run_id
+        self._drive = drive
+        self._heard = deque[Event]()
+        self._writing = threading.Lock()
+        log.listen(self._hear)
+
+    def _hear(self, event: Event) -> None:
+        if not isinstance(event, TokenStreamed | ModelAsked):
+            self._heard.append(event)
+
+    def write(self, store: Store) -> None:
+        """Keep what was heard since the last call; may block.
+
+        Raises:
+            InputError: It cannot be kept; then the next call tries again.
+        """
+        with self._writing:
+            count = len(self._heard)
+            if not count:
+                return
+            events = [self._heard[place] for place in range(count)]
+            store.keep_events(self._run_id, self._drive, zlib.compress(Wire().dump_events(events).encode()))
+            for _ in range(count):
+                self._heard.popleft()
+
+
+def recorded(parts: Sequence[tuple[int, bytes]]) -> dict[int, list[Event]]:
+    """What was heard in each drive of a run; nothing where that cannot be read."""
+    heard: dict[int, list[Event]] = defaultdict(list)
+    try:
+        for drive, part in parts:
+            heard[drive] += Wire().load_events(_unpacked(part))
+    except (InputError, zlib.error, UnicodeDecodeError):
+        return {}
+    return heard
+
+
+def _unpacked(part: bytes) -> str:
+    unpacking = zlib.decompressobj()
+    text = unpacking.decompress(part, MAX_TEXT).decode()
+    if not unpacking.eof:
+        raise InputError("what was kept of events is too long")
+    return text
+
+
+def is_whole(kept: KeptRun, heard: Mapping[int, Sequence[Event]]) -> bool:
+    """Whether all that was ever heard of a run was recorded: it has ended, and was never interrupted."""
+    return (
+        kept.drives == 1
+        and kept.state in (FINISHED, FAILED, CANCELLED)
+        and [*heard] == [1]
+        and isinstance(heard[1][-1], RunFinished | RunFailed)
+    )
+
+
+def filled(told: Sequence[Event], heard: Mapping[int, Sequence[Event]]) -> list[Event]:
+    """Events that follow from what is kept, each with what was heard of it last, but for the time that it took."""
+    known: dict[Any, list[Event]] = {}
+    for drive in sorted(heard):
+        said: dict[Any, list[Event]] = defaultdict(list)
+        for event in heard[drive]:
+            said[_place(event)].append(event)
+        known |= said
+    left = {place: iter(events) for place, events in known.items()}
+    return [_with(event, next(left.get(_place(event), iter(())), None)) for event in told]
+
+
+def _place(event: Event) -> Any:
+    return type(event), event.path, event.round, event.attempt
+
+
+def _with(event: Event, heard: Event | None) -> Event:
+    if heard is None or isinstance(event, RunFailed):
+        return event
+    return replace(event, **{name: getattr(heard, name) for name in event.__struct_fields__ if name not in _OWN})

@@ -1,0 +1,247 @@
+"""Events that are read back are those that were heard."""
+
+import asyncio
+import zlib
+from contextlib import suppress
+from random import Random
+from uuid import uuid4
+
+import pytest
+from amounts import examples
+from hypothesis import given
+from random_graphs import Graph, graphs, orders, sane
+
+from operad.runtime import (
+    BuiltinWorkflow,
+    InputError,
+    Job,
+    Map,
+    OperadError,
+    Policy,
+    Retry,
+    WorkflowMessage,
+    WorkflowStatus,
+    events,
+    interrupt,
+)
+from operad.runtime.durable import Ledger
+from operad.runtime.durable.recording import filled
+from operad.runtime.events import current_scope, emit
+from operad.runtime.workflow import Port
+
+JOB = Job(goal="goal", inputs={"list": ["x", {"y": [1, 2.5, None]}, "z"]})
+UNKEPT = (events.TokenStreamed, events.ModelAsked)
+ASKED = (events.Interrupted, events.Resumed)
+WORDS = ["plain", "é\ud800\0", '{"$tuple": []}', "x" * 300]
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory):
+    ledger = Ledger(str(tmp_path_factory.mktemp("runs") / "runs.sqlite"))
+    yield ledger
+    ledger.close()
+
+
+def same_dice():
+    return Random(1)  # noqa: S311 - nothing is secret
+
+
+def run_id():
+    return f"run-{uuid4()}"
+
+
+class Step:
+    """An operator that says something, of many kinds, and fails as often as it is told to."""
+
+    def __init__(self, op_id, dice, choices=(None, None), blame=(), fails=0):
+        self._id, self._dice, self._choices, self._blame, self._fails = op_id, dice, choices, blame, fails
+
+    def get_id(self):
+        return self._id
+
+    async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
+        scope = current_scope()
+        assert scope is not None
+        emit(events.TokenStreamed(text="piece"))
+        emit(events.TaskBuilt(task={"goal": job.goal, "$key": (1, 2)}))
+        for _ in range(self._dice.randrange(3)):
+            await asyncio.sleep(0)
+        if self._fails:
+            self._fails -= 1
+            raise ValueError("broken")
+        choice = self._choices[0 if scope.round == 1 else 1]
+        outputs = {"of": self._dice.choice(WORDS), "values": (1, b"2", [3.0, float("inf")]), "$odd": {"a": None}}
+        blamed = self._blame if scope.round == 1 else ()
+        return WorkflowMessage(
+            scratchpad=f"{self._id}@{scope.round} {self._dice.choice(WORDS)}",
+            outputs=outputs,
+            ports=None if choice is None else tuple(choice),
+            status=WorkflowStatus.EXECUTION_ERROR if blamed else WorkflowStatus.SUCCESS,
+            blame=blamed,
+            lesson="again" if blamed else "",
+        )
+
+
+def workflow_of(graph: Graph, dice: Random):
+    """A workflow in which some operators are maps, some are workflows, some fail and are tried again."""
+    workflow, made = BuiltinWorkflow(name="w", max_rounds=2), {}
+    for number, node in enumerate(graph):
+        kind = dice.randrange(6)
+        name, fails = str(number), int(kind == 3) + 2 * int(kind == 4)
+        operator = step = Step(name, dice, node.choices, fails=fails)
+        if kind == 0 and node.choices == (None, None):
+            operator = Map(name, Step("item", dice, fails=dice.randrange(2)), over="list", on_error="keep")
+        elif kind == 1 and node.choices == (None, None):
+            operator = BuiltinWorkflow(name=name)
+            operator.add_operator(step)
+        sources = [
+            link
+            for parent, ports in node.before.items()
+            for link in ([Port(made[parent], port) for port in sorted(ports)] or [made[parent]])
+        ]
+        workflow.add_operator(operator, sources, join=node.join, policy=Policy(retry=Retry(2, first_delay=0.0001)))
+        made[number] = operator
+    blamed = tuple(str(number) for number, node in enumerate(graph) if node.blamed[0])
+    if dice.randrange(2):
+        workflow.set_evaluator(Step("judge", dice, blame=blamed))
+    return workflow
+
+
+@examples(12, 600)
+@given(graphs(6), orders)
+def test_events_that_are_read_back_are_those_that_were_heard(ledger, graph: Graph, order: Random):
+    workflow, heard, name = workflow_of(sane(graph), order), list[events.Event](), run_id()
+    workflow.add_listener(heard.append)
+    workflow.keep_in(ledger)
+    with suppress(OperadError):
+        workflow.execute(JOB, None, run_id=name)  # type: ignore[arg-type]
+    assert ledger.events(name) == [event for event in heard if not isinstance(event, UNKEPT)]
+
+
+def flow(*operators):
+    workflow, before = BuiltinWorkflow(name="flow"), None
+    for operator in operators:
+        workflow.add_operator(operator, [before] if before else None)
+        before = operator
+    return workflow
+
+
+class Code:
+    """An operator that does this work."""
+
+    def __init__(self, op_id, work):
+        self._id, self._work = op_id, work
+
+    def get_id(self):
+        return self._id
+
+    async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
+        return await self._work()
+
+
+def said_of(told):
+    """What events say, without when: of each path, in order."""
+    return [
+        {name: value for name, value in event.as_dict().items() if name not in ("seq", "time", "seconds")}
+        for event in told
+        if not isinstance(event, (*UNKEPT, events.Progress, events.MessageKept))
+    ]
+
+
+async def test_a_map_of_a_run_that_goes_on_is_told_with_its_items_and_the_judges_with_the_run(ledger):
+    gate, name, heard = asyncio.Event(), run_id(), []
+
+    async def wait():
+        await gate.wait()
+        return "waited"
+
+    workflow = flow(Map("each", Step("item", same_dice()), over="list"), Code("wait", wait))
+    workflow.set_evaluator(Step("judge", same_dice()))
+    workflow.add_listener(heard.append)
+    workflow.keep_in(ledger)
+    run = asyncio.ensure_future(workflow.aexecute(JOB, None, run_id=name))  # type: ignore[arg-type]
+
+    def finished(told):
+        return [event for event in told if isinstance(event, events.OperatorFinished) and event.path == ("each",)]
+
+    def known(told):
+        return [event.message.outputs for event in finished(told) if "items" in event.message.outputs]
+
+    told = []
+    for _ in range(6000):
+        with suppress(InputError):
+            told = await asyncio.to_thread(ledger.events, name)
+        if known(told):
+            break
+        await asyncio.sleep(0.01)
+    assert known(told) == known(heard)
+    assert (told[0].judges, told[0].engine) == (("judge",), heard[0].engine)
+    gate.set()
+    await run
+    assert ledger.events(name) == [event for event in heard if not isinstance(event, UNKEPT)]
+
+
+async def test_a_run_that_was_interrupted_is_told_with_what_was_heard_when_it_went_on(ledger):
+    async def ask():
+        return str(await interrupt("Sure?"))
+
+    name = run_id()
+
+    def workflow(listener):
+        made = flow(Map("each", Step("item", same_dice()), over="list"), Code("ask", ask), Step("end", same_dice()))
+        made.set_evaluator(Step("judge", same_dice()))
+        made.add_listener(listener)
+        made.keep_in(ledger)
+        return made
+
+    stream = workflow(lambda event: None).stream(JOB, None, run_id=name)  # type: ignore[arg-type]
+    async for event in stream:
+        if isinstance(event, events.Interrupted):
+            break
+    await stream.aclose()
+    ledger.answer(name, {"ask": "yes"})
+    heard = list[events.Event]()
+    await workflow(heard.append).aexecute(JOB, None, run_id=name)  # type: ignore[arg-type]
+    assert ledger.run(name).drives == 2
+    told = ledger.events(name)
+
+    def in_any_order(happened):
+        return sorted(map(repr, said_of(event for event in happened if not isinstance(event, ASKED))))
+
+    assert in_any_order(told) == in_any_order(heard)
+    assert [type(event).__name__ for event in told if isinstance(event, ASKED)] == ["Interrupted", "Resumed"]
+    assert [event.seq for event in told] == list(range(1, len(told) + 1))
+
+
+def test_what_was_heard_of_an_earlier_drive_gives_way_to_what_was_heard_later():
+    told = [events.OperatorFinished(path=("a",), round=1, attempt=1, time=5.0, seconds=2.0, message=WorkflowMessage())]
+    heard = {
+        drive: [
+            events.OperatorFinished(
+                path=("a",), round=1, attempt=1, time=9.0, seconds=8.0, message=WorkflowMessage(scratchpad=str(drive))
+            )
+        ]
+        for drive in (1, 2)
+    }
+    (event,) = filled(told, heard)
+    assert (event.message.scratchpad, event.time, event.seconds) == ("2", 5.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    "part", [b"", b"odd", zlib.compress(b"odd"), zlib.compress(b'[["Odd", {}]]'), zlib.compress(b"[[1]]")]
+)
+def test_a_recording_that_cannot_be_read_counts_as_none(ledger, part):
+    name = run_id()
+    workflow = flow(Step("a", same_dice()))
+    workflow.keep_in(ledger)
+    workflow.execute(JOB, None, run_id=name)  # type: ignore[arg-type]
+    ledger.store.keep_events(name, 1, part)
+    assert [type(event).__name__ for event in ledger.events(name)] == [
+        "RunStarted",
+        "RoundStarted",
+        "OperatorStarted",
+        "TaskBuilt",
+        "OperatorFinished",
+        "RoundFinished",
+        "RunFinished",
+    ]
