@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -40,7 +41,8 @@ from operad.runtime.durable.drive import question_of
 from operad.runtime.durable.history import KeptStep
 from operad.runtime.durable.ledger import Ledger
 from operad.runtime.durable.places import shown
-from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, RUNNING, KeptQuestion, KeptRun
+from operad.runtime.durable.records import batched
+from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, KeptQuestion, KeptRun
 from operad.runtime.durable.wire import Wire
 from operad.runtime.errors import InputError, OperadError, describe, shorten
 from operad.runtime.message import NO_USAGE, Job, Usage, WorkflowMessage
@@ -117,20 +119,31 @@ class Seen:
 
 
 @app.command("list")
-def list_runs(db: Database = None, as_json: AsJson = False) -> None:
+def list_runs(
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
+    after: Annotated[
+        str | None, typer.Option(metavar="ID", help="Those that come after this run: the next ones of a list.")
+    ] = None,
+    db: Database = None,
+    as_json: AsJson = False,
+) -> None:
     """List the runs that are kept, the newest first."""
     ledger = _ledger_to_look_at(db)
-    seen = look(ledger)
+    found = ledger.runs(limit + 1, after or "")
+    seen = look(ledger, *found[:limit])
     if as_json:
         put(json.dumps([each.as_dict() for each in seen], indent=2, ensure_ascii=False))
     elif not seen:
-        print(f"{printable(shown(ledger.url))}: no runs")
+        print(f"{printable(shown(ledger.url))}: no {'more ' if after else ''}runs")
     else:
         _print_table(
             ("id", "workflow", "state", "done", "age", "tokens", "cost"),
             [_row(each) for each in seen],
             {2: [_STYLES.get(each.state, "green") for each in seen]},
         )
+    if len(found) > limit:
+        again = f"--limit {limit} --after {shlex.quote(seen[-1].kept.run_id)}{database_option(db)}"
+        print(printable(f"there are more: operad runs list {again}"), file=sys.stderr)
 
 
 @app.command("show")
@@ -228,30 +241,55 @@ def delete_runs(
         str | None,
         typer.Option(metavar="AGE", help="Instead, all of which nothing was noted for so long: 30d, 12h, 90m, 2w."),
     ] = None,
+    keep: Annotated[
+        int | None, typer.Option(min=0, metavar="COUNT", help="Instead, all but so many of the newest.")
+    ] = None,
     state: Annotated[
         Literal["finished", "failed", "cancelled", "interrupted", "asks"],
-        typer.Option(help="With --older-than: those in this state."),
+        typer.Option(help="With --older-than and --keep: those in this state."),
     ] = "finished",
     db: Database = None,
 ) -> None:
-    """Forget runs with all that is kept of them, without asking. None that is being driven is forgotten."""
-    if bool(run_ids) == (older_than is not None):
-        raise InputError("name the runs, or say --older-than 30d")
-    least = 0.0 if older_than is None else _age(older_than)
+    """Forget runs with all that is kept of them, without asking. None that is being driven is forgotten.
+
+    With --older-than and --keep, those that are older and not among the newest. It is done a few runs at a time: what
+    runs goes on meanwhile, and Ctrl-C leaves the rest.
+    """
+    chooses = older_than is not None or keep is not None
+    if bool(run_ids) == chooses:
+        raise InputError("name the runs, or say --older-than 30d or --keep 1000")
+    least = None if older_than is None else _age(older_than)
     ledger = _ledger_to_look_at(db)
-    if older_than is not None:
-        run_ids = [each.kept.run_id for each in look(ledger) if each.state == state and each.idle >= least]
-    chosen = [ledger.run(run_id) for run_id in run_ids or ()]  # all are there, before any is forgotten
-    if driven := [kept for kept in chosen if ledger.is_driven(kept)]:
-        raise InputError(f"{shorten([kept.run_id for kept in driven])}: driven by {driven[0].driver}; cancel it first")
-    for run_id in dict.fromkeys(kept.run_id for kept in chosen):
-        ledger.delete(run_id)
+    chosen = _ended(ledger, state, least, keep) if chooses else run_ids or []
+    sources = {source for few in batched(chosen) for source in ledger.store.sources(few)}
+    for run_id in ledger.deleting(chosen):
         print(printable(f"deleted: {run_id}"))
-    for place in set(map(_place_of_files, chosen)):
+    if not chosen:
+        print(f"nothing deleted: no run that is {state} is {_asked_for(older_than, keep)}")
+        return
+    if not ledger.give_back_space():
+        print(
+            f"{printable(shown(ledger.url))}: keeps its size, and has room for as many new runs; deleting a run while no "
+            "other process uses the file makes it smaller",
+            file=sys.stderr,
+        )
+    for place in {_place_of_files(KeptRun("", source=source)) for source in sources}:
         if freed := open_ledger(db, files=place).collect_files():
             print(f"files that no run refers to any more: {freed:,} bytes less")
-    if not chosen:
-        print(f"nothing deleted: no run that is {state} is older than {older_than}")
+
+
+def _ended(ledger: Ledger, state: str, least: float | None, keep: int | None) -> Sequence[str]:
+    """The runs in a state that are so old and not among the newest."""
+    if state in (FINISHED, FAILED, CANCELLED):
+        return ledger.store.ended(state, seconds=least, but=keep)
+    open_ = ledger.store.runs(states=(RUNNING, PAUSED))
+    these = [each for each in look(ledger, *open_) if each.state == state]
+    return [each.kept.run_id for each in these[keep or 0 :] if each.idle >= (least or 0.0)]
+
+
+def _asked_for(older_than: str | None, keep: int | None) -> str:
+    older = [] if older_than is None else [f"older than {older_than}"]
+    return " and ".join([*older, *([] if keep is None else [f"beyond the {keep} newest"])])
 
 
 def _ledger_to_look_at(db: str | None) -> Ledger:
@@ -341,9 +379,9 @@ def _age(text: str) -> float:
 
 
 def look(ledger: Ledger, *chosen: KeptRun) -> list[Seen]:
-    """Kept runs as people see them; all of them, where none is named."""
+    """Kept runs as people see them."""
     alive, now = ledger.alive(), ledger.store.now()
-    return [_seen(ledger, kept, alive, now) for kept in chosen or ledger.runs()]
+    return [_seen(ledger, kept, alive, now) for kept in chosen]
 
 
 def _seen(ledger: Ledger, kept: KeptRun, alive: Collection[str], now: float) -> Seen:

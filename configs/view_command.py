@@ -94,7 +94,7 @@ def _site(run: str | None, db: str | None) -> tuple[str, Site]:
     ledger.wire = Wire()  # which names files by where they lie, and brings none here
     site = RunsPage(ledger, f"runs in {shown(ledger.url)}")
     if run is None:
-        ledger.runs()
+        ledger.runs(1)
         return "", site
     return f"runs/{ledger.run(run).run_id}/", site
 

@@ -10,7 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import wraps
 from importlib import import_module, metadata
 from pathlib import Path
@@ -36,6 +36,12 @@ OLDEST_SQLITE = (3, 35)
 _ENDED_IDLE = "25P03"
 _MISSING = ("42P01", "42703")
 """What PostgreSQL calls a table, and a column, that is not there."""
+
+_PAGES = 500
+"""How many pages of a file are given back at once."""
+
+BREATH = 0.03
+"""Seconds between two parts of what takes long, in which others may write."""
 
 _PAUSE = 0.5
 _BUSY_MS = 5_000
@@ -113,6 +119,7 @@ class Database:
         def _set_up(connection: Any, _: Any) -> None:  # pyright: ignore[reportUnusedFunction]
             connection.isolation_level = None  # SQLAlchemy says when a transaction begins, as below
             connection.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
+            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # of a new file: it can become smaller
             connection.execute("PRAGMA journal_mode=WAL")  # of the file, for dbos as well: a quarter of the time
 
         @sa.event.listens_for(engine, "begin")
@@ -195,6 +202,35 @@ class Database:
             f"{self.name}: cannot be used for runs: {_first_line(error)}; what was kept is not lost: see that the "
             "database is there and has room, and give the same command again"
         )
+
+    def give_back_space(self, *, whole: bool = False) -> bool:
+        """Have the file become as small as what is in it, a little at a time; a server does so by itself.
+
+        Args:
+            whole: Whether a file that an earlier version made may be written anew, once: all others wait for that.
+
+        Returns:
+            Whether it could; False for a file that an earlier version made.
+        """
+        return not self._is_sqlite or self.insist(lambda: self._shrink(whole))
+
+    def _shrink(self, whole: bool) -> bool:
+        with closing(self._engine.raw_connection()) as pooled:
+            connection = pooled.driver_connection
+
+            def ask(statement: str) -> Any:
+                return (connection.execute(statement).fetchone() or (None,))[0]
+
+            if not ask("PRAGMA auto_vacuum"):
+                if not whole:
+                    return False
+                ask("PRAGMA auto_vacuum=INCREMENTAL")
+                ask("VACUUM")
+            while ask("PRAGMA freelist_count"):
+                connection.executescript(f"PRAGMA incremental_vacuum({_PAGES})")  # `execute` ends after a page
+                time.sleep(BREATH)
+            ask("PRAGMA wal_checkpoint(TRUNCATE)")
+        return True
 
     def close(self) -> None:
         """Let go of all connections."""

@@ -18,8 +18,8 @@ from operad.runtime.durable.drive import Drive, Place, in_thread
 from operad.runtime.durable.driver import BEAT, LIMIT, Driver, Held, driver_of, leave, taken_over, text_of
 from operad.runtime.durable.elsewhere import Elsewhere
 from operad.runtime.durable.places import check_id
-from operad.runtime.durable.records import GIVEN, LOOK, UNDER_WAY, Records
 from operad.runtime.durable.recording import Recording
+from operad.runtime.durable.records import GIVEN, LOOK, UNDER_WAY, Records
 from operad.runtime.durable.served import Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
 from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, Executor, KeptRun

@@ -7,6 +7,7 @@ import os
 import re
 import socket
 from importlib import import_module, metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,9 +104,10 @@ def sqlalchemy() -> Any:
         MissingExtraError: It is not installed.
     """
     try:
-        import_module("dbos")
+        if find_spec("dbos") is None:  # it is imported once it is needed: that takes a second
+            raise ImportError
         return import_module("sqlalchemy")
-    except ImportError as error:
+    except (ImportError, ValueError) as error:
         raise MissingExtraError("durable runs need the extra `durable`: pip install 'operad[durable]'") from error
 
 

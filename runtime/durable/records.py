@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue
 
+from operad.runtime.durable.database import BREATH
 from operad.runtime.durable.description import Description, changes, describe_workflow, leaves
 from operad.runtime.durable.drive import question_of
 from operad.runtime.durable.driver import text_of
@@ -40,11 +40,17 @@ UNDER_WAY = ["ENQUEUED", "PENDING"]
 GIVEN = ("job", "messages", "previous", "lesson")
 """What a run is given, besides who thinks."""
 
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_DIGEST = r"sha256:[0-9a-f]{64}"
 _NO_GRAPH = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
 """What a text raises that describes no workflow."""
 
 _AT_ONCE = 500
+"""Operators of runs that are asked for, or forgotten, at once."""
+
+_RUNS_AT_ONCE = 50
+
+_MOST_NAMES = 1_000
+"""How many of the newest runs may be meant by an id that is none."""
 
 LOOK = 0.5
 """Seconds between two looks at a process that may be dead."""
@@ -97,14 +103,22 @@ class Records:
             if opened is not None:
                 (opened.destroy if name == "client" else opened.close)()
 
-    def runs(self) -> Sequence[KeptRun]:
-        """All runs, the newest first; of what they are made from and were given, and what came of them, nothing: see `run`."""
-        return self.store.runs()
+    def runs(self, limit: int | None = None, after: str = "") -> Sequence[KeptRun]:
+        """Runs, the newest first; of what they are made from and were given, and what came of them, nothing: see `run`.
+
+        Args:
+            limit: How many at most; None for all.
+            after: The id of the last run of an earlier list: those that come after it.
+
+        Raises:
+            InputError: There is no run with that id.
+        """
+        return self.store.runs(limit, self._known(after).run_id if after else "")
 
     def _known(self, run_id: str) -> KeptRun:
         kept = self.store.run(run_id)
         if kept is None:
-            hint = did_you_mean(run_id, [run.run_id for run in self.store.runs()])
+            hint = did_you_mean(run_id, [run.run_id for run in self.store.runs(_MOST_NAMES)])
             raise InputError(f"no run has the id {run_id!r}{hint}; operad runs list shows them")
         return kept
 
@@ -336,16 +350,40 @@ class Records:
         if open_:
             self.client.cancel_workflows(open_)
 
-    def delete(self, run_id: str) -> None:
-        """Forget a run with all that is kept of it.
+    def delete(self, *run_ids: str) -> None:
+        """Forget runs with all that is kept of them, a few at a time, so that others can write meanwhile.
 
         Raises:
-            InputError: There is no such run, or it is being driven.
+            InputError: There is no such run, or one is being driven; then none is forgotten.
         """
-        kept = self._known(run_id)
-        self._refuse_driven(kept)
-        self._delete_steps([step.workflow_id for _, step in self._rows(run_id)])
-        self.store.forget(run_id)
+        for _ in self.deleting(run_ids):
+            pass
+
+    def deleting(self, run_ids: Sequence[str]) -> Iterator[str]:
+        """The same, with the ids of those that are forgotten so far; the rest stay when nobody asks for more.
+
+        Raises:
+            InputError: As `delete`.
+        """
+        these = list(dict.fromkeys(run_ids))
+        for few in batched(these, _RUNS_AT_ONCE):
+            there = self.store.these(few)
+            if missing := set(few) - {kept.run_id for kept in there}:
+                self._known(min(missing))
+            for kept in there:
+                self._refuse_driven(kept)
+        for few in batched(these, _RUNS_AT_ONCE):
+            self._delete_steps(self._step_ids(few))
+            self.store.forget(few)
+            yield from few
+            time.sleep(BREATH)
+
+    def give_back_space(self) -> bool:
+        """Have the file of the database become as small as what is in it; see `Database.give_back_space`.
+
+        A file that an earlier version made is written anew for that, where no process uses it.
+        """
+        return self.store.give_back_space(whole=not self.alive())
 
     def collect_files(self) -> int:
         """Remove the files that no run of this database refers to any more; those of the last hour stay.
@@ -356,13 +394,7 @@ class Records:
         Raises:
             InputError: Something could not be removed.
         """
-        kept = set[str]()
-        for run in self.store.runs():
-            whole = self.store.run(run.run_id) or run
-            texts = (str(step.output) for _, step in self._rows(run.run_id, load_output=True, status="SUCCESS"))
-            for text in (whole.call, whole.result, *texts):
-                kept.update(_DIGEST.findall(text))
-        return self.files.collect(kept)
+        return self.files.collect(self.store.digests(_DIGEST))
 
     # What is kept, as it is kept
 
@@ -383,17 +415,23 @@ class Records:
         return InputError(f"run {kept.run_id!r}: what was kept cannot be read; was it written by something else?")
 
     def _delete_steps(self, step_ids: Sequence[str]) -> None:
-        for first in range(0, len(step_ids), _AT_ONCE):
-            these = list(step_ids[first : first + _AT_ONCE])
+        for these in batched(step_ids, _AT_ONCE):
             self.store.insist(partial(self.client.delete_workflows, these))
 
     def _rows(self, run_id: str, *, load_output: bool = False, **only: Any) -> Iterator[tuple[str, WorkflowStatus]]:
         """What dbos knows of a run's operators, by their keys, in order of their beginning."""
-        prefix = f"{run_id}:"
         what = {"load_input": False, "load_output": load_output, **only}
-        for step in self.store.insist(partial(self.client.list_workflows, workflow_id_prefix=prefix, **what)):
-            if step.workflow_id.startswith(prefix):  # SQLite takes capitals for small letters
-                yield step.workflow_id[len(prefix) :], step
+        found = [
+            step
+            for these in batched(self._step_ids([run_id]), _AT_ONCE)
+            for step in self.store.insist(partial(self.client.list_workflows, workflow_ids=these, **what))
+        ]
+        for step in sorted(found, key=lambda step: step.created_at or 0):
+            yield step.workflow_id[len(run_id) + 1 :], step
+
+    def _step_ids(self, run_ids: Sequence[str]) -> Sequence[str]:
+        _ = self.client  # which makes the tables where there are none
+        return self.store.step_ids(run_ids)
 
     def _refuse_changed(self, kept: KeptRun, graph: Description) -> None:
         try:
@@ -410,6 +448,11 @@ class Records:
             f"run {kept.run_id!r} began with another workflow:\n  {said}\n"
             f"take the change back, or begin a run with another id{anew}"
         )
+
+
+def batched(items: Sequence[str], most: int = _AT_ONCE) -> Iterator[list[str]]:
+    """Parts of a list, so that no statement gets too long."""
+    return (list(items[first : first + most]) for first in range(0, len(items), most))
 
 
 def _stray(changed: Collection[str], again: Sequence[str]) -> list[str]:

@@ -17,7 +17,7 @@ MIGRATIONS: Sequence[Sequence[str]] = (
         "CREATE TABLE operad_events (run_id TEXT NOT NULL, part INTEGER NOT NULL, drive INTEGER NOT NULL, "
         "events {bytes} NOT NULL, PRIMARY KEY (run_id, part))",
         "CREATE INDEX ix_operad_runs_created ON operad_runs (created, run_id)",
-        "CREATE INDEX ix_operad_runs_updated ON operad_runs (updated)",
+        "CREATE INDEX ix_operad_runs_state ON operad_runs (state, updated)",
     ),
 )
 """The statements that lead from a version to the next: the first ones from version 1 to version 2."""

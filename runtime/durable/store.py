@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields
@@ -223,13 +224,92 @@ class Store(Database):
         return None if row is None else _of_row(KeptRun, row)
 
     @patiently
-    def runs(self) -> Sequence[KeptRun]:
-        """All runs, the newest first, without what is long in them: `LONG`."""
-        table = self._tables.runs
-        query = self._sa.select(*(column for column in table.c if column.name not in LONG))
+    def runs(self, limit: int | None = None, after: str = "", states: Collection[str] = ()) -> Sequence[KeptRun]:
+        """Runs, the newest first, without what is long in them: `LONG`.
+
+        Args:
+            limit: How many at most; None for all.
+            after: The id of a run: those that come after it.
+            states: Those in these states; all, where none is named.
+        """
+        sa, table = self._sa, self._tables.runs
+        query = self._short().order_by(table.c.created.desc(), table.c.run_id.desc()).limit(limit)
+        if after:
+            last = sa.select(table.c.created).where(table.c.run_id == after).scalar_subquery()
+            query = query.where(sa.tuple_(table.c.created, table.c.run_id) < sa.tuple_(last, after))
+        if states:
+            query = query.where(table.c.state.in_(states))
         with self._reader.connect() as connection:
-            rows = connection.execute(query.order_by(table.c.created.desc())).mappings().all()
-        return [_of_row(KeptRun, row) for row in rows]
+            return [_of_row(KeptRun, row) for row in connection.execute(query).mappings()]
+
+    @patiently
+    def these(self, run_ids: Sequence[str]) -> Sequence[KeptRun]:
+        """The runs with these ids, without what is long in them; those that are not there are left out."""
+        query = self._short().where(self._tables.runs.c.run_id.in_(run_ids))
+        with self._reader.connect() as connection:
+            return [_of_row(KeptRun, row) for row in connection.execute(query).mappings()]
+
+    def _short(self) -> Any:
+        return self._sa.select(*(column for column in self._tables.runs.c if column.name not in LONG))
+
+    @patiently
+    def ended(
+        self, state: str, *, seconds: float | None = None, but: int | None = None, workflow: str | None = None
+    ) -> Sequence[str]:
+        """The ids of runs that have ended, the newest first.
+
+        Args:
+            state: How they have ended.
+            seconds: Those of which nothing was noted for so long.
+            but: All but so many of the newest.
+            workflow: Those of the workflow with this name.
+        """
+        table = self._tables.runs
+        query = self._sa.select(table.c.run_id).where(table.c.state == state)
+        if workflow is not None:
+            query = query.where(table.c.workflow == workflow)
+        if but is not None:
+            newest = query.order_by(table.c.created.desc(), table.c.run_id.desc()).limit(but)
+            query = query.where(table.c.run_id.not_in(newest))
+        if seconds is not None:
+            query = query.where(table.c.updated <= self._now - seconds)
+        with self._reader.connect() as connection:
+            return list(connection.execute(query.order_by(table.c.created.desc(), table.c.run_id.desc())).scalars())
+
+    @patiently
+    def sources(self, run_ids: Sequence[str]) -> set[str]:
+        """What these runs were made from."""
+        table = self._tables.runs
+        query = self._sa.select(table.c.source).where(table.c.run_id.in_(run_ids)).distinct()
+        with self._reader.connect() as connection:
+            return set(connection.execute(query).scalars())
+
+    @patiently
+    def step_ids(self, run_ids: Sequence[str]) -> Sequence[str]:
+        """The ids under which dbos knows the operators of these runs."""
+        sa = self._sa
+        step = sa.column("workflow_uuid")
+        if self._is_sqlite:  # its index serves
+            table = sa.table("workflow_status", step)
+            chosen = sa.or_(*((step >= f"{run_id}:") & (step < f"{run_id};") for run_id in run_ids))
+        else:
+            table = sa.table("workflow_status", step, schema="dbos")
+            chosen = sa.func.split_part(step, ":", 1).in_(run_ids)
+        with self._reader.connect() as connection:
+            return list(connection.execute(sa.select(step).select_from(table).where(chosen)).scalars())
+
+    @patiently
+    def digests(self, pattern: str) -> set[str]:
+        """What of this pattern stands in anything that is kept of any run."""
+        sa, runs, found = self._sa, self._tables.runs, set[str]()
+        step = sa.table("workflow_output", sa.column("output"), schema=None if self._is_sqlite else "dbos")
+        whole = sa.table("workflow_status", sa.column("output"), schema=None if self._is_sqlite else "dbos")
+        with self._reader.connect() as connection:
+            for column in (runs.c.call, runs.c.result, step.c.output, whole.c.output):
+                query = sa.select(column).where(column.like("%sha256:%")).execution_options(yield_per=50)
+                for text in connection.execute(query).scalars():
+                    found.update(re.findall(pattern, str(text)))
+        return found
 
     @patiently
     def create(self, run: KeptRun) -> bool:
@@ -279,11 +359,12 @@ class Store(Database):
             connection.execute(self._sa.update(table).where(table.c.run_id == run_id).values(cancelling=True))
 
     @patiently
-    def forget(self, run_id: str) -> None:
-        """Forget a run with its questions."""
+    def forget(self, run_ids: Sequence[str]) -> None:
+        """Forget runs with their questions and events."""
+        tables = self._tables
         with self._engine.begin() as connection:
-            for table in (self._tables.questions, self._tables.takeovers, self._tables.events, self._tables.runs):
-                connection.execute(self._sa.delete(table).where(table.c.run_id == run_id))
+            for table in (tables.questions, tables.takeovers, tables.events, tables.runs):
+                connection.execute(self._sa.delete(table).where(table.c.run_id.in_(run_ids)))
 
     # Events
 
@@ -531,7 +612,7 @@ class _Tables:
             column("cancelling", yes),
         )
         sa.Index("ix_operad_runs_created", self.runs.c.created, self.runs.c.run_id)
-        sa.Index("ix_operad_runs_updated", self.runs.c.updated)
+        sa.Index("ix_operad_runs_state", self.runs.c.state, self.runs.c.updated)
         self.events = sa.Table(
             "operad_events",
             self.all,

@@ -317,7 +317,7 @@ class RunsPage:
                     "total": max(run.done, run.total),
                     "created": run.created,
                 }
-                for run in self._ledger.runs()[:MOST_LISTED]
+                for run in self._ledger.runs(MOST_LISTED)
             ]
 
         return await in_thread(look)

@@ -13,6 +13,8 @@ when ``fetch`` and two of the three items of the map ``each`` had finished.
 import multiprocessing
 import os
 import sqlite3
+import time
+from contextlib import closing
 from gzip import decompress
 from pathlib import Path
 
@@ -20,6 +22,8 @@ from operad.runtime import DurableWorkflow, Job, Map, WorkflowMessage
 from operad.runtime.durable import Ledger
 
 FILE = Path(__file__).parents[1] / "unit/runtime/durable/data/kept_before.sql.gz"
+OF_RUNS = ("operad_runs", "operad_events", "operad_questions")
+OF_STEPS = ("workflow_status", "workflow_input", "workflow_output")
 ITEMS = ["x", "y", "z"]
 
 
@@ -85,3 +89,27 @@ def restore(path):
     connection = sqlite3.connect(path)
     connection.executescript(decompress(FILE.read_bytes()).decode())
     connection.close()
+
+
+def fill(path: Path, count: int) -> None:
+    """Copy the run ``finished`` until there are so many."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.create_function("unixepoch", 1, lambda _: time.time())
+        there = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        numbers = f"WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < {count - 1})"
+        for table in (*OF_RUNS, *OF_STEPS):
+            if table not in there:
+                continue
+            key = "run_id" if table in OF_RUNS else "workflow_uuid"
+            columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+            made = {key: f"'run-' || n || substr({key}, 9)", "created": "created + n", "updated": "updated + n"}
+            if table == "workflow_status":
+                made["owner_xid"] = made["creator_xid"] = "NULL"
+            values = ", ".join(made.get(column, f'"{column}"') for column in columns)
+            names = ", ".join(f'"{column}"' for column in columns)
+            connection.execute(
+                f"INSERT INTO {table} ({names}) {numbers} SELECT {values} FROM {table}, number "
+                f"WHERE {key} = 'finished' OR {key} LIKE 'finished:%'"
+            )
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

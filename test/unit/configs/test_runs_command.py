@@ -376,6 +376,47 @@ def test_delete_forgets_what_is_named_or_old(operad, monkeypatch):
     connection.close()
 
 
+# Lists
+
+
+def test_a_long_list_is_read_in_parts_the_newest_first(operad):
+    for run_id in ("one", "two", "three"):
+        operad("run", "three.yaml", "--job", "Greet Ada.", "--run-id", run_id)
+    status, out, err = operad("runs", "list", "--limit", "2")
+    assert (status, [row["id"] for row in rows(out)]) == (0, ["three", "two"])
+    assert err == "there are more: operad runs list --limit 2 --after two\n"
+    status, out, err = operad("runs", "list", "--limit", "2", "--after", "two")
+    assert (status, [row["id"] for row in rows(out)], err) == (0, ["one"], "")
+    status, out, err = operad("runs", "list", "--limit", "1", "--after", "three", "--json")
+    assert (status, [row["id"] for row in json.loads(out)]) == (0, ["two"])
+    assert err == "there are more: operad runs list --limit 1 --after two\n"
+    assert operad("runs", "list", "--after", "one")[:2] == (0, f"{Path('runs.sqlite').resolve()}: no more runs\n")
+    status, out, err = operad("runs", "list", "--after", "tow")
+    assert (status, out) == (2, "")
+    assert "no run has the id 'tow' (did you mean 'two'?)" in err
+
+
+def test_delete_keeps_so_many_of_the_newest(operad):
+    for run_id in ("one", "two", "three"):
+        operad("run", "three.yaml", "--job", "Greet Ada.", "--run-id", run_id)
+    operad("run", "asking.yaml", "--job", "Greet Ada.", "--run-id", "open")
+    assert operad("runs", "delete", "--keep", "3")[:2] == (
+        0,
+        "nothing deleted: no run that is finished is beyond the 3 newest\n",
+    )
+    assert operad("runs", "delete", "--keep", "1", "--older-than", "1d")[1].endswith(
+        "older than 1d and beyond the 1 newest\n"
+    )
+    assert operad("runs", "delete", "--keep", "1", "--older-than", "0s")[1] == "deleted: two\ndeleted: one\n"
+    assert operad("runs", "delete", "--keep", "1", "--state", "asks")[1].startswith("nothing deleted")
+    assert operad("runs", "delete", "--keep", "0", "--state", "asks")[1] == "deleted: open\n"
+    assert [row["id"] for row in rows(operad("runs", "list")[1])] == ["three"]
+    assert operad("runs", "delete", "--keep", "0")[1] == "deleted: three\n"
+    with closing(sqlite3.connect("runs.sqlite")) as connection:
+        for table in ("operad_runs", "operad_events", "workflow_status", "workflow_input", "workflow_output"):
+            assert connection.execute(f"SELECT count(*) FROM {table}").fetchall() == [(0,)]  # noqa: S608
+
+
 # What cannot be
 
 
@@ -390,7 +431,8 @@ def test_delete_forgets_what_is_named_or_old(operad, monkeypatch):
         (["run", "three.yaml", "--run-id", "one", "--job", "Another."], "is about another job: its goal differ"),
         (["run", "three.yaml", "--job", "Greet Ada.", "--restart-from", "a"], "--restart-from: say of which run"),
         (["runs", "resume", "one", "--round", "2"], "--round goes with --restart-from"),
-        (["runs", "delete"], "name the runs, or say --older-than"),
+        (["runs", "delete"], "name the runs, or say --older-than 30d or --keep 1000"),
+        (["runs", "delete", "one", "--keep", "1"], "name the runs, or say --older-than 30d or --keep 1000"),
         (["runs", "delete", "--older-than", "soon"], "--older-than 'soon': write a number"),
         (["runs", "resume", "one", "--answer", "b"], "write ID=VALUE"),
         (["runs", "list", "--db", "missing.sqlite"], "missing.sqlite: there is no such file, and so no runs"),

@@ -63,7 +63,7 @@ def to_version_1(engine):
             "DROP TABLE operad_schema",
             "DROP TABLE operad_events",
             "DROP INDEX ix_operad_runs_created",
-            "DROP INDEX ix_operad_runs_updated",
+            "DROP INDEX ix_operad_runs_state",
         ):
             connection.execute(sqlalchemy.text(statement))
     engine.dispose()

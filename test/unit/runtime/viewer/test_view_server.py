@@ -654,7 +654,7 @@ class Kepts:
     def alive(self):
         return {"d"}
 
-    def runs(self):
+    def runs(self, limit):
         return [run for run, _ in self.kept.values()]
 
     def run(self, run_id):

@@ -1,0 +1,104 @@
+"""Many runs: listed in parts, deleted a few at a time, and their room given back."""
+
+import sqlite3
+from contextlib import closing
+
+import kept_before
+import pytest
+
+from operad.runtime import InputError
+from operad.runtime.durable import Ledger
+
+TABLES = ("operad_runs", "operad_events", "workflow_status", "workflow_input", "workflow_output")
+
+
+def counts(path):
+    with closing(sqlite3.connect(path)) as connection:
+        return {table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in TABLES}  # noqa: S608
+
+
+@pytest.fixture
+def many(tmp_path):
+    """The path of a file with 400 runs, of which each has six operators."""
+    path = tmp_path / "runs.sqlite"
+    kept_before.execute(path, "finished")
+    kept_before.fill(path, 400)
+    return path
+
+
+def test_what_is_deleted_gives_its_room_back(many):
+    before = many.stat().st_size
+    assert before > 2_000_000
+    with closing(Ledger(many)) as ledger:
+        ledger.delete(*(run.run_id for run in ledger.runs() if run.run_id != "finished"))
+        assert ledger.give_back_space()
+        assert len(ledger.timeline("finished")) == 6
+    assert counts(many) == dict(zip(TABLES, (1, 1, 6, 6, 6), strict=True))
+    assert many.stat().st_size < before / 4
+
+
+def test_others_write_between_the_parts_of_a_deletion(many):
+    with closing(Ledger(many)) as ledger, closing(sqlite3.connect(many, timeout=0, isolation_level=None)) as other:
+        left = []
+        for place, _ in enumerate(ledger.deleting([run.run_id for run in ledger.runs()])):
+            if place % 50 == 49:  # right after a part: no lock is held
+                other.execute("UPDATE operad_runs SET updated = updated")
+                left.append(other.execute("SELECT count(*) FROM operad_runs").fetchone()[0])
+    assert left == [350, 300, 250, 200, 150, 100, 50, 0]
+
+
+def test_a_deletion_that_is_left_half_done_leaves_whole_runs(many):
+    with closing(Ledger(many)) as ledger:
+        deletion = ledger.deleting([run.run_id for run in ledger.runs()])
+        next(deletion)
+        deletion.close()
+    assert counts(many) == dict(zip(TABLES, (350, 350, 2100, 2100, 2100), strict=True))
+
+
+def test_of_runs_of_which_one_is_not_there_none_is_deleted(many):
+    with closing(Ledger(many)) as ledger, pytest.raises(InputError, match="no run has the id 'run-1000'"):
+        ledger.delete(*(f"run-{number}" for number in range(1, 100)), "run-1000")
+    assert counts(many)["operad_runs"] == 400
+
+
+def test_a_file_of_the_version_before_becomes_smaller_once_nobody_uses_it(tmp_path):
+    path = tmp_path / "before.sqlite"
+    kept_before.restore(path)
+    with closing(Ledger(path)) as ledger:
+        ledger.runs()
+    kept_before.fill(path, 400)
+    before = path.stat().st_size
+    with closing(Ledger(path)) as ledger:
+        ledger.delete(*(run.run_id for run in ledger.runs() if run.run_id.startswith("run-")))
+        assert not ledger.store.give_back_space()
+        assert path.stat().st_size >= before
+        assert ledger.give_back_space()
+    assert path.stat().st_size < before / 4
+    ran = []
+    kept_before.execute(path, "unfinished", ran)
+    assert ran[0] == "check z"
+
+
+def test_a_list_in_parts_has_every_run_once_though_some_began_at_the_same_time(many):
+    with closing(sqlite3.connect(many)) as connection, connection:
+        connection.execute("UPDATE operad_runs SET created = 5 WHERE run_id LIKE 'run-1%'")
+    with closing(Ledger(many)) as ledger:
+        everything = [run.run_id for run in ledger.runs()]
+        found, part = [], ledger.runs(37)
+        while part:
+            found += [run.run_id for run in part]
+            part = ledger.runs(37, found[-1])
+    assert found == everything
+    assert len(set(found)) == 400
+
+
+def test_deleting_in_postgresql_takes_what_dbos_keeps(postgresql):
+    url = postgresql.new()
+    for name in ("one", "one2", "two"):
+        kept_before.execute(url, name)
+    with closing(Ledger(url)) as ledger:
+        ledger.delete("one", "two")
+        assert ledger.give_back_space()
+        assert [run.run_id for run in ledger.runs()] == ["one2"]
+        assert len(ledger.store.step_ids(["one", "two"])) == 0
+        assert len(ledger.timeline("one2")) == 6
