@@ -20,6 +20,7 @@ from operad.runtime.message import Value
 from operad.runtime.workflow import Workflow
 
 if TYPE_CHECKING:
+    from operad.configs.schema import DurableSpec
     from operad.runtime.durable.ledger import Ledger
     from operad.runtime.durable.served import Served
     from operad.runtime.durable.store import KeptRun
@@ -87,7 +88,12 @@ def source_of(kept: KeptRun) -> Source:
 
 
 def open_ledger(
-    db: str | None, source: Source | None = None, *, workers: Served | None = None, files: str | None = None
+    db: str | None,
+    source: Source | None = None,
+    *,
+    workers: Served | None = None,
+    files: str | None = None,
+    durable: DurableSpec | None = None,
 ) -> Ledger:
     """The ledger that a command is to use.
 
@@ -96,6 +102,7 @@ def open_ledger(
         source: What a run is made from that is to be begun; None where none is, and there must be a ledger.
         workers: What workers have, if they are to do the operators of runs.
         files: Where files that operators make are kept; None for beside the database.
+        durable: Which finished runs are deleted; None for none.
 
     Raises:
         InputError: It cannot be named so; its folder, or the file itself, is not there.
@@ -104,8 +111,10 @@ def open_ledger(
     given = db if db is not None else os.environ.get("OPERAD_DB") or None
     made_from: Any = source.model_dump(exclude_defaults=True) if source else None
     from operad.runtime.durable.ledger import Ledger  # not at import: a run that is not kept needs no database
+    from operad.runtime.durable.records import Retention
 
-    ledger = Ledger(given, source=made_from, workers=workers, files=files)
+    retention = Retention(durable.max_age, durable.max_runs) if durable else None
+    ledger = Ledger(given, source=made_from, workers=workers, files=files, retention=retention)
     if given is not None and ledger.url.get_backend_name() == SQLITE:
         path = Path(str(ledger.url.database))
         if not path.parent.is_dir():

@@ -22,6 +22,7 @@ from operad.configs.loader import load
 from operad.configs.prices import PricesFile
 from operad.configs.printable import put
 from operad.configs.remarks import Lossy, plain_remarks, remark_lines
+from operad.configs.schema import DurableSpec
 from operad.configs.services import load_services, services_of_environment
 from operad.configs.telemetry import Traced, listened
 from operad.configs.view_command import View, ViewPort, page_of, port_of
@@ -155,7 +156,7 @@ def run(
     kept: Kept | None = None
     if durable or workers_ or any(given is not None for given in (db, run_id, files)):
         served = runnable.served() if workers_ else None
-        ledger = open_ledger(db, lasting(source), workers=served, files=files)
+        ledger = open_ledger(db, lasting(source), workers=served, files=files, durable=runnable.durable)
         run_id = new_run_id(runnable.agent.workflow.name) if run_id is None else run_id
         kept = Kept(ledger, run_id, db, lasting(source).base_url)
         if restart_from is not None:
@@ -190,6 +191,7 @@ class Runnable:
         services: What its nodes reach outside.
         name: What workers call it.
         team: All agents that its file makes.
+        durable: Which of its finished runs are deleted.
     """
 
     agent: Agent
@@ -198,6 +200,7 @@ class Runnable:
     services: Services
     name: str
     team: Sequence[Agent]
+    durable: DurableSpec | None = None
 
     def served(self) -> Served:
         """What workers have of it."""
@@ -227,7 +230,8 @@ def make(source: Source) -> Runnable:
         _check_model(able, source)
         goal = configuration.spec.app.desc or able.profile.description or able.profile.name
         team = [configuration.expert(each.name, model_name=model, base_url=base_url) for each in configuration.profiles]
-        return Runnable(able, goal, None, configuration.services, Path(source.file).stem, team)
+        durable = configuration.spec.durable
+        return Runnable(able, goal, None, configuration.services, Path(source.file).stem, team, durable)
     _refuse(source.file, {"--expert": source.expert}, "is a workflow, and has no experts")
     services = _services(source.services, source.out)
     if not source.lossy and graph.is_imported:

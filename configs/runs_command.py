@@ -212,9 +212,8 @@ def resume_run(
         return
     source = trusted(source_of(kept), run_id, db, model, base_url)
     runnable = make(source)
-    if source.workers or source.files:
-        served = runnable.served() if source.workers else None
-        ledger = open_ledger(db, workers=served, files=source.files)
+    served = runnable.served() if source.workers else None
+    ledger = open_ledger(db, workers=served, files=source.files, durable=runnable.durable)
     if restart_from is not None:
         restart(ledger, run_id, restart_from, round_, runnable.agent)
     elif kept.state == FAILED:

@@ -570,6 +570,13 @@ class ServicesSpec(Spec):
     )
 
 
+class DurableSpec(Spec):
+    """Which finished durable runs are deleted when another run of the same expert finishes."""
+
+    max_age: Seconds | None = Field(default=None, description="Those of which nothing was noted for so many seconds.")
+    max_runs: Count | None = Field(default=None, description="All but so many of the newest.")
+
+
 class Nothing(Spec):
     """A part that has no keys yet."""
 
@@ -605,6 +612,7 @@ class ConfigSpec(Spec):
     leader: LeaderSpec | None = None
     knowledgebase: KnowledgeSpec = KnowledgeSpec()
     services: ServicesSpec = ServicesSpec()
+    durable: DurableSpec = DurableSpec()
     memory: Nothing = Nothing()
     env: EnvSpec = EnvSpec()
 

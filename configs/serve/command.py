@@ -94,7 +94,9 @@ def serve(
     sources = [Source(file=file, model=model, base_url=base_url, services=reach, lossy=lossy) for file in configs]
     offers = by_name([offer for source in sources for offer in offers_of(source)])
     if db is not None:
-        offers = {name: offer.kept_in(open_ledger(db, offer.source)) for name, offer in offers.items()}
+        offers = {
+            name: offer.kept_in(open_ledger(db, offer.source, durable=offer.durable)) for name, offer in offers.items()
+        }
         _ = [offer.ledger.store for offer in offers.values() if offer.ledger]  # says what is wrong with the database
     bounds = Bounds(
         runs=max_runs,

@@ -15,6 +15,7 @@ from operad.configs.flow import find_graph
 from operad.configs.inputs import start_variables
 from operad.configs.loader import load
 from operad.configs.run_command import lasting, make
+from operad.configs.schema import DurableSpec
 from operad.configs.serve.problems import RefusedError
 from operad.operators import Operator
 from operad.operators.nodes.flow import Start, StartVariable, read_inputs
@@ -39,12 +40,14 @@ class Offer:
         source: What it is made from.
         variables: The inputs of a workflow of typed nodes; None where it is a configuration.
         ledger: What keeps its runs; None for nothing.
+        durable: Which of its finished runs are deleted, where they are kept.
     """
 
     agent: Agent
     source: Source
     variables: Sequence[StartVariable] | None = None
     ledger: Ledger | None = None
+    durable: DurableSpec | None = None
 
     @property
     def name(self) -> str:
@@ -129,7 +132,14 @@ def offers_of(source: Source) -> list[Offer]:
         raise InputError(f"{source.file}: configures no experts; add one under `experts`")
     for agent in agents:
         agent.check_model()
-    return [Offer(agent, lasting(source.model_copy(update={"expert": agent.profile.name}))) for agent in agents]
+    return [
+        Offer(
+            agent,
+            lasting(source.model_copy(update={"expert": agent.profile.name})),
+            durable=configuration.spec.durable,
+        )
+        for agent in agents
+    ]
 
 
 def by_name(offers: Sequence[Offer]) -> dict[str, Offer]:

@@ -37,6 +37,7 @@ experts: [{profile: {name: Writer}, workflow: [[answer]]}]
 leader: {profile: {name: Editor}}
 knowledgebase: {paths: [docs]}
 services: {folder: made}
+durable: {max_runs: 1000}
 memory: {}
 env: {insights: true}
 """,
@@ -198,6 +199,7 @@ format: mp3
 """,
     "HttpSpec": "{allowed_hosts: ['localhost:8080'], timeout: 30, max_bytes: 1000000}",
     "CodeSpec": "{seconds: 10, memory_bytes: 128000000}",
+    "DurableSpec": "{max_age: 2592000, max_runs: 1000}",
     "EnvSpec": "{insights: lessons.sqlite}",
 }
 """Per part, values that every key of it is in, as documents of YAML; the parts stand in the page in this order."""

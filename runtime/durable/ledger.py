@@ -19,7 +19,7 @@ from operad.runtime.durable.driver import BEAT, LIMIT, Driver, Held, driver_of, 
 from operad.runtime.durable.elsewhere import Elsewhere
 from operad.runtime.durable.places import check_id
 from operad.runtime.durable.recording import Recording
-from operad.runtime.durable.records import GIVEN, LOOK, UNDER_WAY, Records
+from operad.runtime.durable.records import GIVEN, LOOK, UNDER_WAY, Records, Retention
 from operad.runtime.durable.served import Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
 from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, Executor, KeptRun
@@ -44,6 +44,7 @@ class Ledger(Records):
         files: Where files that operators make are kept: a folder, or an address that machines share; None for a
             folder beside the SQLite file, or in the user's state folder.
         limit: Seconds without a sign of life after which this process counts as dead.
+        retention: Which finished runs are deleted when another of their workflow finishes; None for none.
 
     Raises:
         InputError: The database cannot be named so.
@@ -58,11 +59,13 @@ class Ledger(Records):
         workers: Served | None = None,
         files: str | Path | None = None,
         limit: float = LIMIT,
+        retention: Retention | None = None,
     ) -> None:
         super().__init__(url, files=files)
         self.source = source
         self.workers = workers
         self._limit = limit
+        self._retention = retention
 
     def close(self) -> None:
         """Leave the database. Runs that are under way or wait for a person are cancelled here, and stay resumable."""
@@ -136,6 +139,9 @@ class Ledger(Records):
             await note_end(FAILED, error=error)
             raise
         await note_end(FINISHED, message=message)
+        if self._retention is not None:
+            with suppress(OperadError):  # what is too much goes when the next run finishes
+                await in_thread(self.retire, kept.workflow, self._retention)
         return message
 
     def _begin(self, driver_id: str, run_id: str, workflow: Workflow, graph: Any, call: Call) -> KeptRun:

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
@@ -54,6 +55,19 @@ _MOST_NAMES = 1_000
 
 LOOK = 0.5
 """Seconds between two looks at a process that may be dead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """Which finished runs are deleted when another run of their workflow finishes.
+
+    Attributes:
+        max_age: Those of which nothing was noted for so many seconds; None for none.
+        max_runs: All but so many of the newest; None for none.
+    """
+
+    max_age: float | None = None
+    max_runs: int | None = None
 
 
 class Records:
@@ -377,6 +391,21 @@ class Records:
             self.store.forget(few)
             yield from few
             time.sleep(BREATH)
+
+    def retire(self, workflow: str, retention: Retention) -> Sequence[str]:
+        """Delete finished runs of a workflow that need not be kept any more, the oldest first, and at most some at once.
+
+        Returns:
+            Their ids.
+        """
+        ended = partial(self.store.ended, FINISHED, workflow=workflow)
+        old: Sequence[str] = [] if retention.max_age is None else ended(seconds=retention.max_age)
+        more: Sequence[str] = [] if retention.max_runs is None else ended(but=retention.max_runs)
+        gone = list(dict.fromkeys([*reversed(old), *reversed(more)]))[:_RUNS_AT_ONCE]
+        if gone:
+            self.delete(*gone)
+            self.store.give_back_space()
+        return gone
 
     def give_back_space(self) -> bool:
         """Have the file of the database become as small as what is in it; see `Database.give_back_space`.

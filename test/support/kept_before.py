@@ -1,3 +1,4 @@
+# ruff: noqa: S608 - the statements are our own
 """Runs that an earlier version kept, as a small SQLite file: what is kept must go on after every change of the tables.
 
 `test/unit/runtime/durable/data/kept_before.sql.gz` was made on 23 November 2026 by commit fc4d321, the last one without

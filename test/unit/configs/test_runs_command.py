@@ -417,6 +417,13 @@ def test_delete_keeps_so_many_of_the_newest(operad):
             assert connection.execute(f"SELECT count(*) FROM {table}").fetchall() == [(0,)]  # noqa: S608
 
 
+def test_a_configuration_says_how_many_finished_runs_are_kept(operad):
+    Path("three.yaml").write_text(f"{THREE}\ndurable: {{max_runs: 2}}\n")
+    for run_id in ("one", "two", "three"):
+        assert operad("run", "three.yaml", "--job", "Greet Ada.", "--run-id", run_id)[0] == 0
+    assert [row["id"] for row in rows(operad("runs", "list")[1])] == ["three", "two"]
+
+
 # What cannot be
 
 

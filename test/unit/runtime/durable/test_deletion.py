@@ -6,8 +6,9 @@ from contextlib import closing
 import kept_before
 import pytest
 
-from operad.runtime import InputError
+from operad.runtime import BuiltinWorkflow, InputError, Job
 from operad.runtime.durable import Ledger
+from operad.runtime.durable.records import Retention
 
 TABLES = ("operad_runs", "operad_events", "workflow_status", "workflow_input", "workflow_output")
 
@@ -102,3 +103,39 @@ def test_deleting_in_postgresql_takes_what_dbos_keeps(postgresql):
         assert [run.run_id for run in ledger.runs()] == ["one2"]
         assert len(ledger.store.step_ids(["one", "two"])) == 0
         assert len(ledger.timeline("one2")) == 6
+
+
+def kept_ids(path):
+    with closing(Ledger(path)) as ledger:
+        return [run.run_id for run in ledger.runs()]
+
+
+def finish(path, run_id, name="w", **retention):
+    ledger = Ledger(path, retention=Retention(**retention))
+    workflow = BuiltinWorkflow(name=name)
+    workflow.add_operator(kept_before.Step("do"))
+    workflow.keep_in(ledger)
+    workflow.execute(Job(goal="g"), None, run_id=run_id)  # type: ignore[arg-type]
+    ledger.close()
+
+
+def test_a_run_that_finishes_lets_go_of_those_beyond_the_newest(tmp_path):
+    path = tmp_path / "runs.sqlite"
+    finish(path, "of-another", name="another")
+    for number in range(4):
+        finish(path, f"run-{number}", max_runs=2)
+    assert kept_ids(path) == ["run-3", "run-2", "of-another"]
+
+
+def test_a_run_that_finishes_lets_go_of_those_that_are_old_and_of_no_others(tmp_path):
+    path = tmp_path / "runs.sqlite"
+    kept_before.restore(path)
+    with closing(Ledger(path)) as ledger:
+        ledger.runs()
+    for run_id in ("old", "new"):
+        finish(path, run_id, name="before")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE operad_runs SET updated = updated - 100 WHERE run_id IN ('old', 'unfinished')")
+        connection.execute("UPDATE operad_runs SET updated = updated + 1e6 WHERE run_id = 'finished'")
+    finish(path, "last", name="before", max_age=50.0)
+    assert sorted(kept_ids(path)) == ["finished", "last", "new", "unfinished"]
