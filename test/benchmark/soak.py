@@ -4,7 +4,7 @@
     python test/benchmark/soak.py --executions 2000 --kept 0
 
 In turn an execution succeeds, fails, is cancelled as it begins, in its midst or as it ends, takes too long, is tried
-again, works in a thread, fails in a thread, and asks a person who answers. Every tenth is kept in an SQLite file.
+again, works in a thread, fails in a thread, and asks a person who answers. Every 200th is kept in an SQLite file.
 At intervals it prints the memory of the process, its threads, open files, tasks of the event loop, objects of Python,
 and runs that the workflow holds as under way.
 """
@@ -161,7 +161,7 @@ async def soak(executions: int, kept: int, every: int, ledger: Ledger) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--executions", type=int, default=20_000)
-    parser.add_argument("--kept", type=int, default=10, help="every so manieth is kept; 0 for none")
+    parser.add_argument("--kept", type=int, default=200, help="every so manieth is kept; 0 for none")
     parser.add_argument("--every", type=int, default=2_000, help="how often to print")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
