@@ -10,7 +10,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from operad.configs.faults import Faults
-from operad.configs.imports import node_type, operator_class, shadowed
+from operad.configs.imports import Modules, node_type
 from operad.configs.library import open_library
 from operad.configs.models import make_limits
 from operad.configs.names import nobody_is_called
@@ -86,10 +86,12 @@ class Builder:
         spec: What the file says.
         folder: Where it lies.
         faults: What is wrong with it.
+        modules: Where the classes and functions that it names come from.
     """
 
-    def __init__(self, spec: ConfigSpec, folder: Path, faults: Faults) -> None:
+    def __init__(self, spec: ConfigSpec, folder: Path, faults: Faults, modules: Modules) -> None:
         self._spec = spec
+        self._modules = modules
         self._folder = folder
         self._faults = faults
         self._platform = _PLATFORMS[spec.plugin.workflow_platform]
@@ -99,7 +101,7 @@ class Builder:
         self._report_doubles("tool", [tool.name for tool in spec.tools])
         self._report_doubles("action", [action.name for action in spec.actions])
         self._report_doubles("operator", [operator.name for operator in spec.operators])
-        self._tools = Toolbox(spec, folder, faults)
+        self._tools = Toolbox(spec, folder, faults, modules)
         self._policies = Policies(folder, faults, self._fallback)
         self._library = open_library(spec.knowledgebase, folder, faults)
         self.services = make_services(
@@ -336,8 +338,7 @@ class Builder:
 
     def _node_type(self, name: str) -> type[NodeOperator[Any]] | str:
         """The node type of that name or dotted path, or what is wrong with it."""
-        found = node_type(name)
-        found = ("." in name and shadowed(name, self._folder)) or found
+        found = node_type(name, self._modules)
         if not isinstance(found, str) and (found.body_starts_with or found.type in NEEDS_NODES):
             return (
                 f"nodes of type {name!r} need a workflow of typed nodes alone: write that as a workflow file, name it "
@@ -408,8 +409,7 @@ class Builder:
             for issue in error.issues:
                 self._faults.report((*path, "output_schema"), issue.code, issue.message)
             return None
-        made_of = operator_class(spec.class_, base) if spec.class_ else base
-        made_of = shadowed(spec.class_, self._folder) or made_of
+        made_of = self._modules.operator_class(spec.class_, base) if spec.class_ else base
         if isinstance(made_of, str):
             self._faults.report((*path, "class"), "class", made_of)
             return None

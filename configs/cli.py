@@ -77,6 +77,10 @@ COMMANDS = {
             "view_command:view",
             "Show a run in the browser, from its events file or from a database; live while it runs.",
         ),
+        "trust": (
+            "trust_command:trust",
+            "Trust the code that files name, so that operad run asks no more; --list and --revoke show and take back.",
+        ),
         "insights": ("insights_command:insights", "List the insights in a file, or remove some of them."),
     },
     "Serve": {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from operad.configs.code import Trust
 from operad.configs.generation import NOTHING, Designer
 from operad.operators.formats.comfyui import Definitions
 from operad.operators.generation.comfyui.continued import code_of
@@ -33,6 +34,7 @@ class ComfyDesigner(Designer):
         config: The configuration of the expert: a YAML file, or the name of one that comes with operad.
         model_name: The model's name at its endpoint, instead of the configuration's.
         base_url: An endpoint, instead of the configuration's.
+        trust: Whether the code that the configuration names may run; see `load`.
 
     Raises:
         InputError: There are no classes, or there is no such configuration.
@@ -47,10 +49,11 @@ class ComfyDesigner(Designer):
         config: str | Path = COMFYUI_DESIGNER,
         model_name: str | None = None,
         base_url: str | None = None,
+        trust: Trust = False,
     ) -> None:
         if not definitions:
             raise InputError("the definitions hold no class: give what a ComfyUI server answers at /object_info")
-        super().__init__(model, config=config, model_name=model_name, base_url=base_url)
+        super().__init__(model, config=config, model_name=model_name, base_url=base_url, trust=trust)
         self._definitions = definitions
         graph = self.expert.workflow.graph()
         for each in (*graph.operators.values(), *graph.evaluators):

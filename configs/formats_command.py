@@ -18,8 +18,8 @@ import typer
 from operad.configs.chart import experts_chart, experts_page
 from operad.configs.flow import is_configuration, read_file
 from operad.configs.issues import Placed, in_file, issue_line, located, placed
-from operad.configs.loader import found_file, load
-from operad.configs.printable import harmless
+from operad.configs.loader import found_file, preview
+from operad.configs.printable import harmless, printable
 from operad.configs.remarks import LOSSY, placed_remarks
 from operad.runtime.errors import InputError, InvalidError, did_you_mean
 from operad.runtime.file import FileDescriptor
@@ -54,6 +54,7 @@ class Report(NamedTuple):
         issues: What is wrong with it, and what changes its results.
         read: Whether it could be read at all.
         notes: What is done otherwise here without effect on its results.
+        remarks: What only running its code would tell.
     """
 
     file: str
@@ -61,6 +62,7 @@ class Report(NamedTuple):
     issues: Sequence[Placed] = ()
     read: bool = True
     notes: Sequence[Placed] = ()
+    remarks: Sequence[str] = ()
 
 
 def check(
@@ -77,15 +79,17 @@ def check(
     """Print every issue of workflows of any format and of YAML files of experts; nothing is run.
 
     One issue a line, FILE:LINE: WHERE: MESSAGE [CODE], as operad run prints them. What an imported file says that
-    is done otherwise here has the code lossy if results may be others, and the code note if not. Exit status: 0 if
-    there are no issues but notes, 2 otherwise.
+    is done otherwise here has the code lossy if results may be others, and the code note if not. Code that a file
+    names is read and not imported: remarks name it, and what only running it would tell. Exit status: 0 if there are
+    no issues but notes, 2 otherwise.
     """
     known = known_formats(object_info) if object_info else None
     reports = [report(file, known) for file in files]
     if as_json:
         print(json.dumps([_as_json(each) for each in reports], indent=2))
     else:
-        print("\n".join([*_lines(reports), _summed_up(reports)]))
+        remarks = (printable(f"{each.file}: {remark}") for each in reports for remark in each.remarks)
+        print("\n".join([*_lines(reports), *remarks, _summed_up(reports)]))
     wrong = [issue for each in reports for issue in each.issues if not (lossy and issue.code == LOSSY)]
     raise typer.Exit(EXIT_FAULTS if wrong else 0)
 
@@ -145,7 +149,7 @@ def show(
     with found_file(file) as path:
         data = read_file(path)
     if is_configuration(data):
-        configuration = load(file)
+        configuration = preview(file)
         code = experts_chart(configuration)
         drawn = experts_page(configuration).encode("utf-8", "replace") if kind == "md" else b""
         picture = drawn or (render_mermaid(code, kind) if kind in ("svg", "png") else b"")
@@ -224,12 +228,12 @@ def read_workflow(file: str, data: bytes, known: Mapping[str, Format]) -> tuple[
 
 def _of_configuration(file: str) -> Report:
     try:
-        load(file)
+        remarks = preview(file).remarks
     except InvalidError as error:
         return Report(file, CONFIGURATION, [placed(each, file) for each in error.issues])
     except InputError as error:
         return Report(file, CONFIGURATION, [Placed("input", str(error).removeprefix(f"{file}: "))])
-    return Report(file, CONFIGURATION)
+    return Report(file, CONFIGURATION, remarks=remarks)
 
 
 def _lines(reports: Sequence[Report]) -> Iterator[str]:

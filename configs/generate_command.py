@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, cast
 
@@ -33,6 +34,7 @@ from operad.configs.issues import issue_line, placed
 from operad.configs.prices import PricesFile
 from operad.configs.printable import printable, put
 from operad.configs.services import services_of_environment
+from operad.configs.trust import Trusted, trusting
 from operad.operators.formats.comfyui import Definitions
 from operad.operators.formats.format import Format
 from operad.operators.formats.mermaid import write
@@ -94,6 +96,7 @@ def generate(
         bool, typer.Option("--explain", help="Say what each stage was told, in tokens, and what rules mended.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the changes and what was found as JSON.")] = False,
+    trust: Trusted = False,
 ) -> None:
     """Generate a workflow of typed nodes from an instruction, or change one.
 
@@ -114,9 +117,10 @@ def generate(
     if COMFYUI_FORMATS.intersection(each.name for each in (found, wanted) if each):
         _check_comfyui(definitions, found, wanted, run, store)
         config = COMFYUI_DESIGNER if designer == DESIGNER else designer
-        expert: Designer = ComfyDesigner(definitions, config=config, model_name=model, base_url=base_url)
+        make: Callable[..., Designer] = partial(ComfyDesigner, definitions, config=config)
     else:
-        expert = Designer(config=designer, model_name=model, base_url=base_url, store=store)
+        make = partial(Designer, config=designer, store=store)
+    expert = trusting(lambda trusted: make(model_name=model, base_url=base_url, trust=trusted), trust)
     _refuse_embedded(expert.expert.reasoner)
     told = _Told()
     expert.expert.workflow.add_listener(told.hear)

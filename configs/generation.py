@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from pydantic import JsonValue
 
+from operad.configs.code import Trust
 from operad.configs.loader import load
 from operad.operators.edit.difference import Difference, difference
 from operad.operators.formats.chat2workflow import dump
@@ -94,6 +95,7 @@ class Designer:
         model_name: The model's name at its endpoint, instead of the configuration's.
         base_url: An endpoint, instead of the configuration's.
         store: A folder of workflows with their instructions; the one that was made from the likest words is an example.
+        trust: Whether the code that the configuration names may run; see `load`.
 
     Raises:
         InputError: There is no such configuration.
@@ -108,9 +110,10 @@ class Designer:
         model_name: str | None = None,
         base_url: str | None = None,
         store: Path | None = None,
+        trust: Trust = False,
     ) -> None:
         self._store = store
-        self.expert: Expert = load(config).expert(model=model, model_name=model_name, base_url=base_url)
+        self.expert: Expert = load(config, trust=trust).expert(model=model, model_name=model_name, base_url=base_url)
 
     def job(self, instruction: str, base: NodeGraph = NOTHING) -> Job:
         """An instruction as a job of the expert.

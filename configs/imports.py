@@ -1,56 +1,345 @@
-"""Modules that a configuration names: found beside it, and not hidden by others."""
+"""The classes and tools that a configuration names: loaded from its modules, or stand-ins that run none of its code."""
 
 from __future__ import annotations
 
-import importlib
+import ast
+import builtins
+import inspect
 import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import spec_from_file_location
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from types import ModuleType
+from typing import Any, Protocol, TypeVar, cast
 
+from pydantic import ConfigDict
+
+from operad.configs.code import Code
+from operad.configs.schema import LocalToolSpec
+from operad.configs.static_code import (
+    Found,
+    Module,
+    Reader,
+    find_module,
+    is_function,
+    is_own,
+    is_stdlib,
+    parameters,
+)
 from operad.operators import NodeOperator, Operator
+from operad.operators.node import NodeParams
 from operad.operators.nodes import NODE_TYPES
-from operad.runtime.errors import describe, did_you_mean
+from operad.runtime.errors import ToolError, describe, did_you_mean
+from operad.runtime.private_modules import PREFIX
+from operad.runtime.tool import Tool, tool_in
 
 OperatorT = TypeVar("OperatorT", bound=Operator)
 
 
-def make_importable(folder: Path) -> None:
-    """Let the modules beside a configuration be imported, now and while its experts run; others of the name win."""
-    if str(folder) not in sys.path:
-        sys.path.append(str(folder))
+class Modules(Protocol):
+    """Where the classes and tools that a file names come from."""
+
+    def operator_class(self, path: str, base: type[OperatorT]) -> type[OperatorT] | str:
+        """Return the class of that dotted path, or what is wrong with it."""
+        ...
+
+    def tool(self, spec: LocalToolSpec) -> Tool:
+        """Return a tool.
+
+        Raises:
+            ToolError: There is no such tool.
+        """
+        ...
 
 
-def shadowed(module_path: str, folder: Path) -> str:
-    """What is wrong where another module is imported in the place of the one beside the file."""
-    top = module_path.partition(".")[0]
-    beside = next((path for path in (folder / top, folder / f"{top}.py") if path.exists()), None)
-    loaded = getattr(sys.modules.get(top), "__file__", None)
-    if beside is None or loaded is None or Path(loaded).resolve().is_relative_to(folder):
-        return ""
-    return f"module {top!r} beside this file is hidden by {loaded}, which has the same name; rename one"
-
-
-def node_type(name: str) -> type[NodeOperator[Any]] | str:
-    """The node type of that name or dotted path, or what is wrong with it."""
+def node_type(name: str, modules: Modules) -> type[NodeOperator[Any]] | str:
+    """Return the node type of that name or dotted path, or what is wrong with it."""
     if name in NODE_TYPES:
         return NODE_TYPES[name]
     if "." not in name:
         return f"there is no node type {name!r}{did_you_mean(name, NODE_TYPES)}; `operad nodes` lists them"
-    return operator_class(name, cast("type[NodeOperator[Any]]", NodeOperator))
+    return modules.operator_class(name, cast("type[NodeOperator[Any]]", NodeOperator))
 
 
-def operator_class(path: str, base: type[OperatorT]) -> type[OperatorT] | str:
-    """The class of that dotted path, or what is wrong with it."""
-    module_path, _, name = path.rpartition(".")
-    if not module_path:
-        return f"{path!r} has no module: write package.module.Class"
-    try:
-        module = importlib.import_module(module_path)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's module may raise anything
-        return f"module {module_path!r} does not import: {describe(error)}"
-    found = getattr(module, name, None)
-    if found is None:
-        return f"module {module_path!r} has no {name!r}{did_you_mean(name, vars(module))}"
-    if not (isinstance(found, type) and issubclass(found, base)):
-        return f"{path} is not a subclass of {base.__name__}"
-    return found
+# Loaded
+
+
+class LoadedModules:
+    """Modules that are imported: those beside the file from their own paths, under a private package.
+
+    Nothing is added to `sys.path`, so no other code finds them. They find each other by `import name` and by relative
+    imports, as far as these imports are statements in their source. A module that the program itself has imported from
+    the same file is used as it is.
+
+    Args:
+        code: The code, which is trusted.
+    """
+
+    def __init__(self, code: Code) -> None:
+        self._code = code
+        self._package = f"{PREFIX}{code.digest[:16]}"
+
+    def operator_class(self, path: str, base: type[OperatorT]) -> type[OperatorT] | str:
+        """Return the class of that dotted path, or what is wrong with it."""
+        module_path, _, name = path.rpartition(".")
+        if not module_path:
+            return f"{path!r} has no module: write package.module.Class"
+        module = self._module(module_path)
+        if isinstance(module, str):
+            return module
+        found = getattr(module, name, None)
+        if found is None:
+            return f"module {module_path!r} has no {name!r}{did_you_mean(name, vars(module))}"
+        if not (isinstance(found, type) and issubclass(found, base)):
+            return f"{path} is not a subclass of {base.__name__}"
+        return found
+
+    def tool(self, spec: LocalToolSpec) -> Tool:
+        """Return a tool.
+
+        Raises:
+            ToolError: There is no such tool.
+        """
+        module = self._module(spec.module_path)
+        if isinstance(module, str):
+            raise ToolError(f"tool {spec.name!r}: {module}")
+        found = getattr(module, spec.name, None)
+        if (inspect.isroutine(found) or isinstance(found, type)) and is_stdlib(found.__module__ or ""):
+            raise _stdlib_tool(spec.name, f"{found.__module__}.{found.__name__}")
+        return tool_in(module, spec.module_path, spec.name, spec.desc)
+
+    def _module(self, name: str) -> ModuleType | str:
+        if name not in self._code.modules and isinstance(found := find_module(name, self._code.folder), str):
+            return found
+        try:
+            if (own := self._code.modules.get(name)) is None or _imported_by_program(own):
+                return import_module(name)
+            self._open_package()
+            return import_module(f"{self._package}.{name}")
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's module may raise anything
+            return f"module {name!r} does not import: {describe(error)}"
+
+    def _open_package(self) -> None:
+        if self._package not in sys.modules:
+            package = ModuleType(self._package, "Modules beside a configuration.")
+            package.__path__ = []
+            sys.meta_path.insert(0, _Finder(self._package, self._code.modules))
+            sys.modules[self._package] = package
+
+
+class _Finder:
+    """Finds the modules of one private package, and only the files that were trusted."""
+
+    def __init__(self, package: str, modules: Mapping[str, Module]) -> None:
+        self._begin = f"{package}."
+        self._modules = modules
+        self._tops = {name.partition(".")[0] for name in modules}
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if not fullname.startswith(self._begin):
+            return None
+        name = fullname.removeprefix(self._begin)
+        module = self._modules.get(name)
+        if module is None or module.path is None:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=fullname)
+        if module.data is None:
+            spec = ModuleSpec(fullname, None, is_package=True)
+            spec.submodule_search_locations = [str(module.path)]
+            return spec
+        places = [str(module.path.parent)] if module.is_package else None
+        loader = _Loader(fullname, module.path, module.data, self._import)
+        return spec_from_file_location(fullname, module.path, loader=loader, submodule_search_locations=places)
+
+    def _import(
+        self,
+        name: str,
+        globals: Mapping[str, Any] | None = None,
+        locals: Mapping[str, Any] | None = None,
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> ModuleType:
+        """Import for the modules of this package, which find each other by their plain names."""
+        top = name.partition(".")[0]
+        beside = self._modules.get(name)
+        if level or top not in self._tops or (beside is not None and _imported_by_program(beside)):
+            return builtins.__import__(name, globals, locals, fromlist or (), level)
+        found = builtins.__import__(self._begin + name, globals, locals, fromlist or (), 0)
+        return found if fromlist else sys.modules[self._begin + top]
+
+
+class _Loader(SourceFileLoader):
+    """Runs the source that was trusted: no compiled file, and no later state of the source."""
+
+    def __init__(self, fullname: str, path: Path, data: bytes, import_: Any) -> None:
+        super().__init__(fullname, str(path))
+        self._data = data
+        self._import = import_
+
+    def get_code(self, fullname: str) -> Any:
+        return compile(self._data, self.path, "exec", dont_inherit=True)
+
+    def exec_module(self, module: ModuleType) -> None:
+        vars(module)["__builtins__"] = {**vars(builtins), "__import__": self._import}
+        super().exec_module(module)
+
+
+def _imported_by_program(module: Module) -> bool:
+    """Whether the program has imported a module from its file already, by its plain name."""
+    file = getattr(sys.modules.get(module.name), "__file__", None)
+    return file is not None and module.path is not None and Path(file).resolve() == module.path.resolve()
+
+
+# Stand-ins
+
+
+class _AnyPorts(tuple[str, ...]):
+    """Ports of a class that is not run: any may be there."""
+
+    __slots__ = ()
+
+    def __contains__(self, port: object) -> bool:
+        return True
+
+
+class _AnyParams(NodeParams):
+    """Parameters of a node type that is not run."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+
+class StandIns:
+    """Classes and tools with the names, bases and parameters that the source states; none of the source runs.
+
+    Args:
+        code: The code.
+
+    Attributes:
+        remarks: What only running the code would tell.
+    """
+
+    def __init__(self, code: Code) -> None:
+        self._reader = Reader(code.folder)
+        self.remarks: dict[str, None] = {}
+
+    def operator_class(self, path: str, base: type[OperatorT]) -> type[OperatorT] | str:
+        """Return a stand-in for the class of that dotted path, or what is wrong with it."""
+        module, _, name = path.rpartition(".")
+        if not module:
+            return f"{path!r} has no module: write package.module.Class"
+        found = self._look_up(module, name)
+        not_one = f"{path} is not a subclass of {base.__name__}"
+        if isinstance(found, str):
+            return found
+        if found.kind == "own":
+            return found.value if isinstance(found.value, type) and issubclass(found.value, base) else not_one
+        if found.kind == "stdlib" or is_function(found.node):
+            return not_one
+        look = self._reader.look_at(found)
+        if not any(issubclass(each, base) for each in look.real):
+            if not look.unknown:
+                return not_one
+            self.remarks[f"{path}: whether it is a subclass of {base.__name__} is not known: {look.unknown[0]}"] = None
+        try:
+            signature = look.signature()
+        except ValueError:  # the same parameter twice
+            signature = None
+        if issubclass(base, NodeOperator):
+            return cast("type[OperatorT]", _node_stand_in(name, look.members))
+        if signature is None:
+            self.remarks[f"{path}: the `params` that it takes are not known without running it"] = None
+        return _stand_in(name, base, signature, executes=bool(look.unknown) or "execute" in look.members)
+
+    def tool(self, spec: LocalToolSpec) -> Tool:
+        """Return a stand-in for a tool.
+
+        Raises:
+            ToolError: There is no such tool.
+        """
+        path = f"{spec.module_path}.{spec.name}"
+        found = self._look_up(spec.module_path, spec.name)
+        if isinstance(found, str):
+            raise ToolError(f"tool {spec.name!r}: {found}")
+        if found.kind == "stdlib" or (found.kind == "own" and is_stdlib(_home(found.value))):
+            raise _stdlib_tool(spec.name, found.name)
+        node, unknown = found.node, Tool(name=spec.name, description=spec.desc, function=_not_run)
+        if isinstance(node, ast.Constant | ast.List | ast.Dict | ast.Set | ast.Tuple | ast.JoinedStr):
+            raise ToolError(
+                f"tool {spec.name!r}: {path} gives {ast.unparse(node)[:100]}; "
+                "it must be a function, a Tool, or a class whose instances are one or can be called"
+            )
+        called: ast.AST | None = node
+        if isinstance(node, ast.ClassDef):
+            look = self._reader.look_at(found)
+            called = look.members.get("__call__") if look.is_plain else None
+            try:
+                made_with = look.signature()
+                _ = made_with and made_with.bind()
+            except TypeError as error:
+                raise ToolError(
+                    f"tool {spec.name!r}: class {path} cannot be instantiated without arguments: {describe(error)}"
+                ) from error
+            except ValueError:
+                called = None
+            if look.is_plain and called is None and not look.real:
+                raise ToolError(f"tool {spec.name!r}: instances of class {path} cannot be called; give it a __call__")
+        if not is_function(called) or called.decorator_list:
+            self.remarks[f"{path}: the arguments that this tool takes are not known without running it"] = None
+            return unknown
+        try:
+            signature = parameters(called, bound=isinstance(node, ast.ClassDef))
+        except ValueError:
+            return unknown
+        function = partial(_not_run)
+        cast("Any", function).__signature__ = signature
+        text = ast.get_docstring(called) or (ast.get_docstring(node) if isinstance(node, ast.ClassDef) else None) or ""
+        return Tool.of(function, name=spec.name, description=spec.desc or text.partition("\n\n")[0])
+
+    def _look_up(self, module: str, name: str) -> Found | str:
+        """Find a name; a text says what is wrong with it."""
+        if not is_own(module) and isinstance(found := self._reader.module(module), str):
+            return found
+        found = self._reader.look_up(module, name)
+        if found.kind == "missing":
+            return found.why
+        return found
+
+
+def _stand_in(name: str, base: type[OperatorT], signature: inspect.Signature | None, *, executes: bool) -> Any:
+    """A class of that name whose instances can be put into workflows, and whose parameters are looked at."""
+
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        if signature is not None:
+            signature.bind(*args, **kwargs)
+        known = {key: value for key, value in kwargs.items() if key in ("toolkit", "knowledge_base")}
+        cast("Any", base).__init__(self, *args, **known)
+
+    async def execute(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _not_run()
+
+    return type(name, (base,), {"__init__": init, **({"execute": execute} if executes else {})})
+
+
+def _node_stand_in(name: str, members: Mapping[str, ast.AST]) -> Any:
+    """A node type of that name, of which neither parameters nor variables are known."""
+    given = {"type": name, "params_type": _AnyParams, "outputs": lambda self, type_of: None}  # pyright: ignore
+    return type(name, (NodeOperator,), {**given, **({"ports": _AnyPorts()} if "ports" in members else {})})
+
+
+def _not_run(**_: Any) -> Any:
+    raise ToolError("the code of this file was looked at, not loaded: load it to run it")
+
+
+def _home(value: object) -> str:
+    return str(getattr(value, "__module__", "") or "")
+
+
+def _stdlib_tool(name: str, found: str) -> ToolError:
+    return ToolError(
+        f"tool {name!r}: {found} belongs to Python's standard library; wrap it in a function of your own, in a module "
+        "beside this file"
+    )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import as_file, files
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from operad.configs.build import Builder
+from operad.configs.code import Code, Trust, UntrustedError, code_of, is_trusted, named_in
 from operad.configs.faults import Faults
-from operad.configs.imports import make_importable
+from operad.configs.imports import LoadedModules, Modules, StandIns
 from operad.configs.models import chosen, make_model
 from operad.configs.names import name_operators, unknown_operators
 from operad.configs.policies import make_budget
@@ -38,6 +39,8 @@ class Configuration:
         profiles: The experts that it configures, in its order.
         toolkit: The graph of its actions and tools.
         services: What its typed nodes reach outside.
+        code: The code that it names.
+        remarks: What a `preview` could not tell without running code.
     """
 
     name: str
@@ -47,6 +50,8 @@ class Configuration:
     services: Services
     _workflows: Mapping[str, Workflow] = field(repr=False)
     _leader_actions: tuple[Action, ...] = field(repr=False)
+    code: Code
+    remarks: tuple[str, ...] = ()
 
     @property
     def workflows(self) -> Mapping[str, Workflow]:
@@ -146,40 +151,70 @@ class Configuration:
         return MonoModelReasoner(model, max_rounds=rounds)
 
 
-def load(path: str | Path) -> Configuration:
+def load(path: str | Path, *, trust: Trust = False) -> Configuration:
     """Load a configuration file.
 
     Args:
         path: The file; or the name of a configuration that comes with this package, such as
             ``release_credits``.
+        trust: Whether the code that the file names may run: its modules are imported, its MCP servers are started. Or
+            a function that decides it for the `Code`.
 
     Raises:
         InputError: There is no such file, or it is not text.
         InvalidError: It cannot be used; every issue has its line and its path in the file.
+        UntrustedError: It names code that is not trusted; nothing of it was run.
     """
     with found_file(path) as file:
-        document = read_document(file, name=str(path))
-        make_importable(file.resolve().parent)
-        return _configuration(document, file.resolve().parent)
+        return _loaded(read_document(file, name=str(path)), file.resolve().parent, trust)
 
 
-def load_text(text: str, name: str, folder: Path) -> Configuration:
+def load_text(text: str, name: str, folder: Path, *, trust: Trust = False) -> Configuration:
     """Load a configuration that lies in no file.
 
     Args:
         text: Its YAML.
         name: What errors call it.
         folder: Where what it names is looked for.
+        trust: As for `load`.
 
     Raises:
         InputError: It is empty.
-        InvalidError: As `load`.
+        InvalidError, UntrustedError: As `load`.
     """
-    make_importable(folder.resolve())
-    return _configuration(parse_document(text, name), folder.resolve())
+    return _loaded(parse_document(text, name), folder.resolve(), trust)
 
 
-def _configuration(document: Document, folder: Path) -> Configuration:
+def preview(path: str | Path) -> Configuration:
+    """Read a configuration file without running any code that it names; stand-ins take the place of that code.
+
+    It can be looked at, and its workflows can be drawn; experts with stand-ins cannot work.
+
+    Raises:
+        InputError, InvalidError: As `load`.
+    """
+    with found_file(path) as file:
+        document, folder = read_document(file, name=str(path)), file.resolve().parent
+        spec, code = _spec_and_code(document, folder)
+        return _previewed(document, spec, code)
+
+
+def _loaded(document: Document, folder: Path, trust: Trust) -> Configuration:
+    spec, code = _spec_and_code(document, folder)
+    if not is_trusted(trust, code):
+        _previewed(document, spec, code)  # what is wrong with the file comes first
+        raise UntrustedError(code)
+    return _built(document, spec, code, LoadedModules(code))
+
+
+def _previewed(document: Document, spec: ConfigSpec, code: Code) -> Configuration:
+    modules = StandIns(code)
+    found = _built(document, spec, code, modules)
+    not_run = [f"names code, which was not run: {', '.join(code.lines)}"] if code else []
+    return replace(found, remarks=(*not_run, *modules.remarks))
+
+
+def _spec_and_code(document: Document, folder: Path) -> tuple[ConfigSpec, Code]:
     faults = Faults(document)
     name_operators(document)
     try:
@@ -189,12 +224,19 @@ def _configuration(document: Document, folder: Path) -> Configuration:
         for path, message in unknown_operators(document):
             faults.report(path, "unknown-operator", message)
         raise faults.error() from error
-    builder = Builder(spec, folder, faults)
+    return spec, code_of(document.name, document.data, folder, named_in(spec))
+
+
+def _built(document: Document, spec: ConfigSpec, code: Code, modules: Modules) -> Configuration:
+    faults = Faults(document)
+    builder = Builder(spec, code.folder, faults, modules)
     workflows, leader_actions = builder.workflows(), builder.leader_actions()
     if faults:
         raise faults.error()
     profiles = tuple(Profile(name=e.profile.name, description=e.profile.desc) for e in spec.experts)
-    return Configuration(document.name, spec, profiles, builder.toolkit, builder.services, workflows, leader_actions)
+    return Configuration(
+        document.name, spec, profiles, builder.toolkit, builder.services, workflows, leader_actions, code
+    )
 
 
 @contextmanager

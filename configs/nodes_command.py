@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from operad.configs.imports import make_importable, node_type
+from operad.configs.code import Named, code_of
+from operad.configs.imports import LoadedModules, node_type
 from operad.operators.catalogue import as_json, card, table
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.errors import InputError
@@ -28,8 +29,9 @@ def nodes(
         found = list(NODE_TYPES.values())
         print(json.dumps([as_json(each) for each in found], indent=2) if as_json_ else table(found))
     else:
-        make_importable(Path.cwd())
-        one = node_type(name)
+        module, _, symbol = name.rpartition(".")
+        code = code_of("the command line", name, Path.cwd(), [Named(module, symbol)] if module else [])
+        one = node_type(name, LoadedModules(code))  # trusted: who gives the command names it
         if isinstance(one, str):
             raise InputError(one)
         print(json.dumps(as_json(one), indent=2) if as_json_ else card(one))

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from operad.configs.ask import Lines
+from operad.configs.code import Trust
 from operad.configs.durable import Database, Files, Kept, Source, new_run_id, open_ledger
 from operad.configs.flow import find_graph, flow_expert, result_text
 from operad.configs.follow import follow, run_to_end, say
@@ -25,6 +26,7 @@ from operad.configs.remarks import Lossy, plain_remarks, remark_lines
 from operad.configs.schema import DurableSpec
 from operad.configs.services import load_services, services_of_environment
 from operad.configs.telemetry import Traced, listened
+from operad.configs.trust import Trusted, trusting
 from operad.configs.view_command import View, ViewPort, page_of, port_of
 from operad.operators import NodeGraph, Services
 from operad.operators.nodes.flow import StartVariable
@@ -109,6 +111,7 @@ def run(
     trace: Traced = None,
     view_: View = False,
     view_port: ViewPort = None,
+    trust: Trusted = False,
 ) -> None:
     """Run an expert or a leader of experts from a YAML file, or a workflow of typed nodes.
 
@@ -142,7 +145,7 @@ def run(
         lossy=lossy,
     )
     check_restart(restart_from, round_, run_id)
-    runnable, lines = make(source), Lines.of_stdin()
+    runnable, lines = trusting(lambda trusted: make(source, trusted), trust), Lines.of_stdin()
     given, missing = named_values("--input", "NAME", input_), list[StartVariable]()
     goal = job.strip() and job
     if not goal and runnable.graph is None and not (file or given):
@@ -209,10 +212,15 @@ class Runnable:
         return Served(self.name, self.team)
 
 
-def make(source: Source) -> Runnable:
+def make(source: Source, trust: Trust = False) -> Runnable:
     """What a file makes.
 
+    Args:
+        source: The file, and what the command was given.
+        trust: Whether the code that it names may run.
+
     Raises:
+        UntrustedError: It names code that is not trusted.
         InputError: There is no such file, or an option was given that it has no use for.
         LossyError: It was imported, its results may be others here, and the source does not say that it may run.
         InvalidError: It cannot be used; every issue is listed.
@@ -225,7 +233,7 @@ def make(source: Source) -> Runnable:
         _refuse(
             source.file, {"--output": source.out, "--services": source.services}, "says this itself, under `services`"
         )
-        configuration = load(source.file)
+        configuration = load(source.file, trust=trust)
         able = configuration.agent(source.expert, model_name=model, base_url=base_url)
         _check_model(able, source)
         goal = configuration.spec.app.desc or able.profile.description or able.profile.name

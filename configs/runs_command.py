@@ -36,6 +36,7 @@ from operad.configs.run_command import (
     restart,
 )
 from operad.configs.telemetry import Traced
+from operad.configs.trust import Trusted, trusting
 from operad.configs.view_command import View, ViewPort, port_of
 from operad.runtime.durable.drive import question_of
 from operad.runtime.durable.history import KeptStep
@@ -190,6 +191,7 @@ def resume_run(
     trace: Traced = None,
     view: View = False,
     view_port: ViewPort = None,
+    trust: Trusted = False,
 ) -> None:
     """Go on with a run as operad run began it: what had finished does not run again.
 
@@ -211,7 +213,7 @@ def resume_run(
         _leave_to_driver(kept, given, later)
         return
     source = trusted(source_of(kept), run_id, db, model, base_url)
-    runnable = make(source)
+    runnable = trusting(lambda trusted: make(source, trusted), trust)
     served = runnable.served() if source.workers else None
     ledger = open_ledger(db, workers=served, files=source.files, durable=runnable.durable)
     if restart_from is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from operad.configs.faults import Faults
-from operad.configs.imports import shadowed
+from operad.configs.imports import Modules
 from operad.configs.schema import ActionSpec, ConfigSpec, LocalToolSpec, McpToolSpec
 from operad.operators.mcp import McpTools, StdioServer
 from operad.runtime.document import Path_
@@ -21,13 +21,15 @@ class Toolbox:
         spec: What the file says.
         folder: Where it lies.
         faults: What is wrong with it.
+        modules: Where its functions and classes come from.
 
     Attributes:
         toolkit: The graph of its actions and tools.
     """
 
-    def __init__(self, spec: ConfigSpec, folder: Path, faults: Faults) -> None:
+    def __init__(self, spec: ConfigSpec, folder: Path, faults: Faults, modules: Modules) -> None:
         self._folder = folder
+        self._modules = modules
         self._faults = faults
         self._tools: dict[str, Tool | McpTools | None] = {}
         self._actions: dict[str, Action] = {}
@@ -76,9 +78,7 @@ class Toolbox:
             server = spec.mcp_transport_config
             seen = server.seen_from(self._folder) if isinstance(server, StdioServer) else server
             return McpTools(name=spec.name, description=spec.desc, server=seen)
-        tool = Tool.load(spec.module_path, spec.name, spec.desc)
-        if hidden := shadowed(spec.module_path, self._folder):
-            raise ToolError(hidden)
+        tool = self._modules.tool(spec)
         return tool.model_copy(update={"timeout": spec.timeout}) if spec.timeout else tool
 
     def _define_action(self, spec: ActionSpec, path: Path_) -> Action:

@@ -25,6 +25,7 @@ from operad.configs.printable import printable, put
 from operad.configs.remarks import Lossy
 from operad.configs.run_command import make
 from operad.configs.telemetry import Traced, listening
+from operad.configs.trust import Trusted, trusting
 from operad.runtime.durable.driver import LIMIT
 from operad.runtime.durable.places import shown
 from operad.runtime.durable.served import Served
@@ -69,6 +70,7 @@ def worker(
     metrics_host: Annotated[
         str, typer.Option(help="Who reaches the metrics: by default this machine alone; 0.0.0.0 for all.")
     ] = "127.0.0.1",
+    trust: Trusted = False,
 ) -> None:
     """Execute the operators of runs that were started with --workers, on any machine.
 
@@ -78,7 +80,7 @@ def worker(
     """
     reach = services and str(services)
     sources = [Source(file=file, model=model, base_url=base_url, services=reach, lossy=lossy) for file in configs]
-    runnables = [make(source) for source in sources]
+    runnables = trusting(lambda trusted: [make(source, trusted) for source in sources], trust)
     served = [each.served() for each in runnables]
     queues = [each.queue for each in served]
     if len(set(queues)) < len(queues):

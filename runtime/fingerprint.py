@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 from pydantic import JsonValue
 
 from operad.runtime.errors import InputError
+from operad.runtime.private_modules import public_name
 
 
 @runtime_checkable
@@ -60,4 +61,4 @@ def fingerprint(value: object) -> JsonValue:
 
 def name_of(thing: object) -> str:
     """The module and qualified name of a class or function."""
-    return f"{getattr(thing, '__module__', None)}.{getattr(thing, '__qualname__', None)}"
+    return f"{public_name(getattr(thing, '__module__', None))}.{getattr(thing, '__qualname__', None)}"

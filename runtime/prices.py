@@ -67,13 +67,17 @@ def own_file(environ: Mapping[str, str]) -> Path | None:
     """
     if given := environ.get("OPERAD_PRICES"):
         return Path(given)
+    folder = config_folder(environ)
+    file = folder and folder / "prices.yaml"
+    return file if file and os.path.exists(file) else None  # where one may not look, too
+
+
+def config_folder(environ: Mapping[str, str]) -> Path | None:
+    """Return the user's folder for configuration of operad; None where the environment names no home."""
     base, home = Path(environ.get("XDG_CONFIG_HOME", "")), environ.get("HOME")
-    if not base.is_absolute():
-        if not home:
-            return None
-        base = Path(home) / ".config"
-    file = base / "operad" / "prices.yaml"
-    return file if os.path.exists(file) else None  # where one may not look, too
+    if base.is_absolute():
+        return base / "operad"
+    return Path(home) / ".config" / "operad" if home else None
 
 
 def read_prices(path: str | Path) -> Prices:

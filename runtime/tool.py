@@ -22,6 +22,7 @@ from operad.runtime.signature import Signature, missing_argument, unknown_argume
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
+    from types import ModuleType
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -107,26 +108,7 @@ class Tool(Value):
             module = importlib.import_module(module_path)
         except (Exception, SystemExit) as error:
             raise ToolError(f"tool {name!r}: module {module_path!r} does not import: {describe(error)}") from error
-        if not hasattr(module, name):
-            public = [known for known in vars(module) if not known.startswith("_")]
-            raise ToolError(f"tool {name!r}: module {module_path!r} has no {name!r}{did_you_mean(name, public)}")
-        found = getattr(module, name)
-        if isinstance(found, type):
-            try:
-                found = cast("type[Any]", found)()
-            except (Exception, SystemExit) as error:
-                raise ToolError(
-                    f"tool {name!r}: class {module_path}.{name} cannot be instantiated without arguments: "
-                    f"{describe(error)}"
-                ) from error
-        if isinstance(found, Tool):
-            return found.model_copy(update={"description": description}) if description else found
-        if not callable(found):
-            raise ToolError(
-                f"tool {name!r}: {module_path}.{name} gives {found!r}; "
-                "it must be a function, a Tool, or a class whose instances are one or can be called"
-            )
-        return cls.of(found, name=name, description=description)
+        return tool_in(module, module_path, name, description)
 
     async def call(self, arguments: Mapping[str, Any]) -> Any:
         """Validate the arguments, then call the function; a sync one runs in a thread.
@@ -187,6 +169,33 @@ class ToolSource(ToolGroup, ABC):
         Raises:
             ToolError: It cannot be opened.
         """
+
+
+def tool_in(module: ModuleType, module_path: str, name: str, description: str = "") -> Tool:
+    """Make a tool of what a module holds under a name; see `Tool.load`.
+
+    Raises:
+        ToolError: The module has no such attribute, or no tool can be made of it.
+    """
+    if not hasattr(module, name):
+        public = [known for known in vars(module) if not known.startswith("_")]
+        raise ToolError(f"tool {name!r}: module {module_path!r} has no {name!r}{did_you_mean(name, public)}")
+    found = getattr(module, name)
+    if isinstance(found, type):
+        try:
+            found = cast("type[Any]", found)()
+        except (Exception, SystemExit) as error:
+            raise ToolError(
+                f"tool {name!r}: class {module_path}.{name} cannot be instantiated without arguments: {describe(error)}"
+            ) from error
+    if isinstance(found, Tool):
+        return found.model_copy(update={"description": description}) if description else found
+    if not callable(found):
+        raise ToolError(
+            f"tool {name!r}: {module_path}.{name} gives {found!r}; "
+            "it must be a function, a Tool, or a class whose instances are one or can be called"
+        )
+    return Tool.of(found, name=name, description=description)
 
 
 def _check_schema(tool: str, schema: dict[str, Any], arguments: dict[str, Any]) -> None:

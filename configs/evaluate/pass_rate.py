@@ -20,6 +20,7 @@ from operad.configs.evaluate.work import Result, Work, evaluate
 from operad.configs.generation import DESIGNER, Designer
 from operad.configs.models import make_model
 from operad.configs.schema import ModelSpec
+from operad.configs.trust import Trusted, trusting
 from operad.evaluators.chat2workflow import Dataset, Record, Response, Run, Subtask, read_dataset, read_run
 from operad.evaluators.chat2workflow.consistency import judge_consistency
 from operad.evaluators.chat2workflow.pass_rate import judge
@@ -58,6 +59,7 @@ def pass_rate(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the rates: a file .png or .svg.")] = None,
+    trust: Trusted = False,
 ) -> None:
     """Judge responses by the pass rate of Chat2Workflow (algorithm 1), and whether their workflows are sound.
 
@@ -74,7 +76,10 @@ def pass_rate(
     asked = _judge_model(model, base_url) if ask_judge else None
     data = read_dataset(dataset)
     if generate:
-        generate_run(runs[0], data, Designer(config=designer, model_name=model, base_url=base_url), at_once=at_once)
+        expert = trusting(
+            lambda trusted: Designer(config=designer, model_name=model, base_url=base_url, trust=trusted), trust
+        )
+        generate_run(runs[0], data, expert, at_once=at_once)
     read = [read_run(path, data) for path in runs]
     _tell_incomplete(read, data)
     settings = {"evaluation": "chat2workflow pass", "repair": mend, "judge": asked and asked.describe()}

@@ -10,15 +10,18 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from operad.configs.code import Trust
 from operad.configs.evaluate.report import Report, Table, show
 from operad.configs.interruptible import ctrl_c_raises
-from operad.configs.loader import load
+from operad.configs.loader import Configuration, load
 from operad.configs.optimise.folder import BEST
 from operad.configs.optimise.search import AT_ONCE, ROUNDS, Optimised, aoptimise, proposing
 from operad.configs.optimise.state import Candidate
+from operad.configs.optimise.tasks import read_tasks
 from operad.configs.prices import PricesFile
 from operad.configs.printable import printable
 from operad.configs.progress import used
+from operad.configs.trust import Trusted, trusting
 from operad.runtime.message import Usage
 from operad.runtime.reasoner import Reasoner
 
@@ -50,6 +53,7 @@ def optimise(
     ] = None,
     proposer_base_url: Annotated[str | None, typer.Option(help="Its endpoint; by default the same.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all that was tried as JSON.")] = False,
+    trust: Trusted = False,
 ) -> None:
     """Search for a better workflow of an expert: a model proposes changes, tasks score them.
 
@@ -57,6 +61,12 @@ def optimise(
     command goes on from there. What was tried goes to stdout; progress and errors go to stderr. Exit status:
     0, also where nothing better was found; 2 bad input or an error; 130 interrupted.
     """
+
+    def loaded(trusted: Trust) -> tuple[Configuration, Trust]:
+        read_tasks(tasks, trust=trusted)
+        return load(expert, trust=trusted), trusted
+
+    configuration, trusted = trusting(loaded, trust)
     work = aoptimise(
         expert,
         tasks,
@@ -67,8 +77,9 @@ def optimise(
         sample=sample,
         seed=seed,
         at_once=at_once,
-        **_reasoners(expert, name, (model, base_url), (proposer_model, proposer_base_url)),
+        **_reasoners(configuration, name, (model, base_url), (proposer_model, proposer_base_url)),
         tell=lambda line: print(printable(line), file=sys.stderr, flush=True),
+        trust=trusted,
     )
     try:
         with ctrl_c_raises():
@@ -143,10 +154,12 @@ def _summed_up(found: Optimised) -> str:
 
 
 def _reasoners(
-    expert: Path, name: str | None, acting: tuple[str | None, str | None], asking: tuple[str | None, str | None]
+    configuration: Configuration,
+    name: str | None,
+    acting: tuple[str | None, str | None],
+    asking: tuple[str | None, str | None],
 ) -> dict[str, Reasoner | None]:
     """Who thinks in the workflow, and who proposes; None for the one that the search chooses itself."""
-    configuration = load(expert)
 
     def of(options: tuple[str | None, str | None]) -> Reasoner:
         return configuration.expert(name, model_name=options[0], base_url=options[1]).reasoner

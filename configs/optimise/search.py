@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
+from operad.configs.code import Code, Trust
 from operad.configs.loader import load, load_text
 from operad.configs.optimise.edits import Data, beside, dump, edited, normalised, outline
 from operad.configs.optimise.folder import BEST, Folder, opened
@@ -101,6 +102,7 @@ async def aoptimise(
     reasoner: Reasoner | None = None,
     proposer: Reasoner | None = None,
     tell: Callable[[str], None] | None = None,
+    trust: Trust = False,
 ) -> Optimised:
     """Search for a better workflow of an expert, by changes that a model proposes and tasks that score them.
 
@@ -120,6 +122,7 @@ async def aoptimise(
         reasoner: Who thinks in the workflow; by default the file's.
         proposer: Who proposes changes, and judges answers where tasks ask for that; by default the model of `reasoner`.
         tell: Called with a line for each step.
+        trust: Whether the code that the two files name may run; see `load`.
 
     Raises:
         InputError: An argument or a file cannot be used; or the budget did not suffice for the expert as it is.
@@ -128,7 +131,7 @@ async def aoptimise(
     """
     given = {"rounds": rounds, "at_once": at_once, "budget": budget, "sample": sample}
     check_positive("optimise", tuple(given), **given)
-    search = _Search.of(expert, read_tasks(tasks), name, sample, seed, reasoner, proposer)
+    search = _Search.of(expert, read_tasks(tasks, trust=trust), name, sample, seed, reasoner, proposer, trust)
     folder = Path(out) if out else Path(expert).with_suffix(".optimised")
     with opened(folder, search.settings) as kept:
         account = Account(Budget(tokens=budget), kept.state.usage)
@@ -153,6 +156,7 @@ class _Search:
 
     text: str
     path: Path
+    code: Code
     cases: Sequence[Case]
     expert: str
     sample: int
@@ -171,9 +175,11 @@ class _Search:
         seed: int,
         reasoner: Reasoner | None,
         proposer: Reasoner | None,
+        trust: Trust,
     ) -> _Search:
         path = FileDescriptor.of(file).path
-        able = load(path).expert(name)
+        configuration = load(path, trust=trust)
+        able = configuration.expert(name)
         text = FileDescriptor.of(path).read_text(MAX_BYTES)
         reasoner = reasoner or able.reasoner
         proposer = proposer or proposing(reasoner)
@@ -192,7 +198,9 @@ class _Search:
             "proposer": _model_of(proposer),
         }
         within = min(sample or len(cases.every), len(cases.every))
-        return cls(text, path, cases.every, able.profile.name, within, seed, reasoner, proposer, settings)
+        return cls(
+            text, path, configuration.code, cases.every, able.profile.name, within, seed, reasoner, proposer, settings
+        )
 
     def data(self, text: str) -> Data:
         """The data of a candidate that loads."""
@@ -206,7 +214,8 @@ class _Search:
         """
         env = {**cast("Data", data.get("env") or {}), "insights": None}
         text = dump({**data, "env": env})
-        return load_text(text, self.path.name, self.path.parent).expert(self.expert).workflow
+        made = load_text(text, self.path.name, self.path.parent, trust=self.code.covers)
+        return made.expert(self.expert).workflow
 
     def drawn(self, step: int) -> list[Case]:
         """The tasks of a step, in their order."""

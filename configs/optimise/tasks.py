@@ -10,10 +10,12 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, JsonValue, ValidationError
 
+from operad.configs.code import Code, Named, Trust, UntrustedError, code_of, is_trusted
 from operad.configs.faults import Faults
-from operad.configs.imports import make_importable
+from operad.configs.imports import LoadedModules, Modules, StandIns
 from operad.configs.optimise.verify import Verifier, VerifySpec, make_verifier
 from operad.configs.schema import Spec
+from operad.configs.static_code import is_own
 from operad.runtime.document import MAX_BYTES, Document, Path_, parse_document
 from operad.runtime.errors import InputError, InvalidError, Issue
 from operad.runtime.file import FileDescriptor
@@ -67,25 +69,55 @@ class Cases(NamedTuple):
     print: str
 
 
-def read_tasks(path: str | Path) -> Cases:
+def read_tasks(path: str | Path, *, trust: Trust = False) -> Cases:
     """Read a file of tasks: JSON lines, or YAML, a list of tasks.
+
+    Args:
+        path: The file.
+        trust: Whether the code that it names may run; see `load`.
 
     Raises:
         InputError: There is no such file, it is too large, empty or not text.
         InvalidError: It cannot be used; every issue has its line.
+        UntrustedError: It names code that is not trusted; nothing of it was run.
     """
+    document, spec, code = _read(path)
+    if is_trusted(trust, code):
+        return _cases(document, spec, code, LoadedModules(code))
+    _cases(document, spec, code, StandIns(code))  # what is wrong with the file comes first
+    raise UntrustedError(code)
+
+
+def code_in_tasks(path: str | Path) -> Code:
+    """Return the code that a file of tasks names; nothing of it is run.
+
+    Raises:
+        InputError, InvalidError: As `read_tasks`.
+    """
+    document, spec, code = _read(path)
+    _cases(document, spec, code, StandIns(code))
+    return code
+
+
+def _read(path: str | Path) -> tuple[Document, TasksSpec, Code]:
     file = FileDescriptor.of(path)
-    text, name, folder = file.read_text(MAX_BYTES), str(path), file.path.parent
+    text, name = file.read_text(MAX_BYTES), str(path)
     is_lines = file.path.suffix.lower() in JSON_LINES
     document = _lines(text, name) if is_lines else parse_document(text, name, list_as="tasks")
-    faults = Faults(document, TasksSpec)
     try:
         spec = TasksSpec.model_validate(document.data)
     except ValidationError as error:
+        faults = Faults(document, TasksSpec)
         faults.report_validation((), error)
         raise faults.error() from error
-    make_importable(folder)
-    cases = tuple(_case(task, number, folder, faults) for number, task in enumerate(spec.tasks))
+    named = [Named(*task.verify.class_.rpartition(".")[::2]) for task in spec.tasks if task.verify.class_]
+    strange = [each for each in named if each.module and not is_own(each.module)]
+    return document, spec, code_of(name, document.data, file.path.resolve().parent, strange)
+
+
+def _cases(document: Document, spec: TasksSpec, code: Code, modules: Modules) -> Cases:
+    faults = Faults(document, TasksSpec)
+    cases = tuple(_case(task, number, code.folder, modules, faults) for number, task in enumerate(spec.tasks))
     first: dict[str, int] = {}
     for number, case in enumerate(cases):
         if first.setdefault(case.id, number) != number:
@@ -96,7 +128,7 @@ def read_tasks(path: str | Path) -> Cases:
     return Cases(cases, sha256(json.dumps([document.data, files], sort_keys=True, default=str).encode()).hexdigest())
 
 
-def _case(task: TaskSpec, number: int, folder: Path, faults: Faults) -> Case:
+def _case(task: TaskSpec, number: int, folder: Path, modules: Modules, faults: Faults) -> Case:
     path: Path_ = ("tasks", number)
     files: list[FileDescriptor] = []
     for at, name in enumerate(task.files):
@@ -104,7 +136,7 @@ def _case(task: TaskSpec, number: int, folder: Path, faults: Faults) -> Case:
             files.append(FileDescriptor.of(folder / Path(name).expanduser()))
         except (InputError, RuntimeError) as error:
             faults.report((*path, "files", at), "file", str(error))
-    verifier = make_verifier(task.verify, folder, faults, (*path, "verify"))
+    verifier = make_verifier(task.verify, modules, faults, (*path, "verify"))
     job = Job(goal=task.job, context=task.context, inputs=task.inputs, files=tuple(files), id=task.id)
     return Case(task.id, job, verifier)
 

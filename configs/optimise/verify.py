@@ -6,14 +6,13 @@ import json
 import math
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Annotated, Any, NamedTuple, cast
 
 from pydantic import Field, JsonValue, StringConstraints, TypeAdapter, ValidationError, model_validator
 from pydantic_core import SchemaError
 
 from operad.configs.faults import Faults
-from operad.configs.imports import operator_class, shadowed
+from operad.configs.imports import Modules
 from operad.configs.schema import Spec
 from operad.evaluators import Evaluator
 from operad.operators import OperatorConfig
@@ -93,12 +92,12 @@ class VerifySpec(Spec):
         return self
 
 
-def make_verifier(spec: VerifySpec, folder: Path, faults: Faults, path: Path_) -> Verifier:
+def make_verifier(spec: VerifySpec, modules: Modules, faults: Faults, path: Path_) -> Verifier:
     """What verifies as the specification says; what is wrong with it is reported and left out.
 
     Args:
         spec: What an answer must be.
-        folder: Where modules are found beside others.
+        modules: Where classes come from.
         faults: What is wrong with the file.
         path: Where the specification stands in it.
     """
@@ -114,7 +113,7 @@ def make_verifier(spec: VerifySpec, folder: Path, faults: Faults, path: Path_) -
         checks.append(lambda answer: _fits(schema, answer))
     if (number := spec.number) is not None:
         checks.append(lambda answer: _number(number, spec.tolerance, answer))
-    return Verifier(checks, _evaluator(spec, folder, faults, path), in_code=bool(spec.class_))
+    return Verifier(checks, _evaluator(spec, modules, faults, path), in_code=bool(spec.class_))
 
 
 def lowest(verdicts: Sequence[Verdict]) -> Verdict:
@@ -210,14 +209,13 @@ def _schema(written: dict[str, Any] | str, faults: Faults, path: Path_) -> Schem
     return schema
 
 
-def _evaluator(spec: VerifySpec, folder: Path, faults: Faults, path: Path_) -> Evaluator | None:
+def _evaluator(spec: VerifySpec, modules: Modules, faults: Faults, path: Path_) -> Evaluator | None:
     if spec.class_ is None and spec.judge is None:
         return None
     config = OperatorConfig(id="verifier", instruction=spec.judge or f"Judge as {spec.class_} does.")
     if spec.class_ is None:
         return Evaluator(config)
-    made_of = operator_class(spec.class_, Evaluator)
-    made_of = shadowed(spec.class_, folder) or made_of
+    made_of = modules.operator_class(spec.class_, Evaluator)
     if isinstance(made_of, str):
         faults.report((*path, "class"), "class", made_of)
         return None

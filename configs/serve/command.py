@@ -27,6 +27,7 @@ from operad.configs.remarks import Lossy
 from operad.configs.serve.bounds import DEFAULT_BOUNDS, Bounds
 from operad.configs.serve.experts import Offer, by_name, offers_of
 from operad.configs.serve.guard import LOOPBACK, SHORTEST_KEY, is_loopback, read_keys
+from operad.configs.trust import Trusted, trusting
 from operad.runtime.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def serve(
     ] = None,
     lossy: Lossy = False,
     grace: Annotated[float, typer.Option(min=0, help="Seconds in which runs may finish at the end.")] = 30.0,
+    trust: Trusted = False,
 ) -> None:
     """Serve experts as OpenAI chat models (/v1), MCP tools (/mcp) and a run API (/runs).
 
@@ -92,7 +94,8 @@ def serve(
         )
     reach = None if services is None else str(services)
     sources = [Source(file=file, model=model, base_url=base_url, services=reach, lossy=lossy) for file in configs]
-    offers = by_name([offer for source in sources for offer in offers_of(source)])
+    found = trusting(lambda trusted: [offer for source in sources for offer in offers_of(source, trusted)], trust)
+    offers = by_name(found)
     if db is not None:
         offers = {
             name: offer.kept_in(open_ledger(db, offer.source, durable=offer.durable)) for name, offer in offers.items()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
+from operad.configs.code import Trust
 from operad.configs.durable import Source
 from operad.configs.flow import find_graph
 from operad.configs.inputs import start_variables
@@ -109,19 +110,24 @@ class Offer:
         return tail.get_id()
 
 
-def offers_of(source: Source) -> list[Offer]:
+def offers_of(source: Source, trust: Trust = False) -> list[Offer]:
     """The experts of a file, and its leader, if it has one.
 
+    Args:
+        source: The file, and what the command was given.
+        trust: Whether the code that it names may run.
+
     Raises:
+        UntrustedError: It names code that is not trusted.
         InputError: There is no such file, or it configures nobody.
         InvalidError: It cannot be used; every issue is listed.
     """
     graph = find_graph(source.file)
     if graph is not None:
-        return [Offer(make(source).agent, lasting(source), start_variables(graph))]
+        return [Offer(make(source, trust).agent, lasting(source), start_variables(graph))]
     if source.services is not None:
         raise InputError(f"{source.file} says itself, under `services`, what it reaches; leave --services out")
-    configuration = load(source.file)
+    configuration = load(source.file, trust=trust)
     name, url = source.model, source.base_url
     agents: list[Agent] = []
     if configuration.spec.leader is not None:

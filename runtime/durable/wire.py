@@ -11,7 +11,6 @@ import base64
 import builtins
 import json
 import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
@@ -25,9 +24,11 @@ from pydantic import BaseModel, ValidationError
 from operad.runtime import events
 from operad.runtime.errors import InputError, Issue, OperadError
 from operad.runtime.file import FileDescriptor
+from operad.runtime.fingerprint import name_of
 from operad.runtime.map import ItemError
 from operad.runtime.message import Contribution, Job, SubJob, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.policy import causes
+from operad.runtime.private_modules import loaded_module, public_name
 from operad.runtime.questions import Question
 
 MAX_CAUSES = 32
@@ -185,8 +186,7 @@ class Wire:
         tagged = self._tagged(value, where)
         if tagged is None:
             raise InputError(
-                f"{_shown(where)} is {kind.__module__}.{kind.__qualname__}, which cannot be kept: "
-                "give JSON values, bytes or files"
+                f"{_shown(where)} is {name_of(kind)}, which cannot be kept: give JSON values, bytes or files"
             )
         return tagged
 
@@ -256,7 +256,7 @@ class Wire:
         except (InputError, RecursionError):
             args = [text]
         return {
-            "module": kind.__module__,
+            "module": public_name(kind.__module__),
             "name": kind.__qualname__,
             "base": _builtin(kind).__name__,
             "args": args,
@@ -374,7 +374,7 @@ def _builtin(kind: type[BaseException]) -> type[BaseException]:
 
 def _error_class(module: str, name: str) -> type[Exception] | None:
     """The class of that name, if it is loaded."""
-    found: Any = sys.modules.get(module)
+    found: Any = loaded_module(module)
     for part in name.split("."):
         found = cast("dict[str, Any]", getattr(found, "__dict__", {})).get(part)
     return found if isinstance(found, type) and issubclass(found, Exception) else None

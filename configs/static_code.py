@@ -1,0 +1,413 @@
+"""Python code, read without running any of it: where a module lies, what it defines, which parameters that takes."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, TypeGuard
+
+from operad.runtime.errors import OperadError, describe, did_you_mean
+
+MAX_SOURCE = 4 * 2**20
+"""The largest file of Python that is read, in bytes."""
+
+_DEPTH = 16
+"""Over how many imports a name is followed."""
+
+_RUNS_OTHERWISE = {"globals", "vars", "exec", "eval", "setattr"}
+"""Functions by which a module may define names that its text does not show."""
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module that was found, and not imported.
+
+    Attributes:
+        name: Its dotted name.
+        path: Its file; for a package without ``__init__.py`` the folder; None where no file is known.
+        data: Its source; None where there is none to read.
+        is_beside: Whether it lies beside the configuration that names it.
+    """
+
+    name: str
+    path: Path | None
+    data: bytes | None
+    is_beside: bool
+
+    @property
+    def is_package(self) -> bool:
+        """Whether it may have modules inside."""
+        return self.path is not None and (self.path.name == "__init__.py" or self.path.suffix != ".py")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a name stands for.
+
+    Attributes:
+        kind: ``node``: a statement of the source. ``own``: an object of operad. ``stdlib``: something of Python's
+            standard library. ``unknown``: only running the code would tell. ``missing``: there is no such thing.
+        name: The dotted name.
+        module: The module whose source defines it.
+        node: The statement.
+        value: The object of operad.
+        why: The reason why it is not known, or what is wrong.
+    """
+
+    kind: Literal["node", "own", "stdlib", "unknown", "missing"]
+    name: str
+    module: str = ""
+    node: ast.AST | None = None
+    value: object = None
+    why: str = ""
+
+
+@dataclass(slots=True)
+class ClassLook:
+    """What the source of a class and of its bases tells.
+
+    Attributes:
+        real: The classes of operad among its bases.
+        unknown: Why some base is not known.
+        members: What it defines, its bases' members included.
+        is_plain: Whether its members are all that makes its instances: no decorator, metaclass or unread base.
+    """
+
+    real: list[type] = field(default_factory=list[type])
+    unknown: list[str] = field(default_factory=list[str])
+    members: dict[str, ast.AST] = field(default_factory=dict[str, ast.AST])
+    is_plain: bool = True
+
+    def signature(self) -> inspect.Signature | None:
+        """Return the parameters that an instance is made with; None where only running the code would tell."""
+        maker = self.members.get("__init__")
+        if not self.is_plain or "__new__" in self.members:
+            return None
+        if maker is None:
+            return inspect.signature(self.real[0]) if self.real else inspect.Signature()
+        return parameters(maker, bound=True) if is_function(maker) and not maker.decorator_list else None
+
+
+def is_stdlib(module: str) -> bool:
+    """Return whether a module belongs to Python's standard library."""
+    return module.partition(".")[0] in sys.stdlib_module_names
+
+
+def is_own(module: str) -> bool:
+    """Return whether a module belongs to operad."""
+    return module.partition(".")[0] == "operad"
+
+
+def find_module(name: str, folder: Path) -> Module | str:
+    """Return the module of a dotted name, or what is wrong: the one beside a configuration, else an installed one.
+
+    Args:
+        name: The name, as Python imports it.
+        folder: The folder of the configuration.
+    """
+    if not all(part.isidentifier() for part in name.split(".")):
+        return f"{name!r} is not the name of a module"
+    if is_stdlib(name):
+        top = name.partition(".")[0]
+        rename = f", or rename {top}.py beside this file" if (folder / f"{top}.py").exists() else ""
+        return (
+            f"module {name!r} belongs to Python's standard library; wrap what is needed in a function or class of "
+            f"your own, in a module beside this file{rename}"
+        )
+    found = None if is_own(name) else beside(name, folder)
+    return found or _installed(name) or _no_module(name, folder)
+
+
+def beside(name: str, folder: Path) -> Module | None:
+    """Return the module of that name in a folder, if there is one.
+
+    A folder without ``__init__.py`` is a package only where none of its name is installed, as for Python itself.
+    """
+    place = folder.joinpath(*name.split("."))
+    for path in (place / "__init__.py", place.with_name(f"{place.name}.py")):
+        if path.is_file() and (path.stat().st_size <= MAX_SOURCE):
+            top = folder / name.partition(".")[0]
+            if place != top and not (top / "__init__.py").is_file() and _has_loader(top.name):
+                return None
+            try:
+                return Module(name, path, path.read_bytes(), is_beside=True)
+            except OSError:
+                return None
+    if place.is_dir() and not _has_loader(name.partition(".")[0]):
+        return Module(name, place, None, is_beside=True)
+    return None
+
+
+def _has_loader(top: str) -> bool:
+    spec = _spec(top)
+    return spec is not None and spec.loader is not None and spec.origin is not None
+
+
+def _spec(name: str) -> Any:
+    """The spec of a module, found without importing the packages around it."""
+    top, *rest = name.split(".")
+    try:
+        spec = find_spec(top)
+    except (ImportError, ValueError, AttributeError):  # as of ``__main__``
+        return None
+    for part in rest:
+        places = spec and spec.submodule_search_locations
+        if places is None:
+            return None
+        finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path)
+        top = f"{top}.{part}"
+        spec = next((found for find in finders if find and (found := find(top, places, None))), None)
+    return spec
+
+
+def _installed(name: str) -> Module | None:
+    spec = _spec(name)
+    if spec is None:
+        return Module(name, None, None, is_beside=False) if name in sys.modules else None
+    path = Path(spec.origin) if spec.has_location and spec.origin else None
+    if path is None or path.suffix != ".py" or not path.is_file() or path.stat().st_size > MAX_SOURCE:
+        return Module(name, path, None, is_beside=False)
+    return Module(name, path, path.read_bytes(), is_beside=False)
+
+
+def _no_module(name: str, folder: Path) -> str:
+    try:
+        near = [path.stem for path in folder.iterdir() if path.suffix == ".py" and path.stem.isidentifier()]
+    except OSError:
+        near = []
+    return f"module {name!r} is neither beside this file nor installed{did_you_mean(name, near)}"
+
+
+class Reader:
+    """Reads modules, each once.
+
+    Args:
+        folder: The folder of the configuration that names them.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._modules: dict[str, Module | str] = {}
+        self._trees: dict[str, ast.Module | str | None] = {}
+        self._names: dict[str, Mapping[str, ast.AST] | None] = {}
+
+    def module(self, name: str) -> Module | str:
+        """Return a module, or what is wrong with it."""
+        if name not in self._modules:
+            self._modules[name] = find_module(name, self._folder)
+        return self._modules[name]
+
+    def tree(self, name: str) -> ast.Module | str | None:
+        """Return the source of a module as a tree; a text says what is wrong with it; None where there is none."""
+        if name not in self._trees:
+            self._trees[name] = self._parsed(name)
+        return self._trees[name]
+
+    def _parsed(self, name: str) -> ast.Module | str | None:
+        module = self.module(name)
+        if isinstance(module, str) or module.data is None:
+            return module if isinstance(module, str) else None
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return ast.parse(module.data, module.path.name if module.path else name)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            return f"module {name!r} cannot be read: {describe(error)}"
+
+    def look_up(self, module: str, name: str, depth: int = _DEPTH) -> Found:
+        """Return what a module defines under a name, wherever it imports that from."""
+        dotted = f"{module}.{name}"
+        if is_own(module):
+            return _own(module, name)
+        if is_stdlib(module):
+            return Found("stdlib", dotted)
+        tree = self.tree(module)
+        if isinstance(tree, str):
+            return Found("missing", dotted, why=tree)
+        if tree is None:
+            return Found("unknown", dotted, why=f"module {module!r} has no source that can be read")
+        if depth == 0:
+            return Found("unknown", dotted, why=f"{dotted} is imported over too many modules")
+        if module not in self._names:
+            self._names[module] = dict(_definitions(tree.body))
+        known = self._names[module] or {}
+        node = known.get(name)
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            return self._imported(module, node, name, depth)
+        if node is not None:
+            return Found("node", dotted, module, node)
+        if "*" in known or "__getattr__" in known or _runs_otherwise(tree):
+            return Found("unknown", dotted, why=f"module {module!r} may define {name!r} while it runs")
+        return Found("missing", dotted, why=f"module {module!r} has no {name!r}{did_you_mean(name, known)}")
+
+    def _imported(self, module: str, node: ast.ImportFrom | ast.Import, name: str, depth: int) -> Found:
+        alias = next(each for each in node.names if _bound(each, node) == name)
+        if isinstance(node, ast.Import):
+            return Found("unknown", f"{module}.{name}", why=f"{module}.{name} is a module")
+        source = self.absolute(module, node)
+        if source is None:
+            return Found(
+                "missing", f"{module}.{name}", why=f"module {module!r} imports {name!r} from beyond its package"
+            )
+        found = self.look_up(source, alias.name, depth - 1)
+        if found.kind == "missing" and not isinstance(self.module(f"{source}.{alias.name}"), str):
+            return Found("unknown", f"{module}.{name}", why=f"{module}.{name} is a module")
+        return found
+
+    def absolute(self, module: str, node: ast.ImportFrom) -> str | None:
+        """Return the name of the module that a statement of another one imports from."""
+        if not node.level:
+            return node.module or ""
+        here = self.module(module)
+        package = module.split(".") if not isinstance(here, str) and here.is_package else module.split(".")[:-1]
+        kept = package[: len(package) - node.level + 1]
+        if node.level - 1 > len(package):
+            return None
+        return ".".join([*kept, *([node.module] if node.module else [])])
+
+    def look_at(self, found: Found) -> ClassLook:
+        """Return what the source of a class tells."""
+        look = ClassLook()
+        self._gather(found, look, set())
+        return look
+
+    def _gather(self, found: Found, look: ClassLook, seen: set[str]) -> None:
+        node = found.node
+        if isinstance(found.value, type):
+            look.real.append(found.value)
+        elif found.kind == "stdlib":
+            look.is_plain = False
+        elif not isinstance(node, ast.ClassDef):
+            look.unknown.append(found.why or f"{found.name} is not defined by a class statement")
+            look.is_plain = False
+        elif found.name not in seen:
+            seen.add(found.name)
+            look.is_plain &= not (node.decorator_list or node.keywords)
+            for name, member in _definitions(node.body):
+                look.members.setdefault(name, member)
+            for base in node.bases:
+                self._gather(self._base(found.module, base), look, seen)
+
+    def _base(self, module: str, base: ast.expr) -> Found:
+        while isinstance(base, ast.Subscript):  # Base[Parameters]
+            base = base.value
+        text = ast.unparse(base)
+        parts = text.split(".")
+        if not all(part.isidentifier() for part in parts):
+            return Found("unknown", text, why=f"the base {text} is computed")
+        if len(parts) == 1:
+            found = self.look_up(module, text)
+            builtin = vars(sys.modules["builtins"]).get(text)
+            if found.kind == "missing" and isinstance(builtin, type):
+                return Found(
+                    "own" if builtin is object else "stdlib", text, value=builtin if builtin is object else None
+                )
+            return found
+        node = (self._names.get(module) or {}).get(parts[0])
+        if isinstance(node, ast.Import):
+            alias = next(each for each in node.names if _bound(each, node) == parts[0])
+            parts[:1] = alias.name.split(".") if alias.asname else parts[:1]
+            return self.look_up(".".join(parts[:-1]), parts[-1])
+        if isinstance(node, ast.ImportFrom) and (source := self.absolute(module, node)) is not None:
+            alias = next(each for each in node.names if _bound(each, node) == parts[0])
+            return self.look_up(".".join([source, alias.name, *parts[1:-1]]), parts[-1])
+        return Found("unknown", text, why=f"the base {text} is computed")
+
+
+def imports_of(reader: Reader, module: str) -> Iterator[str]:
+    """Yield the names of the modules that a module may import by the statements in its source, in any place of it."""
+    tree = reader.tree(module)
+    if not isinstance(tree, ast.Module):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and (source := reader.absolute(module, node)) is not None:
+            yield source
+            yield from (f"{source}.{alias.name}".lstrip(".") for alias in node.names if alias.name != "*")
+
+
+def is_function(node: ast.AST | None) -> TypeGuard[Function]:
+    """Return whether a statement defines a function."""
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+
+
+def parameters(node: Function, *, bound: bool) -> inspect.Signature:
+    """Return the parameters of a function; annotations and defaults are left out, as their values are not known.
+
+    Args:
+        node: The function.
+        bound: Whether it is a method of an instance, whose first parameter is given.
+    """
+    given = node.args
+    kinds = inspect.Parameter
+    positional = [(each, kinds.POSITIONAL_ONLY) for each in given.posonlyargs]
+    positional += [(each, kinds.POSITIONAL_OR_KEYWORD) for each in given.args]
+    needed = len(positional) - len(given.defaults)
+    found = [
+        kinds(each.arg, kind, default=kinds.empty if number < needed else None)
+        for number, (each, kind) in enumerate(positional)
+    ]
+    if given.vararg:
+        found.append(kinds(given.vararg.arg, kinds.VAR_POSITIONAL))
+    for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True):
+        found.append(kinds(each.arg, kinds.KEYWORD_ONLY, default=kinds.empty if default is None else None))
+    if given.kwarg:
+        found.append(kinds(given.kwarg.arg, kinds.VAR_KEYWORD))
+    first = bound and found and found[0].kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
+    return inspect.Signature(found[1:] if first else found)
+
+
+def _own(module: str, name: str) -> Found:
+    dotted = f"{module}.{name}"
+    try:
+        holder = importlib.import_module(module)
+    except (ImportError, OperadError) as error:
+        return Found("missing", dotted, why=f"module {module!r} does not import: {describe(error)}")
+    if not hasattr(holder, name):
+        hint = did_you_mean(name, vars(holder))
+        return Found("missing", dotted, why=f"module {module!r} has no {name!r}{hint}")
+    return Found("own", dotted, value=getattr(holder, name))
+
+
+def _definitions(body: list[ast.stmt]) -> Iterator[tuple[str, ast.AST]]:
+    """The names that statements define, also below `if`, `try` and `with`; of several of a name the last counts."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name, node
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            yield from ((_bound(alias, node), node) for alias in node.names)
+        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) and len(targets) == 1 else None
+            for target in targets:
+                plain = isinstance(target, ast.Name) and value is not None
+                yield from ((name, value if plain and value else node) for name in _targets(target))
+        else:
+            for part in ("body", "orelse", "finalbody"):
+                yield from _definitions(getattr(node, part, []))
+            for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+                yield from _definitions(part.body)
+
+
+def _targets(target: ast.AST) -> Iterator[str]:
+    yield from (node.id for node in ast.walk(target) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+
+
+def _bound(alias: ast.alias, node: ast.Import | ast.ImportFrom) -> str:
+    """The name that an import defines."""
+    return alias.asname or (alias.name.partition(".")[0] if isinstance(node, ast.Import) else alias.name)
+
+
+def _runs_otherwise(tree: ast.Module) -> bool:
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return any(isinstance(called, ast.Name) and called.id in _RUNS_OTHERWISE for called in calls)
