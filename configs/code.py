@@ -135,8 +135,8 @@ def named_in(spec: object) -> Iterator[Named | StdioServer]:
             yield spec.mcp_transport_config
     elif isinstance(spec, Spec):
         yield from _of_class(spec)
-        for key in type(spec).model_fields.keys() - {"params"}:
-            yield from named_in(getattr(spec, key))
+        for key in type(spec).model_fields:
+            yield from named_in(getattr(spec, key) if key != "params" else None)
     elif isinstance(spec, list | dict):
         items = cast("list[object] | dict[str, object]", spec)
         for each in items.values() if isinstance(items, dict) else items:

@@ -8,6 +8,7 @@ import inspect
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
+from hashlib import sha256
 from importlib import import_module
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
@@ -80,7 +81,9 @@ class LoadedModules:
 
     def __init__(self, code: Code) -> None:
         self._code = code
-        self._package = f"{PREFIX}{code.digest[:16]}"
+        self._package = (
+            PREFIX + sha256(f"{code.digest} {code.folder}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        )
 
     def operator_class(self, path: str, base: type[OperatorT]) -> type[OperatorT] | str:
         """Return the class of that dotted path, or what is wrong with it."""

@@ -145,7 +145,7 @@ def ask(code: Code) -> None:
     print(f"{printable(code.file)} names code, which can do all that you can do:", file=sys.stderr)
     for line in code.lines:
         print(f"  {printable(line)}", file=sys.stderr)
-    print("Run it, now and as long as it does not change? [y/N] ", end="", file=sys.stderr, flush=True)
+    print("Run it, now and as long as it does not change? (yes or no)\n> ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise InputError(f"{code.file}: its code is not trusted; nothing was run")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from forked import OPERAD_COMMAND
+from trusting import with_trust
 
 from operad.configs import cli
 from operad.configs.ask import WrongAnswerError, describe_answer, read_answer
@@ -62,7 +63,7 @@ def operad(tmp_path, monkeypatch, capsys):
         monkeypatch.delenv(name, raising=False)
 
     def operad(*arguments):
-        monkeypatch.setattr(sys, "argv", ["operad", *map(str, arguments)])
+        monkeypatch.setattr(sys, "argv", ["operad", *with_trust(arguments)])
         with pytest.raises(SystemExit) as exit_:
             cli.main()
         captured = capsys.readouterr()
@@ -302,7 +303,7 @@ def test_ctrl_c_in_mid_run_exits_130_within_a_second(tmp_path, forked):
 
     with ScriptedModel([hang]) as endpoint:
         process = forked.begin(
-            [*OPERAD_COMMAND, "run", "expert.yaml", "--job", "Go.", "--base-url", endpoint.base_url],
+            [*OPERAD_COMMAND, "run", "--trust", "expert.yaml", "--job", "Go.", "--base-url", endpoint.base_url],
             cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )  # fmt: skip
@@ -335,7 +336,7 @@ def test_a_signal_ends_the_process_even_while_a_thread_hangs(tmp_path, forked, s
     (tmp_path / "expert.yaml").write_text(EXPERT.replace("Greet.", "Greet.\n    class: stubborn.Stubborn"))
     (tmp_path / "stubborn.py").write_text(STUBBORN)
     process = forked.begin(
-        [*OPERAD_COMMAND, "run", "expert.yaml", "--job", "Go.", "--events", "run.jsonl"],
+        [*OPERAD_COMMAND, "run", "--trust", "expert.yaml", "--job", "Go.", "--events", "run.jsonl"],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stderr is not None
@@ -354,7 +355,7 @@ def test_ctrl_c_that_another_thread_takes_ends_the_process(tmp_path, forked):
     interrupt = "asyncio.get_running_loop().call_later(0.2, os.kill, os.getpid(), signal.SIGINT)\n        "
     (tmp_path / "stubborn.py").write_text(STUBBORN.replace("await", f"{hinder}{interrupt}await"))
     process = forked.begin(
-        [*OPERAD_COMMAND, "run", "expert.yaml", "--job", "Go."],
+        [*OPERAD_COMMAND, "run", "--trust", "expert.yaml", "--job", "Go."],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     out, err = process.communicate(timeout=20)
@@ -405,7 +406,6 @@ class Fails(Operator):
 
 
 def test_the_summary_says_which_round_it_is_and_what_became_of_the_others(operad, expert, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "fails_later.py").write_text(FAILS_LATER)
     text = JUDGED.replace("max_rounds: 1", "max_rounds: 2")
     expert.write_text(text.replace("    instruction: Greet.", "    instruction: Greet.\n    class: fails_later.Fails"))
@@ -430,12 +430,10 @@ def test_an_error_is_json_too_where_that_is_asked_for_with_what_was_said_by_then
 
 @pytest.fixture
 def asker(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "asking_operators.py").write_text(ASKING)
     file = tmp_path / "asker.yaml"
     file.write_text(ASKER)
-    yield file
-    sys.modules.pop("asking_operators", None)
+    return file
 
 
 @pytest.fixture
@@ -537,7 +535,7 @@ def test_an_answer_that_does_not_fit_is_told_why(schema, text, message):
 
 
 def test_on_a_terminal_the_table_stays_above_a_question(tmp_path, asker, at_a_terminal):
-    status, out, seen = at_a_terminal(["run", "asker.yaml", "--job", "Go."], b"maybe\n", b"y\n", b"so\n")
+    status, out, seen = at_a_terminal(["run", "--trust", "asker.yaml", "--job", "Go."], b"maybe\n", b"y\n", b"so\n")
     assert (status, out) == (0, "'so'\n\nbusy\n")
     first, _, rest = seen.partition("pay asks: Pay? (yes or no)")
     assert "asking" in first.split("\x1b[2K")[-1], "the table is there, and not erased"
@@ -552,7 +550,7 @@ def test_on_a_terminal_the_table_stays_above_a_question(tmp_path, asker, at_a_te
     [(signal.SIGINT, 130, "operad: interrupted"), (b"\x04", 2, "operad: 'pay' asks 'Pay?', and stdin holds no answer")],
 )
 def test_at_a_prompt_ctrl_c_and_the_end_of_input_end_the_run(tmp_path, asker, turn, status, end, at_a_terminal):
-    found, out, seen = at_a_terminal(["run", "asker.yaml", "--job", "Go."], turn)
+    found, out, seen = at_a_terminal(["run", "--trust", "asker.yaml", "--job", "Go."], turn)
     assert (found, out) == (status, "")
     assert seen.splitlines()[-1].removeprefix("\x1b[?25h").removeprefix("\x1b[?25h").startswith(end)
 
@@ -564,7 +562,7 @@ def test_a_question_that_is_open_when_the_run_fails_elsewhere_hangs_nothing(tmp_
         "    async def execute(self, *_, **__):\n        await asyncio.sleep(0.3)\n        raise ValueError('x')\n"
     )
     reading, writing = os.pipe()
-    process = forked.run([*OPERAD_COMMAND, "run", "asker.yaml", "--job", "Go."], cwd=tmp_path, stdin=reading)
+    process = forked.run([*OPERAD_COMMAND, "run", "--trust", "asker.yaml", "--job", "Go."], cwd=tmp_path, stdin=reading)
     os.close(reading)
     os.close(writing)
     assert process.returncode == 2
@@ -771,7 +769,7 @@ def test_ctrl_c_while_a_team_works_exits_130(tmp_path, team, forked):
 
     with ScriptedModel(hang) as endpoint:
         process = forked.begin(
-            [*OPERAD_COMMAND, "run", "team.yaml", "--job", "Go.", "--base-url", endpoint.base_url],
+            [*OPERAD_COMMAND, "run", "--trust", "team.yaml", "--job", "Go.", "--base-url", endpoint.base_url],
             cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert asked.wait(timeout=60)

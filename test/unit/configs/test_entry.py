@@ -39,17 +39,17 @@ experts: [{profile: {name: it}, workflow: [[*it]]}]
     [
         ({"typer.py": WAITS}, ["--help"]),  # before the command line is read
         ({"yaml.py": WAITS}, ["check", "expert.yaml"]),  # while a command is imported
-        ({"waiting.py": WAITS}, ["check", "expert.yaml"]),  # in code of the user
+        ({"waiting.py": WAITS}, ["run", "--trust", "expert.yaml", "--job", "Wait."]),  # as code of the user is imported
         (
             {"waiting.py": OPERATOR.format(work="wait()")},
-            ["run", "expert.yaml", "--job", "Wait."],
+            ["run", "--trust", "expert.yaml", "--job", "Wait."],
         ),  # in an operator that holds the thread
         (
             {"waiting.py": OPERATOR.format(work="atexit.register(wait)")},
-            ["run", "expert.yaml", "--job", "Wait."],
+            ["run", "--trust", "expert.yaml", "--job", "Wait."],
         ),  # after the result
     ],
-    ids=["start", "import", "check", "operator", "end"],
+    ids=["start", "import", "module", "operator", "end"],
 )
 def test_ctrl_c_ends_the_command_with_one_line(files, arguments, tmp_path):
     for name, text in {"expert.yaml": EXPERT, **files}.items():
@@ -74,7 +74,7 @@ def test_ctrl_c_at_any_moment_ends_the_command_with_one_line(milliseconds, tmp_p
     (tmp_path / "expert.yaml").write_text(EXPERT)
     (tmp_path / "waiting.py").write_text(OPERATOR.format(work="await __import__('asyncio').sleep(60)"))
     process = subprocess.Popen(
-        [sys.executable, "-c", BEGUN, "run", "expert.yaml", "--job", "Wait."],
+        [sys.executable, "-c", BEGUN, "run", "--trust", "expert.yaml", "--job", "Wait."],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

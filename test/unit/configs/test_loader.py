@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 import yaml
 
-from operad.configs import load
+from operad.configs import load as load_file
 from operad.configs.schema import ConfigSpec
 from operad.evaluators import Evaluator
 from operad.operators import Operator
@@ -50,6 +50,11 @@ experts:
   - profile: {name: Greeter}
     workflow: [[*greet]]
 """
+
+
+def load(file):
+    """Load a file whose code was written here."""
+    return load_file(file, trust=True)
 
 
 @pytest.fixture
@@ -286,17 +291,17 @@ def test_a_broken_output_schema_is_found_before_anything_runs(write):
     assert (code, where) == ("json-schema", ":5 operators[0].output_schema")
 
 
-def test_a_module_hidden_by_another_of_its_name_is_an_error(tmp_path):
+def test_modules_of_one_name_beside_two_files_do_not_hide_each_other(tmp_path):
     text = MINIMAL + "tools: [{name: search, module_path: twin_tools}]\n"
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
-        (tmp_path / folder / "twin_tools.py").write_text("def search(query: str) -> str:\n    return query\n")
+        (tmp_path / folder / "twin_tools.py").write_text(f"def search() -> str:\n    return {folder!r}\n")
         (tmp_path / folder / "expert.yaml").write_text(text)
-    load(tmp_path / "one" / "expert.yaml")
-    [(code, _, message)] = issues(tmp_path / "two" / "expert.yaml")
-    assert code == "tool-module"
-    assert "hidden by" in message
-    assert str(tmp_path / "one") in message
+    loaded = [load(tmp_path / folder / "expert.yaml") for folder in ("one", "two")]
+    [one], [two] = ([*configuration.services.tools] for configuration in loaded)
+    assert isinstance(one, Tool)
+    assert isinstance(two, Tool)
+    assert (one.function(), two.function()) == ("one", "two")
 
 
 def test_a_module_that_exits_is_an_error(write, tmp_path):
@@ -306,8 +311,9 @@ def test_a_module_that_exits_is_an_error(write, tmp_path):
     assert "SystemExit" in message
 
 
-def test_two_tools_of_one_name_are_an_error(write):
-    tool = "{name: getcwd, module_path: os}"
+def test_two_tools_of_one_name_are_an_error(write, tmp_path):
+    (tmp_path / "own_tools.py").write_text("def timed() -> str:\n    return 'now'\n")
+    tool = "{name: timed, module_path: own_tools}"
     [(code, where, _)] = issues(write(MINIMAL + f"tools: [{tool}, {tool}]\n"))
     assert (code, where) == ("duplicate-name", ":8 tools[1]")
 
@@ -598,8 +604,9 @@ def test_a_models_limits_price_and_time_are_said_in_the_file(write):
     assert (model.timeout, model.total_timeout, model.max_retries) == (30, 90, 0)
 
 
-def test_a_tool_has_a_time_limit(write):
-    file = write(MINIMAL.replace("Greet.", "Greet.\n    tools: [{name: getcwd, module_path: os, timeout: 5}]"))
+def test_a_tool_has_a_time_limit(write, tmp_path):
+    (tmp_path / "own_tools.py").write_text("def timed() -> str:\n    return 'now'\n")
+    file = write(MINIMAL.replace("Greet.", "Greet.\n    tools: [{name: timed, module_path: own_tools, timeout: 5}]"))
     [greet] = load(file).expert().workflow.get_operators()
     assert isinstance(greet, Operator)
     [tool] = greet.config.actions[0].tools
@@ -651,7 +658,7 @@ TEAM = "  - {name: team, workflow: [[pay, *again]]}\nexperts:"
         (ROUTED + "    limits: {concurrency: 0}\n", "value", ":15 experts[0].limits.concurrency", "equal to 1"),
         (ROUTED + "    budget: {tokens: -5}\n", "value", ":15 experts[0].budget.tokens", "equal to 1"),
         (ROUTED + "model: {price: {promt: 1}}\n", "unknown-key", ":15 model.price.promt", "known: completion, prompt"),
-        (ROUTED + "tools: [{name: getcwd, module_path: os, timeout: 0}]\n", "value", ":15 tools[0].timeout", "greater than 0"),
+        (ROUTED + "tools: [{name: timed, module_path: own_tools, timeout: 0}]\n", "value", ":15 tools[0].timeout", "greater than 0"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_ports_policies_maps_and_workflows_is_found_at_its_line(write, text, code, where, message):
@@ -769,9 +776,6 @@ EXAMPLES = [text for text in re.findall(r"^```yaml\n(.*?)^```$", PAGES, re.M | r
 
 @pytest.mark.parametrize("text", EXAMPLES)
 def test_the_examples_of_the_documentation_load_and_fit_the_printed_schema(write, tmp_path, text, monkeypatch):
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setitem(sys.modules, "my_tools", None)
-    del sys.modules["my_tools"]  # and when the test ends
     (tmp_path / "my_tools.py").write_text("def search(query: str) -> str:\n    return query\n")
     assert load(write(text)).profiles
     jsonschema.validate(parse_document(text, "page").data, ConfigSpec.model_json_schema())
@@ -957,9 +961,6 @@ leader:
 
 @pytest.fixture
 def write_team(write, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setitem(sys.modules, "team_tools", None)
-    del sys.modules["team_tools"]  # and when the test ends
     (tmp_path / "team_tools.py").write_text("def maps(place: str) -> str:\n    return place\n")
     return lambda leader="  {}", text=TEAM: write(text + leader)
 

@@ -32,8 +32,6 @@ class Other:
 def operad(tmp_path, monkeypatch, capsys):
     """Runs the command in a folder with a module `own_types`: exit status, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.delitem(sys.modules, "own_types", raising=False)
     (tmp_path / "own_types.py").write_text(OWN)
 
     def operad(*arguments):
@@ -81,7 +79,7 @@ def test_a_class_of_ones_own_has_a_card_too(operad):
     ("name", "message"),
     [
         ("lmm", "operad: there is no node type 'lmm' (did you mean 'llm'?); `operad nodes` lists them"),
-        ("no_such_module.X", "module 'no_such_module' does not import"),
+        ("no_such_module.X", "module 'no_such_module' is neither beside this file nor installed"),
         ("own_types.WordCont", "module 'own_types' has no 'WordCont' (did you mean 'WordCount'?)"),
         ("own_types.Other", "own_types.Other is not a subclass of NodeOperator"),
     ],

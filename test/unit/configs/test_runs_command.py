@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from forked import OPERAD_COMMAND
+from trusting import with_trust
 
 pytest.importorskip("dbos")
 
@@ -64,7 +65,6 @@ ASKING = THREE.replace("{instruction: Then, class: kept_steps.Step}", '{instruct
 def operad(tmp_path, monkeypatch, capsys):
     """Runs the command in a folder with three.yaml: exit status, stdout, stderr. Runs are kept there."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL", "HANG", "FAIL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OPERAD_DB", str(tmp_path / "runs.sqlite"))
@@ -74,7 +74,7 @@ def operad(tmp_path, monkeypatch, capsys):
     (tmp_path / "asking.yaml").write_text(ASKING)
 
     def operad(*arguments):
-        monkeypatch.setattr(sys, "argv", ["operad", *map(str, arguments)])
+        monkeypatch.setattr(sys, "argv", ["operad", *with_trust(arguments)])
         status = 0
         try:
             cli.main()
@@ -87,7 +87,6 @@ def operad(tmp_path, monkeypatch, capsys):
     yield operad
     for path in tmp_path.rglob("*.sqlite"):
         leave(database_url(path))
-    sys.modules.pop("kept_steps", None)
 
 
 @pytest.fixture
@@ -98,7 +97,7 @@ def started(tmp_path, operad, forked):
     def started(*arguments, hang):
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", "HANG": hang}
         process = forked.begin(
-            [*OPERAD_COMMAND, *arguments], cwd=tmp_path, env=environment, text=True, stdin=subprocess.DEVNULL,
+            [*OPERAD_COMMAND, *with_trust(arguments)], cwd=tmp_path, env=environment, text=True, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         processes.append(process)

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from forked import OPERAD_COMMAND
+from trusting import with_trust
 
 from operad.configs import cli
 from operad.runtime.testing import Fail, Say, ScriptedModel
@@ -90,7 +91,7 @@ def operad(tmp_path, forked):
     @contextmanager
     def operad(*arguments, stdin=subprocess.DEVNULL):
         process = forked.begin(
-            [*OPERAD_COMMAND, *map(str, arguments)],
+            [*OPERAD_COMMAND, *with_trust(arguments)],
             cwd=tmp_path, text=True, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             env={**environment, "XDG_STATE_HOME": str(tmp_path / "state"), "HOME": str(tmp_path)},
         )  # fmt: skip

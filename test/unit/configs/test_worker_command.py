@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from forked import OPERAD_COMMAND
+from trusting import with_trust
 
 pytest.importorskip("dbos")
 
@@ -50,7 +51,6 @@ RENDEZVOUS = 60.0
 def place(tmp_path, monkeypatch):
     """A folder with two.yaml; runs are kept there."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OPERAD_DB", str(tmp_path / "runs.sqlite"))
@@ -58,8 +58,7 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONUNBUFFERED", "1")
     (tmp_path / "worker_steps.py").write_text(STEPS)
     (tmp_path / "two.yaml").write_text(TWO)
-    yield tmp_path
-    sys.modules.pop("worker_steps", None)
+    return tmp_path
 
 
 @pytest.fixture
@@ -67,7 +66,7 @@ def operad(place, monkeypatch, capsys):
     """Runs the command in this process: exit status, stdout, stderr."""
 
     def operad(*arguments):
-        monkeypatch.setattr(sys, "argv", ["operad", *map(str, arguments)])
+        monkeypatch.setattr(sys, "argv", ["operad", *with_trust(arguments)])
         status = 0
         try:
             cli.main()
@@ -88,7 +87,7 @@ def begun(place, forked):
 
     def begun(*arguments, program=OPERAD_COMMAND):
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        processes.append(forked.begin([*program, *arguments], cwd=place, **pipes))
+        processes.append(forked.begin([*program, *with_trust(arguments)], cwd=place, **pipes))
         return processes[-1]
 
     yield begun
@@ -209,7 +208,7 @@ from operad.configs.run_command import make
 from operad.runtime.durable import Worker
 
 async def main():
-    worker = Worker("runs.sqlite", [make(Source(file="two.yaml")).served()])
+    worker = Worker("runs.sqlite", [make(Source(file="two.yaml"), trust=True).served()])
     serving = asyncio.ensure_future(worker.serve(asyncio.Event()))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
     await asyncio.wait([serving])
@@ -274,6 +273,7 @@ def until_said(process, words):
 def test_what_cannot_be_is_said_in_a_line(arguments, words, operad, place):
     (place / "copy").mkdir()
     (place / "copy" / "two.yaml").write_text(TWO)
+    (place / "copy" / "worker_steps.py").write_text(STEPS)
     status, out, err = operad(*arguments)
     assert (status, out) == (2, "")
     assert words in err.replace("\n", " ")

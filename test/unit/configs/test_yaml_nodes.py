@@ -1,13 +1,12 @@
 """Typed nodes in configuration files, and what they reach outside."""
 
 import json
-import sys
 
 import jsonschema
 import pytest
 import yaml
 
-from operad.configs import load
+from operad.configs import load as load_file
 from operad.configs.schema import ConfigSpec
 from operad.operators import NodeOperator, Selector
 from operad.operators.nodes import Assigner, Loop, ToolNode
@@ -66,13 +65,16 @@ experts:
 """
 
 
+def load(file):
+    """Load a file whose code was written here."""
+    return load_file(file, trust=True)
+
+
 @pytest.fixture
 def write(tmp_path, monkeypatch):
     """Writes a configuration beside a module `own_nodes`."""
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "SERPAPI_API_KEY", "OPERAD_IMAGE_MODEL", "OPERAD_SPEECH_MODEL"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.delitem(sys.modules, "own_nodes", raising=False)
     (tmp_path / "own_nodes.py").write_text(OWN)
 
     def write(text):

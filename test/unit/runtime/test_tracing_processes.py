@@ -9,6 +9,7 @@ import urllib.request
 
 import pytest
 from forked import OPERAD_COMMAND
+from trusting import with_trust
 
 pytest.importorskip("dbos")
 pytest.importorskip("opentelemetry.sdk")
@@ -76,7 +77,7 @@ def begun(place, forked):
         with (place / name).open("w") as said:
             processes.append(
                 forked.begin(
-                    [*OPERAD_COMMAND, *arguments], cwd=place, env=environment,
+                    [*OPERAD_COMMAND, *with_trust(arguments)], cwd=place, env=environment,
                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said,
                 )
             )  # fmt: skip

@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 from forked import OPERAD_COMMAND
+from trusting import with_trust
 
 from operad.configs import cli
 from operad.runtime.testing import Plausible, ScriptedModel
@@ -59,7 +60,7 @@ class Process:
             "stderr": subprocess.PIPE,
             "text": True,
         }
-        self.process: Any = forked.begin([*OPERAD_COMMAND, "serve", *map(str, arguments)], cwd=place, **pipes)
+        self.process: Any = forked.begin([*OPERAD_COMMAND, *with_trust(["serve", *arguments])], cwd=place, **pipes)
         self.said = ""
         self.url = ""
 
@@ -126,18 +127,16 @@ def begun(place, forked):
 @pytest.fixture
 def operad(place, monkeypatch, capsys):
     """Runs the command in this process: exit status, stderr."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
 
     def operad(*arguments):
-        monkeypatch.setattr(sys, "argv", ["operad", "serve", *map(str, arguments)])
+        monkeypatch.setattr(sys, "argv", ["operad", *with_trust(["serve", *arguments])])
         with pytest.raises(SystemExit) as exit_:
             cli.main()
         captured = capsys.readouterr()
         assert "Traceback" not in captured.err
         return exit_.value.code, captured.err
 
-    yield operad
-    sys.modules.pop("served_steps", None)
+    return operad
 
 
 def test_it_serves_until_it_is_told_to_end_and_finishes_what_is_under_way(place, begun):
