@@ -2,13 +2,13 @@
 
 import json
 import os
+import re
 import stat
+import subprocess
 import sys
-import time
 
 import httpx
 import pytest
-from forked import OPERAD_COMMAND
 
 from operad.configs import cli, load
 from operad.configs.code import UntrustedError
@@ -135,7 +135,7 @@ def faults(text, **files):
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_the_code_that_a_file_names_is_seen_without_running_it(folder, change, message):
-    [found] = faults(EXPERT.replace(*change).replace("&search {name: serch", "&search {name: serch"))
+    [found] = faults(EXPERT.replace(*change))
     assert message in found
     assert not (folder / "ran").exists()
 
@@ -286,11 +286,7 @@ def test_a_command_of_an_mcp_server_is_code_and_the_script_that_it_runs_too(oper
     (folder / "expert.yaml").write_text(PLAIN + f"tools: [{{name: s, type: MCP, mcp_transport_config: {server}}}]\n")
     (folder / "server.py").write_text("")
     status, _, err = operad(*RUN)
-    assert (
-        status,
-        "command python server.py --token '***'" in err.replace('"***"', "'***'") or "s3cret" not in err,
-    ) == (2, True)
-    assert "s3cret" not in err
+    assert (status, "command python server.py --token" in err, "s3cret" in err) == (2, True, False)
     digest = preview("expert.yaml").code.digest
     (folder / "server.py").write_text("changed")
     assert preview("expert.yaml").code.digest != digest
@@ -415,39 +411,49 @@ def test_installed_packages_may_be_tools_with_trust(folder):
 
 
 @pytest.fixture
-def booby_trapped(folder):
+def trapped(folder):
+    """Files whose folder holds modules that HTTP libraries would import, and the command as it is installed."""
     for name in HIDDEN_IN_THE_FOLDER:
         (folder / f"{name}.py").write_text(SPOILS.format(name=f"{name}-ran"))
     (folder / "expert.yaml").write_text(PLAIN)
-    (folder / "coded.yaml").write_text(EXPERT.replace("Greeter}", "Coded}"))
-    return folder
+    (folder / "coded.yaml").write_text(
+        EXPERT.replace("Greeter}", "Coded}").replace("[[*greet]]", "[[*greet, {instruction: Say.}]]")
+    )
+    (folder / "bin").mkdir()
+    (folder / "bin" / "begin.py").write_text("from operad.configs.entry import main\nmain()\n")
+    return [sys.executable, str(folder / "bin" / "begin.py")]
 
 
-def test_http_libraries_import_nothing_that_lies_beside_a_file_that_runs(booby_trapped, forked):
-    with ScriptedModel([Say("Hi.")]) as endpoint:
-        done = forked.run(
-            [*OPERAD_COMMAND, "run", "expert.yaml", "--job", "Go.", "--base-url", endpoint.base_url],
-            cwd=booby_trapped,
-        )  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, "Hi.\n"), done.stderr
-    assert [*booby_trapped.glob("*-ran")] == []
+@pytest.mark.parametrize("file", ["expert.yaml", "coded.yaml"])
+def test_http_libraries_import_nothing_that_lies_beside_a_file_that_runs(trapped, folder, file):
+    with ScriptedModel([Say("Hello!!!")]) as endpoint:
+        given = ["--job", "Go.", "--base-url", endpoint.base_url]
+        done = subprocess.run(
+            [*trapped, "run", "--trust", file, *given],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert (done.returncode, done.stdout) == (0, "Hello!!!\n"), done.stderr
+    assert [*folder.glob("*-ran")] == []
 
 
-def test_nor_beside_a_file_that_is_served(booby_trapped, forked):
-    with (booby_trapped / "said").open("w") as said:
-        process = forked.begin(
-            [*OPERAD_COMMAND, "serve", "--trust", "expert.yaml", "coded.yaml", "--port", "0", "--base-url", "http://127.0.0.1:9/v1"],
-            cwd=booby_trapped, stderr=said,
-        )  # fmt: skip
+def test_nor_beside_a_file_that_is_served(trapped, folder):
+    given = ["--port", "0", "--base-url", "http://127.0.0.1:9/v1"]
+    process = subprocess.Popen(
+        [*trapped, "serve", "--trust", "expert.yaml", "coded.yaml", *given],
+        cwd=folder,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
-        end = time.monotonic() + 60
-        while "http://127" not in (told := (booby_trapped / "said").read_text().replace("at http", "")):
-            assert time.monotonic() < end, told
-            assert process.poll() is None, told
-            time.sleep(0.05)
-        url = told.split("http://")[-1].split()[0]
-        assert httpx.get(f"http://{url}/v1/models", trust_env=False).status_code == 200
+        assert process.stderr is not None
+        found = (re.match(r"(http://\S+) \(/v1,", line) for line in process.stderr)
+        url = next(each[1] for each in found if each)
+        assert httpx.get(f"{url}/v1/models", trust_env=False).status_code == 200
     finally:
         process.kill()
-        process.wait()
-    assert [*booby_trapped.glob("*-ran")] == []
+        process.communicate()
+    assert [*folder.glob("*-ran")] == []
