@@ -315,6 +315,7 @@ ERRORS: Mapping[str, str] = {
     "SchemaMismatch": "The model is told and asked again; where that does not help, ask for a simpler form.",
     "ToolError": "Give the function type hints that JSON knows; or arguments that fit them.",
     "MissingExtraError": "Install what the message names.",
+    "UntrustedError": "Read the code that it names; then `operad trust FILE`, or `load(file, trust=True)`.",
     "RefusedError": "Do what the answer of the server says; its status tells whose fault it is.",
     "RunningLoopError": "`await` the asynchronous method: `aexecute` instead of `execute`.",
     "DeadlockError": "In a test on a fake clock: let somebody set what all wait for.",

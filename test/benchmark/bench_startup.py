@@ -42,7 +42,7 @@ ROWS: Mapping[str, Sequence[str]] = {
     "operad --help": [*OPERAD, "--help"],
     "operad --version": [*OPERAD, "--version"],
     "operad check FILE": [*OPERAD, "check", "expert.yaml"],
-    "operad run FILE, to its first operator": [*OPERAD, "run", "expert.yaml", "--job", "Begin."],
+    "operad run FILE, to its first operator": [*OPERAD, "run", "--trust", "expert.yaml", "--job", "Begin."],
     "from operad.runtime import Workflow": [sys.executable, "-c", "from operad.runtime import Workflow"],
 }
 OTHERS = ("langgraph.graph", "pydantic_ai", "prefect")
