@@ -184,7 +184,11 @@ def run(folder: Path, address: str, run_id: str, script: Sequence[Any]) -> tuple
         arguments = ["writer.yaml", "--job", "Thank Marit Solberg.", "--base-url", endpoint.base_url]
         more = ["--model", endpoint.model.name, "--run-id", run_id, "--trace", address]
         ended = subprocess.run(
-            [*program, "run", "--trust", *arguments, *more], cwd=folder, env=environment, stdin=subprocess.DEVNULL, check=False
+            [*program, "run", "--trust", *arguments, *more],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            check=False,
         )
         return ended.returncode, endpoint.model.name
 

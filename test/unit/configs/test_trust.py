@@ -6,6 +6,8 @@ import re
 import stat
 import subprocess
 import sys
+from functools import partial
+from typing import Any
 
 import httpx
 import pytest
@@ -81,6 +83,11 @@ def operad(folder, monkeypatch, capsys):
         return exit_.value.code, captured.out, captured.err
 
     return operad
+
+
+def greeter(file, load_it=partial(load, trust=True)) -> Any:
+    """The operator of an expert."""
+    return load_it(file).workflows["Greeter"].get_operator("greet")
 
 
 RUN = ("run", "expert.yaml", "--job", "Go.", "--base-url", "http://127.0.0.1:9/v1", "--model", "m")
@@ -191,7 +198,7 @@ def test_a_node_type_of_ones_own_is_seen_without_running_it(folder):
     )
     text = PLAIN.replace("[&greet {instruction: Greet.}]", "[&greet {type: nodes.Count, params: {of: [text, x]}}]")
     (folder / "expert.yaml").write_text(text)
-    assert preview("expert.yaml").workflows["Greeter"].get_operator("greet").type == "Count"
+    assert greeter("expert.yaml", preview).type == "Count"
     assert [*faults(text.replace("Count", "Cuont"))] == ["module 'nodes' has no 'Cuont' (did you mean 'Count'?)"]
     assert not (folder / "ran").exists()
 
@@ -203,7 +210,7 @@ def test_python_loads_code_only_when_it_is_told_to(folder, load_it):
     ):
         load_it(folder / "expert.yaml")
     assert not (folder / "ran").exists()
-    assert load("expert.yaml", trust=True).expert().workflow.get_operator("greet").marks == 3
+    assert greeter("expert.yaml").marks == 3
     assert (folder / "ran").exists()
 
 
@@ -340,14 +347,14 @@ def test_nothing_is_added_to_the_path_and_modules_find_their_neighbours_alone(fo
     (folder / "package" / "__init__.py").write_text("from . import inner\nWORD = 'c'\n")
     (folder / "package" / "inner.py").write_text("import helper\nNAME = helper.NAME + 'b'\n")
     before = list(sys.path)
-    greet = load(folder / "expert.yaml", trust=True).expert().workflow.get_operator("greet")
+    greet = greeter(folder / "expert.yaml")
     assert sys.modules[type(greet).__module__].said() == "aabcad"
     assert sys.path == before
     assert not {"steps", "helper", "package", "late"} & set(sys.modules)
 
 
 def test_classes_keep_their_own_names_in_fingerprints_wherever_they_lie(folder):
-    greet = load("expert.yaml", trust=True).expert().workflow.get_operator("greet")
+    greet = greeter("expert.yaml")
     assert name_of(type(greet)) == "steps.Greeter"
 
 
@@ -358,7 +365,7 @@ def test_a_module_that_the_program_has_imported_is_the_same_one(folder, monkeypa
     import own_steps  # pyright: ignore[reportMissingImports] # ty: ignore
 
     try:
-        greet = load("expert.yaml", trust=True).expert().workflow.get_operator("greet")
+        greet = greeter("expert.yaml")
         assert type(greet) is own_steps.Greeter
     finally:
         del sys.modules["own_steps"]
@@ -377,9 +384,9 @@ def test_compiled_files_beside_the_source_are_not_run(folder):
 
 
 def test_an_edited_module_is_loaded_anew(folder):
-    first = load("expert.yaml", trust=True).expert().workflow.get_operator("greet")
+    first = greeter("expert.yaml")
     (folder / "steps.py").write_text(STEPS.replace("self.marks = marks", "self.marks = 2 * marks"))
-    second = load("expert.yaml", trust=True).expert().workflow.get_operator("greet")
+    second = greeter("expert.yaml")
     assert (first.marks, second.marks) == (3, 6)
 
 
