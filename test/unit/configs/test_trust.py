@@ -6,7 +6,6 @@ import re
 import stat
 import subprocess
 import sys
-from functools import partial
 from typing import Any
 
 import httpx
@@ -85,9 +84,9 @@ def operad(folder, monkeypatch, capsys):
     return operad
 
 
-def greeter(file, load_it=partial(load, trust=True)) -> Any:
+def greeter(file, load_it: Any = None) -> Any:
     """The operator of an expert."""
-    return load_it(file).workflows["Greeter"].get_operator("greet")
+    return (load_it(file) if load_it else load(file, trust=True)).workflows["Greeter"].get_operator("greet")
 
 
 RUN = ("run", "expert.yaml", "--job", "Go.", "--base-url", "http://127.0.0.1:9/v1", "--model", "m")
