@@ -1,1 +1,103 @@
-"""Build, run, evaluate and optimize LLM workflows."""
+"""Build, run, evaluate and optimize LLM workflows.
+
+Every name below is imported when it is first used, so that `import operad` itself takes almost no time. The packages
+`operad.runtime`, `operad.operators` and `operad.evaluators` hold these names, too, and more of them.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from operad.evaluators import Evaluator
+    from operad.operators import Operator, OperatorConfig
+    from operad.runtime import (
+        Action,
+        Budget,
+        Cache,
+        DbgptWorkflow,
+        Documents,
+        DualModelReasoner,
+        Example,
+        Expert,
+        FaultError,
+        FileDescriptor,
+        InputError,
+        Insights,
+        InvalidError,
+        Job,
+        Leader,
+        Limits,
+        Map,
+        Model,
+        MonoModelReasoner,
+        OperadError,
+        PausedError,
+        Policy,
+        Question,
+        Reasoner,
+        Retry,
+        Task,
+        Timeout,
+        Tool,
+        Toolkit,
+        Workflow,
+        WorkflowMessage,
+        WorkflowStatus,
+        events,
+        interrupt,
+    )
+
+__all__ = [
+    "Action",
+    "Budget",
+    "Cache",
+    "DbgptWorkflow",
+    "Documents",
+    "DualModelReasoner",
+    "Evaluator",
+    "Example",
+    "Expert",
+    "FaultError",
+    "FileDescriptor",
+    "InputError",
+    "Insights",
+    "InvalidError",
+    "Job",
+    "Leader",
+    "Limits",
+    "Map",
+    "Model",
+    "MonoModelReasoner",
+    "OperadError",
+    "Operator",
+    "OperatorConfig",
+    "PausedError",
+    "Policy",
+    "Question",
+    "Reasoner",
+    "Retry",
+    "Task",
+    "Timeout",
+    "Tool",
+    "Toolkit",
+    "Workflow",
+    "WorkflowMessage",
+    "WorkflowStatus",
+    "events",
+    "interrupt",
+]
+
+_ELSEWHERE = {"Evaluator": "evaluators", "Operator": "operators", "OperatorConfig": "operators"}
+"""The package of each public name that does not come from `operad.runtime`."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    package = importlib.import_module(f"{__name__}.{_ELSEWHERE.get(name, 'runtime')}")
+    value = globals()[name] = getattr(package, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
