@@ -72,7 +72,7 @@ class Evaluator(Operator):
                     "trail": done,
                 }
             )
-            verdict = await self._ask(reasoner, task, schema)
+            verdict = await self._ask(self.thinker(reasoner), task, schema)
         return WorkflowMessage(
             scratchpad="\n\n".join(message.scratchpad for message in judged),
             status=WorkflowStatus(verdict["status"]),

@@ -5,25 +5,43 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from functools import cached_property
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, cast, overload
 
-from pydantic import AfterValidator, Field, JsonValue, field_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    JsonValue,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from typing_extensions import TypeVar
 
 from operad.runtime.cache import cache_key
 from operad.runtime.connections import Connections, connections
-from operad.runtime.errors import InputError, InvalidError, Issue
+from operad.runtime.edges import Step
+from operad.runtime.errors import AnswerError, InputError, InvalidError, Issue
 from operad.runtime.events import InsightsRecalled, KnowledgeRetrieved, current_scope, emit
 from operad.runtime.fingerprint import fingerprint, name_of
 from operad.runtime.graph import Executable
+from operad.runtime.ids import settled_id, slug
 from operad.runtime.insights import about, current_insights, relevant
 from operad.runtime.knowledge import Insight, Knowledge, KnowledgeBase
-from operad.runtime.message import Job, Value, WorkflowMessage, new_id
-from operad.runtime.reasoner import Reasoner, ask
+from operad.runtime.message import Job, Value, WorkflowMessage
+from operad.runtime.model import Model
+from operad.runtime.output import Output, name, shown
+from operad.runtime.policy import Policy
+from operad.runtime.reasoner import Reasoner, ask, reasoner_of
 from operad.runtime.schema import Schema, parse_output_schema, validate
 from operad.runtime.task import Example, Task
+from operad.runtime.tool import Tool, ToolGroup, ToolSource, as_tools
 from operad.runtime.toolkit import Action, Recommendation, Toolkit
+
+T = TypeVar("T", default=Any)
 
 _logger = logging.getLogger(__name__)
 
@@ -34,6 +52,18 @@ ANSWER = "answer"
 """The key of the rest of such an answer, where that is no object."""
 
 
+MAX_TRIES = 3
+"""How often at most a reasoner is asked for an answer that fits the operator's type."""
+
+_Function = Callable[..., Any]
+_Tools = Sequence[Tool | ToolGroup | _Function]
+
+
+def _as_schema(declared: Any) -> Any:
+    """A declared type as the text of its JSON Schema."""
+    return declared if isinstance(declared, str) else Output.of(declared).schema
+
+
 class OperatorConfig(Value):
     """What an operator is (Chat2Graph, Workflow module, section 2.1).
 
@@ -41,21 +71,35 @@ class OperatorConfig(Value):
         instruction: Its role, aim and style, for the reasoner. Not empty.
         actions: What it may do.
         examples: Inputs with right answers, for the reasoner to go by.
-        output_schema: The form of its answer: a JSON Schema, a YAML or JSON example, or words.
+        output_schema: The form of its answer: a JSON Schema, a YAML or JSON example, or words; or a type, whose JSON
+            Schema it then is.
         ports: The ways on from it, of which the reasoner takes one; see `Port`. None by default.
         threshold: Actions and tools that fit less than this, from 0 to 1, are not recommended.
         hops: How many steps from its own actions recommended ones may be away in the toolkit.
-        id: Its identity in a workflow.
+        id: Its identity in a workflow; by default the first words of the instruction.
+        tools: Tools and functions that it may call, besides those of its actions.
     """
 
     instruction: str
     actions: Annotated[Sequence[Action], AfterValidator(tuple)] = ()
     examples: Annotated[Sequence[Example], AfterValidator(tuple)] = ()
-    output_schema: str = ""
+    output_schema: Annotated[str, BeforeValidator(_as_schema)] = ""
     ports: Annotated[Sequence[str], AfterValidator(tuple)] = ()
     threshold: float = Field(default=0.5, ge=0, le=1)
     hops: int = Field(default=0, ge=0)
-    id: str = Field(default_factory=new_id, min_length=1)
+    id: str = Field(default="", min_length=1)
+    tools: Annotated[_Tools, BeforeValidator(as_tools)] = ()
+
+    def fingerprint(self) -> dict[str, JsonValue]:
+        """What makes two of these count as the same: see `Value.fingerprint`."""
+        made = super().fingerprint()
+        return made if self.tools else {name: value for name, value in made.items() if name != "tools"}
+
+    @model_validator(mode="after")
+    def _named(self) -> OperatorConfig:
+        if "id" not in self.model_fields_set:
+            vars(self)["id"] = slug(self.instruction)
+        return self
 
     @field_validator("ports")
     @classmethod
@@ -72,34 +116,126 @@ class OperatorConfig(Value):
         return instruction
 
 
-class Operator:
+class Operator(Step[T]):
     """The basic unit of a workflow (Chat2Graph, Workflow module, section 2).
 
-    A subclass that overrides `execute` can do anything else: it gets the same arguments, and
-    returns a message or plain text.
+        facts = Operator("List what the text claims.", id="facts", output=Claims)
+        check = Operator("Check each claim.", tools=[search])
+        workflow = Workflow(facts >> check)
+
+    It is generic in the type of its answer: `facts` is an `Operator[Claims]`. A subclass that overrides `execute` can
+    do anything else: it gets the same arguments, and returns a message or plain text.
 
     Args:
-        config: What it is.
+        config: Its instruction, as text; or an `OperatorConfig`, which says all that stands below up to `ports`.
+        id: Its id in a workflow; by default the first words of the instruction.
+        output: The type of its answer: a pydantic model, a dataclass, a TypedDict, a type such as ``list[str]``, a JSON
+            Schema as a dict, or text as for `OperatorConfig.output_schema`; text by default.
+        tools: Functions and tools that the model may call.
+        actions: What it may do; see `Action`.
+        examples: Inputs with right answers.
+        ports: The ways on from it, of which the model takes one.
+        model: Who does the thinking in place of the workflow's model: a model, its name, or a reasoner.
+        policy: How it runs, where the workflow says nothing else for it.
         toolkit: The graph that recommends actions and tools; by default just its own actions.
         knowledge_base: Where it looks up what a job needs.
+
+    Raises:
+        InputError: A value is none of these.
     """
 
+    @overload
     def __init__(
         self,
         config: OperatorConfig,
         *,
         toolkit: Toolkit | None = None,
         knowledge_base: KnowledgeBase | None = None,
+        model: Model | Reasoner | str | None = None,
+        policy: Policy | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        config: str,
+        *,
+        id: str = "",
+        output: type[T],
+        tools: _Tools = (),
+        actions: Sequence[Action] = (),
+        examples: Sequence[Example] = (),
+        ports: Sequence[str] = (),
+        model: Model | Reasoner | str | None = None,
+        policy: Policy | None = None,
+        toolkit: Toolkit | None = None,
+        knowledge_base: KnowledgeBase | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Operator[str],
+        config: str,
+        *,
+        id: str = "",
+        output: None = None,
+        tools: _Tools = (),
+        actions: Sequence[Action] = (),
+        examples: Sequence[Example] = (),
+        ports: Sequence[str] = (),
+        model: Model | Reasoner | str | None = None,
+        policy: Policy | None = None,
+        toolkit: Toolkit | None = None,
+        knowledge_base: KnowledgeBase | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Operator[Any],
+        config: str,
+        *,
+        id: str = "",
+        output: object,
+        tools: _Tools = (),
+        actions: Sequence[Action] = (),
+        examples: Sequence[Example] = (),
+        ports: Sequence[str] = (),
+        model: Model | Reasoner | str | None = None,
+        policy: Policy | None = None,
+        toolkit: Toolkit | None = None,
+        knowledge_base: KnowledgeBase | None = None,
+    ) -> None: ...
+    def __init__(
+        self,
+        config: OperatorConfig | str,
+        *,
+        id: str = "",
+        output: Any = None,
+        tools: _Tools = (),
+        actions: Sequence[Action] = (),
+        examples: Sequence[Example] = (),
+        ports: Sequence[str] = (),
+        model: Model | Reasoner | str | None = None,
+        policy: Policy | None = None,
+        toolkit: Toolkit | None = None,
+        knowledge_base: KnowledgeBase | None = None,
     ) -> None:
+        said = {"id": id, "output": output, "tools": tools, "actions": actions, "examples": examples, "ports": ports}
+        config, self._output = _configured(type(self).__name__, config, said)
         if knowledge_base is not None and not callable(getattr(knowledge_base, "retrieve", None)):
             issue = Issue(
                 "knowledge-base", f"has no method retrieve(query): {knowledge_base!r}; see Documents", config.id
             )
             raise InvalidError("an operator's knowledge base cannot be used", [issue])
+        if not isinstance(policy, Policy | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"operator {config.id!r}: policy: expected a Policy, got {shown(policy)}")
         self.config = config
+        self.policy = policy
+        self._settled = "id" in config.model_fields_set
+        self._own_reasoner = None if model is None else reasoner_of(model)
+        if self._own_reasoner is not None:
+            self.asks_model = False  # not the run's
         self._toolkit = toolkit
         self._knowledge_base = knowledge_base
 
+    policy: Policy | None = None
     takes_one_port = True
     asks_model: bool | None = True
     """Whether it asks the reasoner. A subclass with an `execute` of its own says so itself, or it is not known."""
@@ -112,6 +248,19 @@ class Operator:
     def get_id(self) -> str:
         """Its identity, from its configuration."""
         return self.config.id
+
+    def settle_id(self, taken: Collection[str]) -> None:
+        """Make its id unique among those that are taken, unless it was chosen or is settled; a workflow calls it."""
+        if not self._settled:
+            self.config, self._settled = self.config.model_copy(update={"id": settled_id(self.config.id, taken)}), True
+
+    def read_output(self, message: WorkflowMessage) -> T:
+        """The answer that one of its messages holds, as an instance of its type.
+
+        Raises:
+            ValueError: It does not fit.
+        """
+        return cast("T", self._output.read(message))
 
     @property
     def instruction(self) -> str:
@@ -161,6 +310,8 @@ class Operator:
             "recommended": self._recommend().fingerprint(),
             "knowledge_base": fingerprint(self._knowledge_base),
         }
+        if self._own_reasoner is not None:
+            made["model"] = fingerprint(self._own_reasoner)
         if insights:
             made["insights"] = [insight.text for insight in insights]
         return made
@@ -195,10 +346,42 @@ class Operator:
             if self.ports:
                 routed = routing_schema(self.schema, self.config.output_schema, self.ports)
                 task = task.model_copy(update={"output_schema": json.dumps(routed, ensure_ascii=False)})
-                return self._routed(await ask(reasoner, task), routed, job)
-            text = await ask(reasoner, task)
+                return await self._answer(reasoner, task, lambda text: self._routed(text, routed, job))
+            return await self._answer(reasoner, task, lambda text: self._said(text, job))
+
+    async def _answer(self, reasoner: Reasoner, task: Task, read: Callable[[str], WorkflowMessage]) -> WorkflowMessage:
+        """The reasoner's answer; one that does not fit the operator's type is asked for again, with what is wrong."""
+        reasoner, lesson, fault = self.thinker(reasoner), task.lesson, ""
+        for _ in range(MAX_TRIES):
+            message = read(await ask(reasoner, task))
+            try:
+                self._output.read(message)
+            except ValueError as error:
+                fault = str(error)
+                said = f"Your last answer does not fit: {fault}"
+                task = task.model_copy(update={"lesson": f"{lesson}\n{said}".strip()})
+            else:
+                return message
+        raise AnswerError(
+            f"operator {self.get_id()!r} got no answer that is a {name(self._output.type)} in {MAX_TRIES} tries: {fault}",
+            operator_id=self.get_id(),
+        )
+
+    def _said(self, text: str, job: Job) -> WorkflowMessage:
         outputs = _read_outputs(text) if self.config.output_schema else {}
         return WorkflowMessage(scratchpad=text, outputs=outputs, job_id=job.id, operator_id=self.get_id())
+
+    def thinker(self, reasoner: Reasoner) -> Reasoner:
+        """Who does its thinking: the model that it was given, or else the run's reasoner."""
+        return self._own_reasoner or reasoner
+
+    def without_model(self) -> Operator[T]:
+        """The same operator, whose thinking the run's reasoner does."""
+        if self._own_reasoner is None:
+            return self
+        freed = copy(self)
+        freed._own_reasoner = None
+        return freed
 
     def _routed(self, text: str, schema: Schema, job: Job) -> WorkflowMessage:
         """The message of an answer that names a port, as JSON or as that one word."""
@@ -285,11 +468,20 @@ class Operator:
     def _recommending(self) -> Toolkit:
         return self._toolkit or Toolkit.of(self.config.actions)
 
+    @cached_property
+    def _own_tools(self) -> tuple[Tool | ToolSource, ...]:
+        """Its tools that belong to no action, groups by their tools."""
+        if not self.config.tools:
+            return ()
+        holder = Action(name="tools", tools=cast("tuple[Tool | ToolGroup, ...]", self.config.tools))
+        return Toolkit.of([holder]).recommend([holder]).tools
+
     def _recommend(self) -> Recommendation:
         config = self.config
         if not config.actions:
-            return Recommendation()
-        return self._recommending.recommend(config.actions, threshold=config.threshold, hops=config.hops)
+            return Recommendation(tools=self._own_tools)
+        found = self._recommending.recommend(config.actions, threshold=config.threshold, hops=config.hops)
+        return found.model_copy(update={"tools": (*found.tools, *self._own_tools)}) if self._own_tools else found
 
     async def _build_task(
         self,
@@ -316,6 +508,30 @@ class Operator:
             lesson=lesson or "",
             files=job.files,
         )
+
+
+def _configured(who: str, config: OperatorConfig | str, said: Mapping[str, Any]) -> tuple[OperatorConfig, Output[Any]]:
+    """The configuration that a user gives, or describes, with the type of the answers."""
+    if isinstance(config, OperatorConfig):
+        if given := [name for name, value in said.items() if value is not None and value not in ("", (), [])]:
+            raise InputError(
+                f"{who}(config): {', '.join(given)} belong in the OperatorConfig; or give the instruction as text: "
+                f"{who}('…', {given[0]}=…)"
+            )
+        return config, Output(str) if not config.output_schema else Output(None, config.output_schema)
+    if not isinstance(config, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"{who}(…) expects an instruction as text, or an OperatorConfig; got {shown(config)}")
+    output = Output.of(said["output"])
+    fields = {name: value for name, value in said.items() if name != "output" and (name != "id" or value)}
+    if isinstance(said["ports"], str):
+        raise InputError(f"{who}(…): ports: expected a list of names, got {shown(said['ports'])}")
+    try:
+        return OperatorConfig(instruction=config, output_schema=output.schema, **fields), output
+    except ValidationError as error:
+        faults = [
+            f"{'.'.join(map(str, each['loc']))}: {each['msg'].removeprefix('Value error, ')}" for each in error.errors()
+        ]
+        raise InputError(f"{who}(…): {'; '.join(faults)}") from error
 
 
 def routing_schema(schema: Schema | None, words: str, ports: Sequence[str]) -> Schema:

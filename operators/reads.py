@@ -90,8 +90,10 @@ class Reads:
 def _outputs(operator: Executable) -> Outputs:
     if isinstance(operator, Map):
         return {"items": T.ARRAY}
-    if not isinstance(operator, Operator) or type(operator).execute is not Operator.execute:
+    asks: Any = type(operator)
+    if not isinstance(operator, Operator) or asks.execute is not Operator.execute:
         return None
+    operator = cast("Operator[Any]", operator)
     if not operator.config.output_schema:
         return {"text": T.STRING}
     schema = operator.schema

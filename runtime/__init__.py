@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     )
     from operad.runtime.file import FileDescriptor
     from operad.runtime.file_store import FileStore
+    from operad.runtime.function import FunctionOperator, Take, operator
     from operad.runtime.graph import Executable, WorkflowGraph
+    from operad.runtime.handle import RunHandle
     from operad.runtime.insights import Insights, KeptInsight
     from operad.runtime.interrupts import interrupt
     from operad.runtime.job_graph import JobGraph
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from operad.runtime.policy import Budget, Policy, Retry, Timeout
     from operad.runtime.questions import Question
     from operad.runtime.reasoner import DualModelReasoner, MonoModelReasoner, Reasoner
+    from operad.runtime.result import Result
+    from operad.runtime.run_context import RunContext
     from operad.runtime.task import Example, Task
     from operad.runtime.tool import Tool, ToolGroup
     from operad.runtime.toolkit import Action, Toolkit
@@ -68,6 +72,7 @@ __all__ = [
     "FaultError",
     "FileDescriptor",
     "FileStore",
+    "FunctionOperator",
     "InputError",
     "Insight",
     "Insights",
@@ -99,10 +104,14 @@ __all__ = [
     "Profile",
     "Question",
     "Reasoner",
+    "Result",
     "Retry",
+    "RunContext",
+    "RunHandle",
     "RunningLoopError",
     "SkippedError",
     "SubJob",
+    "Take",
     "Task",
     "Timeout",
     "Tool",
@@ -117,6 +126,7 @@ __all__ = [
     "events",
     "idempotency_key",
     "interrupt",
+    "operator",
     "resolve_model",
     "trail",
 ]
@@ -131,7 +141,9 @@ _HOMES = {
         "OperadError OperatorError OperatorTimeoutError PausedError PortError RunningLoopError SkippedError ToolError",
         "file": "FileDescriptor",
         "file_store": "FileStore",
+        "function": "FunctionOperator Take operator",
         "graph": "Executable WorkflowGraph",
+        "handle": "RunHandle",
         "insights": "Insights KeptInsight",
         "interrupts": "interrupt",
         "job_graph": "JobGraph",
@@ -145,6 +157,8 @@ _HOMES = {
         "policy": "Budget Policy Retry Timeout",
         "questions": "Question",
         "reasoner": "DualModelReasoner MonoModelReasoner Reasoner",
+        "result": "Result",
+        "run_context": "RunContext",
         "task": "Example Task",
         "tool": "Tool ToolGroup",
         "toolkit": "Action Toolkit",

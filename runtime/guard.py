@@ -171,6 +171,7 @@ async def _fall_back(
         return fallback
     if not isinstance(fallback, Model):
         return await _attempt(cast("Executable", fallback), call, timeout, scope, places)
+    executable = getattr(executable, "without_model", lambda: executable)()
     with_model: Any = getattr(call.reasoner, "with_model", None)
     if with_model is None:
         raise InputError(

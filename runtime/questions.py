@@ -33,9 +33,11 @@ class Questions:
 
     Attributes:
         asked: By id, each with what waits for its answer.
+        allowed: The tools that a person has allowed for the rest of the run.
     """
 
     def __init__(self) -> None:
+        self.allowed: set[str] = set()
         self.asked: dict[str, tuple[Question, asyncio.Future[JsonValue]]] = {}
 
     def ask(self, question: Question) -> asyncio.Future[JsonValue]:

@@ -14,6 +14,7 @@ from operad.runtime.errors import InputError
 from operad.runtime.events import TaskBuilt, emit, heard
 from operad.runtime.fingerprint import name_of
 from operad.runtime.model import Model, resolve_model
+from operad.runtime.output import shown
 from operad.runtime.prompt import fence, render
 from operad.runtime.schema import is_json_schema, parse_output_schema
 from operad.runtime.task import Task
@@ -48,6 +49,23 @@ async def ask(reasoner: Reasoner, task: Task) -> str:
     if heard():
         emit(TaskBuilt(task=task.shown()))
     return await reasoner.infer(task)
+
+
+def reasoner_of(model: Model | Reasoner | str | None) -> Reasoner:
+    """A reasoner from what a user says of a model.
+
+    Args:
+        model: A model or its name, for a reasoner with one model; None for the model that the environment names; a
+            reasoner, which is returned as it is.
+
+    Raises:
+        InputError: It is none of these.
+    """
+    if model is None or isinstance(model, str | Model):
+        return MonoModelReasoner(model)
+    if isinstance(model, type) or not callable(getattr(model, "infer", None)):
+        raise InputError(f"model: expected a model's name, a Model or a reasoner; got {shown(model)}")
+    return model
 
 
 class MonoModelReasoner:
@@ -230,6 +248,8 @@ class _Chosen:
     """A model that was given, or the one that its name and the environment stand for when it is first asked for."""
 
     def __init__(self, model: Model | str | None) -> None:
+        if not isinstance(model, Model | str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"expected a model or its name, such as 'gpt-5'; got {shown(model)}")
         self._model = model
         self._choosing = threading.Lock()
 

@@ -112,6 +112,8 @@ class Run:
         self._by_error = False
         self._best: tuple[WorkflowMessage, int] | None = None
         self._results: list[WorkflowMessage | None] = [None] * len(build.plan.ids)
+        self._counting: list[WorkflowMessage | None] = []
+        self._recalled: Mapping[str, WorkflowMessage] | None = None
         self._skipped: dict[int, Skip] = {}
         self._lost: set[int] = set()
         self._open: set[int] = set()
@@ -163,8 +165,15 @@ class Run:
         self._lessons = [call.lesson] if call.lesson else []
         self._lesson = call.lesson or None
 
-    def recall(self, message: WorkflowMessage, rounds: int) -> None:
-        """Instead of being executed: say what came of it when it was."""
+    def recall(self, message: WorkflowMessage, rounds: int, messages: Mapping[str, WorkflowMessage]) -> None:
+        """Instead of being executed: say what came of it when it was.
+
+        Args:
+            message: Its message.
+            rounds: How many rounds it had.
+            messages: The last messages of its operators, by id.
+        """
+        self._round, self._recalled = rounds, messages
         self._say(self._started())
         self._say(events.RunFinished(message=message, seconds=0.0, rounds=rounds))
 
@@ -183,6 +192,19 @@ class Run:
     def rounds(self) -> int:
         """How many rounds it has begun."""
         return self._round
+
+    @property
+    def messages(self) -> Mapping[str, WorkflowMessage]:
+        """The messages of the operators that ran, by id: those of the round that counts."""
+        if self._recalled is not None:
+            return {key: self._recalled[key] for key in self.build.before if key in self._recalled}
+        said = zip(self._plan.ids, self._counting[: self._judges_from], strict=False)
+        return {node_id: message for node_id, message in said if message is not None}
+
+    @property
+    def tails(self) -> tuple[str, ...]:
+        """The ids of the operators that nothing follows."""
+        return tuple(self._plan.ids[node] for node in self._plan.parents[self._judges_from])
 
     @property
     def waits(self) -> bool:
@@ -324,6 +346,7 @@ class Run:
             raise SkippedError(self._why_nothing())
         if self._best is None or better(verdict, self._best[0]):
             self._best = (verdict, self._round)
+            self._counting = self._results.copy()
         return verdict
 
     def _conclude(self, failed: str = "") -> WorkflowMessage:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from types import MethodType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
@@ -13,6 +13,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from operad.runtime.docstring import Docstring
 from operad.runtime.errors import ToolError, did_you_mean
+from operad.runtime.run_context import RunContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -30,6 +31,7 @@ class Signature:
         name: The function's name.
         description: Its docstring, without the section on arguments.
         schema: JSON Schema of its arguments.
+        context: The parameter that is annotated with `RunContext`, which a model neither sees nor gives; empty if none is.
     """
 
     def __init__(self, function: Callable[..., Any], name: str = "") -> None:
@@ -46,6 +48,8 @@ class Signature:
         docstring = Docstring.parse(_docstring_of(function))
         self.description = docstring.text
         parameters = self._parameters(function)
+        self.context = next((each.name for each in parameters if _is_context(each.annotation)), "")
+        parameters = [each for each in parameters if each.name != self.context]
         self._names = tuple(parameter.name for parameter in parameters)
         namespace: dict[str, Any] = getattr(_unbound(function), "__globals__", {})
         try:
@@ -131,6 +135,13 @@ class _ArgumentsSchema(GenerateJsonSchema):
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
+
+
+def _is_context(annotation: Any) -> bool:
+    """Whether a parameter is annotated with `RunContext`, or with that or None."""
+    if isinstance(annotation, str):
+        return annotation.replace(" ", "").removesuffix("|None").rpartition(".")[2] == RunContext.__name__
+    return annotation is RunContext or RunContext in get_args(annotation)
 
 
 def _model_of(parameters: Iterable[inspect.Parameter], namespace: dict[str, Any]) -> type[BaseModel]:

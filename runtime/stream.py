@@ -50,10 +50,15 @@ class Buffer:
 
     Args:
         wanted: Whether the consumer wants an event.
+        slows: Whether operators wait for room; where they do not, the oldest events are dropped.
+
+    Attributes:
+        slows: Whether operators wait for room; `look` makes a change known.
     """
 
-    def __init__(self, wanted: Callable[[Event], bool] = lambda _: True) -> None:
+    def __init__(self, wanted: Callable[[Event], bool] = lambda _: True, *, slows: bool = True) -> None:
         self._wanted = wanted
+        self.slows = slows
         self._loop = asyncio.get_running_loop()
         self._lock = RLock()
         self._entries: dict[int, _Entry] = {}
@@ -74,6 +79,8 @@ class Buffer:
             self._entries[self._number] = _Entry(event)
             self._last[event.path] = self._number
             self._number += 1
+            if self.crowded and not self.slows:
+                self._take()
         if not self._arrived.is_set():
             self._loop.call_soon_threadsafe(self._arrived.set)
 
@@ -89,9 +96,14 @@ class Buffer:
 
     async def room(self) -> None:
         """Wait until it is no longer crowded."""
-        while self.crowded:
+        while self.crowded and self.slows:
             self._room.clear()
             await self._room.wait()
+
+    def look(self) -> None:
+        """Let those go on that wait for room, where they need not wait any more."""
+        if not (self.crowded and self.slows):
+            self._room.set()
 
     async def get(self) -> Event | None:
         """The next event; None when there is none any more."""
@@ -102,10 +114,14 @@ class Buffer:
             if not self._entries:  # a thread may just have put one in
                 await self._arrived.wait()
         with self._lock:
-            number = next(iter(self._entries))
-            entry = self._entries.pop(number)
-            if self._last.get(entry.event.path) == number:
-                del self._last[entry.event.path]
-        if not self.crowded:
-            self._room.set()
+            entry = self._take()
+        self.look()
         return entry.joined()
+
+    def _take(self) -> _Entry:
+        """Take out the oldest event."""
+        number = next(iter(self._entries))
+        entry = self._entries.pop(number)
+        if self._last.get(entry.event.path) == number:
+            del self._last[entry.event.path]
+        return entry

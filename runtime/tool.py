@@ -7,17 +7,21 @@ import importlib
 import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from pydantic import Field, PrivateAttr
 
+from operad.runtime.approval import approve
 from operad.runtime.deadline import Deadline, within
 from operad.runtime.errors import ToolError, describe, did_you_mean
 from operad.runtime.events import current_scope
 from operad.runtime.json_schema import EndlessSchemaError, schema_errors
 from operad.runtime.message import Value, new_id
+from operad.runtime.output import shown
 from operad.runtime.policy import Timeout
+from operad.runtime.run_context import RunContext
 from operad.runtime.signature import Signature, missing_argument, unknown_argument, wrong_argument, wrong_arguments
 
 if TYPE_CHECKING:
@@ -42,6 +46,7 @@ class Tool(Value):
         timeout: Seconds that a call may take; None for any time. A sync function's thread goes on
             after that, but nobody waits for it.
         id: Its identity in a toolkit.
+        approve: Whether a person is asked before each call, and shown the arguments.
     """
 
     name: str = Field(pattern=f"^{_NAME.pattern}$")
@@ -50,12 +55,24 @@ class Tool(Value):
     function: Callable[..., Any] = Field(exclude=True, repr=False)
     timeout: float | None = Field(default=None, gt=0)
     id: str = Field(default_factory=new_id)
+    approve: bool = False
 
+    _indifferent = Value._indifferent | {"approve"}
     _signature: Signature | None = PrivateAttr(default=None)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function itself, as in a test of it; nobody is asked, and the arguments are not checked."""
+        return self.function(*args, **kwargs)
 
     @classmethod
     def of(
-        cls, function: Callable[..., Any], *, name: str = "", description: str = "", timeout: float | None = None
+        cls,
+        function: Callable[..., Any],
+        *,
+        name: str = "",
+        description: str = "",
+        timeout: float | None = None,
+        approve: bool = False,
     ) -> Tool:
         """Make a tool of a function: name, description and schema come from its signature and docstring.
 
@@ -69,6 +86,7 @@ class Tool(Value):
             name: Another name than its own.
             description: Another description than its docstring.
             timeout: Seconds that a call may take; None for any time.
+            approve: Whether a person is asked before each call, and shown the arguments.
 
         Raises:
             ToolError: It has no name that a model can call, or a parameter that a model cannot give.
@@ -85,6 +103,7 @@ class Tool(Value):
             parameters=signature.schema,
             function=function,
             timeout=timeout,
+            approve=approve,
         )
         tool._signature = signature
         return tool
@@ -128,6 +147,10 @@ class Tool(Value):
         else:
             given = dict(arguments)
             _check_schema(self.name, self.parameters, given)
+        if self.approve:
+            await approve(self.name, arguments)
+        if self._signature and self._signature.context:
+            given[self._signature.context] = RunContext.current()
         if self.timeout is None:
             return await self._call(given)
         scope = current_scope()
@@ -196,6 +219,62 @@ def tool_in(module: ModuleType, module_path: str, name: str, description: str = 
             "it must be a function, a Tool, or a class whose instances are one or can be called"
         )
     return Tool.of(found, name=name, description=description)
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+@overload
+def tool(
+    *, name: str = "", description: str = "", timeout: float | None = None, approve: bool = False
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a tool of a function, for a model to call.
+
+        @tool
+        def search(claim: str) -> str:
+            'Look a claim up.'
+            return "The moon has no atmosphere to speak of."
+
+        check = Operator("Check each claim.", tools=[search])
+
+    A parameter that is annotated with `RunContext` is not shown to the model. The tool can still be called as the
+    function that it is made of: ``search("…")``.
+
+    Args:
+        function: The function; see `Tool.of`.
+        options: ``name``, ``description``, ``timeout`` and ``approve``, as for `Tool.of`: with ``approve=True`` a person
+            is asked before each call, and shown the arguments; the answer ``always`` allows the tool for the rest of the run.
+
+    Raises:
+        ToolError: A model cannot call the function.
+    """
+    if function is None:
+        return partial(tool_of, **options)
+    return tool_of(function)
+
+
+def tool_of(function: Any, **options: Any) -> Tool:
+    """A function as a tool; a tool as it is.
+
+    Raises:
+        ToolError: It is neither, or a model cannot call it.
+    """
+    if isinstance(function, Tool):
+        return function.model_copy(update=options) if options else function
+    if isinstance(function, type) or not callable(function):
+        raise ToolError(f"expected a function or a tool, got {shown(function)}")
+    return Tool.of(function, **options)
+
+
+def as_tools(given: Any) -> Any:
+    """Functions and tools as tools, for the fields that take both.
+
+    Raises:
+        ToolError: One of them is neither.
+    """
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+        raise ToolError(f"tools: expected a list of functions and tools, got {shown(cast('object', given))}")
+    return tuple(each if isinstance(each, ToolGroup) else tool_of(each) for each in cast("Iterable[Any]", given))
 
 
 def _check_schema(tool: str, schema: dict[str, Any], arguments: dict[str, Any]) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from operad.runtime.errors import ToolError, did_you_mean
 from operad.runtime.message import Value, new_id
-from operad.runtime.tool import Tool, ToolGroup, ToolSource
+from operad.runtime.tool import Tool, ToolGroup, ToolSource, as_tools
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -23,13 +23,13 @@ class Action(Value):
     Attributes:
         name: What people and models call it by.
         description: What to do, for the model.
-        tools: What it is done with. In a toolkit, it calls each with the score 1.
+        tools: What it is done with: tools, groups of tools, or functions. In a toolkit, it calls each with the score 1.
         id: Its identity in a toolkit.
     """
 
     name: str
     description: str = ""
-    tools: tuple[Tool | ToolGroup, ...] = ()
+    tools: Annotated[tuple[Tool | ToolGroup, ...], BeforeValidator(as_tools)] = ()
     id: str = Field(default_factory=new_id)
 
 

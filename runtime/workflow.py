@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from threading import RLock
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args, overload
 
-from pydantic import JsonValue
+from msgspec.structs import replace as changed
+from pydantic import JsonValue, ValidationError
+from typing_extensions import TypeVar
 
 from operad.runtime import events
 from operad.runtime.build import Build, Engine
 from operad.runtime.chart import chart
+from operad.runtime.edges import Chain, Function, Port, Step, chain_of, check_step, is_executable
 from operad.runtime.engine import drive
 from operad.runtime.errors import (
     InputError,
@@ -24,20 +28,26 @@ from operad.runtime.errors import (
     Issue,
     MissingExtraError,
     OperadError,
+    RunningLoopError,
     did_you_mean,
     shorten,
 )
 from operad.runtime.events import Event, Listener, RunLog, Scope
+from operad.runtime.function import FunctionOperator
 from operad.runtime.graph import Executable, WorkflowGraph, asks_model, read_outside, reads_of
 from operad.runtime.guard import Call
+from operad.runtime.handle import RunHandle
 from operad.runtime.insights import Insights, RunInsights
 from operad.runtime.keeper import Ledger
 from operad.runtime.limits import Limiter, Limits
 from operad.runtime.live import LiveRun
 from operad.runtime.message import Job, WorkflowMessage, new_id
+from operad.runtime.model import Model
+from operad.runtime.output import plain_value, shown
 from operad.runtime.policy import NO_BUDGET, NO_POLICY, Budget, Policy, check_positive
 from operad.runtime.questions import Question
-from operad.runtime.reasoner import Reasoner
+from operad.runtime.reasoner import Reasoner, reasoner_of
+from operad.runtime.result import Result
 from operad.runtime.run import Run
 from operad.runtime.schedule import Join, Plan, Ports
 from operad.runtime.stream import Buffer
@@ -50,28 +60,22 @@ INSTALL_AWEL = "pip install --no-deps 'dbgpt>=0.8.2,<0.9' cloudpickle cachetools
 """The command that installs the AWEL engine on any Python: dbgpt's own pins cannot be installed on Python 3.12 and later."""
 
 
-@dataclass(frozen=True, slots=True)
-class Port:
-    """A way on from an operator: an edge that leaves from it is taken when the operator's message takes the port.
+T = TypeVar("T", default=Any)
+U = TypeVar("U")
 
-        workflow.add_operator(refund, previous_ops=[Port(triage, "refund")])
-
-    Attributes:
-        operator: The operator.
-        name: The port's name.
-    """
-
-    operator: Executable | Workflow
-    name: str
+JobLike = Job | str | Mapping[str, JsonValue]
+"""What a run is given: a job, a text, which is the job's goal, or a dict, which is its inputs."""
 
 
-class Workflow:
+class Workflow(Step[T]):
     """Operators in a directed acyclic graph, with an evaluator at the end if one is set.
 
-        workflow = Workflow(name="letters")
-        workflow.add_operator(write)
-        workflow.add_operator(check, previous_ops=[write])
+        workflow = Workflow(write >> check, name="letters", evaluator=Evaluator("The letter is polite."), max_rounds=3)
         print(workflow)  # <Workflow 'letters': 2 operators, engine dbgpt>
+        result = workflow.run("Write to Tom.")
+        print(result.text, result.status)
+
+    It is generic in the type of its answer, that of the last operator. `add` and `add_operator` add operators later.
 
     The AWEL engine of dbgpt runs it where dbgpt is installed, and the built-in engine elsewhere:
     both run the same schedule. `BuiltinWorkflow` and `DbgptWorkflow` choose an engine.
@@ -81,7 +85,14 @@ class Workflow:
     added to another as an operator, whose id is its name.
 
     Args:
+        graph: The operators with their edges, such as ``a >> [b, c] >> d``; a single operator or function; or a list.
         max_rounds: How often at most the operators run until the evaluator is content.
+        evaluator: What judges the result.
+        model: Who does the thinking in its runs: a model, its name, or a reasoner; by default the model that the
+            environment names.
+        engine: ``dbgpt`` or ``builtin``; by default dbgpt where it is installed.
+        durable: Where its runs are kept, so that they survive a crash: a URL such as ``sqlite:///runs.db``, a path, or a
+            `Ledger`.
         name: What errors and events call it; its id in another workflow.
         policy: How its operators run, where their own policy says nothing; but not the workflows
             and maps in it, whose operators have policies of their own.
@@ -91,12 +102,21 @@ class Workflow:
         listeners: Called with every event of every run.
         insights: What its runs learn from and add to, those of workflows inside it included; None
             for nothing.
+
+    Raises:
+        InputError: A value is none of these.
+        InvalidError: `max_rounds` is below 1, or a listener or the insights cannot be used.
     """
 
     def __init__(
         self,
+        graph: Step[T] | Sequence[Step[Any] | Function] | Function | int | None = None,
         max_rounds: int = 1,
         *,
+        evaluator: Executable | None = None,
+        model: Model | Reasoner | str | None = None,
+        engine: Literal["dbgpt", "builtin"] | None = None,
+        durable: Ledger | str | Path | None = None,
         name: str = "workflow",
         policy: Policy = NO_POLICY,
         limits: Limits | None = None,
@@ -104,7 +124,12 @@ class Workflow:
         listeners: Sequence[Listener] = (),
         insights: Insights | None = None,
     ) -> None:
+        if isinstance(graph, int):
+            graph, max_rounds = None, graph  # its first argument was max_rounds before it was the graph
         check_positive(f"workflow {name!r}", ("max_rounds",), max_rounds=max_rounds)
+        self._engine = engine
+        if engine is not None and engine != self.engine:
+            raise InputError(f"workflow {name!r}: engine: expected 'dbgpt' or 'builtin', got {engine!r}")
         for listener in listeners:
             self._check_listener(listener, name)
         if not isinstance(insights, Insights | None):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -127,6 +152,15 @@ class Workflow:
         self._built: Build | None = None
         self._live: dict[str, LiveRun] = {}
         self._ledger: Ledger | None = None
+        self._functions: dict[int, FunctionOperator[Any]] = {}
+        self._given_reasoner = None if model is None else reasoner_of(model)
+        self._reasoner = self._given_reasoner or reasoner_of(None)
+        if durable is not None:
+            self.keep_in(_ledger(durable))
+        if graph is not None:
+            self._add_chain(chain_of(graph))
+        if evaluator is not None:
+            self.set_evaluator(evaluator)
 
     def __repr__(self) -> str:
         count = len(self._operators)
@@ -136,17 +170,61 @@ class Workflow:
     @property
     def engine(self) -> Literal["dbgpt", "builtin"]:
         """The engine that runs the workflow: ``dbgpt`` where dbgpt is installed, else ``builtin``."""
+        if self._engine in ("dbgpt", "builtin"):
+            return self._engine
         return "dbgpt" if awel_is_installed() else "builtin"
 
     def get_id(self) -> str:
         """Its identity as an operator of another workflow: its name."""
         return self.name
 
+    @overload
+    def add(
+        self, step: Step[U], after: Sequence[Any] = (), *, join: Join | None = None, policy: Policy | None = None
+    ) -> Step[U]: ...
+    @overload
+    def add(
+        self, step: Any, after: Sequence[Any] = (), *, join: Join | None = None, policy: Policy | None = None
+    ) -> Any: ...
+    def add(
+        self, step: Any, after: Sequence[Any] = (), *, join: Join | None = None, policy: Policy | None = None
+    ) -> Any:
+        """Add an operator after others.
+
+            check = flow.add(Operator("Check it."), after=["facts", triage["question"]])
+
+        Args:
+            step: An operator, a workflow or a plain function; or several with edges between them, as ``a >> b``.
+            after: What comes before it: operators, ports, functions, or ids.
+            join: When it runs, and
+            policy: how it runs; both as for `add_operator`, and for a single operator only.
+
+        Returns:
+            The step; of a function, the operator that is made of it.
+
+        Raises:
+            InputError: A value is none of these.
+            InvalidError: There is no such join.
+        """
+        if isinstance(after, str) or not isinstance(after, list | tuple):
+            raise InputError(f"add(…, after=…): expected a list such as ['facts'], got {shown(after)}")
+        if is_executable(step) or not isinstance(step, Step | list | tuple):
+            added = self._as_step(step)
+            self.add_operator(added, cast("Sequence[Any]", after), join=join, policy=policy)
+            return added
+        if join is not None or policy is not None:
+            raise InputError("add(…): join and policy are for a single operator; add the operators one by one")
+        chain = chain_of(cast("object", step))
+        self._add_chain(chain)
+        for head in chain.heads if after else ():
+            self.add_operator(head, cast("Sequence[Any]", after))
+        return cast("Any", step)
+
     def add_operator(
         self,
-        operator: Executable | Workflow,
-        previous_ops: Sequence[Executable | Workflow | Port] | None = None,
-        next_ops: Sequence[Executable | Workflow] | None = None,
+        operator: Executable | Workflow | Function,
+        previous_ops: Sequence[Executable | Workflow | Port | Function | str] | None = None,
+        next_ops: Sequence[Executable | Workflow | Function | str] | None = None,
         *,
         join: Join | None = None,
         policy: Policy | None = None,
@@ -156,10 +234,10 @@ class Workflow:
         Adding the same operator again adds the edges. The others may be added later.
 
         Args:
-            operator: The operator; or a workflow, which runs inside this one.
-            previous_ops: What comes before it; a `Port` where the edge is taken only if that
-                operator's message takes the port.
-            next_ops: What comes after it.
+            operator: The operator; a workflow, which runs inside this one; or a plain function.
+            previous_ops: What comes before it, given by itself or its id; a `Port` where the edge is taken only if
+                that operator's message takes the port.
+            next_ops: What comes after it, likewise.
             join: When it runs: ``all_done`` (the default), when all before it have ended or been
                 skipped, and one at least ran; ``all``, only if all ran; ``any``, as soon as the
                 first ran, with that one's message alone.
@@ -167,8 +245,35 @@ class Workflow:
 
         Raises:
             InvalidError: There is no such join, or a `Port` is among `next_ops`.
+            InputError: Something else is given in the place of an operator.
         """
-        operator_id = operator.get_id()
+        step: Executable | Workflow = self._as_step(operator)
+        operator_id = step.get_id()
+        self._check_added(operator_id, previous_ops, next_ops, join)
+        with self._lock:
+            self._built = None
+            if self._operators.setdefault(operator_id, step) is not step:
+                self._doubles.append(operator_id)
+            before = self._before.setdefault(operator_id, {})
+            for previous in previous_ops or ():
+                if isinstance(previous, Port):
+                    port = cast("Port[Any]", previous)
+                    _add_edge(before, self._id_of(port.operator), frozenset({port.name}))
+                else:
+                    _add_edge(before, self._id_of(previous), frozenset())
+            for following in next_ops or ():
+                _add_edge(self._before.setdefault(self._id_of(following), {}), operator_id, frozenset())
+            if join is not None:
+                self._joins[operator_id] = join
+            if policy is not None:
+                self._policies[operator_id] = policy
+
+    def _check_added(
+        self, operator_id: str, previous_ops: object, next_ops: Sequence[object] | None, join: Join | None
+    ) -> None:
+        for name, others in (("previous_ops", previous_ops), ("next_ops", next_ops)):
+            if isinstance(others, str):
+                raise InputError(f"{name}: expected a list such as [{others!r}], got the text {others!r}")
         issues: list[Issue] = []
         if join is not None and join not in get_args(Join):
             hint = did_you_mean(join, get_args(Join))
@@ -183,22 +288,6 @@ class Workflow:
             )
         if issues:
             raise InvalidError(f"workflow {self.name!r}: the operator cannot be added", issues)
-        with self._lock:
-            self._built = None
-            if self._operators.setdefault(operator_id, operator) is not operator:
-                self._doubles.append(operator_id)
-            before = self._before.setdefault(operator_id, {})
-            for previous in previous_ops or ():
-                if isinstance(previous, Port):
-                    _add_edge(before, previous.operator.get_id(), frozenset({previous.name}))
-                else:
-                    _add_edge(before, previous.get_id(), frozenset())
-            for following in next_ops or ():
-                _add_edge(self._before.setdefault(following.get_id(), {}), operator_id, frozenset())
-            if join is not None:
-                self._joins[operator_id] = join
-            if policy is not None:
-                self._policies[operator_id] = policy
 
     def remove_operator(self, operator: Executable | Workflow) -> None:
         """Remove an operator with its edges.
@@ -247,6 +336,8 @@ class Workflow:
             policy: How it runs. The workflow's own completes it, except for the fallback: a text
                 that stands in for an answer is no verdict.
         """
+        if evaluator is not None:
+            self._check_evaluator(evaluator)
         with self._lock:
             self._built = None
             self._evaluators = [(evaluator, policy)] if evaluator else []
@@ -258,9 +349,15 @@ class Workflow:
             evaluator: What judges.
             policy: How it runs, as in `set_evaluator`.
         """
+        self._check_evaluator(evaluator)
         with self._lock:
             self._built = None
             self._evaluators.append((evaluator, policy))
+
+    def _check_evaluator(self, evaluator: object) -> None:
+        if not is_executable(evaluator):
+            raise InputError(f"evaluator: expected an Evaluator, such as Evaluator('…'); got {shown(evaluator)}")
+        self._settle(evaluator)
 
     def add_listener(self, listener: Listener) -> None:
         """Have `listener` called with every event of every run that begins from now on."""
@@ -287,7 +384,9 @@ class Workflow:
             operators = {key: self._as_operator(operator) for key, operator in self._operators.items()}
             policies = {key: self._policy_of(key, operators.get(key)) for key in in_order}
             for evaluator, policy in self._evaluators:
-                policies[evaluator.get_id()] = policy.or_else(replace(self.policy, fallback=None))
+                own: Policy | None = getattr(evaluator, "policy", None)
+                default = replace(self.policy, fallback=None)
+                policies[evaluator.get_id()] = policy.or_else(own or NO_POLICY).or_else(default)
             return WorkflowGraph(
                 operators=operators,
                 before={key: dict(self._before.get(key, {})) for key in in_order},
@@ -303,10 +402,75 @@ class Workflow:
 
         return {"text/plain": repr(self), **picture(chart(self.graph()))}
 
+    def run(
+        self, job: JobLike, reasoner: Reasoner | None = None, *, lesson: str | None = None, run_id: str | None = None
+    ) -> Result[T]:
+        """Run the workflow, wait for it, and return the result; for callers without an event loop.
+
+            result = flow.run("Is this so? The moon has air.")
+            print(result.output)
+
+        Takes and raises what `arun` does.
+
+        Raises:
+            RunningLoopError: An event loop is running here: await `arun` instead.
+        """
+        return run_sync(
+            partial(self.arun, job, reasoner, lesson=lesson, run_id=run_id), instead=f"{type(self).__name__}.arun(…)"
+        )
+
+    async def arun(
+        self, job: JobLike, reasoner: Reasoner | None = None, *, lesson: str | None = None, run_id: str | None = None
+    ) -> Result[T]:
+        """Run the workflow and return the result. In a notebook, the cell shows how it gets on.
+
+        Called inside an operator or a tool, it is a part of that operator's run, as with `aexecute`.
+
+        Args:
+            job: What is to be done: a text; a dict of inputs; or a `Job`.
+            reasoner: Who does the thinking in this run; by default the workflow's `model`.
+            lesson: What to do better than last time.
+            run_id: The run's id; a fresh one by default.
+
+        Raises:
+            InputError: The job is none of these, or a run with this id is going on.
+            Exception: As `aexecute`.
+        """
+        call = self._call(job, reasoner, None, lesson)
+        outer = events.current_scope()
+        if outer is not None:
+            run = self._run_inside(outer, call)
+            return self._result(run, await run.execute())
+        live = self._start(call, run_id, watchers=_watchers())
+        return self._result(live.run, await live.outcome())
+
+    def start(
+        self, job: JobLike, reasoner: Reasoner | None = None, *, lesson: str | None = None, run_id: str | None = None
+    ) -> RunHandle[T]:
+        """Start a run in the running event loop, and return its handle: to await, iterate, answer and cancel.
+
+            run = flow.start("Is this so? The moon has air.")
+            async for event in run:
+                print(event)
+            result = await run
+
+        Takes and raises what `arun` does.
+
+        Raises:
+            RunningLoopError: No event loop is running here: call `run` instead.
+        """
+        if running_loop() is None:
+            raise RunningLoopError("start(…) needs a running event loop; without one, call run(…)")
+        buffer = Buffer(slows=False)
+        run_id = run_id or new_id()
+        live = self._start(self._call(job, reasoner, None, lesson), run_id, buffer, streamed=False)
+        live.task.add_done_callback(lambda _: self._live.pop(run_id, None))
+        return RunHandle(run_id, live, buffer, partial(self._result, live.run))
+
     def execute(
         self,
-        job: Job,
-        reasoner: Reasoner,
+        job: JobLike,
+        reasoner: Reasoner | None = None,
         workflow_messages: Sequence[WorkflowMessage] | None = None,
         lesson: str | None = None,
         *,
@@ -326,8 +490,8 @@ class Workflow:
 
     async def aexecute(
         self,
-        job: Job,
-        reasoner: Reasoner,
+        job: JobLike,
+        reasoner: Reasoner | None = None,
         workflow_messages: Sequence[WorkflowMessage] | None = None,
         lesson: str | None = None,
         *,
@@ -339,8 +503,8 @@ class Workflow:
         there, its usage counts there, its questions are asked there.
 
         Args:
-            job: What is to be done.
-            reasoner: Who does the thinking in this run.
+            job: What is to be done: a `Job`; a text, which is its goal; or a dict of its inputs.
+            reasoner: Who does the thinking in this run; by default the workflow's `model`.
             workflow_messages: What earlier experts produced.
             lesson: What to do better than last time.
             run_id: The run's identity in events; a fresh one by default.
@@ -357,7 +521,7 @@ class Workflow:
             PausedError: The run waits for a person; `aresume` goes on with it.
             InputError: A run with this id is going on.
         """
-        call = Call(reasoner, job, [], list(workflow_messages or ()), lesson)
+        call = self._call(job, reasoner, workflow_messages, lesson)
         outer = events.current_scope()
         if outer is not None:
             return await self._inside(outer, call)
@@ -365,8 +529,8 @@ class Workflow:
 
     async def stream(
         self,
-        job: Job,
-        reasoner: Reasoner,
+        job: JobLike,
+        reasoner: Reasoner | None = None,
         workflow_messages: Sequence[WorkflowMessage] | None = None,
         lesson: str | None = None,
         *,
@@ -381,8 +545,8 @@ class Workflow:
         run. A consumer that falls far behind slows the run down instead of filling memory.
 
         Args:
-            job: What is to be done.
-            reasoner: Who does the thinking in this run.
+            job: What is to be done: a `Job`; a text, which is its goal; or a dict of its inputs.
+            reasoner: Who does the thinking in this run; by default the workflow's `model`.
             workflow_messages: What earlier experts produced.
             lesson: What to do better than last time.
             run_id: The run's identity in events; a fresh one by default.
@@ -394,7 +558,7 @@ class Workflow:
         """
         kinds, path = _filters(only, under)
         buffer = Buffer(lambda event: isinstance(event, kinds) and event.path[: len(path)] == path)
-        call = Call(reasoner, job, [], list(workflow_messages or ()), lesson)
+        call = self._call(job, reasoner, workflow_messages, lesson)
         live = self._start(call, run_id, buffer)
         live.task.add_done_callback(lambda _: buffer.close())
         try:
@@ -504,8 +668,81 @@ class Workflow:
 
     # Inside
 
+    def _call(
+        self,
+        job: JobLike,
+        reasoner: Reasoner | None,
+        workflow_messages: Sequence[WorkflowMessage] | None,
+        lesson: str | None,
+    ) -> Call:
+        """What a run is given."""
+        return Call(reasoner or self._reasoner, _job(job), [], list(workflow_messages or ()), lesson)
+
+    def with_own_model(self, call: Call) -> Call:
+        """The call, with the workflow's own model for a reasoner where it was given one."""
+        return changed(call, reasoner=self._given_reasoner) if self._given_reasoner else call
+
+    def _result(self, run: Run, message: WorkflowMessage) -> Result[T]:
+        return Result(message, run.messages, self._steps_of(run.build), run.tails, run.rounds, run.root.log.run_id)
+
+    @staticmethod
+    def _steps_of(build: Build) -> Mapping[str, Any]:
+        return {
+            key: getattr(step, "body", step) if isinstance(step, _Within) else step
+            for key, step in build.graph.operators.items()
+        }
+
+    def read_output(self, message: WorkflowMessage) -> T:
+        """The answer that a message of the workflow holds, as an instance of its type."""
+        graph = self.graph()
+        followed = {parent for parents in graph.before.values() for parent in parents}
+        tails = {key: step for key, step in self._operators.items() if key not in followed}
+        said = {part.operator_id: part for part in message.parts} or (
+            {next(iter(tails)): message} if len(tails) == 1 else {}
+        )
+        values = {key: _read(tails[key], part) for key, part in said.items() if key in tails}
+        if len(values) == 1:
+            return cast("T", next(iter(values.values())))
+        return cast("T", values or plain_value(message))
+
+    def _as_step(self, step: Any) -> Any:
+        """An operator or a workflow as it is, with an id of its own; the operator that is made of a function."""
+        check_step(step)
+        if not is_executable(step):
+            step = self._functions.setdefault(id(step), FunctionOperator(step))
+        self._settle(step)
+        return step
+
+    def _settle(self, step: Any) -> None:
+        settle: Callable[[Collection[str]], None] | None = getattr(step, "settle_id", None)
+        if settle is not None:
+            with self._lock:
+                judges = [evaluator for evaluator, _ in self._evaluators]
+                named = {each.get_id() for each in (*self._operators.values(), *judges) if each is not step}
+                settle(named | {key for key in self._before if key not in self._operators})
+
+    def _id_of(self, step: Any) -> str:
+        """The id of an operator that is given by itself or by that."""
+        return step if isinstance(step, str) else self._as_step(step).get_id()
+
+    def _add_chain(self, chain: Chain[Any]) -> None:
+        dangling: list[Port[Any]] = [tail for tail in chain.tails if isinstance(tail, Port)]
+        if dangling:
+            port = dangling[0]
+            raise InputError(f"the port {port.name!r} leads nowhere: write operator[{port.name!r}] >> what follows")
+        for step in chain.steps:
+            self.add_operator(step)
+        for before, after in chain.edges:
+            self.add_operator(after, [before])
+
     def _start(
-        self, call: Call, run_id: str | None, buffer: Buffer | None = None, watchers: tuple[Listener, ...] = ()
+        self,
+        call: Call,
+        run_id: str | None,
+        buffer: Buffer | None = None,
+        watchers: tuple[Listener, ...] = (),
+        *,
+        streamed: bool | None = None,
     ) -> LiveRun:
         run_id = run_id or new_id()
         going = self._live.get(run_id)
@@ -525,18 +762,23 @@ class Workflow:
         kept = self._ledger is not None and outer is None
         work = partial(self._ledger.drive, self, run, call) if self._ledger and kept else run.execute
         forget = partial(self._live.pop, run_id, None)
-        live = LiveRun(run_id, run, work, streamed=buffer is not None, forget=forget)
+        streamed = buffer is not None if streamed is None else streamed
+        live = LiveRun(run_id, run, work, streamed=streamed, forget=forget)
         self._live[run_id] = live
         return live
 
     async def _inside(self, outer: Scope, call: Call, place: str | None = None) -> WorkflowMessage:
         """Run inside an operator; `place` replaces its id in the paths of what runs."""
+        return await self._run_inside(outer, call, place).execute()
+
+    def _run_inside(self, outer: Scope, call: Call, place: str | None = None) -> Run:
+        """A run inside an operator."""
         prefix = outer.path if place is None else (*outer.path[:-1], place)
         log = outer.run.log
         insights, listeners = self._insights_in(outer)
         if listeners:
             log = RunLog(new_id(), listeners, outer=log, depth=len(prefix))
-        return await Run(self.built(), call, log, outer=outer, prefix=prefix, insights=insights).execute()
+        return Run(self.built(), call, log, outer=outer, prefix=prefix, insights=insights)
 
     def _refuse_unknown_reads(self, build: Build) -> None:
         known = build.graph.operators
@@ -569,6 +811,9 @@ class Workflow:
     def _policy_of(self, operator_id: str, operator: Executable | None) -> Policy:
         """Its own; completed by the workflow's, which is for single operators and not for whole workflows inside."""
         policy = self._policies.get(operator_id, NO_POLICY)
+        own: Policy | None = getattr(operator, "policy", None)
+        if own is not None and not isinstance(operator, _Within):
+            policy = policy.or_else(own)
         if not isinstance(getattr(operator, "body", None), Workflow):
             policy = policy.or_else(self.policy)
         if isinstance(policy.fallback, Workflow):
@@ -632,7 +877,7 @@ class Workflow:
         return awel.build(plan)
 
 
-class BuiltinWorkflow(Workflow):
+class BuiltinWorkflow(Workflow[T]):
     """A workflow that the built-in engine runs, without dbgpt."""
 
     @property
@@ -641,7 +886,7 @@ class BuiltinWorkflow(Workflow):
         return "builtin"
 
 
-class DurableWorkflow(BuiltinWorkflow):
+class DurableWorkflow(BuiltinWorkflow[T]):
     """A workflow whose runs are kept in a database, and survive a crash.
 
     A run goes on where it was when it is executed with the same `run_id` again: operators that had
@@ -659,13 +904,13 @@ class DurableWorkflow(BuiltinWorkflow):
     """
 
     def __init__(self, url: str | None = None, max_rounds: int = 1, **options: Any) -> None:
-        super().__init__(max_rounds, **options)
+        super().__init__(max_rounds=max_rounds, **options)
         from operad.runtime.durable.ledger import Ledger
 
         self.keep_in(Ledger(url))
 
 
-class DbgptWorkflow(Workflow):
+class DbgptWorkflow(Workflow[T]):
     """A workflow as a DB-GPT AWEL DAG, run by our AWEL runner. dbgpt is imported at the first build.
 
     Where dbgpt is not installed, building it raises `MissingExtraError`, with the command that installs dbgpt.
@@ -738,7 +983,7 @@ async def run_inside(workflow: Workflow, call: Call, place: str | None = None) -
     """
     outer = events.current_scope()
     assert outer is not None  # noqa: S101 - operators run in runs
-    return await workflow._inside(outer, call, place)  # pyright: ignore[reportPrivateUsage]
+    return await workflow._inside(outer, workflow.with_own_model(call), place)  # pyright: ignore[reportPrivateUsage]
 
 
 def contains(workflow: Workflow, wanted: object) -> bool:
@@ -746,13 +991,47 @@ def contains(workflow: Workflow, wanted: object) -> bool:
     open_, seen = [workflow], {id(workflow)}
     while open_:
         for operator in open_.pop().get_operators():
-            inner = operator if isinstance(operator, Workflow) else getattr(operator, "body", None)
+            inner: Any = operator if isinstance(operator, Workflow) else getattr(operator, "body", None)
             if operator is wanted or inner is wanted:
                 return True
-            if isinstance(inner, Workflow) and id(inner) not in seen:
-                seen.add(id(inner))
-                open_.append(inner)
+            if isinstance(inner, Workflow) and id(cast("object", inner)) not in seen:
+                seen.add(id(cast("object", inner)))
+                open_.append(cast("Workflow", inner))
     return False
+
+
+def _job(job: JobLike) -> Job:
+    """A job from what a user gives."""
+    if isinstance(job, Job):
+        return job
+    if isinstance(job, str):
+        return Job(goal=job)
+    if not isinstance(job, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"expected a text, a dict of inputs or a Job; got {shown(job)}")
+    try:
+        return Job(goal="", inputs=dict(job))
+    except ValidationError as error:
+        fault = error.errors()[0]
+        where = ".".join(map(str, fault["loc"]))
+        raise InputError(f"{where}: the inputs of a job are JSON values by name: {fault['msg']}") from error
+
+
+def _ledger(durable: Ledger | str | Path) -> Ledger:
+    """A ledger from what a user gives."""
+    if isinstance(durable, str | Path):
+        from operad.runtime.durable.ledger import Ledger as InDatabase
+
+        return InDatabase(durable)
+    if not callable(getattr(durable, "drive", None)):
+        raise InputError(
+            f"durable: expected a URL such as 'sqlite:///runs.db', a path or a Ledger; got {shown(durable)}"
+        )
+    return durable
+
+
+def _read(step: Any, message: WorkflowMessage) -> Any:
+    read: Callable[[WorkflowMessage], Any] = getattr(step, "read_output", plain_value)
+    return read(message)
 
 
 def _filters(

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pydantic import JsonValue
 
@@ -188,7 +188,7 @@ def _inputs_in(workflow: Workflow) -> Iterator[StartVariable]:
         elif isinstance(part, Workflow):
             open_ += part.get_operators()
         elif isinstance(body := getattr(part, "body", None), Workflow):
-            open_.append(body)
+            open_.append(cast("Workflow", body))
 
 
 def leads(offer: Offer) -> bool:

@@ -23,8 +23,10 @@ from operad.runtime.durable.records import GIVEN, LOOK, UNDER_WAY, Records, Rete
 from operad.runtime.durable.served import Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
 from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, Executor, KeptRun
+from operad.runtime.durable.wire import Outcome
 from operad.runtime.errors import InputError, OperadError, describe
 from operad.runtime.guard import Call
+from operad.runtime.keeper import bare
 from operad.runtime.message import Job, WorkflowMessage
 from operad.runtime.policy import causes
 from operad.runtime.run import Run
@@ -98,7 +100,7 @@ class Ledger(Records):
             kept = await in_thread(self._begin, driver.executor.id, run_id, workflow, graph, call)
             if kept.result:
                 message, rounds = await in_thread(self._result, kept)
-                run.recall(message, rounds)
+                run.recall(message, rounds, await in_thread(self._messages, run_id))
                 return message
             return await self._go_on(run, kept, call, driver, held)
         finally:
@@ -220,6 +222,16 @@ class Ledger(Records):
                 unfinished.append(step.workflow_id)
         self._delete_steps(unfinished)
         return steps
+
+    def _messages(self, run_id: str) -> dict[str, WorkflowMessage]:
+        """The last messages of a run's own operators, by id; of those that others are inside of, nothing is kept."""
+        found: dict[str, tuple[int, WorkflowMessage]] = {}
+        for key, text in self._steps(run_id).items():
+            path, rounds = bare(key)
+            outcome = self.wire.load(text, Outcome) if len(path) == 1 else None
+            if outcome is not None and outcome.message is not None and rounds[0] >= found.get(path[0], (0,))[0]:
+                found[path[0]] = rounds[0], outcome.message
+        return {operator_id: message for operator_id, (_, message) in found.items()}
 
     async def _keep_noting(self, run: Run, drive: Drive, heard: Recording, place: Place, driver_id: str) -> None:
         """Note now and then how far the run is, and hand on answers that were given elsewhere."""

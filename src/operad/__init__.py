@@ -35,7 +35,11 @@ if TYPE_CHECKING:
         Policy,
         Question,
         Reasoner,
+        Result,
         Retry,
+        RunContext,
+        RunHandle,
+        Take,
         Task,
         Timeout,
         Tool,
@@ -45,7 +49,9 @@ if TYPE_CHECKING:
         WorkflowStatus,
         events,
         interrupt,
+        operator,
     )
+    from operad.runtime.tool import tool
 
 __all__ = [
     "Action",
@@ -75,7 +81,11 @@ __all__ = [
     "Policy",
     "Question",
     "Reasoner",
+    "Result",
     "Retry",
+    "RunContext",
+    "RunHandle",
+    "Take",
     "Task",
     "Timeout",
     "Tool",
@@ -85,16 +95,23 @@ __all__ = [
     "WorkflowStatus",
     "events",
     "interrupt",
+    "operator",
+    "tool",
 ]
 
-_ELSEWHERE = {"Evaluator": "evaluators", "Operator": "operators", "OperatorConfig": "operators"}
-"""The package of each public name that does not come from `operad.runtime`."""
+_ELSEWHERE = {
+    "Evaluator": "operad.evaluators",
+    "Operator": "operad.operators",
+    "OperatorConfig": "operad.operators",
+    "tool": "operad.runtime.tool",  # whose name the module takes in operad.runtime
+}
+"""The module of each public name that does not come from `operad.runtime`."""
 
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    package = importlib.import_module(f"{__name__}.{_ELSEWHERE.get(name, 'runtime')}")
+    package = importlib.import_module(_ELSEWHERE.get(name, "operad.runtime"))
     value = globals()[name] = getattr(package, name)
     return value
 

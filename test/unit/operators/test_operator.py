@@ -168,9 +168,12 @@ def test_values_out_of_bounds_and_unknown_names_are_errors(wrong):
     assert [error["loc"] for error in caught.value.errors()] == [tuple(wrong)]
 
 
-def test_operators_without_an_id_get_one_each():
+def test_operators_without_an_id_get_one_each_in_a_workflow():
     configs = [OperatorConfig(instruction="Do it.") for _ in range(3)]
-    assert len({Operator(config).get_id() for config in configs}) == 3
+    workflow = BuiltinWorkflow()
+    for config in configs:
+        workflow.add_operator(Operator(config))
+    assert [operator.get_id() for operator in workflow.get_operators()] == ["do_it", "do_it_2", "do_it_3"]
     assert Operator(OperatorConfig(instruction="Do it.", id="mine")).get_id() == "mine"
 
 

@@ -1,0 +1,31 @@
+"""Ids of operators that were given none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from itertools import count
+
+MOST_WORDS = 4
+MOST_CHARACTERS = 40
+
+
+def slug(text: str) -> str:
+    """Return the first words of a text as an id: ``list_what_the_text`` for "List what the text claims."."""
+    words = [word for word in re.findall(r"\w+", text.lower()) if word.strip("_")][:MOST_WORDS]
+    while len(words) > 1 and len("_".join(words)) > MOST_CHARACTERS:
+        words.pop()
+    return "_".join(words)[:MOST_CHARACTERS].strip("_") or "operator"
+
+
+def settled_id(wanted: str, taken: Collection[str]) -> str:
+    """Return the id, with a number where it is taken: ``check_2``."""
+    if wanted not in taken:
+        return wanted
+    return next(numbered for number in count(2) if (numbered := f"{wanted}_{number}") not in taken)
+
+
+def as_name(operator_id: str) -> str:
+    """Return an id as a Python name, which is what a parameter is called: ``check_facts`` for ``check-facts``."""
+    name = re.sub(r"\W", "_", operator_id)
+    return f"_{name}" if name[:1].isdigit() else name

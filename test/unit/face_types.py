@@ -1,0 +1,126 @@
+# pyright: strict, reportUnusedFunction=false
+"""Types of the public face, as a type checker sees them: `make check` checks this file, and nothing runs it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Literal
+
+from pydantic import BaseModel
+from typing_extensions import assert_type
+
+from operad import (
+    Evaluator,
+    Job,
+    Operator,
+    OperatorConfig,
+    Result,
+    RunContext,
+    RunHandle,
+    Take,
+    Workflow,
+    operator,
+    tool,
+)
+from operad.runtime import BuiltinWorkflow, FunctionOperator
+
+
+class Claims(BaseModel):
+    claims: list[str]
+
+
+@tool
+def search(claim: str) -> str:
+    """Look a claim up."""
+    return "The moon has no atmosphere to speak of."
+
+
+@tool(approve=True)
+async def delete(path: str, context: RunContext) -> None: ...
+
+
+facts = Operator("List", id="facts", output=Claims)
+names = Operator("List", output=list[str])
+check = Operator("Check", tools=[search, len, delete])
+kind = Operator("Say", output=Literal["a", "b"])
+answer = Operator("Write")
+assert_type(facts, Operator[Claims])
+assert_type(names, Operator[list[str]])
+assert_type(check, Operator[str])
+assert_type(answer, Operator[str])
+assert_type(kind, Operator[Any])
+
+
+@operator
+def bullets(facts: Claims) -> str:
+    return "\n".join(f"- {claim}" for claim in facts.claims)
+
+
+@operator
+async def late(facts: Claims) -> int:
+    return 1
+
+
+@operator(ports=["a"])
+def triage(job: Job) -> Take[Claims]:
+    return Take("a", Claims(claims=[]))
+
+
+@operator
+def words(facts: Claims) -> Iterator[str]:
+    yield "a"
+
+
+@operator
+async def later_words(facts: Claims) -> AsyncIterator[str]:
+    yield "a"
+
+
+def plain(x: Claims) -> int:
+    return 2
+
+
+async def later(x: Claims) -> list[int]:
+    return [2]
+
+
+assert_type(bullets, FunctionOperator[str])
+assert_type(late, FunctionOperator[int])
+assert_type(triage, FunctionOperator[Claims])
+assert_type(words, FunctionOperator[str])
+assert_type(later_words, FunctionOperator[str])
+
+flow = Workflow(facts >> [check, bullets] >> answer, evaluator=Evaluator("Good."), max_rounds=3)
+assert_type(flow, Workflow[str])
+assert_type(Workflow(facts).run("x").output, Claims)
+assert_type(Workflow(names).run("x").output, list[str])
+assert_type(Workflow([facts, names] >> late).run("x").output, int)
+assert_type(Workflow(facts >> plain).run("x").output, int)
+assert_type(Workflow(facts >> later).run("x").output, list[int])
+assert_type(Workflow(facts >> [plain, check]).run("x").output, Any)
+assert_type(Workflow([facts, check]).run("x").output, Any)
+assert_type(Workflow(triage["a"] >> answer).run("q").output, str)
+assert_type(BuiltinWorkflow(facts >> check).run("x").output, str)
+assert_type(Workflow(3), Workflow[Any])
+
+result = flow.run("x")
+assert_type(result, Result[str])
+assert_type(result.output, str)
+assert_type(result[facts], Claims)
+assert_type(result[late], int)
+assert_type(result["facts"], Any)
+
+
+async def handles() -> None:
+    run = flow.start("x")
+    assert_type(run, RunHandle[str])
+    assert_type(await run, Result[str])
+    assert_type(await flow.arun({"a": 1}), Result[str])
+
+
+class Label(Operator):
+    """An operator as before the public face."""
+
+
+label = Label(OperatorConfig(instruction="Write the label.", tools=[search, len]))
+assert_type(Workflow(label).run("x").output, Any)
