@@ -41,7 +41,7 @@ from operad.runtime.task import Example, Task
 from operad.runtime.tool import Tool, ToolGroup, ToolSource, as_tools
 from operad.runtime.toolkit import Action, Recommendation, Toolkit
 
-T = TypeVar("T", default=Any)
+T = TypeVar("T", default=Any, covariant=True)
 
 _logger = logging.getLogger(__name__)
 

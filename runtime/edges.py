@@ -16,7 +16,7 @@ from typing_extensions import TypeVar
 from operad.runtime.errors import InputError
 from operad.runtime.output import shown
 
-T = TypeVar("T", default=Any)
+T = TypeVar("T", default=Any, covariant=True)
 U = TypeVar("U")
 
 Function = Callable[..., Any]

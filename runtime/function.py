@@ -30,7 +30,7 @@ from operad.runtime.policy import Policy
 from operad.runtime.reasoner import Reasoner
 from operad.runtime.run_context import RunContext
 
-T = TypeVar("T", default=Any)
+T = TypeVar("T", default=Any, covariant=True)
 
 _Special = Literal["job", "reasoner", "context"]
 

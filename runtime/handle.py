@@ -16,7 +16,7 @@ from operad.runtime.questions import Question
 from operad.runtime.result import Result
 from operad.runtime.stream import Buffer
 
-T = TypeVar("T", default=Any)
+T = TypeVar("T", default=Any, covariant=True)
 
 
 class RunHandle(Generic[T]):

@@ -13,7 +13,7 @@ from operad.runtime.errors import AnswerError, InputError, did_you_mean, shorten
 from operad.runtime.message import Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.output import plain_value
 
-T = TypeVar("T", default=Any)
+T = TypeVar("T", default=Any, covariant=True)
 U = TypeVar("U")
 
 

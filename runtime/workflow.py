@@ -60,7 +60,7 @@ INSTALL_AWEL = "pip install --no-deps 'dbgpt>=0.8.2,<0.9' cloudpickle cachetools
 """The command that installs the AWEL engine on any Python: dbgpt's own pins cannot be installed on Python 3.12 and later."""
 
 
-T = TypeVar("T", default=Any)
+T = TypeVar("T", default=Any, covariant=True)
 U = TypeVar("U")
 
 JobLike = Job | str | Mapping[str, JsonValue]
