@@ -1,0 +1,387 @@
+"""Functions as operators."""
+
+import asyncio
+import functools
+import threading
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel
+
+from operad import (
+    FaultError,
+    Job,
+    Operator,
+    Policy,
+    Reasoner,
+    Retry,
+    RunContext,
+    Take,
+    WorkflowMessage,
+    events,
+    operator,
+)
+from operad.runtime import BuiltinWorkflow, InvalidError, OperatorError, PortError
+from operad.runtime.testing import ScriptedReasoner
+
+
+class Claims(BaseModel):
+    claims: list[str]
+
+
+@operator
+def facts(job: Job) -> Claims:
+    return Claims(claims=job.goal.split())
+
+
+async def run(graph, job="a b", **options):
+    return await BuiltinWorkflow(graph, **options).arun(job)
+
+
+async def test_a_parameter_is_the_answer_of_the_operator_of_that_name_in_the_annotated_type():
+    @operator
+    def size(job: Job) -> int:
+        return len(job.goal)
+
+    @operator
+    def both(size: int, facts: Claims) -> str:
+        return f"{facts.claims} {size + 1}"
+
+    assert (await run([facts, size] >> both)).output == "['a', 'b'] 4"
+
+
+async def test_a_single_parameter_takes_the_answer_of_the_only_operator_before_it():
+    @operator
+    def count(whatever: Claims) -> int:
+        return len(whatever.claims)
+
+    assert (await run(facts >> count)).output == 2
+
+
+async def test_ids_with_other_signs_are_written_as_python_names():
+    first = operator(id="the-facts")(lambda text: text)
+
+    @operator
+    def second(the_facts: str) -> str:
+        return the_facts.upper()
+
+    assert (await run(first >> second)).output == "A B"
+
+
+async def test_annotations_ask_for_the_job_the_reasoner_and_the_run():
+    given: dict[str, Any] = {}
+
+    @operator
+    async def look(facts: Claims, job: Job, reasoner: Reasoner, context: RunContext) -> None:
+        given.update(job=job, reasoner=reasoner, context=context)
+
+    reasoner = ScriptedReasoner([])
+    result = await BuiltinWorkflow(facts >> look).arun("x", reasoner, run_id="r1")
+    assert result.output is None
+    assert given["job"].goal == "x"
+    assert given["reasoner"] is reasoner
+    assert given["context"] == RunContext("r1", "look", 1, 1, "", "r1:look")
+
+
+async def test_the_context_has_the_attempt_and_the_lesson():
+    seen = []
+
+    @operator(policy=Policy(retry=Retry(attempts=2, first_delay=0.001, on=(ValueError,))))
+    def shaky(context: RunContext) -> str:
+        seen.append((context.round, context.attempt, context.lesson))
+        if context.attempt == 1:
+            raise ValueError("once")
+        if context.round == 1:
+            raise FaultError("too short", lesson="Write more.")
+        return "done"
+
+    result = await run(shaky, max_rounds=2)
+    assert (result.output, result.rounds) == ("done", 2)
+    assert seen == [(1, 1, ""), (1, 2, ""), (2, 1, "Write more."), (2, 2, "Write more.")]
+
+
+async def test_a_name_that_is_no_operator_before_it_is_an_issue_with_near_names_before_anything_runs():
+    ran = []
+
+    @operator
+    def first(job: Job) -> str:
+        ran.append("first")
+        return ""
+
+    @operator
+    def second(job: Job) -> str:
+        return ""
+
+    @operator
+    def third(frist: str, second: str) -> str:
+        return ""
+
+    with pytest.raises(InvalidError) as caught:
+        await run([first, second] >> third)
+    assert [str(issue) for issue in caught.value.issues] == [
+        "[parameter] third: parameter 'frist' is no operator before it (did you mean 'first'?); before it: first, second. "
+        "Other parameters are annotated with Job, Reasoner or RunContext"
+    ]
+    assert ran == []
+
+
+async def test_a_default_stands_in_for_an_operator_that_is_not_there_and_none_for_one_that_was_skipped():
+    @operator(ports=["yes", "no"])
+    def triage(job: Job) -> Take[str]:
+        return Take(job.goal, f"took {job.goal}")
+
+    @operator
+    def yes(triage: str) -> str:
+        return f"yes: {triage}"
+
+    @operator
+    def no(triage: str) -> str:
+        return "no"
+
+    @operator
+    def end(yes: str | None, no: str | None, tone: str = "calm") -> str:
+        return f"{yes} {no} {tone}"
+
+    assert (await run([triage["yes"] >> yes, triage["no"] >> no] >> end, "yes")).output == "yes: took yes None calm"
+
+    @operator
+    def strict(yes: str, no: str) -> str:
+        return ""
+
+    with pytest.raises(OperatorError, match="parameter 'no' has no value: that operator did not run"):
+        await run([triage["yes"] >> yes, triage["no"] >> no] >> strict, "yes")
+
+
+async def test_an_operator_without_others_before_it_gets_the_goal_or_the_inputs_by_name():
+    @operator
+    def shout(text: str) -> str:
+        return text.upper()
+
+    @operator
+    def add(a: int, b: int = 2) -> int:
+        return a + b
+
+    assert (await run(shout, "hello")).output == "HELLO"
+    assert (await run(shout, {"text": "hi"})).output == "HI"
+    assert (await run(add, {"a": 1})).output == 3
+    assert (await run(add, {"a": "1", "b": 5})).output == 6
+    with pytest.raises(OperatorError, match=r"parameter 'a' of 'add' is no input of the job; its inputs: c"):
+        await run(add, {"c": 1})
+    with pytest.raises(OperatorError, match=r"input 'a' of the job is no int: Input should be a valid integer"):
+        await run(add, {"a": "one"})
+
+
+async def test_an_answer_that_does_not_fit_the_parameter_blames_the_operator_that_gave_it():
+    answers = iter([{"claims": "none"}, {"claims": ["a"]}])
+    lessons = []
+
+    @operator
+    def extract(context: RunContext) -> dict[str, Any]:
+        lessons.append(context.lesson)
+        return next(answers)
+
+    @operator
+    def count(extract: Claims) -> int:
+        return len(extract.claims)
+
+    result = await run(extract >> count, max_rounds=2)
+    assert result.output == 1
+    assert lessons == ["", "Answer in the form of Claims: claims: Input should be a valid list"]
+
+
+@dataclass
+class Point:
+    x: int
+
+
+RETURNED = {
+    "text": ("plain", "plain", {}),
+    "a model": (Claims(claims=["a"]), '{"claims": ["a"]}', {"claims": ["a"]}),
+    "a dataclass": (Point(1), '{"x": 1}', {"x": 1}),
+    "a dict": ({"n": 1}, '{"n": 1}', {"n": 1}),
+    "a list": ([1, 2], "[1, 2]", {"output": [1, 2]}),
+    "a number": (3, "3", {"output": 3}),
+    "nothing": (None, "", {"output": None}),
+    "a message": (WorkflowMessage(scratchpad="s", outputs={"a": 1}), "s", {"a": 1}),
+}
+
+
+@pytest.mark.parametrize("kind", RETURNED)
+async def test_what_a_function_returns_becomes_a_message(kind):
+    value, text, outputs = RETURNED[kind]
+    message = (await run(operator(id="a")(lambda: value))).message
+    assert (message.scratchpad, message.outputs) == (text, outputs)
+
+
+async def test_a_value_without_a_json_form_is_an_error_that_says_what_to_return():
+    with pytest.raises(
+        OperatorError, match=r"'a' returned <object .*>? ?.*which has no JSON form; return text, a pydantic"
+    ):
+        await run(operator(id="a")(lambda: object()))
+
+
+async def test_a_function_with_ports_takes_one():
+    @operator(ports=["a", "b"])
+    def undecided(job: Job) -> str:
+        return "a"
+
+    after = operator(id="after")(lambda undecided: undecided)
+    with pytest.raises(OperatorError) as caught:
+        await run(undecided["a"] >> after)
+    assert isinstance(caught.value.__cause__, PortError)
+    assert "'undecided' took none of its ports; return Take('a', …): a, b" in str(caught.value)
+    with pytest.raises(InvalidError, match=r"operator 'undecided' has no port 'c'"):
+        await run(undecided["c"] >> after)
+
+
+async def test_a_sync_function_runs_in_a_thread_and_an_async_one_on_the_loop():
+    threads = {}
+
+    @operator
+    def sync(job: Job) -> None:
+        threads["sync"] = threading.current_thread()
+
+    @operator
+    async def later(job: Job) -> None:
+        threads["async"] = threading.current_thread()
+
+    await run([sync, later])
+    assert threads["async"] is threading.current_thread() is not threads["sync"]
+
+
+async def test_generators_stream_their_text():
+    @operator
+    def words(job: Job) -> Iterator[str]:
+        yield from ["a ", "b"]
+
+    @operator
+    async def later(words: str) -> AsyncIterator[str]:
+        for word in words.split():
+            yield word
+
+    streamed = [
+        (event.operator_id, event.text)
+        async for event in BuiltinWorkflow(words >> later).stream("x", only=events.TokenStreamed)
+    ]
+    assert streamed == [("words", "a "), ("words", "b"), ("later", "a"), ("later", "b")]
+    assert (await run(words >> later)).output == "ab"
+    with pytest.raises(OperatorError, match=r"'numbers' yields 1 \(int\); a generator yields text"):
+        await run(operator(numbers))
+
+
+def numbers():
+    yield 1
+
+
+async def test_a_function_asks_a_person():
+    @operator
+    async def publish(context: RunContext) -> str:
+        return "published" if await context.ask("Publish?", "boolean") else "kept"
+
+    handle = BuiltinWorkflow(publish).start("x")
+    async for event in handle:
+        if isinstance(event, events.Interrupted):
+            await handle.answer({event.interrupt_id: True})
+    assert (await handle).output == "published"
+
+
+async def test_plain_functions_are_operators_of_a_workflow_and_each_is_one():
+    def double(job: Job) -> int:
+        return 2 * len(job.goal)
+
+    def half(double: int) -> float:
+        return double / 2
+
+    flow = BuiltinWorkflow()
+    flow.add(double)
+    flow.add(half, after=[double])
+    result = await flow.arun("abc")
+    assert (result.output, result[double], result["half"]) == (3.0, 6, 3.0)
+    assert [step.get_id() for step in flow.get_operators()] == ["double", "half"]
+
+
+async def test_methods_partials_and_callable_objects_are_functions_too():
+    class Greeter:
+        def greet(self, job: Job) -> str:
+            return f"hello {job.goal}"
+
+        def __call__(self, text: str) -> str:
+            return text + "!"
+
+    result = await run(operator(Greeter().greet) >> operator(Greeter()), "Tom")
+    assert result.output == "hello Tom!"
+    assert list(result.messages) == ["greet", "Greeter"]
+    assert (await run(operator(functools.partial(numbered, n=2)), "a")).output == "a 2"
+
+
+def numbered(text: str, n: int) -> str:
+    return f"{text} {n}"
+
+
+async def test_two_functions_of_one_name_get_ids_of_their_own():
+    result = await run([operator(lambda job: "a"), operator(lambda job: "b")])
+    assert result.output == {"lambda": "a", "lambda_2": "b"}
+
+
+def test_the_function_can_be_called_itself():
+    assert facts(Job(goal="a b")).claims == ["a", "b"]
+    assert facts.__name__ == "facts"
+
+
+async def test_annotations_that_are_text_are_read_also_of_local_classes():
+    class Local(BaseModel):
+        n: int
+
+    @operator
+    def make(job: Job) -> "Local":
+        return Local(n=len(job.goal))
+
+    @operator
+    def read(make: "Local") -> "int":
+        return make.n
+
+    assert (await run(make >> read, "abc")).output == 3
+
+
+async def test_an_annotation_that_cannot_be_resolved_is_an_issue():
+    @operator
+    def read(make: "Nowhere") -> int:  # type: ignore[name-defined]  # noqa: F821
+        return 1
+
+    with pytest.raises(
+        InvalidError, match=r"an annotation of 'read' cannot be resolved: name 'Nowhere' is not defined"
+    ):
+        await run(facts >> read)
+
+
+async def test_a_function_works_in_nested_workflows_and_is_cancelled_with_its_run():
+    inner = BuiltinWorkflow(operator(id="up")(lambda facts: facts["claims"]), name="inner")
+    assert (await run(facts >> inner)).output == ["a", "b"]
+
+    ended = asyncio.Event()
+
+    @operator
+    async def wait(job: Job) -> str:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return ""
+
+    handle = BuiltinWorkflow(wait).start("x")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await handle.cancel()
+    assert handle.done
+    assert ended.is_set()
+
+
+async def test_literals_and_operators_that_ask_a_model():
+    @operator
+    def route(kind: Literal["a", "b"]) -> str:
+        return f"<{kind}>"
+
+    kind = Operator("Which?", id="kind", output=Literal["a", "b"])
+    assert (await BuiltinWorkflow(kind >> route).arun("x", ScriptedReasoner(['"a"']))).output == "<a>"

@@ -1,0 +1,317 @@
+"""Results and handles of runs."""
+
+import asyncio
+import importlib.util
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from fake_operators import Do, Echo
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+from operad import (
+    Evaluator,
+    InputError,
+    Job,
+    Model,
+    MonoModelReasoner,
+    Operator,
+    PausedError,
+    RunContext,
+    Take,
+    Workflow,
+    WorkflowMessage,
+    WorkflowStatus,
+    events,
+    interrupt,
+    operator,
+)
+from operad.runtime import AnswerError, BuiltinWorkflow, RunningLoopError, Usage
+from operad.runtime.testing import ScriptedReasoner
+
+
+class Claims(BaseModel):
+    claims: list[str]
+
+
+@dataclass
+class Point:
+    x: int
+
+
+class Person(TypedDict):
+    name: str
+
+
+@operator
+def facts(job: Job) -> Claims:
+    return Claims(claims=job.goal.split())
+
+
+@operator
+def count(facts: Claims) -> int:
+    return len(facts.claims)
+
+
+class Judge(Evaluator):
+    """Judges in turn as it is told."""
+
+    def __init__(self, *verdicts):
+        super().__init__("Judge.")
+        self.verdicts = list(verdicts)
+
+    async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
+        return self.verdicts.pop(0)
+
+
+def wrong(lesson, **fields):
+    return WorkflowMessage(status=WorkflowStatus.EXECUTION_ERROR, evaluation="wrong", lesson=lesson, **fields)
+
+
+def test_a_result_has_typed_answers_and_what_came_of_the_run():
+    result = Workflow(facts >> count).run("a b", run_id="r1")
+    assert (result.output, result[facts], result["facts"]) == (2, Claims(claims=["a", "b"]), Claims(claims=["a", "b"]))
+    assert (result.text, result.message.outputs) == ("2", {"output": 2})
+    assert (result.status, result.evaluation, result.lesson) == (WorkflowStatus.SUCCESS, "", "")
+    assert (result.rounds, result.run_id, result.usage, result.cost) == (1, "r1", Usage(), 0.0)
+    assert "facts" in result
+    assert repr(result) == "<Result of run 'r1': SUCCESS, rounds: 1>"
+
+
+def test_an_evaluators_verdict_is_in_the_result_and_the_answer_is_still_the_last_operators():
+    judge = Judge(wrong("Shorter.", outputs={"extra": 1}), WorkflowMessage(evaluation="fine", outputs={"extra": 2}))
+    result = Workflow(facts >> count, evaluator=judge, max_rounds=2).run("a b")
+    assert (result.output, result.status, result.evaluation, result.rounds) == (2, WorkflowStatus.SUCCESS, "fine", 2)
+    assert list(result.messages) == ["facts", "count"]
+
+
+def test_the_answers_are_those_of_the_round_that_counts():
+    @operator
+    def number(context: RunContext) -> int:
+        return context.round
+
+    judge = Judge(wrong("again", score=5), wrong("again", score=1))
+    result = Workflow(number, evaluator=judge, max_rounds=2).run("x")
+    assert (result.output, result["number"], result.text, result.rounds) == (1, 1, "1", 2)
+
+
+def test_of_several_last_operators_the_answer_is_a_dict_or_that_of_the_only_one_that_ran():
+    @operator(ports=["many", "few"])
+    def route(job: Job) -> Take[int]:
+        size = len(job.goal.split())
+        return Take("many" if size > 1 else "few", size)
+
+    many = operator(id="many")(lambda route: route * 10)
+    few = operator(id="few")(lambda route: route)
+    assert Workflow(facts >> [count, Echo("e")]).run("a b").output == {"count": 2, "e": 'e({"claims": ["a", "b"]})'}
+    result = Workflow([route["many"] >> many, route["few"] >> few]).run("a b")
+    assert result.output == 20
+    assert "few" not in result
+    with pytest.raises(InputError, match="operator 'few' has no answer: it did not run"):
+        _ = result["few"]
+
+
+def test_the_answer_of_a_nested_workflow_has_its_type():
+    inner = BuiltinWorkflow(facts, name="inner")
+    assert Workflow(inner).run("a").output == Claims(claims=["a"])
+    assert Workflow(inner).run("a")[inner] == Claims(claims=["a"])
+    both = BuiltinWorkflow([facts, Do("x")], name="both")
+    assert Workflow(both).run("a").output == {"facts": Claims(claims=["a"]), "x": "x"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "value"),
+    [
+        (Claims, '{"claims": ["a"]}', Claims(claims=["a"])),
+        (Point, '{"x": 1}', Point(1)),
+        (Person, '{"name": "Tom"}', {"name": "Tom"}),
+        (list[str], '["a", "b"]', ["a", "b"]),
+        (list[Claims], '[{"claims": []}]', [Claims(claims=[])]),
+        (int, "3", 3),
+        ({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}, '{"a": 1}', {"a": 1}),
+        ("{a: integer}", '{"a": 1}', {"a": 1}),
+        ("In one sentence.", "So it is.", "So it is."),
+        (None, "So it is.", "So it is."),
+        (str, "3", "3"),
+    ],
+)
+def test_the_answer_of_an_operator_is_of_the_type_that_it_declares(kind, said, value):
+    flow = Workflow(Operator("Say it.", id="say", output=kind), model=ScriptedReasoner([said]))
+    assert flow.run("x").output == value
+
+
+def test_an_answer_that_no_validator_accepts_is_asked_for_again_with_what_is_wrong():
+    reasoner = ScriptedReasoner(['{"claims": 1}', '{"claims": ["a"]}'])
+    assert Workflow(Operator("Say.", output=Claims), model=reasoner).run("x").output.claims == ["a"]
+    assert reasoner.tasks[1].lesson == "Your last answer does not fit: claims: Input should be a valid list"
+
+
+def test_an_operator_with_a_type_and_ports_has_both():
+    route = Operator("Which?", id="route", output=Claims, ports=["a", "b"])
+    flow = Workflow(route["a"] >> count, model=ScriptedReasoner(['{"claims": ["x"], "port": "a"}']))
+    result = flow.run("x")
+    assert (result.output, result[route]) == (1, Claims(claims=["x"]))
+
+
+def test_an_answer_that_does_not_fit_its_type_is_an_error_that_names_the_operator():
+    @operator
+    def liar(job: Job) -> int:
+        return "three"  # type: ignore[return-value]
+
+    with pytest.raises(
+        AnswerError, match="the answer of operator 'liar' does not fit its type: Input should be a valid"
+    ):
+        _ = Workflow(liar).run("x").output
+
+
+def test_an_unknown_operator_of_a_result_is_told_with_near_names():
+    result = Workflow(facts >> count).run("a")
+    with pytest.raises(
+        InputError, match=r"no operator has the id 'fact' \(did you mean 'facts'\?\); the workflow has: facts, count"
+    ):
+        _ = result["fact"]
+
+
+async def test_an_operator_thinks_with_its_own_model_and_a_workflow_inside_too():
+    own = Operator("One.", id="one", model=ScriptedReasoner(["own"]))
+    inner = BuiltinWorkflow(Operator("Two.", id="two"), name="inner", model=ScriptedReasoner(["inner"]))
+    flow = BuiltinWorkflow([own, inner, Operator("Three.", id="three")], model=ScriptedReasoner(["flow"]))
+    assert (await flow.arun("x")).output == {"one": "own", "inner": "inner", "three": "flow"}
+
+
+def test_without_a_model_a_run_ends_before_it_begins_and_says_what_to_set(monkeypatch):
+    for name in ("OPERAD_MODEL", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(InputError, match="OPENAI_API_KEY"):
+        Workflow(facts >> Operator("Say.")).run("x")
+    assert Workflow(facts >> count).run("a").output == 1
+
+
+def test_a_model_is_given_by_name_as_a_model_or_as_a_reasoner():
+    assert isinstance(Workflow(facts, model="gpt-5")._reasoner, MonoModelReasoner)
+    model = Model(name="x", base_url="http://localhost:1/v1")
+    assert Workflow(facts, model=model)._reasoner.model is model  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("engine", ["builtin", "dbgpt"])
+def test_an_engine_is_chosen_by_name(engine):
+    if engine == "dbgpt" and importlib.util.find_spec("dbgpt") is None:
+        pytest.skip("dbgpt is not installed")
+    flow = Workflow(facts >> count, engine=engine)
+    assert flow.engine == engine
+    assert flow.run("a b").output == 2
+
+
+# Handles
+
+
+async def test_a_handle_is_awaited_for_the_result():
+    run = Workflow(facts >> count).start("a b", run_id="r")
+    assert repr(run) == "<RunHandle 'r': running>"
+    assert not run.done
+    result = await run
+    assert (result.output, (await run).output, run.done) == (2, 2, True)
+    assert repr(run) == "<RunHandle 'r': done>"
+
+
+async def test_a_handle_yields_every_event_also_when_it_is_read_late():
+    flow = Workflow(facts >> count)
+    run = flow.start("a b")
+    await run
+    kinds = [type(event).__name__ async for event in run]
+    assert kinds[0] == "RunStarted"
+    assert kinds[-1] == "RunFinished"
+    assert kinds.count("OperatorFinished") == 2
+
+
+async def test_a_run_whose_events_nobody_reads_goes_on_and_keeps_only_the_last_thousand():
+    flow = BuiltinWorkflow([Do(f"o{number}") for number in range(600)])
+    run = flow.start("x")
+    await run
+    kept = [event async for event in run]
+    assert len(kept) == 999
+    assert isinstance(kept[-1], events.RunFinished)
+
+
+async def ask():
+    return f"said {await interrupt('Sure?', 'boolean')}"
+
+
+async def test_a_question_is_answered_while_the_events_are_read():
+    run = BuiltinWorkflow(Do("a", ask)).start("x")
+    async for event in run:
+        if isinstance(event, events.Interrupted):
+            [question] = run.questions
+            assert (question.id, question.text) == ("a", "Sure?")
+            await run.answer({"a": True})
+    assert (await run).text == "said True"
+    assert run.questions == ()
+
+
+async def test_a_handle_that_is_awaited_says_that_the_run_waits_and_is_awaited_again_after_the_answer():
+    run = BuiltinWorkflow(Do("a", ask)).start("x")
+    with pytest.raises(PausedError) as caught:
+        await run
+    assert [question.id for question in caught.value.questions] == ["a"]
+    assert "waits for answers" in repr(run)
+    await run.answer({"a": False})
+    assert (await run).text == "said False"
+
+
+async def test_a_run_that_fails_raises_where_it_is_awaited_and_where_its_events_are_read():
+    def fail():
+        raise ValueError("broken")
+
+    run = BuiltinWorkflow(Do("a", fail)).start("x")
+    with pytest.raises(Exception, match="ValueError: broken"):
+        await run
+    with pytest.raises(Exception, match="ValueError: broken"):
+        _ = [event async for event in run]
+
+
+async def test_cancelling_a_handle_ends_the_run_and_frees_its_id():
+    flow = BuiltinWorkflow(Do("a", lambda: asyncio.Event().wait()))
+    run = flow.start("x", run_id="r")
+    await asyncio.sleep(0)
+    await run.cancel()
+    assert run.done
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    again = flow.start("x", run_id="r")
+    await again.cancel()
+
+
+async def test_leaving_the_events_does_not_end_the_run():
+    run = Workflow(facts >> count).start("a b")
+    async for _ in run:
+        break
+    assert (await run).output == 2
+
+
+def test_start_needs_an_event_loop():
+    with pytest.raises(RunningLoopError, match=r"start\(…\) needs a running event loop; without one, call run\(…\)"):
+        Workflow(facts).start("x")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("dbos") is None, reason="dbos is not installed")
+def test_a_kept_run_stores_json_and_gives_the_types_back_when_it_is_read_again(tmp_path):
+    calls: list[str] = []
+
+    @operator
+    def made(job: Job) -> Claims:
+        calls.append(job.goal)
+        return Claims(claims=job.goal.split())
+
+    def flow() -> Workflow[Any]:
+        return Workflow(
+            made >> operator(id="size")(lambda made: len(made["claims"])), durable=f"sqlite:///{tmp_path}/runs.db"
+        )
+
+    first = flow().run("a b", run_id="kept")
+    again = flow().run("a b", run_id="kept")
+    assert calls == ["a b"]
+    for result in (first, again):
+        assert (result[made], result.output, result.rounds) == (Claims(claims=["a", "b"]), 2, 1)
+    assert json.loads(again.messages["made"].scratchpad) == {"claims": ["a", "b"]}
