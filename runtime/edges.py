@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from typing_extensions import TypeVar
 
 from operad.runtime.errors import InputError
+from operad.runtime.graph import Executable
 from operad.runtime.output import shown
 
 T = TypeVar("T", default=Any, covariant=True)
@@ -31,7 +32,7 @@ class Step(Generic[T]):
     @overload
     def __rshift__(self, after: Step[U]) -> Chain[U]: ...
     @overload
-    def __rshift__(self, after: Sequence[Step[Any] | Function]) -> Chain[Any]: ...
+    def __rshift__(self, after: Executable | Sequence[Step[Any] | Executable | Function]) -> Chain[Any]: ...
     @overload
     def __rshift__(self, after: Callable[..., AsyncIterator[str] | Iterator[str]]) -> Chain[str]: ...
     @overload
@@ -41,7 +42,7 @@ class Step(Generic[T]):
     def __rshift__(self, after: Any) -> Chain[Any]:
         return chain_of(self).then(chain_of(after))
 
-    def __rrshift__(self, before: Sequence[Step[Any] | Function] | Function) -> Chain[T]:
+    def __rrshift__(self, before: Executable | Sequence[Step[Any] | Executable | Function] | Function) -> Chain[T]:
         return chain_of(before).then(chain_of(self))
 
     def __getitem__(self, port: str) -> Port[T]:

@@ -110,7 +110,7 @@ class Workflow(Step[T]):
 
     def __init__(
         self,
-        graph: Step[T] | Sequence[Step[Any] | Function] | Function | int | None = None,
+        graph: Step[T] | Sequence[Step[Any] | Executable | Function] | Function | int | None = None,
         max_rounds: int = 1,
         *,
         evaluator: Executable | None = None,

@@ -240,7 +240,7 @@ async def ask():
 
 
 async def test_a_question_is_answered_while_the_events_are_read():
-    run = BuiltinWorkflow(Do("a", ask)).start("x")
+    run = BuiltinWorkflow([Do("a", ask)]).start("x")
     async for event in run:
         if isinstance(event, events.Interrupted):
             [question] = run.questions
@@ -251,7 +251,7 @@ async def test_a_question_is_answered_while_the_events_are_read():
 
 
 async def test_a_handle_that_is_awaited_says_that_the_run_waits_and_is_awaited_again_after_the_answer():
-    run = BuiltinWorkflow(Do("a", ask)).start("x")
+    run = BuiltinWorkflow([Do("a", ask)]).start("x")
     with pytest.raises(PausedError) as caught:
         await run
     assert [question.id for question in caught.value.questions] == ["a"]
@@ -264,7 +264,7 @@ async def test_a_run_that_fails_raises_where_it_is_awaited_and_where_its_events_
     def fail():
         raise ValueError("broken")
 
-    run = BuiltinWorkflow(Do("a", fail)).start("x")
+    run = BuiltinWorkflow([Do("a", fail)]).start("x")
     with pytest.raises(Exception, match="ValueError: broken"):
         await run
     with pytest.raises(Exception, match="ValueError: broken"):
@@ -272,7 +272,7 @@ async def test_a_run_that_fails_raises_where_it_is_awaited_and_where_its_events_
 
 
 async def test_cancelling_a_handle_ends_the_run_and_frees_its_id():
-    flow = BuiltinWorkflow(Do("a", lambda: asyncio.Event().wait()))
+    flow = BuiltinWorkflow([Do("a", lambda: asyncio.Event().wait())])
     run = flow.start("x", run_id="r")
     await asyncio.sleep(0)
     await run.cancel()
