@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, field_serializer
 
-from operad.runtime.errors import did_you_mean
+from operad.runtime.errors import InputError, did_you_mean
 from operad.runtime.file import FileDescriptor
 from operad.runtime.fingerprint import fingerprint, name_of
 
@@ -214,6 +214,8 @@ class Contribution(Value):
 class Job(Value):
     """What is to be done.
 
+        job = Job("Is this so? The moon has air.", context="For a school book.")
+
     Attributes:
         goal: The task, in words.
         context: What one needs to know for it.
@@ -233,6 +235,11 @@ class Job(Value):
     inputs: dict[str, JsonValue] = Field(default_factory=dict)
 
     _indifferent: ClassVar[frozenset[str]] = frozenset({"id", "session_id", "parent_id"})
+
+    def __init__(self, *goal: str, **fields: Any) -> None:
+        if len(goal) > 1:
+            raise InputError(f"Job(…) expects the goal first, and all else by name; got {len(goal)} values")
+        super().__init__(**(fields | {"goal": goal[0]} if goal else fields))
 
 
 class SubJob(Job):

@@ -272,7 +272,7 @@ def as_tools(given: Any) -> Any:
     Raises:
         ToolError: One of them is neither.
     """
-    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+    if isinstance(given, str | Mapping | Value) or not isinstance(given, Iterable):
         raise ToolError(f"tools: expected a list of functions and tools, got {shown(cast('object', given))}")
     return tuple(each if isinstance(each, ToolGroup) else tool_of(each) for each in cast("Iterable[Any]", given))
 

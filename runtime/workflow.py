@@ -129,7 +129,8 @@ class Workflow(Step[T]):
         check_positive(f"workflow {name!r}", ("max_rounds",), max_rounds=max_rounds)
         self._engine = engine
         if engine is not None and engine != self.engine:
-            raise InputError(f"workflow {name!r}: engine: expected 'dbgpt' or 'builtin', got {engine!r}")
+            ours = "'dbgpt' or 'builtin'" if type(self).engine is Workflow.engine else repr(self.engine)
+            raise InputError(f"workflow {name!r}: engine: expected {ours}, got {engine!r}")
         for listener in listeners:
             self._check_listener(listener, name)
         if not isinstance(insights, Insights | None):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -250,19 +251,17 @@ class Workflow(Step[T]):
         step: Executable | Workflow = self._as_step(operator)
         operator_id = step.get_id()
         self._check_added(operator_id, previous_ops, next_ops, join)
+        parents = [self._leaves(previous) for previous in previous_ops or ()]
+        children = [self._id_of(following) for following in next_ops or ()]
         with self._lock:
             self._built = None
             if self._operators.setdefault(operator_id, step) is not step:
                 self._doubles.append(operator_id)
             before = self._before.setdefault(operator_id, {})
-            for previous in previous_ops or ():
-                if isinstance(previous, Port):
-                    port = cast("Port[Any]", previous)
-                    _add_edge(before, self._id_of(port.operator), frozenset({port.name}))
-                else:
-                    _add_edge(before, self._id_of(previous), frozenset())
-            for following in next_ops or ():
-                _add_edge(self._before.setdefault(self._id_of(following), {}), operator_id, frozenset())
+            for previous, ports in parents:
+                _add_edge(before, previous, ports)
+            for following in children:
+                _add_edge(self._before.setdefault(following, {}), operator_id, frozenset())
             if join is not None:
                 self._joins[operator_id] = join
             if policy is not None:
@@ -403,7 +402,12 @@ class Workflow(Step[T]):
         return {"text/plain": repr(self), **picture(chart(self.graph()))}
 
     def run(
-        self, job: JobLike, reasoner: Reasoner | None = None, *, lesson: str | None = None, run_id: str | None = None
+        self,
+        job: JobLike,
+        reasoner: Reasoner | Model | str | None = None,
+        *,
+        lesson: str | None = None,
+        run_id: str | None = None,
     ) -> Result[T]:
         """Run the workflow, wait for it, and return the result; for callers without an event loop.
 
@@ -420,7 +424,12 @@ class Workflow(Step[T]):
         )
 
     async def arun(
-        self, job: JobLike, reasoner: Reasoner | None = None, *, lesson: str | None = None, run_id: str | None = None
+        self,
+        job: JobLike,
+        reasoner: Reasoner | Model | str | None = None,
+        *,
+        lesson: str | None = None,
+        run_id: str | None = None,
     ) -> Result[T]:
         """Run the workflow and return the result. In a notebook, the cell shows how it gets on.
 
@@ -428,7 +437,7 @@ class Workflow(Step[T]):
 
         Args:
             job: What is to be done: a text; a dict of inputs; or a `Job`.
-            reasoner: Who does the thinking in this run; by default the workflow's `model`.
+            reasoner: Who does the thinking in this run: a reasoner, a model or its name; by default the workflow's `model`.
             lesson: What to do better than last time.
             run_id: The run's id; a fresh one by default.
 
@@ -436,7 +445,7 @@ class Workflow(Step[T]):
             InputError: The job is none of these, or a run with this id is going on.
             Exception: As `aexecute`.
         """
-        call = self._call(job, reasoner, None, lesson)
+        call = self._call(job, None if reasoner is None else reasoner_of(reasoner), None, lesson)
         outer = events.current_scope()
         if outer is not None:
             run = self._run_inside(outer, call)
@@ -445,7 +454,12 @@ class Workflow(Step[T]):
         return self._result(live.run, await live.outcome())
 
     def start(
-        self, job: JobLike, reasoner: Reasoner | None = None, *, lesson: str | None = None, run_id: str | None = None
+        self,
+        job: JobLike,
+        reasoner: Reasoner | Model | str | None = None,
+        *,
+        lesson: str | None = None,
+        run_id: str | None = None,
     ) -> RunHandle[T]:
         """Start a run in the running event loop, and return its handle: to await, iterate, answer and cancel.
 
@@ -463,7 +477,8 @@ class Workflow(Step[T]):
             raise RunningLoopError("start(…) needs a running event loop; without one, call run(…)")
         buffer = Buffer(slows=False)
         run_id = run_id or new_id()
-        live = self._start(self._call(job, reasoner, None, lesson), run_id, buffer, streamed=False)
+        call = self._call(job, None if reasoner is None else reasoner_of(reasoner), None, lesson)
+        live = self._start(call, run_id, buffer, streamed=False)
         live.task.add_done_callback(lambda _: self._live.pop(run_id, None))
         return RunHandle(run_id, live, buffer, partial(self._result, live.run))
 
@@ -724,6 +739,13 @@ class Workflow(Step[T]):
     def _id_of(self, step: Any) -> str:
         """The id of an operator that is given by itself or by that."""
         return step if isinstance(step, str) else self._as_step(step).get_id()
+
+    def _leaves(self, step: Any) -> tuple[str, Ports]:
+        """Where an edge leaves: the id of the operator, and its port."""
+        if isinstance(step, Port):
+            port = cast("Port[Any]", step)
+            return self._id_of(port.operator), frozenset({port.name})
+        return self._id_of(step), frozenset()
 
     def _add_chain(self, chain: Chain[Any]) -> None:
         dangling: list[Port[Any]] = [tail for tail in chain.tails if isinstance(tail, Port)]

@@ -3,7 +3,7 @@
 import pytest
 from fake_operators import Do, Echo
 
-from operad import Operator, Workflow, operator
+from operad import InputError, Operator, Workflow, operator
 from operad.runtime import BuiltinWorkflow, InvalidError, Map
 
 
@@ -135,3 +135,10 @@ def test_an_id_stays_once_an_operator_is_in_a_workflow():
 def test_two_operators_with_one_chosen_id_are_an_issue_as_before():
     with pytest.raises(InvalidError, match="two different operators have this id"):
         Workflow([Operator("A.", id="x"), Operator("B.", id="x")]).built()
+
+
+def test_a_wrong_edge_adds_nothing():
+    flow = BuiltinWorkflow(a)
+    with pytest.raises(InputError, match="got 42"):
+        flow.add_operator(b, previous_ops=["a", 42])  # type: ignore[list-item]
+    assert edges(flow) == {"a": []}

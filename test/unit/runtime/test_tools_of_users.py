@@ -1,0 +1,115 @@
+"""Functions as tools: `tool`, a person's approval, and the run's context."""
+
+import pytest
+
+from operad import InputError, MonoModelReasoner, Operator, OperatorConfig, RunContext, Tool, events, tool
+from operad.runtime import Action, BuiltinWorkflow, ToolGroup
+from operad.runtime.testing import CallTools, Say, ScriptedModel
+
+CALLED = []
+
+
+@tool
+def search(claim: str) -> str:
+    """Look a claim up."""
+    return f"found {claim}"
+
+
+@tool(approve=True)
+def delete(path: str, context: RunContext) -> str:
+    """Delete a file."""
+    CALLED.append((path, context.run_id, context.operator_id))
+    return f"deleted {path}"
+
+
+def length(text: str) -> int:
+    """Count the characters."""
+    return len(text)
+
+
+def test_a_decorated_function_is_a_tool_and_can_still_be_called():
+    assert isinstance(search, Tool)
+    assert (search.name, search.description, search("x")) == ("search", "Look a claim up.", "found x")
+    named = tool(name="look_up", description="Look.", timeout=3)(length)
+    assert (named.name, named.description, named.timeout) == ("look_up", "Look.", 3)
+
+
+def test_the_model_does_not_see_the_context():
+    assert list(delete.parameters["properties"]) == ["path"]
+
+
+@pytest.mark.parametrize("annotation", [RunContext, RunContext | None, "RunContext", "operad.RunContext | None"])
+def test_the_context_is_known_however_it_is_annotated(annotation):
+    def look(path: str, context): ...
+
+    look.__annotations__["context"] = annotation
+    assert list(Tool.of(look).parameters["properties"]) == ["path"]
+
+
+async def test_outside_of_a_run_the_context_is_empty_and_an_approval_is_an_error():
+    @tool
+    def where(context: RunContext) -> str:
+        return context.run_id or "nowhere"
+
+    assert await where.call({}) == "nowhere"
+    with pytest.raises(InputError, match="tool 'delete' asks a person before it runs, and no run is going on here"):
+        await delete.call({"path": "a"})
+
+
+def test_operators_actions_and_configurations_take_plain_functions():
+    group = ToolGroup(name="g", tools=(search,))
+    operator = Operator("Check.", tools=[length, group], actions=[Action(name="a", tools=(length,))])  # type: ignore[arg-type]
+    assert [tool.name for tool in operator._recommend().tools] == ["length", "length", "search"]
+    config = OperatorConfig(instruction="Check.", tools=[length])
+    assert [tool.name for tool in Operator(config)._recommend().tools] == ["length"]
+
+
+def test_tools_change_the_fingerprint_and_a_configuration_without_any_has_the_one_it_had():
+    plain, with_tools = OperatorConfig(instruction="Check."), OperatorConfig(instruction="Check.", tools=[length])
+    assert "tools" not in plain.fingerprint()
+    assert plain.fingerprint() != with_tools.fingerprint()
+
+
+async def run(script, answers):
+    """Run an operator with the tool that asks; the questions that were asked, and the results the model saw."""
+    CALLED.clear()
+    asked, answers = [], iter(answers)
+    with ScriptedModel(script) as scripted:
+        flow = BuiltinWorkflow(
+            Operator("Clean up.", id="clean", tools=[delete]), model=MonoModelReasoner(scripted.model)
+        )
+        handle = flow.start("x", run_id="r")
+        async for event in handle:
+            if isinstance(event, events.Interrupted):
+                asked.append(event.question)
+                await handle.answer({event.interrupt_id: next(answers)})
+        await handle
+        seen = [m["content"] for m in scripted.requests[-1]["messages"] if m["role"] == "tool"]
+    return asked, seen
+
+
+async def test_a_person_is_asked_with_the_arguments_before_each_call():
+    script = [CallTools([("delete", {"path": "a"})]), CallTools([("delete", {"path": "b"})]), Say("done")]
+    asked, seen = await run(script, ["yes", "no"])
+    assert asked == [
+        'Allow the tool delete with {"path": "a"}? (always: for the rest of this run)',
+        'Allow the tool delete with {"path": "b"}? (always: for the rest of this run)',
+    ]
+    assert seen == ["deleted a", 'ToolError: a person did not allow delete with {"path": "b"}']
+    assert CALLED == [("a", "r", "clean")]
+
+
+async def test_always_allows_the_tool_for_the_rest_of_the_run_and_not_for_the_next():
+    script = [CallTools([("delete", {"path": "a"})]), CallTools([("delete", {"path": "b"})]), Say("done")]
+    asked, seen = await run(script, ["always"])
+    assert (len(asked), seen) == (1, ["deleted a", "deleted b"])
+    asked, _ = await run(script, ["always"])
+    assert len(asked) == 1
+
+
+async def test_wrong_arguments_are_refused_before_anybody_is_asked():
+    asked, seen = await run([CallTools([("delete", {"file": "a"})]), Say("done")], [])
+    assert asked == []
+    assert seen == [
+        "ToolError: tool 'delete' was called with wrong arguments: 'path' is missing; 'file' is not an argument"
+    ]

@@ -1,0 +1,232 @@
+# pyright: basic, reportArgumentType=false, reportCallIssue=false, reportOperatorIssue=false, reportIndexIssue=false, reportGeneralTypeIssues=false
+"""Wrong uses of the public face: one line each, at the call, that says what was expected."""
+
+import pytest
+from pydantic import BaseModel
+
+from operad import (
+    Action,
+    Evaluator,
+    Job,
+    MonoModelReasoner,
+    OperadError,
+    Operator,
+    OperatorConfig,
+    Take,
+    Workflow,
+    operator,
+    tool,
+)
+from operad.runtime import BuiltinWorkflow
+
+
+class Claims(BaseModel):
+    claims: list[str]
+
+
+class NoModel:
+    pass
+
+
+@tool
+def search(claim: str) -> str:
+    """Look a claim up."""
+    return ""
+
+
+@operator
+def facts(job: Job) -> str:
+    return job.goal
+
+
+def several(*values):
+    return values
+
+
+ask = Operator("Say it.", id="ask")
+flow = BuiltinWorkflow(facts, name="flow")
+
+WRONG = {
+    "Operator(42)": (
+        lambda: Operator(42),
+        "Operator(…) expects an instruction as text, or an OperatorConfig; got 42 (int)",
+    ),
+    "an empty instruction": (
+        lambda: Operator(" "),
+        "Operator(…): instruction: the instruction is empty: say what the operator is to do",
+    ),
+    "a function in place of an instruction": (
+        lambda: Operator(several),
+        "Operator(…) expects an instruction as text, or an OperatorConfig; got <function several at",
+    ),
+    "output=42": (
+        lambda: Operator("Say.", output=42),
+        "output: expected a pydantic model, a dataclass, a TypedDict, a type such as list[str] or Literal['a', 'b'], a JSON Schema as a dict, or text such as '{claims: [string]}'; got 42 (int)",
+    ),
+    "output=Model()": (
+        lambda: Operator("Say.", output=Claims(claims=[])),
+        "output: expected a pydantic model, a dataclass, a TypedDict, a type such as list[str] or Literal['a', 'b'], a JSON Schema as a dict, or text such as '{claims: [string]}'; got Claims(claims=[]) (Claims)",
+    ),
+    "a class that is no model": (
+        lambda: Operator("Say.", output=NoModel),
+        "pydantic cannot read the type NoModel: Unable to generate pydantic-core schema for",
+    ),
+    "a broken JSON Schema": (
+        lambda: Operator("Say.", output={"type": "object", "properties": 3, "required": []}),
+        "output: 3 is not of type 'object'",
+    ),
+    "tools=search": (
+        lambda: Operator("Say.", tools=search),
+        "tools: expected a list of functions and tools, got Tool(name='search'",
+    ),
+    "tools=['search']": (
+        lambda: Operator("Say.", tools=["search"]),
+        "expected a function or a tool, got 'search' (str)",
+    ),
+    "ports='refund'": (
+        lambda: Operator("Say.", ports="refund"),
+        "Operator(…): ports: expected a list of names, got 'refund' (str)",
+    ),
+    "ports twice": (lambda: Operator("Say.", ports=["a", "a"]), "Operator(…): ports: ports need names, each its own"),
+    "model=42": (
+        lambda: Operator("Say.", model=42),
+        "model: expected a model's name, a Model or a reasoner; got 42 (int)",
+    ),
+    "policy='retry'": (
+        lambda: Operator("Say.", id="a", policy="retry"),
+        "operator 'a': policy: expected a Policy, got 'retry' (str)",
+    ),
+    "a config and more": (
+        lambda: Operator(OperatorConfig(instruction="Say."), id="a", tools=[search]),
+        "Operator(config): id, tools belong in the OperatorConfig; or give the instruction as text: Operator('…', id=…)",
+    ),
+    "Evaluator(42)": (
+        lambda: Evaluator(42),
+        "Evaluator(…) expects an instruction as text, or an OperatorConfig; got 42 (int)",
+    ),
+    "MonoModelReasoner(42)": (
+        lambda: MonoModelReasoner(42),
+        "expected a model or its name, such as 'gpt-5'; got 42 (int)",
+    ),
+    "Action(tools=['x'])": (lambda: Action(name="a", tools=["x"]), "expected a function or a tool, got 'x' (str)"),
+    "Job('a', 'b')": (lambda: Job("a", "b"), "Job(…) expects the goal first, and all else by name; got 2 values"),
+    "@tool on text": (lambda: tool("search"), "expected a function or a tool, got 'search' (str)"),
+    "@operator on text": (lambda: operator("facts"), "operator(…) expects a function, got 'facts' (str)"),
+    "@operator on a class": (
+        lambda: operator(Claims),
+        "operator(…) expects a function, got <class 'test.unit.test_wrong_uses.Claims'> (ModelMetaclass)",
+    ),
+    "@operator on a tool": (
+        lambda: operator(search),
+        "expected an operator, a workflow or a function, got the tool 'search'; tools are given to an operator: tools=[…]",
+    ),
+    "*values": (
+        lambda: operator(several),
+        "operator 'several': parameter '*values' is variadic positional; parameters are bound by name",
+    ),
+    "ports of a function as text": (
+        lambda: operator(ports="a")(several),
+        "operator(…): ports are a list of names, such as ['refund', 'question']; got 'a' (str)",
+    ),
+    "a >> 'b'": (
+        lambda: facts >> "b",
+        "expected an operator, a workflow or a function, got the text 'b'; an operator that was added before is named in workflow.add(…, after=['b'])",
+    ),
+    "a >> 42": (
+        lambda: facts >> 42,
+        "expected an operator, a workflow or a function, or a list of these; got 42 (int)",
+    ),
+    "a >> Operator": (
+        lambda: facts >> Operator,
+        "expected an operator, a workflow or a function, got the class Operator; give an instance: Operator(…)",
+    ),
+    "a >> search": (
+        lambda: facts >> search,
+        "expected an operator, a workflow or a function, got the tool 'search'; tools are given to an operator: tools=[…]",
+    ),
+    "a >> []": (lambda: facts >> [], "expected operators in the list, and it is empty"),
+    "a[0]": (lambda: facts[0], "a port is named by text, such as operator['refund']; got 0 (int)"),
+    "list(a)": (lambda: list(facts), "a port is named by text, such as operator['refund']; got 0 (int)"),
+    "a['x']['y']": (
+        lambda: ask["x"]["y"],
+        "a port has no ports of its own: write operator['y'], not operator['x']['y']",
+    ),
+    "(a >> b)['x']": (
+        lambda: (facts >> ask)["x"],
+        "a port belongs to one operator: write a >> b['x'], not (a >> b)['x']",
+    ),
+    "a port that leads nowhere": (
+        lambda: Workflow(facts >> ask["x"]),
+        "the port 'x' leads nowhere: write operator['x'] >> what follows",
+    ),
+    "Workflow('a')": (
+        lambda: Workflow("a"),
+        "expected an operator, a workflow or a function, got the text 'a'; an operator that was added before is named in workflow.add(…, after=['a'])",
+    ),
+    "evaluator='text'": (
+        lambda: Workflow(facts, evaluator="Be good."),
+        "evaluator: expected an Evaluator, such as Evaluator('…'); got 'Be good.' (str)",
+    ),
+    "engine='x'": (
+        lambda: Workflow(facts, engine="x"),
+        "workflow 'workflow': engine: expected 'dbgpt' or 'builtin', got 'x'",
+    ),
+    "BuiltinWorkflow(engine='dbgpt')": (
+        lambda: BuiltinWorkflow(facts, engine="dbgpt"),
+        "workflow 'workflow': engine: expected 'builtin', got 'dbgpt'",
+    ),
+    "durable=42": (
+        lambda: Workflow(facts, durable=42),
+        "durable: expected a URL such as 'sqlite:///runs.db', a path or a Ledger; got 42 (int)",
+    ),
+    "Workflow(model=42)": (
+        lambda: Workflow(facts, model=42),
+        "model: expected a model's name, a Model or a reasoner; got 42 (int)",
+    ),
+    "add(after='a')": (
+        lambda: flow.add(ask, after="facts"),
+        "add(…, after=…): expected a list such as ['facts'], got 'facts' (str)",
+    ),
+    "previous_ops='a'": (
+        lambda: flow.add_operator(ask, previous_ops="facts"),
+        "previous_ops: expected a list such as ['facts'], got the text 'facts'",
+    ),
+    "previous_ops=[42]": (
+        lambda: flow.add_operator(ask, previous_ops=[42]),
+        "expected an operator, a workflow or a function, or a list of these; got 42 (int)",
+    ),
+    "run(42)": (lambda: flow.run(42), "expected a text, a dict of inputs or a Job; got 42 (int)"),
+    "run({1: 2})": (
+        lambda: flow.run({1: 2}),
+        "inputs.1.[key]: the inputs of a job are JSON values by name: Input should be a valid string",
+    ),
+    "run(job, 42)": (
+        lambda: flow.run("x", 42),
+        "model: expected a model's name, a Model or a reasoner; got 42 (int)",
+    ),
+    "result[42]": (lambda: flow.run("x")[42], "result[…] expects an operator or its id, got 42"),
+}
+
+
+@pytest.mark.parametrize("use", WRONG)
+def test_a_wrong_use_is_one_line_that_says_what_was_expected(use):
+    call, said = WRONG[use]
+    with pytest.raises(OperadError) as caught:
+        call()
+    text = str(caught.value)
+    assert text.startswith(said)
+    assert len(text.splitlines()) == 1
+
+
+def test_a_right_use_of_the_same_is_none():
+    assert MonoModelReasoner("gpt-5")
+    assert Action(name="a", tools=[search, several_words]).tools[1].name == "several_words"
+    config = OperatorConfig(instruction="Say.", output_schema=Claims, tools=[search])
+    assert '"claims"' in config.output_schema
+    assert Job("x", id="i", session_id="s") == Job(goal="x", id="i", session_id="s")
+    assert Workflow(2).max_rounds == 2
+    assert Take("a").value is None
+
+
+def several_words(text: str) -> int:
+    return len(text.split())
