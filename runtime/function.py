@@ -121,6 +121,7 @@ class FunctionOperator(Step[T]):
         self.instruction = (inspect.getdoc(plain) or "").partition("\n")[0] if plain is not type(function) else ""
         self._id = id or (own_name if own_name.isidentifier() else slug(own_name))
         self._settled = bool(id)
+        self._bound: dict[tuple[str, ...], Mapping[str, str]] = {}
         self._signature = _signature(function, self._id)
         self._is_async = inspect.iscoroutinefunction(plain) or inspect.isasyncgenfunction(plain)
         self._streams = inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain)
@@ -182,7 +183,7 @@ class FunctionOperator(Step[T]):
         workflow_messages: list[WorkflowMessage] | None = None,
         previous_expert_outputs: list[WorkflowMessage] | None = None,
         lesson: str | None = None,
-    ) -> WorkflowMessage:
+    ) -> WorkflowMessage | str:
         """Call the function with its parameters bound, and return what it returns as a message.
 
         Raises:
@@ -190,16 +191,14 @@ class FunctionOperator(Step[T]):
             InputError: A parameter has no value, or what the function returns has no JSON form.
             PortError: The function has ports, and takes none.
         """
-        special = {"job": job, "reasoner": reasoner, "context": None}
-        arguments: dict[str, Any] = {}
-        for parameter in self._parameters:
-            if parameter.special == "context":
-                arguments[parameter.name] = RunContext.current(lesson)
-            elif parameter.special:
-                arguments[parameter.name] = special[parameter.special]
-        if self._free:
-            arguments |= self._given(job, workflow_messages or ())
-        return self._message(await self._call(arguments), job)
+        arguments = self._given(job, workflow_messages or ()) if self._free else {}
+        for parameter, special in self._special:
+            if special == "context":
+                arguments[parameter] = RunContext.current(lesson)
+            else:
+                arguments[parameter] = job if special == "job" else reasoner
+        returned = await self._call(arguments)
+        return returned if isinstance(returned, str) and not self.ports else self._message(returned)
 
     # Parameters
 
@@ -226,9 +225,14 @@ class FunctionOperator(Step[T]):
         """The parameters that take what operators said."""
         return [parameter for parameter in self._parameters if not parameter.special]
 
+    @cached_property
+    def _special(self) -> Sequence[tuple[str, _Special]]:
+        """The other parameters, with what they ask for."""
+        return [(parameter.name, parameter.special) for parameter in self._parameters if parameter.special]
+
     def _parameter(self, parameter: inspect.Parameter) -> _Parameter:
         annotation = self._hints.get(parameter.name, Any)
-        special = _special(annotation)
+        special = _special_of(annotation)
         optional = type(None) in get_args(_bare(annotation)) if _is_union(annotation) else annotation is type(None)
         kind = None if special or annotation in (Any, WorkflowMessage) else annotation
         try:
@@ -257,12 +261,9 @@ class FunctionOperator(Step[T]):
     def _given(self, job: Job, messages: Sequence[WorkflowMessage]) -> dict[str, Any]:
         """The values of the free parameters."""
         scope = current_scope()
-        build = scope.run.build if scope else None
-        before: Sequence[str] = ()
-        if scope and build:
-            before = build.before.get(scope.operator_id, ())
-        said: dict[str, WorkflowMessage] = {}
+        before = scope.run.build.before.get(scope.operator_id, ()) if scope else ()
         own = scope.operator_id if scope else self._id
+        said: dict[str, WorkflowMessage] = {}
         for message in messages:
             if message.operator_id != own or message.operator_id in before:
                 said.setdefault(message.operator_id, message)
@@ -272,7 +273,9 @@ class FunctionOperator(Step[T]):
             before = tuple(said)
         if not before:
             return self._from_job(job)
-        bound = _bindings(self._free, before)
+        bound = self._bound.get(before)
+        if bound is None:
+            bound = self._bound[before] = _bindings(self._free, before)
         return {
             parameter.name: self._value(parameter, said.get(bound.get(parameter.name, "")))
             for parameter in self._free
@@ -289,6 +292,8 @@ class FunctionOperator(Step[T]):
             return None
         if parameter.output.type is WorkflowMessage:
             return message
+        if parameter.output.is_text and not message.outputs:
+            return message.scratchpad
         try:
             return parameter.output.read(message)
         except ValueError as error:
@@ -329,15 +334,14 @@ class FunctionOperator(Step[T]):
     # The call
 
     async def _call(self, arguments: dict[str, Any]) -> Any:
+        if self._is_async and not self._streams:
+            return await self.function(**arguments)
         if self._is_async:
-            returned = self.function(**arguments)
-        else:
-            returned = await asyncio.to_thread(_in_thread, self.function, arguments)
-        if inspect.isasyncgen(returned):
-            return "".join([_streamed(self._id, part) async for part in returned])
+            return "".join([_streamed(self._id, part) async for part in self.function(**arguments)])
+        returned = await asyncio.to_thread(_in_thread, self.function, arguments)
         return await returned if inspect.isawaitable(returned) else returned
 
-    def _message(self, returned: Any, job: Job) -> WorkflowMessage:
+    def _message(self, returned: Any) -> WorkflowMessage:
         ports: tuple[str, ...] | None = None
         if isinstance(returned, Take):
             take = cast("Take[Any]", returned)
@@ -461,7 +465,7 @@ def _is_union(annotation: Any) -> bool:
     return get_origin(_bare(annotation)) in (Union, UnionType)
 
 
-def _special(annotation: Any) -> _Special | None:
+def _special_of(annotation: Any) -> _Special | None:
     kinds = get_args(_bare(annotation)) if _is_union(annotation) else (_bare(annotation),)
     for kind in kinds:
         if kind is Reasoner:
