@@ -363,7 +363,7 @@ class Operator(Step[T]):
             else:
                 return message
         raise AnswerError(
-            f"operator {self.get_id()!r} got no answer that is a {name(self._output.type)} in {MAX_TRIES} tries: {fault}",
+            f"operator {self.get_id()!r} got no {name(self._output.type)} for an answer in {MAX_TRIES} tries: {fault}",
             operator_id=self.get_id(),
         )
 

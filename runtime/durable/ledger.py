@@ -226,9 +226,9 @@ class Ledger(Records):
     def _messages(self, run_id: str) -> dict[str, WorkflowMessage]:
         """The last messages of a run's own operators, by id; of those that others are inside of, nothing is kept."""
         found: dict[str, tuple[int, WorkflowMessage]] = {}
-        for key, text in self._steps(run_id).items():
+        for key, step in self._rows(run_id, load_output=True, status="SUCCESS"):
             path, rounds = bare(key)
-            outcome = self.wire.load(text, Outcome) if len(path) == 1 else None
+            outcome = self.wire.load(text_of(step.output, step.workflow_id), Outcome) if len(path) == 1 else None
             if outcome is not None and outcome.message is not None and rounds[0] >= found.get(path[0], (0,))[0]:
                 found[path[0]] = rounds[0], outcome.message
         return {operator_id: message for operator_id, (_, message) in found.items()}

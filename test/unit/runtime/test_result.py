@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from fake_operators import Do, Echo
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 from typing_extensions import TypedDict
 
 from operad import (
@@ -28,7 +28,7 @@ from operad import (
     interrupt,
     operator,
 )
-from operad.runtime import AnswerError, BuiltinWorkflow, RunningLoopError, Usage
+from operad.runtime import AnswerError, BuiltinWorkflow, OperatorError, RunningLoopError, Usage
 from operad.runtime.testing import ScriptedReasoner
 
 
@@ -39,6 +39,17 @@ class Claims(BaseModel):
 @dataclass
 class Point:
     x: int
+
+
+class Even(BaseModel):
+    n: int
+
+    @field_validator("n")
+    @classmethod
+    def _even(cls, n: int) -> int:
+        if n % 2:
+            raise ValueError(f"{n} is odd")
+        return n
 
 
 class Person(TypedDict):
@@ -143,9 +154,14 @@ def test_the_answer_of_an_operator_is_of_the_type_that_it_declares(kind, said, v
 
 
 def test_an_answer_that_no_validator_accepts_is_asked_for_again_with_what_is_wrong():
-    reasoner = ScriptedReasoner(['{"claims": 1}', '{"claims": ["a"]}'])
-    assert Workflow(Operator("Say.", output=Claims), model=reasoner).run("x").output.claims == ["a"]
-    assert reasoner.tasks[1].lesson == "Your last answer does not fit: claims: Input should be a valid list"
+    reasoner = ScriptedReasoner(['{"n": 1}', '{"n": 2}'])
+    assert Workflow(Operator("Say.", output=Even), model=reasoner).run("x").output.n == 2
+    assert reasoner.tasks[1].lesson == "Your last answer does not fit: n: Value error, 1 is odd"
+    never = Workflow(Operator("Say.", id="say", output=Even), model=ScriptedReasoner(['{"n": 1}'] * 3))
+    with pytest.raises(
+        OperatorError, match="operator 'say' got no Even for an answer in 3 tries: n: Value error, 1 is odd"
+    ):
+        never.run("x")
 
 
 def test_an_operator_with_a_type_and_ports_has_both():
