@@ -96,6 +96,10 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
         "never-runs": ("it waits for operators that never run in the same run", '`join="all_done"` or `"any"`'),
         "read-too-early": ("it reads what a later operator says", "`add_operator(check, previous_ops=[facts])`"),
         "nested-in-itself": ("a workflow contains itself", "make a second workflow for the inside"),
+        "parameter": (
+            "a function's parameter is no operator before it, or its annotation cannot be read",
+            "name it as an operator before it, or annotate it with Job, Reasoner or RunContext",
+        ),
         "not-a-list": (
             "a map is to run over something that is no list",
             '`Map("each", body, over="claims")`, with `{claims: [string]}` before it',
