@@ -375,6 +375,17 @@ class Operator(Step[T]):
         """Who does its thinking: the model that it was given, or else the run's reasoner."""
         return self._own_reasoner or reasoner
 
+    @property
+    def has_model(self) -> bool:
+        """Whether it was given a model of its own."""
+        return self._own_reasoner is not None
+
+    def check_model(self) -> None:
+        """Raises InputError if it was given a model of its own that is not configured."""
+        check: Callable[[], None] | None = getattr(self._own_reasoner, "check_model", None)
+        if check is not None:
+            check()
+
     def without_model(self) -> Operator[T]:
         """The same operator, whose thinking the run's reasoner does."""
         if self._own_reasoner is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from operad.runtime.engine import Step
 from operad.runtime.graph import Executable, WorkflowGraph, reads_of
@@ -70,6 +71,11 @@ class Build:
     def plain(self) -> bool:
         """Whether no operator has a policy or waits for a place."""
         return not (self.places or any(self.policies))
+
+    @cached_property
+    def with_models(self) -> Sequence[Any]:
+        """The operators that were given a model of their own."""
+        return [each for each in self.executables if getattr(each, "has_model", False)]
 
     @cached_property
     def before(self) -> Mapping[str, tuple[str, ...]]:

@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from types import UnionType
@@ -295,7 +296,8 @@ class FunctionOperator(Step[T]):
         if parameter.output.is_text and not message.outputs:
             return message.scratchpad
         try:
-            return parameter.output.read(message)
+            value = parameter.output.read(message)
+            return deepcopy(value) if parameter.output.type is None else value  # others are given the message, too
         except ValueError as error:
             kind = name(parameter.output.type)
             raise FaultError(

@@ -122,7 +122,7 @@ class Result(Generic[T]):
 
     def _id_of_function(self, of: Any) -> str:
         for key, step in self.steps.items():
-            if getattr(step, "function", None) is of:
+            if getattr(step, "function", None) == of:
                 return key
         raise InputError(f"result[…] expects an operator or its id, got {of!r}")
 

@@ -153,7 +153,7 @@ class Workflow(Step[T]):
         self._built: Build | None = None
         self._live: dict[str, LiveRun] = {}
         self._ledger: Ledger | None = None
-        self._functions: dict[int, FunctionOperator[Any]] = {}
+        self._functions: list[FunctionOperator[Any]] = []
         self._given_reasoner = None if model is None else reasoner_of(model)
         self._reasoner = self._given_reasoner or reasoner_of(None)
         if durable is not None:
@@ -724,7 +724,11 @@ class Workflow(Step[T]):
         """An operator or a workflow as it is, with an id of its own; the operator that is made of a function."""
         check_step(step)
         if not is_executable(step):
-            step = self._functions.setdefault(id(step), FunctionOperator(step))
+            made = next((each for each in self._functions if each.function == step), None)
+            if made is None:
+                made = FunctionOperator(step)
+                self._functions.append(made)
+            step = made
         self._settle(step)
         return step
 
@@ -776,6 +780,8 @@ class Workflow(Step[T]):
             self._refuse_unknown_reads(build)
             if self._ledger is None or self._ledger.workers is None:  # whose models are their own
                 self.check_model(call.reasoner)
+                for operator in build.with_models:
+                    operator.check_model()
         path = outer.path if outer else ()
         insights, listeners = self._insights_in(outer)
         outer_log = outer.run.log if outer else None

@@ -321,6 +321,27 @@ def numbered(text: str, n: int) -> str:
     return f"{text} {n}"
 
 
+async def test_a_function_may_change_what_it_is_given():
+    def sort(facts: Any) -> list[str]:
+        facts["claims"].reverse()
+        return facts["claims"]
+
+    result = await run(facts >> sort)
+    assert (result.output, result[facts].claims) == (["b", "a"], ["a", "b"])
+
+
+async def test_a_method_is_one_operator_however_often_it_is_named():
+    class Words:
+        def count(self, job: Job) -> int:
+            return len(job.goal)
+
+    words, flow = Words(), BuiltinWorkflow()
+    flow.add(words.count)
+    flow.add(operator(id="more")(lambda n: n + 1), after=[words.count])
+    result = await flow.arun("abc")
+    assert (result.output, result[words.count]) == (4, 3)
+
+
 async def test_two_functions_of_one_name_get_ids_of_their_own():
     result = await run([operator(lambda job: "a"), operator(lambda job: "b")])
     assert result.output == {"lambda": "a", "lambda_2": "b"}

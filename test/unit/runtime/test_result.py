@@ -203,6 +203,8 @@ def test_without_a_model_a_run_ends_before_it_begins_and_says_what_to_set(monkey
     with pytest.raises(InputError, match="OPENAI_API_KEY"):
         Workflow(facts >> Operator("Say.")).run("x")
     assert Workflow(facts >> count).run("a").output == 1
+    with pytest.raises(InputError, match="model 'gpt-5': no endpoint is configured; set OPENAI_API_KEY"):
+        Workflow(facts >> Operator("Say.", model="gpt-5")).run("x")
 
 
 def test_a_model_is_given_by_name_as_a_model_or_as_a_reasoner():
