@@ -30,19 +30,19 @@ from operad.configs.schema import (
 from operad.configs.services import make_services, param_path, unknown_workflow
 from operad.configs.toolbox import Toolbox
 from operad.evaluators import Evaluator
+from operad.flows.reads import Outputs, Reads
 from operad.operators import NodeOperator, Operator, OperatorConfig, VariableType
 from operad.operators.node import param_faults
 from operad.operators.nodes.containers import SubWorkflow
-from operad.operators.reads import Outputs, Reads
-from operad.runtime.document import Path_
-from operad.runtime.errors import InputError, InvalidError, Issue, describe
-from operad.runtime.graph import Executable, ports_of
-from operad.runtime.insights import Insights
-from operad.runtime.map import Map
-from operad.runtime.policy import NO_POLICY, Policy
-from operad.runtime.schema import parse_output_schema
-from operad.runtime.toolkit import Action
-from operad.runtime.workflow import (
+from operad.runtime.graph.graph import Executable, ports_of
+from operad.runtime.knowledge.insights import Insights
+from operad.runtime.policies.policy import NO_POLICY, Policy
+from operad.runtime.tools.toolkit import Action
+from operad.runtime.values.document import Path_
+from operad.runtime.values.errors import InputError, InvalidError, Issue, describe
+from operad.runtime.values.schema import parse_output_schema
+from operad.runtime.workflow.map import Map
+from operad.runtime.workflow.workflow import (
     INSTALL_AWEL,
     BuiltinWorkflow,
     DbgptWorkflow,

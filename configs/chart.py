@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from operad.configs.loader import Configuration
-from operad.runtime.chart import chart_lines, label
+from operad.runtime.graph.chart import chart_lines, label
 
 
 def experts_chart(configuration: Configuration) -> str:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 from operad.configs.schema import LocalToolSpec, McpToolSpec, OperatorSpec, Spec, TypedSpec
 from operad.configs.static_code import Module, Reader, imports_of, is_own, is_stdlib
 from operad.operators.mcp import StdioServer
-from operad.runtime.errors import InputError, shorten
+from operad.runtime.values.errors import InputError, shorten
 
 MAX_FILES = 1_000
 """The most files of Python that one configuration may bring along."""

@@ -6,16 +6,16 @@ from pathlib import Path
 
 from operad.configs.code import Trust
 from operad.configs.generation import NOTHING, Designer
-from operad.operators.formats.comfyui import Definitions
-from operad.operators.generation.comfyui.continued import code_of
-from operad.operators.generation.comfyui.designer import CODE, KnowsClasses
-from operad.operators.generation.comfyui.drafts import MAX_LINES
-from operad.operators.generation.comfyui.prompts import CODE_TOKENS, fits
-from operad.operators.generation.designer import ROUNDS
-from operad.operators.node_graph import NodeGraph
-from operad.runtime.errors import InputError
-from operad.runtime.message import Job
-from operad.runtime.model import Model
+from operad.flows.formats.comfyui import Definitions
+from operad.flows.generation.comfyui.continued import code_of
+from operad.flows.generation.comfyui.designer import CODE, KnowsClasses
+from operad.flows.generation.comfyui.drafts import MAX_LINES
+from operad.flows.generation.comfyui.prompts import CODE_TOKENS, fits
+from operad.flows.generation.designer import ROUNDS
+from operad.flows.node_graph import NodeGraph
+from operad.runtime.models.model import Model
+from operad.runtime.values.errors import InputError
+from operad.runtime.values.message import Job
 
 COMFYUI_DESIGNER = "comfyui_designer"
 """The configuration that comes with operad."""

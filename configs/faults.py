@@ -10,8 +10,8 @@ from typing import Any, cast, get_args
 from pydantic import BaseModel, ValidationError
 
 from operad.configs.schema import KINDS, NODE, SEVERAL, ConfigSpec, OperatorSpec
-from operad.runtime.document import Document, Path_
-from operad.runtime.errors import InvalidError, Issue, did_you_mean
+from operad.runtime.values.document import Document, Path_
+from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
 
 _SHAPES = {
     "model_type": "must be a mapping of keys to values",

@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any, cast
 from operad.configs.issues import in_file, located, placed
 from operad.configs.models import chosen, make_model
 from operad.configs.schema import ConfigSpec
-from operad.operators import NodeGraph, Services
-from operad.operators.assemble import assemble
+from operad.flows import NodeGraph
+from operad.flows.assemble import assemble
+from operad.operators import Services
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.variables import as_text
-from operad.runtime.agent import Expert, Profile
-from operad.runtime.errors import InputError, InvalidError
-from operad.runtime.file import FileDescriptor
-from operad.runtime.reasoner import MonoModelReasoner
+from operad.runtime.agents.agent import Expert, Profile
+from operad.runtime.reasoning.reasoner import MonoModelReasoner
+from operad.runtime.values.errors import InputError, InvalidError
+from operad.runtime.values.file import FileDescriptor
 
 if TYPE_CHECKING:
-    from operad.operators.formats.format import Format
+    from operad.flows.formats.format import Format
 
 MAX_BYTES = 16 * 2**20
 """The largest file of a workflow, in bytes."""
@@ -45,7 +46,7 @@ def find_graph(path: str) -> NodeGraph | None:
     data = read_file(file)
     if is_configuration(data):
         return None
-    from operad.operators.formats.table import find_format  # not at import: a configuration needs no formats
+    from operad.flows.formats.table import find_format  # not at import: a configuration needs no formats
 
     if find_format(data) is None and _json_of(data) is None:
         return None
@@ -69,7 +70,7 @@ def read_graph(path: Path) -> NodeGraph:
 
 
 def _that_runs(data: bytes, name: str) -> tuple[Format, NodeGraph]:
-    from operad.operators.formats.table import read
+    from operad.flows.formats.table import read
 
     found, graph = read(data, name)
     if not found.runs:
@@ -88,7 +89,7 @@ def is_configuration(data: bytes) -> bool:
     keys = cast("dict[str, Any]", value).keys() if isinstance(value, dict) else set[str]()
     if ConfigSpec.model_fields.keys().isdisjoint(keys):
         return False
-    from operad.operators.formats.table import find_format
+    from operad.flows.formats.table import find_format
 
     return find_format(data) is None
 

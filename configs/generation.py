@@ -12,22 +12,22 @@ from pydantic import JsonValue
 
 from operad.configs.code import Trust
 from operad.configs.loader import load
-from operad.operators.edit.difference import Difference, difference
-from operad.operators.formats.chat2workflow import dump
-from operad.operators.generation.comfyui.continued import continued
-from operad.operators.generation.comfyui.designer import CODE
-from operad.operators.generation.designer import EXAMPLE, ROUNDS, WORKFLOW
-from operad.operators.generation.graph_json import to_json, with_originals, workflow_of
-from operad.operators.generation.plan import read_plan
-from operad.operators.generation.prompts import planned
-from operad.operators.generation.store import nearest_example
-from operad.operators.node_graph import NodeGraph
-from operad.runtime.agent import Expert
-from operad.runtime.errors import BudgetError, InputError, OperatorError, describe
+from operad.flows.edit.difference import Difference, difference
+from operad.flows.formats.chat2workflow import dump
+from operad.flows.generation.comfyui.continued import continued
+from operad.flows.generation.comfyui.designer import CODE
+from operad.flows.generation.designer import EXAMPLE, ROUNDS, WORKFLOW
+from operad.flows.generation.graph_json import to_json, with_originals, workflow_of
+from operad.flows.generation.plan import read_plan
+from operad.flows.generation.prompts import planned
+from operad.flows.generation.store import nearest_example
+from operad.flows.node_graph import NodeGraph
+from operad.runtime.agents.agent import Expert
 from operad.runtime.events import Event
-from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
-from operad.runtime.model import Model
-from operad.runtime.sync import run_sync
+from operad.runtime.models.model import Model
+from operad.runtime.values.errors import BudgetError, InputError, OperatorError, describe
+from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.sync import run_sync
 
 DESIGNER = "designer"
 """The configuration that comes with operad."""

@@ -33,9 +33,9 @@ from operad.configs.static_code import (
 from operad.operators import NodeOperator, Operator
 from operad.operators.node import NodeParams
 from operad.operators.nodes import NODE_TYPES
-from operad.runtime.errors import ToolError, describe, did_you_mean
-from operad.runtime.private_modules import PREFIX
-from operad.runtime.tool import Tool, tool_in
+from operad.runtime.tools.tool import Tool, tool_in
+from operad.runtime.values.errors import ToolError, describe, did_you_mean
+from operad.runtime.values.private_modules import PREFIX
 
 OperatorT = TypeVar("OperatorT", bound=Operator)
 

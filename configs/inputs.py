@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pydantic import JsonValue
 
-from operad.configs.ask import Lines
-from operad.operators import NodeGraph, VariableType
+from operad.cli.ask import Lines
+from operad.flows import NodeGraph
+from operad.operators import VariableType
 from operad.operators.nodes.flow import StartParams, StartVariable, read_inputs, read_value
-from operad.runtime.errors import InputError
-from operad.runtime.message import Job
+from operad.runtime.values.errors import InputError
+from operad.runtime.values.message import Job
 
 T = VariableType
 Say = Callable[[str], None]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from operad.configs.printable import printable
-from operad.runtime.errors import InvalidError, Issue
+from operad.runtime.values.errors import InvalidError, Issue
 
 _IN_FILE = re.compile(r"(?P<file>.+?):(?P<line>\d+)(?::\d+)?(?::? (?P<where>.*))?", re.DOTALL)
 _IN_TEXT = re.compile(r"line (?P<line>\d+)(?:, column \d+)?(?: (?P<where>.*))?", re.DOTALL)

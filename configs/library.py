@@ -7,10 +7,10 @@ from pathlib import Path
 
 from operad.configs.faults import Faults
 from operad.configs.schema import KnowledgeSpec
-from operad.runtime.documents import Documents
-from operad.runtime.errors import InputError, MissingExtraError
-from operad.runtime.folders import roots_of
-from operad.runtime.passage_index import PassageIndex
+from operad.runtime.knowledge.documents import Documents
+from operad.runtime.knowledge.folders import roots_of
+from operad.runtime.knowledge.passage_index import PassageIndex
+from operad.runtime.values.errors import InputError, MissingExtraError
 
 _CODE = "knowledgebase"
 

@@ -19,14 +19,14 @@ from operad.configs.names import name_operators, unknown_operators
 from operad.configs.policies import make_budget
 from operad.configs.schema import ConfigSpec, ExpertSpec, LeaderSpec
 from operad.operators import Services
-from operad.runtime.agent import Agent, Expert, Profile
-from operad.runtime.document import Document, parse_document, read_document
-from operad.runtime.errors import InputError, did_you_mean
-from operad.runtime.leader import Leader
-from operad.runtime.model import Model
-from operad.runtime.reasoner import DualModelReasoner, MonoModelReasoner
-from operad.runtime.toolkit import Action, Toolkit
-from operad.runtime.workflow import Workflow
+from operad.runtime.agents.agent import Agent, Expert, Profile
+from operad.runtime.agents.leader import Leader
+from operad.runtime.models.model import Model
+from operad.runtime.reasoning.reasoner import DualModelReasoner, MonoModelReasoner
+from operad.runtime.tools.toolkit import Action, Toolkit
+from operad.runtime.values.document import Document, parse_document, read_document
+from operad.runtime.values.errors import InputError, did_you_mean
+from operad.runtime.workflow.workflow import Workflow
 
 
 @dataclass(frozen=True, slots=True)

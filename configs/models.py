@@ -7,11 +7,11 @@ import re
 from typing import Any
 
 from operad.configs.schema import LimitsSpec, ModelSpec
-from operad.runtime.embedded import ABILITIES, EmbeddedModel
-from operad.runtime.errors import InputError, OperadError
-from operad.runtime.limits import Limits
-from operad.runtime.model import Model, is_embedded, resolve_model
-from operad.runtime.reasoner import DualModelReasoner, MonoModelReasoner, Reasoner
+from operad.runtime.models.embedded import ABILITIES, EmbeddedModel
+from operad.runtime.models.model import Model, is_embedded, resolve_model
+from operad.runtime.policies.limits import Limits
+from operad.runtime.reasoning.reasoner import DualModelReasoner, MonoModelReasoner, Reasoner
+from operad.runtime.values.errors import InputError, OperadError
 
 
 def make_model(spec: ModelSpec) -> Model:

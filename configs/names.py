@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
-from operad.runtime.document import Document, Path_
-from operad.runtime.errors import did_you_mean
+from operad.runtime.values.document import Document, Path_
+from operad.runtime.values.errors import did_you_mean
 
 Place = tuple[str, Path_, Any]
 """What may stand somewhere (an operator, a step of a chain …), where, and what does."""

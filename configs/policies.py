@@ -20,13 +20,13 @@ from operad.configs.schema import (
     RetrySpec,
 )
 from operad.operators import Operator
-from operad.runtime.cache import Cache
-from operad.runtime.document import Path_
-from operad.runtime.errors import InputError, did_you_mean
-from operad.runtime.graph import Executable
-from operad.runtime.message import WorkflowMessage
-from operad.runtime.model import Model
-from operad.runtime.policy import Budget, Policy, Retry, Timeout
+from operad.runtime.graph.graph import Executable
+from operad.runtime.models.model import Model
+from operad.runtime.policies.cache import Cache
+from operad.runtime.policies.policy import Budget, Policy, Retry, Timeout
+from operad.runtime.values.document import Path_
+from operad.runtime.values.errors import InputError, did_you_mean
+from operad.runtime.values.message import WorkflowMessage
 
 MakeOperator = Callable[[str | OperatorSpec, Path_, type[Operator]], "Executable | None"]
 """Makes the operator that is named or defined at a path, of a class."""

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from operad.runtime.prices import read_prices
+from operad.runtime.models.prices import read_prices
 
 
 def _use(file: Path | None) -> Path | None:

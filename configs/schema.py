@@ -25,11 +25,11 @@ from pydantic import (
 
 from operad.operators.mcp import McpServer
 from operad.operators.nodes import NODE_TYPES
-from operad.runtime import errors
-from operad.runtime.errors import did_you_mean
-from operad.runtime.model import Price
-from operad.runtime.schedule import Join
-from operad.runtime.task import Example
+from operad.runtime.graph.schedule import Join
+from operad.runtime.models.model import Price
+from operad.runtime.reasoning.task import Example
+from operad.runtime.values import errors
+from operad.runtime.values.errors import did_you_mean
 
 _ALWAYS_FINAL = {"BudgetError", "MissingExtraError", "PausedError", "RunningLoopError"}
 

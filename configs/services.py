@@ -15,9 +15,9 @@ from operad.configs.faults import Faults
 from operad.configs.flow import read_graph
 from operad.configs.models import variable
 from operad.configs.schema import MakerSpec, SearchSpec, ServicesSpec
+from operad.flows.assemble import assemble
+from operad.flows.formats.fields import LossyError, summary
 from operad.operators import Services
-from operad.operators.assemble import assemble
-from operad.operators.formats.fields import LossyError, summary
 from operad.operators.mcp import McpTools
 from operad.operators.node import Fault
 from operad.operators.nodes import NODE_TYPES
@@ -26,12 +26,12 @@ from operad.operators.sandbox.code import CodeLimits
 from operad.operators.web.endpoints import ImageModel, SpeechModel
 from operad.operators.web.fetch import PUBLIC_WEB
 from operad.operators.web.search import SerpApi
-from operad.runtime.document import Path_, read_document
-from operad.runtime.endpoint import OPENAI_URL
-from operad.runtime.errors import InputError, InvalidError, did_you_mean
-from operad.runtime.knowledge import KnowledgeBase
-from operad.runtime.tool import Tool
-from operad.runtime.workflow import BuiltinWorkflow, Workflow
+from operad.runtime.knowledge.knowledge import KnowledgeBase
+from operad.runtime.models.endpoint import OPENAI_URL
+from operad.runtime.tools.tool import Tool
+from operad.runtime.values.document import Path_, read_document
+from operad.runtime.values.errors import InputError, InvalidError, did_you_mean
+from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 
 def services_of_environment(environ: Mapping[str, str] | None = None) -> Services:

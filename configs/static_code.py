@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
-from operad.runtime.errors import OperadError, describe, did_you_mean
+from operad.runtime.values.errors import OperadError, describe, did_you_mean
 
 MAX_SOURCE = 4 * 2**20
 """The largest file of Python that is read, in bytes."""

@@ -8,10 +8,10 @@ from operad.configs.faults import Faults
 from operad.configs.imports import Modules
 from operad.configs.schema import ActionSpec, ConfigSpec, LocalToolSpec, McpToolSpec
 from operad.operators.mcp import McpTools, StdioServer
-from operad.runtime.document import Path_
-from operad.runtime.errors import ToolError, did_you_mean
-from operad.runtime.tool import Tool
-from operad.runtime.toolkit import Action, Toolkit
+from operad.runtime.tools.tool import Tool
+from operad.runtime.tools.toolkit import Action, Toolkit
+from operad.runtime.values.document import Path_
+from operad.runtime.values.errors import ToolError, did_you_mean
 
 
 class Toolbox:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from operad.evaluators.design import verdict_on
 from operad.evaluators.evaluator import Evaluator
-from operad.operators.generation.comfyui.designer import KnowsClasses
-from operad.operators.generation.comfyui.findings import findings
-from operad.runtime.errors import AnswerError
-from operad.runtime.message import Job, WorkflowMessage
-from operad.runtime.reasoner import Reasoner
+from operad.flows.generation.comfyui.designer import KnowsClasses
+from operad.flows.generation.comfyui.findings import findings
+from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.values.errors import AnswerError
+from operad.runtime.values.message import Job, WorkflowMessage
 
 STAGES = ("none", "written", "read")
 """How far a design came: to no code, to some that can be read in part, to some that is read and checked as a whole."""

@@ -8,14 +8,14 @@ from typing import Any, cast
 from operad.evaluators.dry_run import LONGEST, dry_run
 from operad.evaluators.evaluator import Evaluator
 from operad.evaluators.score_evaluator import lesson_of
+from operad.flows.generation.designer import asked, nodes_in
+from operad.flows.generation.graph_json import workflow_of
+from operad.flows.generation.prompts import MOST_FINDINGS, concerned
+from operad.flows.node_graph import NodeGraph
+from operad.flows.repair import repair_graph
 from operad.operators import OperatorConfig
-from operad.operators.generation.designer import asked, nodes_in
-from operad.operators.generation.graph_json import workflow_of
-from operad.operators.generation.prompts import MOST_FINDINGS, concerned
-from operad.operators.node_graph import NodeGraph
-from operad.operators.repair import repair_graph
-from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
-from operad.runtime.reasoner import Reasoner
+from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 
 STAGES = ("none", "written", "checked", "run", "judged")
 """How far a design came; each is worth two of the ten points of its score."""

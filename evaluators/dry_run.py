@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from operad.evaluators import stand_ins
-from operad.operators.assemble import assemble
-from operad.operators.node_graph import NodeGraph
+from operad.flows.assemble import assemble
+from operad.flows.node_graph import NodeGraph
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.sandbox.code import CodeLimits
 from operad.runtime import events
-from operad.runtime.errors import InvalidError, Issue, MissingExtraError, OperatorError, describe
-from operad.runtime.message import Job
-from operad.runtime.policy import causes
+from operad.runtime.policies.policy import causes
+from operad.runtime.values.errors import InvalidError, Issue, MissingExtraError, OperatorError, describe
+from operad.runtime.values.message import Job
 
 LONGEST = 60.0
 """Seconds that a dry run takes at most."""

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from operad.runtime.errors import MissingExtraError
+from operad.runtime.values.errors import MissingExtraError
 
 _MOST_TOKENS = 256
 """What the model was trained for; the rest of a text is left out."""

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from operad.operators import Operator
-from operad.runtime.connections import connections
-from operad.runtime.errors import AnswerError
-from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
-from operad.runtime.reasoner import Reasoner, ask
-from operad.runtime.schema import SchemaMismatch, validate
-from operad.runtime.task import Task
-from operad.runtime.trails import trail
+from operad.runtime.reasoning.reasoner import Reasoner, ask
+from operad.runtime.reasoning.task import Task
+from operad.runtime.tools.connections import connections
+from operad.runtime.values.errors import AnswerError
+from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.schema import SchemaMismatch, validate
+from operad.runtime.workflow.trails import trail
 
 MAX_TRIES = 3
 """How often at most a reasoner is asked for a verdict that fits the schema."""

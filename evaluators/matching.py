@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from operad.runtime.errors import MissingExtraError
+from operad.runtime.values.errors import MissingExtraError
 
 Pair = tuple[int, int]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
-from operad.operators.formats.worfbench import TASK, load
-from operad.operators.node_graph import NodeGraph
-from operad.runtime.errors import InputError, InvalidError
+from operad.flows.formats.worfbench import TASK, load
+from operad.flows.node_graph import NodeGraph
+from operad.runtime.values.errors import InputError, InvalidError
 
 _MARKS = frozenset({"start", "end"})
 """The types of nodes that only say where a workflow begins and ends."""

@@ -9,8 +9,8 @@ from itertools import pairwise
 from operad.evaluators.evaluator import Evaluator
 from operad.operators.changelog import SENTENCE_END, name_candidates, sentences
 from operad.operators.release_credits import Credit, Decision
-from operad.runtime.message import Job, Value, WorkflowMessage, WorkflowStatus
-from operad.runtime.reasoner import Reasoner
+from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.values.message import Job, Value, WorkflowMessage, WorkflowStatus
 
 _BEFORE = 60
 """Characters before a name that are looked at."""

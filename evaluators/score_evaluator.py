@@ -9,9 +9,9 @@ from typing import Any
 
 from operad.evaluators.evaluator import Evaluator
 from operad.operators import OperatorConfig
-from operad.runtime.errors import InputError
-from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
-from operad.runtime.reasoner import Reasoner
+from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.values.errors import InputError
+from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 
 MOST_IN_A_LESSON = 8
 """How many findings a lesson tells at once: models do worse with more."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from operad.runtime.errors import InputError, MissingExtraError, OperadError, describe, did_you_mean
+from operad.runtime.values.errors import InputError, MissingExtraError, OperadError, describe, did_you_mean
 
 Similarity = Callable[[Sequence[str], Sequence[str]], Any]
 """Texts of gold and of predicted nodes → a row per gold text with a number per predicted one, from 0 to 1: nested

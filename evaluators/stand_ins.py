@@ -14,17 +14,17 @@ from zlib import compress, crc32
 
 from json_repair import loads
 
+from operad.flows.node_graph import NodeGraph
 from operad.operators.media.markdown import MarkdownTarget, export_markdown
-from operad.operators.node_graph import NodeGraph
 from operad.operators.nodes.flow import StartParams, StartVariable, read_value
 from operad.operators.services import Services
 from operad.operators.variables import VariableType
 from operad.operators.web.endpoints import ImageModel
 from operad.operators.web.fetch import Fetched, Guard
 from operad.operators.web.search import SearchResult
-from operad.runtime.errors import InputError, MissingExtraError
-from operad.runtime.task import Task
+from operad.runtime.reasoning.task import Task
 from operad.runtime.testing import plausible
+from operad.runtime.values.errors import InputError, MissingExtraError
 
 T = VariableType
 

@@ -10,8 +10,8 @@ from operad.evaluators.score_evaluator import Assessment, ScoreEvaluator
 from operad.evaluators.similarity import Similarity, exact, named_similarity
 from operad.evaluators.worfeval import THRESHOLD, Mode, Score, check_settings, score_plans
 from operad.operators import OperatorConfig
-from operad.runtime.file import FileDescriptor
-from operad.runtime.message import Job
+from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.message import Job
 
 _LONGEST = 200
 """Characters of a task that a finding tells."""

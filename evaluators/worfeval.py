@@ -15,7 +15,7 @@ from operad.evaluators.node_chain import longest_chain
 from operad.evaluators.plan import Plan, Workflow, gold_plan, predicted_plan
 from operad.evaluators.similarity import Similarity, exact, numpy, table_of
 from operad.evaluators.worfeval_official import as_read, official_chain, official_graph
-from operad.runtime.errors import InputError
+from operad.runtime.values.errors import InputError
 
 Mode = Literal["paper", "full", "official"]
 MODES: tuple[Mode, ...] = ("paper", "full", "official")

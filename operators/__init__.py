@@ -1,13 +1,11 @@
 """What works: operators, and typed nodes."""
 
 from operad.operators.node import NodeOperator, NodeParams
-from operad.operators.node_graph import NodeGraph
 from operad.operators.operator import Operator, OperatorConfig
 from operad.operators.services import Services
 from operad.operators.variables import Selector, Text, VariableType
 
 __all__ = [
-    "NodeGraph",
     "NodeOperator",
     "NodeParams",
     "Operator",

@@ -18,8 +18,8 @@ from operad.operators.variables import (
     shown,
     type_of,
 )
-from operad.runtime.errors import OperadError, did_you_mean
-from operad.runtime.file import FileDescriptor
+from operad.runtime.values.errors import OperadError, did_you_mean
+from operad.runtime.values.file import FileDescriptor
 
 T = VariableType
 

@@ -1,6 +1,6 @@
 """Tools from MCP servers: one name in an action stands for all the tools of a server.
 
-A server is connected to when a run first needs it (`operad.runtime.connections`), never while a
+A server is connected to when a run first needs it (`operad.runtime.tools.connections`), never while a
 configuration is read. The `mcp` package is an extra, and is imported only then.
 """
 
@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import AliasChoices, ConfigDict, Field, JsonValue, PrivateAttr
 
-from operad.runtime.endpoint import MIN_KEY, apart, without_login
-from operad.runtime.errors import MissingExtraError, ToolError, describe
-from operad.runtime.message import Value
-from operad.runtime.prompt import cut
-from operad.runtime.tool import Tool, ToolGroup, ToolSource
+from operad.runtime.models.endpoint import MIN_KEY, apart, without_login
+from operad.runtime.reasoning.prompt import cut
+from operad.runtime.tools.tool import Tool, ToolGroup, ToolSource
+from operad.runtime.values.errors import MissingExtraError, ToolError, describe
+from operad.runtime.values.message import Value
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator

@@ -47,12 +47,12 @@ from operad.operators.variables import (
     texts_in,
     type_of,
 )
-from operad.runtime.errors import InputError, InvalidError, Issue, OperadError, did_you_mean
-from operad.runtime.fingerprint import fingerprint, name_of
-from operad.runtime.graph import Executable, read_outside
-from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
-from operad.runtime.reasoner import Reasoner
-from operad.runtime.workflow import Workflow
+from operad.runtime.graph.graph import Executable, read_outside
+from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError, did_you_mean
+from operad.runtime.values.fingerprint import fingerprint, name_of
+from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.workflow.workflow import Workflow
 
 TypeOf = Callable[[Selector], VariableType]
 """The type of a variable; `ANY` where nothing is known about it."""

@@ -21,25 +21,25 @@ from pydantic import (
 )
 from typing_extensions import TypeVar
 
-from operad.runtime.cache import cache_key
-from operad.runtime.connections import Connections, connections
-from operad.runtime.edges import Step
-from operad.runtime.errors import AnswerError, InputError, InvalidError, Issue
 from operad.runtime.events import InsightsRecalled, KnowledgeRetrieved, current_scope, emit
-from operad.runtime.fingerprint import fingerprint, name_of
-from operad.runtime.graph import Executable
-from operad.runtime.ids import settled_id, slug
-from operad.runtime.insights import about, current_insights, relevant
-from operad.runtime.knowledge import Insight, Knowledge, KnowledgeBase
-from operad.runtime.message import Job, Value, WorkflowMessage
-from operad.runtime.model import Model
-from operad.runtime.output import Output, name, shown
-from operad.runtime.policy import Policy
-from operad.runtime.reasoner import Reasoner, ask, reasoner_of
-from operad.runtime.schema import Schema, parse_output_schema, validate
-from operad.runtime.task import Example, Task
-from operad.runtime.tool import Tool, ToolGroup, ToolSource, as_tools
-from operad.runtime.toolkit import Action, Recommendation, Toolkit
+from operad.runtime.graph.graph import Executable
+from operad.runtime.knowledge.insights import about, current_insights, relevant
+from operad.runtime.knowledge.knowledge import Insight, Knowledge, KnowledgeBase
+from operad.runtime.models.model import Model
+from operad.runtime.policies.cache import cache_key
+from operad.runtime.policies.policy import Policy
+from operad.runtime.reasoning.reasoner import Reasoner, ask, reasoner_of
+from operad.runtime.reasoning.task import Example, Task
+from operad.runtime.tools.connections import Connections, connections
+from operad.runtime.tools.tool import Tool, ToolGroup, ToolSource, as_tools
+from operad.runtime.tools.toolkit import Action, Recommendation, Toolkit
+from operad.runtime.values.errors import AnswerError, InputError, InvalidError, Issue
+from operad.runtime.values.fingerprint import fingerprint, name_of
+from operad.runtime.values.ids import settled_id, slug
+from operad.runtime.values.message import Job, Value, WorkflowMessage
+from operad.runtime.values.output import Output, name, shown
+from operad.runtime.values.schema import Schema, parse_output_schema, validate
+from operad.runtime.workflow.edges import Step
 
 T = TypeVar("T", default=Any, covariant=True)
 

@@ -21,13 +21,13 @@ from operad.operators.changelog import (
 )
 from operad.operators.operator import Operator, OperatorConfig
 from operad.runtime import events
-from operad.runtime.concurrently import concurrently
-from operad.runtime.errors import InputError
-from operad.runtime.message import Job, Value, WorkflowMessage
-from operad.runtime.reasoner import Reasoner, ask
-from operad.runtime.schema import validate
-from operad.runtime.task import Example, Task
-from operad.runtime.toolkit import Toolkit
+from operad.runtime.reasoning.reasoner import Reasoner, ask
+from operad.runtime.reasoning.task import Example, Task
+from operad.runtime.tools.toolkit import Toolkit
+from operad.runtime.values.concurrently import concurrently
+from operad.runtime.values.errors import InputError
+from operad.runtime.values.message import Job, Value, WorkflowMessage
+from operad.runtime.values.schema import validate
 
 MAX_SHOWN = 3_000
 """Characters of an entry that a model gets to see."""

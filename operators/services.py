@@ -15,11 +15,11 @@ from operad.operators.sandbox.template import TemplateLimits
 from operad.operators.web.endpoints import ImageModel, SpeechModel
 from operad.operators.web.fetch import PUBLIC_WEB, Fetched, Guard, fetch
 from operad.operators.web.search import SearchProvider
-from operad.runtime.errors import InputError
-from operad.runtime.file import FileDescriptor
-from operad.runtime.knowledge import KnowledgeBase
-from operad.runtime.tool import Tool, ToolSource
-from operad.runtime.workflow import Workflow
+from operad.runtime.knowledge.knowledge import KnowledgeBase
+from operad.runtime.tools.tool import Tool, ToolSource
+from operad.runtime.values.errors import InputError
+from operad.runtime.values.file import FileDescriptor
+from operad.runtime.workflow.workflow import Workflow
 
 Fetch = Callable[[str, Guard], Awaitable[Fetched]]
 """Fetches an address as far as a guard lets it."""

@@ -18,8 +18,8 @@ from typing import Annotated, Any, NamedTuple, cast
 from pydantic import Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from operad.runtime.file import FileDescriptor
-from operad.runtime.message import WorkflowMessage
+from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.message import WorkflowMessage
 
 Values = Mapping[str, Any]
 

@@ -5,10 +5,26 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from operad.runtime import events
-    from operad.runtime.agent import Agent, Expert, Profile
-    from operad.runtime.cache import Cache
-    from operad.runtime.documents import Documents
-    from operad.runtime.errors import (
+    from operad.runtime.agents.agent import Agent, Expert, Profile
+    from operad.runtime.agents.job_graph import JobGraph
+    from operad.runtime.agents.leader import Leader
+    from operad.runtime.durable.file_store import FileStore
+    from operad.runtime.events.interrupts import interrupt
+    from operad.runtime.events.keeper import idempotency_key
+    from operad.runtime.events.run_context import RunContext
+    from operad.runtime.graph.graph import Executable, WorkflowGraph
+    from operad.runtime.knowledge.documents import Documents
+    from operad.runtime.knowledge.insights import Insights, KeptInsight
+    from operad.runtime.knowledge.knowledge import Insight, Knowledge, KnowledgeBase, Passage
+    from operad.runtime.models.model import Model, Price, resolve_model
+    from operad.runtime.policies.cache import Cache
+    from operad.runtime.policies.limits import Limits
+    from operad.runtime.policies.policy import Budget, Policy, Retry, Timeout
+    from operad.runtime.reasoning.reasoner import DualModelReasoner, MonoModelReasoner, Reasoner
+    from operad.runtime.reasoning.task import Example, Task
+    from operad.runtime.tools.tool import Tool, ToolGroup
+    from operad.runtime.tools.toolkit import Action, Toolkit
+    from operad.runtime.values.errors import (
         AnswerError,
         BudgetError,
         FaultError,
@@ -27,31 +43,15 @@ if TYPE_CHECKING:
         SkippedError,
         ToolError,
     )
-    from operad.runtime.file import FileDescriptor
-    from operad.runtime.file_store import FileStore
-    from operad.runtime.function import FunctionOperator, Take, operator
-    from operad.runtime.graph import Executable, WorkflowGraph
-    from operad.runtime.handle import RunHandle
-    from operad.runtime.insights import Insights, KeptInsight
-    from operad.runtime.interrupts import interrupt
-    from operad.runtime.job_graph import JobGraph
-    from operad.runtime.keeper import idempotency_key
-    from operad.runtime.knowledge import Insight, Knowledge, KnowledgeBase, Passage
-    from operad.runtime.leader import Leader
-    from operad.runtime.limits import Limits
-    from operad.runtime.map import ItemError, Map
-    from operad.runtime.message import Contribution, Job, SubJob, Usage, WorkflowMessage, WorkflowStatus
-    from operad.runtime.model import Model, Price, resolve_model
-    from operad.runtime.policy import Budget, Policy, Retry, Timeout
-    from operad.runtime.questions import Question
-    from operad.runtime.reasoner import DualModelReasoner, MonoModelReasoner, Reasoner
-    from operad.runtime.result import Result
-    from operad.runtime.run_context import RunContext
-    from operad.runtime.task import Example, Task
-    from operad.runtime.tool import Tool, ToolGroup
-    from operad.runtime.toolkit import Action, Toolkit
-    from operad.runtime.trails import trail
-    from operad.runtime.workflow import BuiltinWorkflow, DbgptWorkflow, DurableWorkflow, Port, Workflow
+    from operad.runtime.values.file import FileDescriptor
+    from operad.runtime.values.message import Contribution, Job, SubJob, Usage, WorkflowMessage, WorkflowStatus
+    from operad.runtime.values.questions import Question
+    from operad.runtime.workflow.function import FunctionOperator, Take, operator
+    from operad.runtime.workflow.handle import RunHandle
+    from operad.runtime.workflow.map import ItemError, Map
+    from operad.runtime.workflow.result import Result
+    from operad.runtime.workflow.trails import trail
+    from operad.runtime.workflow.workflow import BuiltinWorkflow, DbgptWorkflow, DurableWorkflow, Port, Workflow
 
 __all__ = [
     "Action",
@@ -134,36 +134,36 @@ __all__ = [
 _HOMES = {
     name: module
     for module, names in {
-        "agent": "Agent Expert Profile",
-        "cache": "Cache",
-        "documents": "Documents",
-        "errors": "AnswerError BudgetError FaultError InputError InvalidError Issue JobError MissingExtraError ModelError "
+        "agents.agent": "Agent Expert Profile",
+        "policies.cache": "Cache",
+        "knowledge.documents": "Documents",
+        "values.errors": "AnswerError BudgetError FaultError InputError InvalidError Issue JobError MissingExtraError ModelError "
         "OperadError OperatorError OperatorTimeoutError PausedError PortError RunningLoopError SkippedError ToolError",
-        "file": "FileDescriptor",
-        "file_store": "FileStore",
-        "function": "FunctionOperator Take operator",
-        "graph": "Executable WorkflowGraph",
-        "handle": "RunHandle",
-        "insights": "Insights KeptInsight",
-        "interrupts": "interrupt",
-        "job_graph": "JobGraph",
-        "keeper": "idempotency_key",
-        "knowledge": "Insight Knowledge KnowledgeBase Passage",
-        "leader": "Leader",
-        "limits": "Limits",
-        "map": "ItemError Map",
-        "message": "Contribution Job SubJob Usage WorkflowMessage WorkflowStatus",
-        "model": "Model Price resolve_model",
-        "policy": "Budget Policy Retry Timeout",
-        "questions": "Question",
-        "reasoner": "DualModelReasoner MonoModelReasoner Reasoner",
-        "result": "Result",
-        "run_context": "RunContext",
-        "task": "Example Task",
-        "tool": "Tool ToolGroup",
-        "toolkit": "Action Toolkit",
-        "trails": "trail",
-        "workflow": "BuiltinWorkflow DbgptWorkflow DurableWorkflow Port Workflow",
+        "values.file": "FileDescriptor",
+        "durable.file_store": "FileStore",
+        "workflow.function": "FunctionOperator Take operator",
+        "graph.graph": "Executable WorkflowGraph",
+        "workflow.handle": "RunHandle",
+        "knowledge.insights": "Insights KeptInsight",
+        "events.interrupts": "interrupt",
+        "agents.job_graph": "JobGraph",
+        "events.keeper": "idempotency_key",
+        "knowledge.knowledge": "Insight Knowledge KnowledgeBase Passage",
+        "agents.leader": "Leader",
+        "policies.limits": "Limits",
+        "workflow.map": "ItemError Map",
+        "values.message": "Contribution Job SubJob Usage WorkflowMessage WorkflowStatus",
+        "models.model": "Model Price resolve_model",
+        "policies.policy": "Budget Policy Retry Timeout",
+        "values.questions": "Question",
+        "reasoning.reasoner": "DualModelReasoner MonoModelReasoner Reasoner",
+        "workflow.result": "Result",
+        "events.run_context": "RunContext",
+        "reasoning.task": "Example Task",
+        "tools.tool": "Tool ToolGroup",
+        "tools.toolkit": "Action Toolkit",
+        "workflow.trails": "trail",
+        "workflow.workflow": "BuiltinWorkflow DbgptWorkflow DurableWorkflow Port Workflow",
     }.items()
     for name in names.split()
 }

@@ -13,9 +13,9 @@ import yaml
 from pydantic import AfterValidator, Field
 
 from operad.configs.names import name_operators, places
-from operad.runtime.document import Document
-from operad.runtime.errors import InputError, did_you_mean
-from operad.runtime.message import Value
+from operad.runtime.values.document import Document
+from operad.runtime.values.errors import InputError, did_you_mean
+from operad.runtime.values.message import Value
 
 MAX_INSTRUCTION = 4_000
 """Characters of an instruction."""

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from operad.configs.formats_command import write_file
+from operad.cli.formats import write_file
 from operad.configs.lines import add_line, read_lines
 from operad.configs.optimise.state import Line, State, replayed
-from operad.operators.formats.mermaid import write
-from operad.operators.formats.picture import draw
-from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
-from operad.runtime.errors import InputError
+from operad.flows.formats.mermaid import write
+from operad.flows.formats.picture import draw
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.runtime.values.errors import InputError
 
 BEST = "best.yaml"
 STEPS = "tree.jsonl"

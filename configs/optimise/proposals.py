@@ -13,11 +13,11 @@ from operad.configs.optimise.edits import Data, Operation
 from operad.configs.optimise.tasks import Case
 from operad.configs.optimise.trial import Account, Result
 from operad.operators import Operator, OperatorConfig
-from operad.runtime.errors import AnswerError
-from operad.runtime.message import Job, Value
-from operad.runtime.reasoner import Reasoner
-from operad.runtime.schema import SchemaMismatch, validate
-from operad.runtime.workflow import BuiltinWorkflow
+from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.values.errors import AnswerError
+from operad.runtime.values.message import Job, Value
+from operad.runtime.values.schema import SchemaMismatch, validate
+from operad.runtime.workflow.workflow import BuiltinWorkflow
 
 MAX_OPERATIONS = 5
 """How many operations a proposal may have."""

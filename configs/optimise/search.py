@@ -20,8 +20,10 @@ from operad.configs.optimise.tasks import Case, Cases, read_tasks
 from operad.configs.optimise.tree import select
 from operad.configs.optimise.trial import Account, Bench
 from operad.operators.media.errors import MediaError
-from operad.runtime.document import MAX_BYTES, parse_document
-from operad.runtime.errors import (
+from operad.runtime.policies.policy import Budget, causes, check_positive
+from operad.runtime.reasoning.reasoner import DualModelReasoner, MonoModelReasoner, Reasoner
+from operad.runtime.values.document import MAX_BYTES, parse_document
+from operad.runtime.values.errors import (
     AnswerError,
     BudgetError,
     InputError,
@@ -31,12 +33,10 @@ from operad.runtime.errors import (
     OperatorError,
     shorten,
 )
-from operad.runtime.file import FileDescriptor
-from operad.runtime.message import Usage
-from operad.runtime.policy import Budget, causes, check_positive
-from operad.runtime.reasoner import DualModelReasoner, MonoModelReasoner, Reasoner
-from operad.runtime.sync import run_sync
-from operad.runtime.workflow import Workflow
+from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.message import Usage
+from operad.runtime.values.sync import run_sync
+from operad.runtime.workflow.workflow import Workflow
 
 ROUNDS = 20
 AT_ONCE = 4

@@ -11,8 +11,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 from operad.configs.optimise.edits import Operation, told
 from operad.configs.optimise.tree import Tree, back_up
 from operad.configs.optimise.trial import Result, mean
-from operad.runtime.errors import InputError
-from operad.runtime.message import NO_USAGE, Usage, Value
+from operad.runtime.values.errors import InputError
+from operad.runtime.values.message import NO_USAGE, Usage, Value
 
 FINALISTS = 3
 """How many candidates, besides the first, are tried on all tasks where steps are on samples."""

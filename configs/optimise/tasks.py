@@ -16,10 +16,10 @@ from operad.configs.imports import LoadedModules, Modules, StandIns
 from operad.configs.optimise.verify import Verifier, VerifySpec, make_verifier
 from operad.configs.schema import Spec
 from operad.configs.static_code import is_own
-from operad.runtime.document import MAX_BYTES, Document, Path_, parse_document
-from operad.runtime.errors import InputError, InvalidError, Issue
-from operad.runtime.file import FileDescriptor
-from operad.runtime.message import Job
+from operad.runtime.values.document import MAX_BYTES, Document, Path_, parse_document
+from operad.runtime.values.errors import InputError, InvalidError, Issue
+from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.message import Job
 
 JSON_LINES = (".jsonl", ".ndjson")
 

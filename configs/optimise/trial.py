@@ -11,13 +11,13 @@ from operad.configs.flow import result_text
 from operad.configs.optimise.tasks import Case
 from operad.configs.optimise.verify import Verdict, lowest
 from operad.evaluators import Evaluator
-from operad.runtime.concurrently import concurrently
-from operad.runtime.errors import AnswerError, BudgetError, ModelError, OperadError, PausedError, describe
 from operad.runtime.events import Event, RunFailed, RunFinished
-from operad.runtime.message import Job, Usage, Value, WorkflowMessage, WorkflowStatus, new_id
-from operad.runtime.policy import Budget, causes
-from operad.runtime.reasoner import Reasoner
-from operad.runtime.workflow import BuiltinWorkflow, Workflow
+from operad.runtime.policies.policy import Budget, causes
+from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.values.concurrently import concurrently
+from operad.runtime.values.errors import AnswerError, BudgetError, ModelError, OperadError, PausedError, describe
+from operad.runtime.values.message import Job, Usage, Value, WorkflowMessage, WorkflowStatus, new_id
+from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 MAX_KEPT = 2_000
 """Characters of an answer, or of the reason for its score, that are kept."""

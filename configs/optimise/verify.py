@@ -16,9 +16,9 @@ from operad.configs.imports import Modules
 from operad.configs.schema import Spec
 from operad.evaluators import Evaluator
 from operad.operators import OperatorConfig
-from operad.runtime.document import Path_
-from operad.runtime.errors import InvalidError, describe
-from operad.runtime.schema import Schema, SchemaMismatch, check_schema, parse_output_schema, validate
+from operad.runtime.values.document import Path_
+from operad.runtime.values.errors import InvalidError, describe
+from operad.runtime.values.schema import Schema, SchemaMismatch, check_schema, parse_output_schema, validate
 
 MAX_PATTERN = 1_000
 """Characters of a regular expression."""

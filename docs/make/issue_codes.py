@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-FLOORS = ("runtime", "operators", "evaluators", "configs")
+FLOORS = ("runtime", "operators", "flows", "evaluators", "configs", "server", "cli")
 
 NAMED = {
     "configs/faults.py: *explain(problem, self._spec)": ("unknown-key", "missing-key", "value"),
-    "runtime/policy.py: name": ("retry", "timeout", "cache"),
-    "operators/comfyui/server.py: code": (),  # a server's own
+    "runtime/policies/policy.py: name": ("retry", "timeout", "cache"),
+    "flows/comfyui/server.py: code": (),  # a server's own
     "runtime/durable/wire.py: *map(str, fields)": (),  # one that was there before
 }
 """Where a code is neither a text nor passed on, by file and expression: what it can be."""
@@ -43,7 +43,9 @@ def _codes_of(path: Path, file: str) -> Iterator[str]:
         for target in node.targets
         if isinstance(target, ast.Name)
     }
-    takers = {"Issue": 0, "Fault": 2, ".report": 1} if file.startswith("configs/") else {"Issue": 0, "Fault": 2, "Slip": 2}
+    takers = (
+        {"Issue": 0, "Fault": 2, ".report": 1} if file.startswith("configs/") else {"Issue": 0, "Fault": 2, "Slip": 2}
+    )
     passed: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.FunctionDef) and "code" in (

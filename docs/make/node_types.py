@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from hooks import slug
 
-from operad.operators.catalogue import NodeType
-from operad.operators.formats.table import FORMATS
-from operad.operators.node_graph import NodeGraph, NodeSpec
+from operad.flows.catalogue import NodeType
+from operad.flows.formats.table import FORMATS
+from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
 from operad.operators.variables import Accepts, Selector, Text, VariableType
 

@@ -22,10 +22,10 @@ import yaml_keys
 from issue_codes import FLOORS, ROOT, codes
 from meanings import ERRORS, MEANINGS
 
-from operad.configs.cli import load_all
+from operad.cli.main import load_all
 from operad.configs.loader import load
-from operad.runtime.chart import chart
-from operad.runtime.errors import OperadError
+from operad.runtime.graph.chart import chart
+from operad.runtime.values.errors import OperadError
 
 NOTE = "<!-- Written by docs/make/reference.py from {}. -->"
 

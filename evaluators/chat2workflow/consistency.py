@@ -9,12 +9,12 @@ from typing import Any
 from operad.evaluators.chat2workflow.dataset import Subtask
 from operad.evaluators.chat2workflow.response import Response
 from operad.evaluators.evaluator import MAX_TRIES
-from operad.runtime.errors import AnswerError
-from operad.runtime.message import Job
-from operad.runtime.prompt import cut, fence
-from operad.runtime.reasoner import Reasoner, ask
-from operad.runtime.schema import SchemaMismatch, validate
-from operad.runtime.task import Task
+from operad.runtime.reasoning.prompt import cut, fence
+from operad.runtime.reasoning.reasoner import Reasoner, ask
+from operad.runtime.reasoning.task import Task
+from operad.runtime.values.errors import AnswerError
+from operad.runtime.values.message import Job
+from operad.runtime.values.schema import SchemaMismatch, validate
 
 MAX_SHOWN = 60_000
 """Characters of each part of a response that the judge is shown."""

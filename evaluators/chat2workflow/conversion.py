@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
-from operad.operators.formats.chat2workflow import parent_of
-from operad.runtime.errors import Issue, did_you_mean
+from operad.flows.formats.chat2workflow import parent_of
+from operad.runtime.values.errors import Issue, did_you_mean
 
 
 class _Node(NamedTuple):

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from operad.evaluators.chat2workflow.response import Response
-from operad.operators.formats.json_text import MAX_BYTES, read_json, read_text
-from operad.runtime.errors import InputError, InvalidError, Issue, did_you_mean
+from operad.flows.formats.json_text import MAX_BYTES, read_json, read_text
+from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
 
 QUERIES, PASS_KEYS, RESOLVE_KEYS = "query.json", "check_pass_stage.json", "check_resolve_stage.json"
 REFERENCE = "ground_truth"

@@ -9,12 +9,12 @@ from typing import Any, cast
 from operad.evaluators.chat2workflow.dataset import Case, CaseFile, Subtask
 from operad.evaluators.evaluator import MAX_TRIES
 from operad.operators.variables import as_text
-from operad.runtime.errors import AnswerError
-from operad.runtime.message import Job, WorkflowMessage
-from operad.runtime.prompt import cut, fence
-from operad.runtime.reasoner import Reasoner, ask
-from operad.runtime.schema import SchemaMismatch, validate
-from operad.runtime.task import Task
+from operad.runtime.reasoning.prompt import cut, fence
+from operad.runtime.reasoning.reasoner import Reasoner, ask
+from operad.runtime.reasoning.task import Task
+from operad.runtime.values.errors import AnswerError
+from operad.runtime.values.message import Job, WorkflowMessage
+from operad.runtime.values.schema import SchemaMismatch, validate
 
 MAX_SHOWN = 32_000
 """Characters that all results together may take in what the judge is shown; all inputs together likewise."""

@@ -11,8 +11,8 @@ from operad.evaluators.chat2workflow.pass_rate import STEPS, is_sound, judge, so
 from operad.evaluators.chat2workflow.response import Response
 from operad.evaluators.score_evaluator import Assessment, ScoreEvaluator
 from operad.operators import OperatorConfig
-from operad.runtime.errors import InputError
-from operad.runtime.message import Job
+from operad.runtime.values.errors import InputError
+from operad.runtime.values.message import Job
 
 UNREAD = ("no-tag", "format", "size", "misshapen-node", "misshapen-edge")
 """The kinds of faults of a text that holds no workflow that could be checked."""

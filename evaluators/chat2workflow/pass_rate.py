@@ -9,10 +9,10 @@ from typing import Any, cast
 from operad.evaluators.chat2workflow.conversion import conversion_faults, too_many
 from operad.evaluators.chat2workflow.dataset import AnswerKey, Subtask
 from operad.evaluators.chat2workflow.response import Response, too_long, without_fence
-from operad.operators.formats import chat2workflow
-from operad.operators.formats.chat2workflow import issues_of, selected_types, type_name
+from operad.flows.formats import chat2workflow
+from operad.flows.formats.chat2workflow import issues_of, selected_types, type_name
 from operad.operators.nodes import NODE_TYPES
-from operad.runtime.errors import InvalidError, Issue, did_you_mean
+from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
 
 STEPS: Mapping[str, str] = {
     "1_1": "format: the tags are there, and the JSON can be read",

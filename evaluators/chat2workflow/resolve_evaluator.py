@@ -11,12 +11,12 @@ from typing import Any
 from operad.evaluators.chat2workflow.dataset import Subtask, subtask_of
 from operad.evaluators.chat2workflow.resolve_rate import SECONDS, CaseVerdict, graph_of, resolve
 from operad.evaluators.score_evaluator import Assessment, ScoreEvaluator
+from operad.flows.formats.chat2workflow import issues_of
 from operad.operators import OperatorConfig, Services
-from operad.operators.formats.chat2workflow import issues_of
 from operad.operators.nodes import NODE_TYPES
-from operad.runtime.errors import InputError, InvalidError
-from operad.runtime.message import Job
-from operad.runtime.reasoner import Reasoner
+from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.values.errors import InputError, InvalidError
+from operad.runtime.values.message import Job
 
 _STEPS = {"2_1": "the run failed: ", "2_2": "its files are not as wanted: ", "2_3": "its results are not as wanted: "}
 _ADVICE = {"2_1": "", "2_2": "; end with an output of that name, from a node that makes such files", "2_3": ""}

@@ -13,15 +13,19 @@ from pydantic import JsonValue
 from operad.evaluators.chat2workflow.dataset import Case, CaseFile, Subtask
 from operad.evaluators.chat2workflow.output_judge import OutputJudge, has_files
 from operad.evaluators.chat2workflow.response import Response, without_fence
-from operad.operators import NodeGraph, Services
-from operad.operators.assemble import assemble
-from operad.operators.formats.chat2workflow import load
+from operad.flows import NodeGraph
+from operad.flows.assemble import assemble
+from operad.flows.formats.chat2workflow import load
+from operad.operators import Services
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.nodes.files import TextToImage
 from operad.operators.nodes.flow import StartParams
 from operad.operators.nodes.sources import GoogleSearch
 from operad.operators.variables import type_of
-from operad.runtime.errors import (
+from operad.runtime.events import Event, ModelAnswered
+from operad.runtime.policies.policy import causes
+from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.values.errors import (
     AnswerError,
     FetchError,
     InputError,
@@ -34,12 +38,9 @@ from operad.runtime.errors import (
     describe,
     did_you_mean,
 )
-from operad.runtime.events import Event, ModelAnswered
-from operad.runtime.file import FileDescriptor
-from operad.runtime.message import NO_USAGE, Job, Usage, WorkflowMessage
-from operad.runtime.policy import causes
-from operad.runtime.reasoner import Reasoner
-from operad.runtime.workflow import BuiltinWorkflow, Workflow
+from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage
+from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 SECONDS = 600.0
 """How long a workflow may run on a test case, and how long its judge may take."""

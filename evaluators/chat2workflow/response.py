@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from operad.runtime.errors import InvalidError, Issue
+from operad.runtime.values.errors import InvalidError, Issue
 
 MOST_CHARACTERS = 200_000
 """How long a workflow may be that is judged: what bounds the time. Recorded ones have 12,000 at most."""

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from textwrap import dedent
 from typing import NamedTuple, cast
 
-from operad.operators.formats.comfyui import COMFYUI_CODE
+from operad.flows.formats.comfyui import COMFYUI_CODE
 
 MAX_SELECTION = 2**18
 """The longest list of selected classes that is read, in characters: thousands of names."""

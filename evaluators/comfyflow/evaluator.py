@@ -7,10 +7,10 @@ from typing import Any
 
 from operad.evaluators.comfyflow.score import as_json, score
 from operad.evaluators.score_evaluator import Assessment, ScoreEvaluator
+from operad.flows.formats.comfyui import Definitions, read_definitions
 from operad.operators import OperatorConfig
-from operad.operators.formats.comfyui import Definitions, read_definitions
-from operad.runtime.file import FileDescriptor
-from operad.runtime.message import Job
+from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.message import Job
 
 
 class ComfyFlowEvaluator(ScoreEvaluator):

@@ -1,7 +1,7 @@
 """A workflow as ComfyFlow judges it: what a server would get, and what is wrong with that (section 3.3 of the paper).
 
 Each metric is a set of codes of issues (`METRICS`). Most are what ComfyUI's own check finds
-(`operad.operators.formats.comfyui.check`); ``terminal-node``, ``terminal-output-node`` and ``disconnected`` are found
+(`operad.flows.formats.comfyui.check`); ``terminal-node``, ``terminal-output-node`` and ``disconnected`` are found
 here.
 """
 
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from operad.evaluators.comfyflow.answer import Answer, read_answer
-from operad.operators.formats.comfyui import Definitions, check, executable, load
-from operad.operators.formats.comfyui.order import in_order
-from operad.operators.formats.comfyui.reading import mapping_of
-from operad.operators.formats.comfyui.written import NAME
-from operad.operators.formats.json_text import read_text
-from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
-from operad.runtime.errors import InputError, InvalidError, Issue, shorten
+from operad.flows.formats.comfyui import Definitions, check, executable, load
+from operad.flows.formats.comfyui.order import in_order
+from operad.flows.formats.comfyui.reading import mapping_of
+from operad.flows.formats.comfyui.written import NAME
+from operad.flows.formats.json_text import read_text
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.runtime.values.errors import InputError, InvalidError, Issue, shorten
 
 Metric = Literal["format", "undefined", "connected", "missing", "illegal", "terminal", "terminal_but_outputs", "sound"]
 

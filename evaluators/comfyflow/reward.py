@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from operad.evaluators.comfyflow.judging import graph_of_gold, judge
-from operad.operators.formats.comfyui import Definitions
+from operad.flows.formats.comfyui import Definitions
 
 
 @dataclass(frozen=True, slots=True)

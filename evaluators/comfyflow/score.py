@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from operad.evaluators.comfyflow.judging import Judged, graph_of_gold, judge
-from operad.operators.formats.comfyui import Definitions
-from operad.operators.node_graph import NodeGraph
-from operad.runtime.errors import Issue
+from operad.flows.formats.comfyui import Definitions
+from operad.flows.node_graph import NodeGraph
+from operad.runtime.values.errors import Issue
 
 Difficulty = Literal["easy", "medium", "hard"]
 

@@ -12,11 +12,9 @@ from importlib import import_module
 from pathlib import PurePath
 from typing import Any
 
-from operad.runtime.errors import InputError, MissingExtraError, describe
-from operad.runtime.extract import need_extra
-from operad.runtime.file import FileDescriptor
-from operad.runtime.folders import MAX_FILE_BYTES, too_large
-from operad.runtime.readers import (
+from operad.runtime.knowledge.extract import need_extra
+from operad.runtime.knowledge.folders import MAX_FILE_BYTES, too_large
+from operad.runtime.knowledge.readers import (
     OLD_FORMATS,
     check_packed,
     csv_rows,
@@ -27,6 +25,8 @@ from operad.runtime.readers import (
     slides,
     table_lines,
 )
+from operad.runtime.values.errors import InputError, MissingExtraError, describe
+from operad.runtime.values.file import FileDescriptor
 
 MAX_DOCUMENT_CHARS = 10_000_000
 """How many characters a document may have, unless said otherwise."""

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any, Literal, get_args
 
 from operad.operators.media.errors import MediaError
-from operad.runtime.errors import did_you_mean
+from operad.runtime.values.errors import did_you_mean
 
 ChartType = Literal["line", "pie", "bar"]
 

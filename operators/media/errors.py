@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from operad.runtime.errors import MissingExtraError, OperadError
+from operad.runtime.values.errors import MissingExtraError, OperadError
 
 
 class MediaError(OperadError):

@@ -16,7 +16,7 @@ from operad.operators.media.child import python, run
 from operad.operators.media.errors import MediaError, check_text, need
 from operad.operators.media.fences import unfenced
 from operad.operators.media.fonts import CjkFont, cjk_fonts
-from operad.runtime.errors import MissingExtraError, did_you_mean
+from operad.runtime.values.errors import MissingExtraError, did_you_mean
 
 MarkdownTarget = Literal["docx", "pptx", "pdf", "png", "html", "md"]
 

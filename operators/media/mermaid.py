@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 from operad.operators.media.errors import MediaError, check_text, need
 from operad.operators.media.fences import first_fenced
 from operad.operators.media.fonts import cjk_fonts
-from operad.runtime.errors import describe, did_you_mean
+from operad.runtime.values.errors import describe, did_you_mean
 
 MermaidTarget = Literal["svg", "png"]
 

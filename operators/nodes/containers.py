@@ -25,12 +25,12 @@ from operad.operators.variables import (
     shown,
     type_of,
 )
-from operad.runtime.errors import BudgetError, InputError, OperadError, describe, did_you_mean
-from operad.runtime.file import FileDescriptor
-from operad.runtime.guard import Call
-from operad.runtime.map import ItemError, for_each
-from operad.runtime.message import Job, WorkflowMessage
-from operad.runtime.workflow import Workflow, run_inside
+from operad.runtime.values.errors import BudgetError, InputError, OperadError, describe, did_you_mean
+from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.message import Job, WorkflowMessage
+from operad.runtime.workflow.guard import Call
+from operad.runtime.workflow.map import ItemError, for_each
+from operad.runtime.workflow.workflow import Workflow, run_inside
 
 T = VariableType
 

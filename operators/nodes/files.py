@@ -15,8 +15,8 @@ from operad.operators.media.mermaid import render_mermaid
 from operad.operators.media.speech import speak
 from operad.operators.node import NodeCall, NodeError, NodeOperator, NodeParams, NodeResult, TypeOf
 from operad.operators.variables import FILES, Accepts, Selector, Text, Values, VariableType, shown, type_of
-from operad.runtime.errors import InputError
-from operad.runtime.file import FileDescriptor, suffix_of
+from operad.runtime.values.errors import InputError
+from operad.runtime.values.file import FileDescriptor, suffix_of
 
 T = VariableType
 

@@ -12,10 +12,10 @@ from pydantic import Field, JsonValue
 from operad.operators.conditions import Case, fault_of
 from operad.operators.node import Fault, NodeCall, NodeOperator, NodeParams, NodeResult, TypeOf
 from operad.operators.variables import Selector, Text, Values, VariableType, as_text, fits, shown, type_of, whole
-from operad.runtime.errors import InputError, OperadError, did_you_mean
-from operad.runtime.file import FileDescriptor
-from operad.runtime.message import Job
-from operad.runtime.valid_json import repeated_keys
+from operad.runtime.values.errors import InputError, OperadError, did_you_mean
+from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.message import Job
+from operad.runtime.values.valid_json import repeated_keys
 
 T = VariableType
 

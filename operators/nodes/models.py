@@ -12,11 +12,11 @@ from operad.operators.node import Fault, NodeCall, NodeOperator, NodeParams, Nod
 from operad.operators.nodes.flow import doubles
 from operad.operators.operator import PORT, routing_schema
 from operad.operators.variables import WITHOUT_FILES, Accepts, Selector, Text, Values, VariableType, as_text, whole
-from operad.runtime.file import FileDescriptor
-from operad.runtime.message import Job
-from operad.runtime.reasoner import ask
-from operad.runtime.schema import Schema, validate
-from operad.runtime.task import Task
+from operad.runtime.reasoning.reasoner import ask
+from operad.runtime.reasoning.task import Task
+from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.message import Job
+from operad.runtime.values.schema import Schema, validate
 
 T = VariableType
 

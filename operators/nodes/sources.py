@@ -24,9 +24,9 @@ from operad.operators.variables import (
     whole,
 )
 from operad.operators.web.search import as_outputs
-from operad.runtime.connections import connections
-from operad.runtime.errors import InputError, did_you_mean
-from operad.runtime.file import suffix_of
+from operad.runtime.tools.connections import connections
+from operad.runtime.values.errors import InputError, did_you_mean
+from operad.runtime.values.file import suffix_of
 
 T = VariableType
 

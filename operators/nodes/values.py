@@ -29,9 +29,9 @@ from operad.operators.variables import (
     type_of,
     whole,
 )
-from operad.runtime.errors import Issue, did_you_mean
-from operad.runtime.file import FileDescriptor
-from operad.runtime.message import WorkflowMessage
+from operad.runtime.values.errors import Issue, did_you_mean
+from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.message import WorkflowMessage
 
 T = VariableType
 

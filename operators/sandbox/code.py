@@ -21,7 +21,7 @@ from html.entities import html5
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from operad.operators.sandbox.modules import GIVEN, NAMES, SOURCE, lacking, with_given
-from operad.runtime.errors import InputError, Issue, OperadError, describe, did_you_mean, shorten
+from operad.runtime.values.errors import InputError, Issue, OperadError, describe, did_you_mean, shorten
 
 if TYPE_CHECKING:
     from pydantic_monty import Frame, Monty, MontyError, MontySession

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from operad.runtime.errors import OperadError
+from operad.runtime.values.errors import OperadError
 
 _BY_HAND = "change the code with replace_text, and what is declared with set"
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from operad.runtime.errors import InputError, Issue, OperadError, did_you_mean
+from operad.runtime.values.errors import InputError, Issue, OperadError, did_you_mean
 
 if TYPE_CHECKING:
     from types import CodeType

@@ -12,9 +12,9 @@ from urllib.parse import urljoin, urlsplit
 from pydantic import Field
 
 from operad.operators.web.fetch import Guard, fetch
-from operad.runtime.endpoint import Endpoint
-from operad.runtime.errors import FetchError, ModelError
-from operad.runtime.image import image_type
+from operad.runtime.models.endpoint import Endpoint
+from operad.runtime.values.errors import FetchError, ModelError
+from operad.runtime.values.image import image_type
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.request import getproxies
 
 from operad.operators.web.charset import decoded
-from operad.runtime.errors import FetchError, MissingExtraError, describe
+from operad.runtime.values.errors import FetchError, MissingExtraError, describe
 
 if TYPE_CHECKING:
     import ssl

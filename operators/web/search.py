@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr
 
 from operad.operators.web.fetch import Fetched, Guard, fetch
-from operad.runtime.endpoint import shown, without_key
-from operad.runtime.errors import FetchError
-from operad.runtime.message import Value
+from operad.runtime.models.endpoint import shown, without_key
+from operad.runtime.values.errors import FetchError
+from operad.runtime.values.message import Value
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from operad.runtime.durable.places import POSTGRES, SQLITE, shown, sqlalchemy, who_writes
-from operad.runtime.errors import InputError
+from operad.runtime.values.errors import InputError
 
 if TYPE_CHECKING:
     from sqlalchemy import URL

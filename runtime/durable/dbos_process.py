@@ -27,7 +27,7 @@ from sqlalchemy import URL, BigInteger, cast, event, func
 from operad.runtime.durable.database import IDLE
 from operad.runtime.durable.places import SQLITE, shown
 from operad.runtime.durable.serializer import JsonSerializer, refuse_pickles
-from operad.runtime.errors import InputError
+from operad.runtime.values.errors import InputError
 
 OPERATOR = "operad.operator"
 """What dbos calls the work of an operator."""

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from operad.runtime.errors import InputError
-from operad.runtime.fingerprint import Fingerprinted, fingerprint, name_of
-from operad.runtime.graph import Executable, workflows_in
-from operad.runtime.workflow import Workflow
+from operad.runtime.graph.graph import Executable, workflows_in
+from operad.runtime.values.errors import InputError
+from operad.runtime.values.fingerprint import Fingerprinted, fingerprint, name_of
+from operad.runtime.workflow.workflow import Workflow
 
 _INDIFFERENT = ("knowledge_base", "recommended", "insights", "concurrency", "loop_count")
 """What an operator looks up, how often and how much of it at once, rather than what it is."""

@@ -13,15 +13,15 @@ from pydantic import JsonValue
 
 from operad.runtime.durable.store import KeptQuestion, Store
 from operad.runtime.durable.wire import Outcome, Wire
-from operad.runtime.errand import Errand
-from operad.runtime.errors import BudgetError, InputError, OperadError
 from operad.runtime.events import InsightsRecalled, MessageKept, OperatorRetried, Scope
-from operad.runtime.insights import RunInsights
-from operad.runtime.keeper import bare, key_of
-from operad.runtime.message import NO_USAGE, WorkflowMessage
-from operad.runtime.questions import Question
-from operad.runtime.repeat import Repeat, repeating, traced
-from operad.runtime.schema import check_schema
+from operad.runtime.events.keeper import bare, key_of
+from operad.runtime.events.repeat import Repeat, repeating, traced
+from operad.runtime.knowledge.insights import RunInsights
+from operad.runtime.values.errors import BudgetError, InputError, OperadError
+from operad.runtime.values.message import NO_USAGE, WorkflowMessage
+from operad.runtime.values.questions import Question
+from operad.runtime.values.schema import check_schema
+from operad.runtime.workflow.errand import Errand
 
 T = TypeVar("T")
 

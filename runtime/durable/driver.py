@@ -18,10 +18,10 @@ from operad.runtime.durable.drive import in_thread
 from operad.runtime.durable.places import new_executor_id, process_identity, version_here
 from operad.runtime.durable.store import Executor, Store
 from operad.runtime.durable.waiting import Waiting
-from operad.runtime.errand import Errand
-from operad.runtime.errors import InputError, OperadError
 from operad.runtime.events import Scope
-from operad.runtime.sync import running_loop
+from operad.runtime.values.errors import InputError, OperadError
+from operad.runtime.values.sync import running_loop
+from operad.runtime.workflow.errand import Errand
 
 if TYPE_CHECKING:
     from dbos import DBOSClient

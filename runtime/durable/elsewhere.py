@@ -13,13 +13,13 @@ from operad.runtime.durable.served import Address, Served
 from operad.runtime.durable.shared_limits import name_in
 from operad.runtime.durable.store import Store
 from operad.runtime.durable.wire import Wire
-from operad.runtime.errand import Errand
-from operad.runtime.errors import InputError
 from operad.runtime.events import Scope, enter
-from operad.runtime.interrupts import ask
-from operad.runtime.limits import Place
-from operad.runtime.questions import Question
-from operad.runtime.tracing import carried
+from operad.runtime.events.interrupts import ask
+from operad.runtime.observe.tracing import carried
+from operad.runtime.policies.limits import Place
+from operad.runtime.values.errors import InputError
+from operad.runtime.values.questions import Question
+from operad.runtime.workflow.errand import Errand
 
 _logger = logging.getLogger(__name__)
 

@@ -21,11 +21,11 @@ from operad.runtime.durable.description import Description
 from operad.runtime.durable.restart import ITEM, following
 from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, KeptQuestion, KeptRun
 from operad.runtime.durable.wire import Outcome
-from operad.runtime.errors import describe
 from operad.runtime.events import Event
-from operad.runtime.keeper import bare
-from operad.runtime.message import NO_USAGE, Job, Usage, WorkflowMessage
-from operad.runtime.verdict import better, fault_in, joined, joined_tails, verdict_of
+from operad.runtime.events.keeper import bare
+from operad.runtime.values.errors import describe
+from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage
+from operad.runtime.workflow.verdict import better, fault_in, joined, joined_tails, verdict_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,13 +24,13 @@ from operad.runtime.durable.served import Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
 from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, Executor, KeptRun
 from operad.runtime.durable.wire import Outcome
-from operad.runtime.errors import InputError, OperadError, describe
-from operad.runtime.guard import Call
-from operad.runtime.keeper import bare
-from operad.runtime.message import Job, WorkflowMessage
-from operad.runtime.policy import causes
-from operad.runtime.run import Run
-from operad.runtime.workflow import Workflow
+from operad.runtime.events.keeper import bare
+from operad.runtime.policies.policy import causes
+from operad.runtime.values.errors import InputError, OperadError, describe
+from operad.runtime.values.message import Job, WorkflowMessage
+from operad.runtime.workflow.guard import Call
+from operad.runtime.workflow.run import Run
+from operad.runtime.workflow.workflow import Workflow
 
 
 class Ledger(Records):

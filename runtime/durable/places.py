@@ -11,9 +11,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from operad.runtime.errors import InputError, MissingExtraError
-from operad.runtime.file_store import FileStore
-from operad.runtime.message import new_id
+from operad.runtime.durable.file_store import FileStore
+from operad.runtime.values.errors import InputError, MissingExtraError
+from operad.runtime.values.message import new_id
 
 if TYPE_CHECKING:
     from sqlalchemy import URL

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, KeptRun, Store
 from operad.runtime.durable.wire import MAX_TEXT, Wire
-from operad.runtime.errors import InputError
 from operad.runtime.events import Event, ModelAsked, RunFailed, RunFinished, RunLog, TokenStreamed
+from operad.runtime.values.errors import InputError
 
 _OWN = frozenset((*Event.__struct_fields__, "seconds"))
 """What an event that is told keeps of its own when the rest of it is taken from what was heard."""

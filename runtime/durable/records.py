@@ -25,12 +25,12 @@ from operad.runtime.durable.restart import descendants, failed_beside, is_again,
 from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, RUNNING, Executor, KeptQuestion, KeptRun, Store
 from operad.runtime.durable.watch import Watch
 from operad.runtime.durable.wire import Outcome, Wire
-from operad.runtime.errors import InputError, did_you_mean, shorten
 from operad.runtime.events import Event
-from operad.runtime.message import Job, WorkflowMessage
-from operad.runtime.questions import Question
-from operad.runtime.schema import faults
-from operad.runtime.workflow import Workflow
+from operad.runtime.values.errors import InputError, did_you_mean, shorten
+from operad.runtime.values.message import Job, WorkflowMessage
+from operad.runtime.values.questions import Question
+from operad.runtime.values.schema import faults
+from operad.runtime.workflow.workflow import Workflow
 
 if TYPE_CHECKING:
     from dbos import DBOSClient, WorkflowStatus

@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from operad.runtime.durable.description import Description
-from operad.runtime.errors import InputError, did_you_mean, shorten
-from operad.runtime.keeper import bare
+from operad.runtime.events.keeper import bare
+from operad.runtime.values.errors import InputError, did_you_mean, shorten
 
 ITEM = re.compile(r"(.+)\[(\d+)(:?)\]", re.DOTALL)
 """The name of an operator with one of its items; a colon says that later ones are meant as well."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from operad.runtime.errors import InputError
+from operad.runtime.values.errors import InputError
 
 MIGRATIONS: Sequence[Sequence[str]] = (
     (

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, cast
 from dbos import Serializer
 from dbos._serialization import DefaultSerializer
 
-from operad.runtime.errors import InputError
+from operad.runtime.values.errors import InputError
 
 
 class JsonSerializer(Serializer):

@@ -9,16 +9,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from operad.runtime.agent import Agent
-from operad.runtime.build import Build
+from operad.runtime.agents.agent import Agent
+from operad.runtime.agents.leader import Leader
 from operad.runtime.durable.description import describe_workflow
-from operad.runtime.errors import InputError
 from operad.runtime.events import Scope
-from operad.runtime.graph import Executable, workflows_in
-from operad.runtime.insights import Insights
-from operad.runtime.leader import Leader
-from operad.runtime.reasoner import Reasoner
-from operad.runtime.workflow import Workflow
+from operad.runtime.graph.build import Build
+from operad.runtime.graph.graph import Executable, workflows_in
+from operad.runtime.knowledge.insights import Insights
+from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.values.errors import InputError
+from operad.runtime.workflow.workflow import Workflow
 
 Address = tuple[str, ...]
 """Where an operator is: an agent's name, the ids of the operators around it, and its own."""

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from operad.runtime.durable.drive import in_thread
 from operad.runtime.durable.store import Store
-from operad.runtime.limits import WINDOW, Limiter, Limits
+from operad.runtime.policies.limits import WINDOW, Limiter, Limits
 
 _SHORTEST_WAIT = 0.01
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from operad.runtime.durable.database import Database, patiently
 from operad.runtime.durable.places import is_dead
 from operad.runtime.durable.schema_version import VERSION, check_not_newer, statements_from
-from operad.runtime.errors import InputError
-from operad.runtime.limits import LONGEST_HOLD_OFF, WINDOW, Limits
+from operad.runtime.policies.limits import LONGEST_HOLD_OFF, WINDOW, Limits
+from operad.runtime.values.errors import InputError
 
 if TYPE_CHECKING:
     from sqlalchemy import URL

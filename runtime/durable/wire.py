@@ -22,14 +22,14 @@ import msgspec
 from pydantic import BaseModel, ValidationError
 
 from operad.runtime import events
-from operad.runtime.errors import InputError, Issue, OperadError
-from operad.runtime.file import FileDescriptor
-from operad.runtime.fingerprint import name_of
-from operad.runtime.map import ItemError
-from operad.runtime.message import Contribution, Job, SubJob, Usage, WorkflowMessage, WorkflowStatus
-from operad.runtime.policy import causes
-from operad.runtime.private_modules import loaded_module, public_name
-from operad.runtime.questions import Question
+from operad.runtime.policies.policy import causes
+from operad.runtime.values.errors import InputError, Issue, OperadError
+from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.fingerprint import name_of
+from operad.runtime.values.message import Contribution, Job, SubJob, Usage, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.private_modules import loaded_module, public_name
+from operad.runtime.values.questions import Question
+from operad.runtime.workflow.map import ItemError
 
 MAX_CAUSES = 32
 """How many errors of a chain are kept."""
@@ -214,7 +214,7 @@ class Wire:
             return {"$issue": [value.code, value.message, value.where]}
         if isinstance(value, Outcome):
             told = [
-                event for event in value.events if type(event).__module__ == events.__name__
+                event for event in value.events if type(event).__module__ == events.Event.__module__
             ]  # others are not known later
             parts = (value.message, value.error, value.usage, told, *([True] if value.traced else []))
             return {"$outcome": [self._plain(each, where) for each in parts]}

@@ -32,8 +32,6 @@ from operad.runtime.durable.shared_limits import LimitsInDatabase
 from operad.runtime.durable.store import Executor, KeptQuestion, Store
 from operad.runtime.durable.watch import Watch
 from operad.runtime.durable.wire import Outcome, Wire
-from operad.runtime.errand import Errand
-from operad.runtime.errors import BudgetError, InputError, OperadError, describe
 from operad.runtime.events import (
     Listener,
     OperatorCancelled,
@@ -44,14 +42,16 @@ from operad.runtime.events import (
     Scope,
     enter,
 )
-from operad.runtime.guard import Call
-from operad.runtime.insights import RunInsights
-from operad.runtime.limits import Limiter, Limits
-from operad.runtime.message import Contribution, WorkflowMessage
-from operad.runtime.questions import Question
-from operad.runtime.repeat import traced
-from operad.runtime.run import Run
-from operad.runtime.tracing import continued
+from operad.runtime.events.repeat import traced
+from operad.runtime.knowledge.insights import RunInsights
+from operad.runtime.observe.tracing import continued
+from operad.runtime.policies.limits import Limiter, Limits
+from operad.runtime.values.errors import BudgetError, InputError, OperadError, describe
+from operad.runtime.values.message import Contribution, WorkflowMessage
+from operad.runtime.values.questions import Question
+from operad.runtime.workflow.errand import Errand
+from operad.runtime.workflow.guard import Call
+from operad.runtime.workflow.run import Run
 
 if TYPE_CHECKING:
     from dbos import DBOSClient

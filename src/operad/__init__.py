@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         interrupt,
         operator,
     )
-    from operad.runtime.tool import tool
+    from operad.runtime.tools.tool import tool
 
 __all__ = [
     "Action",
@@ -103,7 +103,7 @@ _ELSEWHERE = {
     "Evaluator": "operad.evaluators",
     "Operator": "operad.operators",
     "OperatorConfig": "operad.operators",
-    "tool": "operad.runtime.tool",  # whose name the module takes in operad.runtime
+    "tool": "operad.runtime.tools.tool",  # whose name the module takes in operad.runtime
 }
 """The module of each public name that does not come from `operad.runtime`."""
 

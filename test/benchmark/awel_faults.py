@@ -20,7 +20,7 @@ from typing import Any
 
 from engines import Go, import_awel
 
-from operad.runtime.errors import describe
+from operad.runtime.values.errors import describe
 
 RUNNERS = ("stock", "ours")
 
@@ -211,7 +211,7 @@ def in_own_process(row: str, runner: str) -> str:
 
 def run_row(row: str, runner: str) -> None:
     awel = import_awel()
-    from operad.runtime.awel import AwelRunner
+    from operad.runtime.graph.awel import AwelRunner
 
     print(ROWS[row](awel.DefaultWorkflowRunner() if runner == "stock" else AwelRunner()), flush=True)
     os._exit(0)  # threads may hang

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, get_args
 
 from operad.evaluators.comfyflow import ComfyScore, score
 from operad.evaluators.comfyflow.judging import Metric
-from operad.operators.formats.comfyui import (
+from operad.flows.formats.comfyui import (
     Definitions,
     dump_api,
     dump_code,
@@ -33,8 +33,8 @@ from operad.operators.formats.comfyui import (
     load,
     read_definitions,
 )
-from operad.operators.formats.comfyui.definitions import accepts
-from operad.runtime.errors import MissingExtraError
+from operad.flows.formats.comfyui.definitions import accepts
+from operad.runtime.values.errors import MissingExtraError
 
 DATA = Path(__file__).resolve().parents[3] / "shared/data"
 ALL: frozenset[str] = frozenset(get_args(Metric))

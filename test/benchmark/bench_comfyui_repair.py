@@ -17,12 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
-from operad.operators.formats.comfyui import Definitions, check, dump_code, executable, load, read_definitions
-from operad.operators.generation.comfyui.classes import offered
-from operad.operators.generation.comfyui.drafts import Draft, read_answer
-from operad.operators.generation.comfyui.findings import findings
-from operad.operators.generation.comfyui.rules import mend
-from operad.operators.node_graph import NodeGraph
+from operad.flows.formats.comfyui import Definitions, check, dump_code, executable, load, read_definitions
+from operad.flows.generation.comfyui.classes import offered
+from operad.flows.generation.comfyui.drafts import Draft, read_answer
+from operad.flows.generation.comfyui.findings import findings
+from operad.flows.generation.comfyui.rules import mend
+from operad.flows.node_graph import NodeGraph
 
 DATA = Path(__file__).resolve().parents[3] / "shared/data"
 NOTHING = NodeGraph()

@@ -21,12 +21,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from operad.operators.formats.comfyui import Definitions, formats, read_definitions, restored
-from operad.operators.formats.format import check_nodes
-from operad.operators.formats.table import FORMATS
-from operad.operators.node_graph import NodeGraph, NodeSpec
+from operad.flows.formats.comfyui import Definitions, formats, read_definitions, restored
+from operad.flows.formats.format import check_nodes
+from operad.flows.formats.table import FORMATS
+from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.operators.variables import Text
-from operad.runtime.errors import InvalidError
+from operad.runtime.values.errors import InvalidError
 
 DATA = Path(__file__).resolve().parents[3] / "shared/data"
 

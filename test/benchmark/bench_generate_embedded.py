@@ -16,7 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from operad.configs.generation import Designer
-from operad.runtime.errors import BudgetError, OperatorError
+from operad.runtime.values.errors import BudgetError, OperatorError
 
 QUERIES = Path(__file__).resolve().parents[3] / "shared/data/chat2workflow/dataset/query.json"
 OWN = "The user provides a question (variable question). Answer it. The workflow outputs the answer (variable answer)."

@@ -23,9 +23,9 @@ from rich.table import Table
 from operad.evaluators import Evaluator
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import BuiltinWorkflow, Insights, Job, Task, WorkflowMessage, WorkflowStatus
-from operad.runtime.insights import SIMILAR
-from operad.runtime.prompt import render
-from operad.runtime.similarity import similarity
+from operad.runtime.knowledge.insights import SIMILAR
+from operad.runtime.knowledge.similarity import similarity
+from operad.runtime.reasoning.prompt import render
 from operad.runtime.testing import ScriptedReasoner
 
 OPERATORS = ("outline", "write")

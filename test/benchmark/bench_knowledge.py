@@ -34,9 +34,9 @@ from rich.console import Console
 from rich.table import Table
 
 from operad.evaluators.embeddings import Embeddings
-from operad.runtime.function_words import FUNCTION_WORDS
-from operad.runtime.passage_index import IndexedFile, IndexedPassage, PassageIndex
-from operad.runtime.words import words
+from operad.runtime.knowledge.function_words import FUNCTION_WORDS
+from operad.runtime.knowledge.passage_index import IndexedFile, IndexedPassage, PassageIndex
+from operad.runtime.values.words import words
 
 WANTED = 5
 MOST_WORDS_OF_QUERY = 30
@@ -54,7 +54,7 @@ SHAPES: Mapping[str, str] = {
     "German *": "Mein Kollege fragt sich, wie man Folgendes erledigt, und bittet um einen kurzen Hinweis: {summary}",
 }
 """What is asked: the summary, or the same as a task. Those with a star were written when the list of
-`operad.runtime.function_words` was done, which was not changed since."""
+`operad.runtime.knowledge.function_words` was done, which was not changed since."""
 
 OTHER_SUBJECTS = (
     "Who is the president of France?",
@@ -146,7 +146,7 @@ class Operad:
         self._index.put(name, IndexedFile(len(passage), 0, ""), [IndexedPassage(passage)])
 
     def search(self, query: str) -> list[int]:
-        with patch("operad.runtime.passage_index.FUNCTION_WORDS", self._function_words):
+        with patch("operad.runtime.knowledge.passage_index.FUNCTION_WORDS", self._function_words):
             return [self._names[hit.path] for hit in self._index.search(query, self._names, WANTED)]
 
 

@@ -44,10 +44,10 @@ from rich.table import Table
 
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import BuiltinWorkflow, Job, MonoModelReasoner, Policy, Retry, Timeout, WorkflowStatus
-from operad.runtime.errors import OperatorError
 from operad.runtime.events import Event, OperatorRetried
-from operad.runtime.limits import Limits
-from operad.runtime.model import Model
+from operad.runtime.models.model import Model
+from operad.runtime.policies.limits import Limits
+from operad.runtime.values.errors import OperatorError
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

@@ -15,13 +15,13 @@ from collections.abc import Iterator, Mapping
 from time import perf_counter
 from typing import Any
 
-from operad.operators.assemble import assemble
+from operad.flows.assemble import assemble
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.node import NodeCall, NodeOperator, NodeParams, TypeOf
-from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.variables import Values, VariableType
 from operad.runtime import Job, WorkflowMessage
-from operad.runtime.workflow import BuiltinWorkflow, Workflow
+from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 NODES, RUNS = 100, 5
 ITEMS, CONCURRENCY, WAIT = 1_000, 10, 0.01

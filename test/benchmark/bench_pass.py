@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from operad.evaluators.chat2workflow import PassVerdict, Record, judge, read_dataset, read_run
 from operad.evaluators.chat2workflow.conversion import conversion_faults
-from operad.runtime.errors import InvalidError
+from operad.runtime.values.errors import InvalidError
 
 AIM = 0.985
 DATA = Path(__file__).resolve().parents[3] / "shared/data/chat2workflow"

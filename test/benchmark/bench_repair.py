@@ -32,8 +32,8 @@ from operad.evaluators.chat2workflow import (
     read_run,
 )
 from operad.evaluators.dry_run import dry_run
-from operad.operators.formats.chat2workflow import load
-from operad.operators.repair import ALIGNED, FORMAT, PAPER, read_contract, repair
+from operad.flows.formats.chat2workflow import load
+from operad.flows.repair import ALIGNED, FORMAT, PAPER, read_contract, repair
 
 AIMS = {"passed": 0.72, "sound of the passed": 0.95, "ended of the sound": 0.98}
 """Shares of the responses in the last column."""

@@ -33,7 +33,7 @@ from rich.table import Table
 from operad.evaluators import Evaluator
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import BuiltinWorkflow, Job, Task, Usage, WorkflowStatus, events
-from operad.runtime.prompt import render
+from operad.runtime.reasoning.prompt import render
 
 NOTE = "On the fourth of May the pilot took two ships in by the northern channel and one out by the other. "
 JOB = Job(goal="Write a report on the harbour from the notes of its pilots, with dates.", context=NOTE * 10)

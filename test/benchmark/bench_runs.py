@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 import kept_before  # pyright: ignore[reportMissingImports]
 
-OPERAD = (sys.executable, "-c", "from operad.configs.entry import main; main()")
+OPERAD = (sys.executable, "-c", "from operad.cli.entry import main; main()")
 
 
 def timed(name: str, path: Path, *arguments: str) -> None:

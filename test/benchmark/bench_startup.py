@@ -23,7 +23,7 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
-OPERAD = [sys.executable, "-c", "from operad.configs.entry import main; main()"]
+OPERAD = [sys.executable, "-c", "from operad.cli.entry import main; main()"]
 EXPERT = """
 operators: [&first {instruction: Begin., class: first.First}]
 model: {name: none, base_url: "http://127.0.0.1:9/v1"}

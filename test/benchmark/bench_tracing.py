@@ -19,9 +19,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from operad.runtime import BuiltinWorkflow, Job
-from operad.runtime.metrics import Metrics
+from operad.runtime.observe.metrics import Metrics
+from operad.runtime.observe.tracing import OpenTelemetryListener
 from operad.runtime.testing import ScriptedReasoner
-from operad.runtime.tracing import OpenTelemetryListener
 
 
 class Nothing:

@@ -24,11 +24,11 @@ from typing import Any
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import BuiltinWorkflow, Job, MonoModelReasoner, events
 from operad.runtime.events import Event
-from operad.runtime.events_file import line_of
+from operad.runtime.events.events_file import line_of
 from operad.runtime.testing import Say, ScriptedModel
 
 ANSWER = "The harbour was built in three stages, and each of them is described in the annual report. " * 5
-VIEW = [sys.executable, "-c", "from operad.configs.cli import main; main()", "view", "--port", "0", "--no-browser"]
+VIEW = [sys.executable, "-c", "from operad.cli.main import main; main()", "view", "--port", "0", "--no-browser"]
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 

@@ -24,8 +24,8 @@ from operad.evaluators.embeddings import Embeddings
 from operad.evaluators.plan import plan_of
 from operad.evaluators.similarity import Similarity, exact
 from operad.evaluators.worfeval import MODES, score
-from operad.operators.formats.worfbench import load
-from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.formats.worfbench import load
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "worfbench"
 

@@ -24,18 +24,18 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from operad.operators.assemble import OUTCOME, assemble
-from operad.operators.check import check
-from operad.operators.formats import chat2workflow
-from operad.operators.formats.dify import BENCHMARK, dump, load
-from operad.operators.formats.dify.write import Writer
-from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.assemble import OUTCOME, assemble
+from operad.flows.check import check
+from operad.flows.formats import chat2workflow
+from operad.flows.formats.dify import BENCHMARK, dump, load
+from operad.flows.formats.dify.write import Writer
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.sandbox.code import CodeLimits, run_code
 from operad.operators.services import Services
 from operad.runtime import Job, events
-from operad.runtime.errors import InvalidError, OperadError, describe
 from operad.runtime.testing import ScriptedReasoner
+from operad.runtime.values.errors import InvalidError, OperadError, describe
 
 RUNNER = Path(__file__).with_name("conformance_graphon.py")
 WITHOUT_WORLD = set(

@@ -25,8 +25,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from operad.runtime.observe.tracing import trace_id_of
 from operad.runtime.testing import CallTools, Fail, Say, ScriptedModel
-from operad.runtime.tracing import trace_id_of
 
 READY = 120.0
 ARRIVED = 30.0
@@ -180,7 +180,7 @@ def run(folder: Path, address: str, run_id: str, script: Sequence[Any]) -> tuple
         "OPERAD_DB": str(folder / "runs.sqlite"),
     }
     with ScriptedModel(list(script)) as endpoint:
-        program = [sys.executable, "-c", "from operad.configs.cli import main; main()"]
+        program = [sys.executable, "-c", "from operad.cli.main import main; main()"]
         arguments = ["writer.yaml", "--job", "Thank Marit Solberg.", "--base-url", endpoint.base_url]
         more = ["--model", endpoint.model.name, "--run-id", run_id, "--trace", address]
         ended = subprocess.run(

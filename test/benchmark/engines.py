@@ -20,8 +20,8 @@ from typing import Annotated, Any, TypedDict
 from graphs import JOB, Graph, Naps
 
 from operad.runtime.events import Event, Listener
-from operad.runtime.message import WorkflowMessage
-from operad.runtime.workflow import BuiltinWorkflow, DbgptWorkflow, Workflow
+from operad.runtime.values.message import WorkflowMessage
+from operad.runtime.workflow.workflow import BuiltinWorkflow, DbgptWorkflow, Workflow
 
 os.environ.update(HAYSTACK_TELEMETRY_ENABLED="False", LANGSMITH_TRACING="false", LANGCHAIN_TRACING_V2="false")
 
@@ -117,7 +117,7 @@ def in_awel(graph: Graph, naps: Naps) -> Go:
 
 
 def import_awel() -> Any:
-    import_module("operad.runtime.awel")  # imports dbgpt without what it prints
+    import_module("operad.runtime.graph.awel")  # imports dbgpt without what it prints
     return sys.modules["dbgpt.core.awel"]
 
 

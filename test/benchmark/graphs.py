@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from operad.runtime.message import Job, WorkflowMessage
+from operad.runtime.values.message import Job, WorkflowMessage
 
 Graph = Mapping[str, Sequence[str]]
 

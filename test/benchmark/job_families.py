@@ -1,6 +1,6 @@
 """Jobs as people write them: families that share a pitfall, and jobs that belong to no family.
 
-How words weigh in `operad.runtime.similarity`, and the threshold of `operad.runtime.insights`, were chosen by looking at
+How words weigh in `operad.runtime.knowledge.similarity`, and the threshold of `operad.runtime.knowledge.insights`, were chosen by looking at
 the first of these; the second were written when that was done. ``python test/benchmark/bench_insights.py --similarity``
 shows both.
 """

@@ -17,8 +17,8 @@ from typing import Any
 from engines import Engine, Go
 from graphs import Nap, layered
 
-from operad.runtime.errors import OperatorError
-from operad.runtime.message import WorkflowMessage
+from operad.runtime.values.errors import OperatorError
+from operad.runtime.values.message import WorkflowMessage
 
 WARM_UP, RUNS = 1000, 5000
 

@@ -24,9 +24,9 @@ from typing import Any
 from operad.evaluators import stand_ins
 from operad.evaluators.chat2workflow import Dataset, RecordedCase, read_dataset, read_run
 from operad.evaluators.chat2workflow.resolve_rate import CaseVerdict, files_of, graph_of, resolve
-from operad.operators.node_graph import NodeGraph
-from operad.runtime.errors import InvalidError
+from operad.flows.node_graph import NodeGraph
 from operad.runtime.testing import ScriptedReasoner
+from operad.runtime.values.errors import InvalidError
 
 DATA = Path(__file__).resolve().parents[3] / "shared/data/chat2workflow"
 LONGEST_RUN = 60.0

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from operad.evaluators.dry_run import dry_run
-from operad.operators.formats.chat2workflow import issues_of, load
-from operad.operators.node_graph import NodeGraph
+from operad.flows.formats.chat2workflow import issues_of, load
+from operad.flows.node_graph import NodeGraph
 from operad.operators.nodes import NODE_TYPES
-from operad.runtime.errors import InvalidError, Issue
+from operad.runtime.values.errors import InvalidError, Issue
 
 AIM = 0.98
 DATA = Path(__file__).resolve().parents[3] / "shared/data/chat2workflow"

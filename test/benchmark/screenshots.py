@@ -16,8 +16,8 @@ from typing import Any, Literal
 import sample_runs
 from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
-from operad.runtime.trace import Trace
-from operad.runtime.viewer.page import report
+from operad.runtime.observe.trace import Trace
+from operad.server.view.page import report
 
 WIDE, PHONE = ViewportSize(width=1440, height=900), ViewportSize(width=390, height=844)
 RUNS = {

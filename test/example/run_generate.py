@@ -13,7 +13,7 @@ import os
 from contextlib import nullcontext
 
 from operad.configs.generation import Designer
-from operad.operators.formats.mermaid import write
+from operad.flows.formats.mermaid import write
 from operad.runtime.testing import Say, ScriptedModel
 
 FIRST = "The user gives a name (variable name). Write a greeting, and output it (variable greeting)."

@@ -14,8 +14,8 @@ import tempfile
 from contextlib import nullcontext
 from pathlib import Path
 
-from operad.operators.assemble import assemble
-from operad.operators.formats.chat2workflow import load
+from operad.flows.assemble import assemble
+from operad.flows.formats.chat2workflow import load
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.services import Services
 from operad.runtime import Job, MonoModelReasoner, events

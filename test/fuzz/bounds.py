@@ -11,7 +11,7 @@ from pathlib import Path
 from time import process_time
 from typing import Any, NamedTuple
 
-from operad.runtime.errors import InvalidError, OperadError
+from operad.runtime.values.errors import InvalidError, OperadError
 
 SECONDS = 5.0
 """Of computing that an input may take, unless its target says otherwise."""

@@ -16,11 +16,11 @@ from inputs import SEPARATOR
 from pydantic import TypeAdapter, ValidationError
 from samples import as_json, definitions, fenced, graph, joined, lines
 
-from operad.configs.ask import WrongAnswerError, describe_answer, read_answer
-from operad.configs.evaluate.comfy_files import items_of
-from operad.configs.evaluate.generating import generate_run
-from operad.configs.evaluate.worf_files import pair, read_items
-from operad.configs.evaluate.work import evaluate
+from operad.cli.ask import WrongAnswerError, describe_answer, read_answer
+from operad.cli.evaluate.comfy_files import items_of
+from operad.cli.evaluate.generating import generate_run
+from operad.cli.evaluate.worf_files import pair, read_items
+from operad.cli.evaluate.work import evaluate
 from operad.configs.flow import find_graph
 from operad.configs.inputs import job_of
 from operad.configs.loader import load_text
@@ -31,48 +31,48 @@ from operad.configs.optimise.tasks import read_tasks
 from operad.configs.services import load_services
 from operad.evaluators import comfyflow, worfeval
 from operad.evaluators.chat2workflow import Dataset, Response, judge, read_dataset, read_run
+from operad.flows.comfyui.run import outputs_of
+from operad.flows.edit import apply, difference, read_operations
+from operad.flows.edit.batch import in_json
+from operad.flows.edit.short import parse
+from operad.flows.formats.comfyui import formats, read_definitions, restored
+from operad.flows.formats.format import Format
+from operad.flows.formats.json_text import read_json
+from operad.flows.formats.mermaid import write
+from operad.flows.formats.table import FORMATS, read
+from operad.flows.generation.draft import drafted_graph
+from operad.flows.generation.graph_json import from_json, to_json, with_originals
+from operad.flows.generation.plan import faults_of, plan_schema, read_plan
+from operad.flows.generation.store import nearest_example
+from operad.flows.repair import repair, repair_graph
+from operad.flows.repair.contract import read_contract
 from operad.operators.changelog import component_candidates, name_candidates, read_release, releases, sentences
-from operad.operators.comfyui.run import outputs_of
 from operad.operators.conditions import Case, compare, fault_of
-from operad.operators.edit import apply, difference, read_operations
-from operad.operators.edit.batch import in_json
-from operad.operators.edit.short import parse
-from operad.operators.formats.comfyui import formats, read_definitions, restored
-from operad.operators.formats.format import Format
-from operad.operators.formats.json_text import read_json
-from operad.operators.formats.mermaid import write
-from operad.operators.formats.table import FORMATS, read
-from operad.operators.generation.draft import drafted_graph
-from operad.operators.generation.graph_json import from_json, to_json, with_originals
-from operad.operators.generation.plan import faults_of, plan_schema, read_plan
-from operad.operators.generation.store import nearest_example
 from operad.operators.media.documents import read_document
 from operad.operators.media.echarts import echarts_option
 from operad.operators.media.fences import first_fenced, unfenced
 from operad.operators.nodes import NODE_TYPES
-from operad.operators.repair import repair, repair_graph
-from operad.operators.repair.contract import read_contract
 from operad.operators.sandbox.code import CodeLimits, check_code, parameters_of, run_code
 from operad.operators.sandbox.renames import argument_renamed, result_renamed
 from operad.operators.sandbox.template import TemplateLimits, check_template, name_changed, names_of, render_template
 from operad.operators.sandbox.uses import walked_through
 from operad.operators.variables import Selector, Text, Variables, VariableType, selectors_in, texts_in
 from operad.operators.web.charset import decoded
-from operad.runtime.cache import Cache
-from operad.runtime.chunks import chunks
-from operad.runtime.docstring import Docstring
-from operad.runtime.document import parse_document
-from operad.runtime.errors import OperadError
-from operad.runtime.extract import extract
-from operad.runtime.file import FileDescriptor
-from operad.runtime.insights import Experience, Insights
-from operad.runtime.message import Job, WorkflowMessage
-from operad.runtime.model import Model
-from operad.runtime.passage_index import IndexedFile, IndexedPassage, PassageIndex
-from operad.runtime.prompt import fence
-from operad.runtime.schema import check_schema, is_json_schema, is_strict, parse_output_schema, validate
-from operad.runtime.similarity import similarity
-from operad.runtime.words import words
+from operad.runtime.knowledge.chunks import chunks
+from operad.runtime.knowledge.extract import extract
+from operad.runtime.knowledge.insights import Experience, Insights
+from operad.runtime.knowledge.passage_index import IndexedFile, IndexedPassage, PassageIndex
+from operad.runtime.knowledge.similarity import similarity
+from operad.runtime.models.model import Model
+from operad.runtime.policies.cache import Cache
+from operad.runtime.reasoning.prompt import fence
+from operad.runtime.tools.docstring import Docstring
+from operad.runtime.values.document import parse_document
+from operad.runtime.values.errors import OperadError
+from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.message import Job, WorkflowMessage
+from operad.runtime.values.schema import check_schema, is_json_schema, is_strict, parse_output_schema, validate
+from operad.runtime.values.words import words
 
 platform.processor()  # openai asks it, and it starts a program: once, and before that is watched
 

@@ -35,11 +35,11 @@ from pathlib import Path
 from typing import Any
 
 IMPORTED = (
-    "operad.configs.serve.app",
-    "operad.runtime.awel",
+    "operad.server.api.app",
+    "operad.runtime.graph.awel",
     "operad.runtime.durable.worker",
     "operad.runtime.testing",
-    "operad.runtime.viewer.server",
+    "operad.server.view.server",
     "dbos",
     "httpx",
     "jsonschema",
@@ -52,7 +52,7 @@ IMPORTED = (
 )
 """What costs time to import; what an environment lacks is left out."""
 
-OPERAD_COMMAND = (sys.executable, "-c", "from operad.configs.entry import main; main()")
+OPERAD_COMMAND = (sys.executable, "-c", "from operad.cli.entry import main; main()")
 """The command `operad`; its arguments follow."""
 
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
@@ -202,7 +202,7 @@ def _prepare() -> None:
     for name in IMPORTED:
         with suppress(ImportError):
             importlib.import_module(name)
-    importlib.import_module("operad.configs.cli").load_all()
+    importlib.import_module("operad.cli.main").load_all()
     threads = os.listdir("/proc/self/task")
     assert len(threads) == 1, f"a fork is safe with one thread, and there are {len(threads)}"
     gc.collect()

@@ -8,7 +8,7 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from operad.runtime.schedule import Join, Taken
+from operad.runtime.graph.schedule import Join, Taken
 
 NO_PORTS = frozenset[str]()
 PORT_SETS = [NO_PORTS, frozenset("a"), frozenset("b"), frozenset("ab")]

@@ -22,7 +22,7 @@ def test_the_wheel_holds_one_name_with_its_yaml_and_its_types(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names} == {"operad", "operad-0.1.0.dist-info"}
     assert {"operad/configs/release_credits.yaml", "operad/runtime/prices.yaml"} <= set(names)
-    page = {f"operad/runtime/viewer/page/{file.name}" for file in (ROOT / "runtime/viewer/page").iterdir()}
+    page = {f"operad/server/view/page/{file.name}" for file in (ROOT / "runtime/viewer/page").iterdir()}
     assert page <= set(names)
     assert {"operad/__init__.py", "operad/py.typed"} <= set(names)
     assert not [name for name in names if "test" in name and not name.startswith("operad/runtime/testing")]
@@ -31,7 +31,7 @@ def test_the_wheel_holds_one_name_with_its_yaml_and_its_types(wheel):
 def test_the_wheel_runs_from_another_folder(wheel, tmp_path):
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     script = (
-        "import operad.configs.cli as cli, operad.runtime.message as message;"
+        "import operad.cli.main as cli, operad.runtime.values.message as message;"
         "print(cli.__file__); print(message.__file__); cli.main()"
     )
     done = subprocess.run(

@@ -32,15 +32,15 @@ from operad.runtime import (
     Tool,
     Workflow,
 )
-from operad.runtime.document import parse_document
-from operad.runtime.embedded import EmbeddedModel
-from operad.runtime.endpoint import OPENAI_URL
-from operad.runtime.errors import InputError, InvalidError, ModelError, OperatorError
-from operad.runtime.message import WorkflowMessage, WorkflowStatus
-from operad.runtime.model import DEFAULT_MODEL
-from operad.runtime.policy import Budget, Policy
-from operad.runtime.reasoner import DualModelReasoner, MonoModelReasoner
+from operad.runtime.models.embedded import EmbeddedModel
+from operad.runtime.models.endpoint import OPENAI_URL
+from operad.runtime.models.model import DEFAULT_MODEL
+from operad.runtime.policies.policy import Budget, Policy
+from operad.runtime.reasoning.reasoner import DualModelReasoner, MonoModelReasoner
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
+from operad.runtime.values.document import parse_document
+from operad.runtime.values.errors import InputError, InvalidError, ModelError, OperatorError
+from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 
 MINIMAL = """
 operators:
@@ -753,7 +753,7 @@ def test_values_of_a_knowledge_base_that_do_not_fit_are_found_at_their_line(
 
 def test_a_file_that_needs_the_missing_extra_is_a_fault(write, library, tmp_path, monkeypatch):
     (tmp_path / "docs" / "a.pdf").write_bytes(b"any")
-    monkeypatch.setattr("operad.runtime.extract.find_spec", lambda package: None)
+    monkeypatch.setattr("operad.runtime.knowledge.extract.find_spec", lambda package: None)
     [(code, where, message)] = issues(write(LIBRARY))
     assert (code, where) == ("knowledgebase", ":3 knowledgebase.paths")
     assert "pip install 'operad[documents]'" in message

@@ -7,7 +7,7 @@ import pty
 import pytest
 from forked import OPERAD_COMMAND
 
-from operad.configs.formats_command import write_file
+from operad.cli.formats import write_file
 from operad.configs.printable import harmless
 from operad.runtime.testing import Say, ScriptedModel
 

@@ -6,7 +6,7 @@ import pytest
 
 from operad.configs import load
 from operad.evaluators.score_evaluator import ScoreEvaluator
-from operad.runtime.errors import InvalidError
+from operad.runtime.values.errors import InvalidError
 
 SCORES = {
     "worf_evaluator.WorFEvaluator": {

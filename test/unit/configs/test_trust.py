@@ -11,15 +11,16 @@ from typing import Any
 import httpx
 import pytest
 
-from operad.configs import cli, load
+from operad.cli import main as cli
+from operad.cli.trust_store import TrustStore
+from operad.configs import load
 from operad.configs.code import UntrustedError
 from operad.configs.loader import load_text, preview
 from operad.configs.optimise.tasks import read_tasks
-from operad.configs.trust import TrustStore
-from operad.runtime.errors import InvalidError
-from operad.runtime.fingerprint import name_of
 from operad.runtime.testing import Say, ScriptedModel
-from operad.runtime.tool import Tool
+from operad.runtime.tools.tool import Tool
+from operad.runtime.values.errors import InvalidError
+from operad.runtime.values.fingerprint import name_of
 
 SPOILS = "open({name!r}, 'w').close()\n"
 """Code that leaves a file when it runs."""
@@ -426,7 +427,7 @@ def trapped(folder):
         EXPERT.replace("Greeter}", "Coded}").replace("[[*greet]]", "[[*greet, {instruction: Say.}]]")
     )
     (folder / "bin").mkdir()
-    (folder / "bin" / "begin.py").write_text("from operad.configs.entry import main\nmain()\n")
+    (folder / "bin" / "begin.py").write_text("from operad.cli.entry import main\nmain()\n")
     return [sys.executable, str(folder / "bin" / "begin.py")]
 
 

@@ -11,8 +11,8 @@ from operad.configs.schema import ConfigSpec
 from operad.operators import NodeOperator, Selector
 from operad.operators.nodes import Assigner, Loop, ToolNode
 from operad.runtime import Job, Retry, Timeout, WorkflowMessage
-from operad.runtime.errors import InputError, InvalidError, OperatorError
 from operad.runtime.testing import ScriptedReasoner
+from operad.runtime.values.errors import InputError, InvalidError, OperatorError
 
 OWN = '''
 from pydantic import Field

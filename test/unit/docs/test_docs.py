@@ -17,13 +17,13 @@ import pytest
 from forked import OPERAD_COMMAND, ForkServer
 from typer.exceptions import TyperException
 
-from operad.configs.cli import load_all
+from operad.cli.main import load_all
 from operad.configs.loader import load_text
 from operad.configs.schema import ConfigSpec
-from operad.operators.formats.table import find_format
+from operad.flows.formats.table import find_format
 from operad.operators.media.mermaid import render_mermaid
-from operad.runtime.document import parse_document
 from operad.runtime.testing import Plausible, ScriptedModel
+from operad.runtime.values.document import parse_document
 
 ROOT = Path(__file__).parents[3]
 README = ROOT / "README.md"

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from operad.evaluators.dry_run import dry_run
-from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 
 
 def chain(*nodes):

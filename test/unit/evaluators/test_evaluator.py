@@ -20,9 +20,9 @@ from operad.runtime import (
     WorkflowMessage,
     WorkflowStatus,
 )
-from operad.runtime.prompt import render
-from operad.runtime.schema import is_strict
+from operad.runtime.reasoning.prompt import render
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
+from operad.runtime.values.schema import is_strict
 
 JOB = Job(goal="goal", id="job")
 JUDGED = [

@@ -16,7 +16,7 @@ from operad.evaluators import matching, node_chain
 from operad.evaluators.common_subgraph import common_subgraph
 from operad.evaluators.matching import Pair, best_matching, one_to_one, optimal_pairs
 from operad.evaluators.node_chain import longest_chain
-from operad.runtime.errors import MissingExtraError
+from operad.runtime.values.errors import MissingExtraError
 
 Table = list[list[int]]
 

@@ -5,8 +5,8 @@ import pytest
 from operad.evaluators.score_evaluator import Assessment, ScoreEvaluator, lesson_of
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import BuiltinWorkflow, Job, WorkflowStatus
-from operad.runtime.errors import InputError
 from operad.runtime.testing import ScriptedReasoner
+from operad.runtime.values.errors import InputError
 
 
 class Length(ScoreEvaluator):

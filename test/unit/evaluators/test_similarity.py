@@ -6,7 +6,7 @@ import pytest
 
 from operad.evaluators.embeddings import Embeddings
 from operad.evaluators.similarity import exact, table_of
-from operad.runtime.errors import InputError, MissingExtraError
+from operad.runtime.values.errors import InputError, MissingExtraError
 
 SENTENCES = ["Boil the water.", "Heat the water until it boils.", "", "Sell the car.", "a \ud800 b", "x " * 1000]
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from operad.evaluators import worfeval
 from operad.evaluators.worf_evaluator import WorFEvaluator
 from operad.evaluators.worfeval import MAX_NODES, MODES, NOTHING, score
+from operad.flows.formats.worfbench import load
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators import Operator, OperatorConfig
-from operad.operators.formats.worfbench import load
-from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 from operad.runtime import BuiltinWorkflow, Job, WorkflowStatus
-from operad.runtime.errors import InputError, InvalidError
 from operad.runtime.testing import ScriptedReasoner
+from operad.runtime.values.errors import InputError, InvalidError
 
 EXACT_MODES = ("paper", "full")
 

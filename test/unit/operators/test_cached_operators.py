@@ -27,8 +27,8 @@ from operad.runtime import (
     WorkflowStatus,
     events,
 )
-from operad.runtime.message import NO_USAGE
 from operad.runtime.testing import CallTools, Fail, Say, ScriptedModel, ScriptedReasoner
+from operad.runtime.values.message import NO_USAGE
 
 JOB = Job(goal="goal")
 
@@ -348,7 +348,7 @@ def test_a_file_is_shared_by_workflows_and_outlives_them(engine, tmp_path):
 @pytest.mark.parametrize("where", ["memory", "file"])
 def test_what_is_too_old_is_made_again(engine, tmp_path, monkeypatch, where):
     now = [1_000_000.0]
-    monkeypatch.setattr("operad.runtime.cache.time.time", lambda: now[0])
+    monkeypatch.setattr("operad.runtime.policies.cache.time.time", lambda: now[0])
     cache = Cache(tmp_path / "cache.sqlite" if where == "file" else None, max_age=60)
     a = Known("a")
     workflow = chain(engine, a, policy=cached(cache))

@@ -7,13 +7,13 @@ import textwrap
 import pytest
 from pydantic import Field
 
+from operad.flows.assemble import assemble
+from operad.flows.catalogue import as_json, card, known, params_schema, table
+from operad.flows.check import check
+from operad.flows.formats.chat2workflow import parent_of
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators import node as node_module
-from operad.operators.assemble import assemble
-from operad.operators.catalogue import as_json, card, known, params_schema, table
-from operad.operators.check import check
-from operad.operators.formats.chat2workflow import parent_of
 from operad.operators.node import NodeOperator, NodeParams
-from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
 from operad.operators.variables import Text, VariableType
 from operad.runtime import Job

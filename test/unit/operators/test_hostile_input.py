@@ -13,22 +13,24 @@ from pathlib import Path
 
 import pytest
 
-from operad.operators.formats.coze import load as load_coze
-from operad.operators.formats.dify import load as load_dify
-from operad.operators.formats.json_text import read_json
-from operad.operators.formats.table import FORMATS, find_format
-from operad.operators.formats.yaml_text import read_yaml
+from operad.flows.formats.coze import load as load_coze
+from operad.flows.formats.dify import load as load_dify
+from operad.flows.formats.json_text import read_json
+from operad.flows.formats.table import FORMATS, find_format
+from operad.flows.formats.yaml_text import read_yaml
 from operad.operators.media.documents import read_document
 from operad.operators.nodes.flow import read_value
 from operad.operators.sandbox.code import CodeError, CodeLimits, run_code
 from operad.operators.sandbox.template import TemplateError, render_template
 from operad.operators.variables import VariableType
 from operad.operators.web.fetch import Guard, fetch
-from operad.runtime import FileDescriptor, document, readers
-from operad.runtime.document import parse_document
-from operad.runtime.errors import FetchError, InputError, InvalidError
-from operad.runtime.extract import extract
-from operad.runtime.schema import parse_output_schema
+from operad.runtime import FileDescriptor
+from operad.runtime.knowledge import readers
+from operad.runtime.knowledge.extract import extract
+from operad.runtime.values import document
+from operad.runtime.values.document import parse_document
+from operad.runtime.values.errors import FetchError, InputError, InvalidError
+from operad.runtime.values.schema import parse_output_schema
 
 ROOT = Path(__file__).parents[3]
 

@@ -17,14 +17,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from operad.configs import load
 from operad.operators.mcp import McpServer, McpTools, SseServer, StdioServer, StreamableHttpServer
-from operad.runtime.connections import Connections
-from operad.runtime.errors import MissingExtraError, ToolError
-from operad.runtime.toolkit import Action, Toolkit
+from operad.runtime.tools.connections import Connections
+from operad.runtime.tools.toolkit import Action, Toolkit
+from operad.runtime.values.errors import MissingExtraError, ToolError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from operad.runtime.tool import ToolGroup
+    from operad.runtime.tools.tool import ToolGroup
 
 SERVER = r'''
 import os, sys

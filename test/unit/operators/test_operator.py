@@ -28,7 +28,7 @@ from operad.runtime import (
     events,
 )
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
-from operad.runtime.tool import ToolGroup
+from operad.runtime.tools.tool import ToolGroup
 
 
 def search(query: str) -> str:

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from operad.runtime.awel import AwelRunner, build  # first: it imports dbgpt with care
+from operad.runtime.graph.awel import AwelRunner, build  # first: it imports dbgpt with care
 
 from dbgpt.core.awel import (  # isort: skip
     DAG,
@@ -45,8 +45,8 @@ from dbgpt.core.awel.dag import base as dag_base  # isort: skip
 from dbgpt.core.awel.operators import base as operators_base  # isort: skip
 from dbgpt.core.awel.task import base as task_base, task_impl  # isort: skip
 
-from operad.runtime.errors import InvalidError, OperadError
-from operad.runtime.schedule import Plan, Progress
+from operad.runtime.graph.schedule import Plan, Progress
+from operad.runtime.values.errors import InvalidError, OperadError
 
 RENDEZVOUS = 10.0
 RUNNER = AwelRunner()
@@ -727,7 +727,7 @@ async def test_what_the_outer_call_skipped_stays_skipped_in_an_inner_call() -> N
 def test_dbgpt_still_has(owner: Any, names: list[str]) -> None:
     missing = [name for name in names if not hasattr(owner, name)]
 
-    assert not missing, f"dbgpt's {owner.__name__} has lost {missing}, which runtime/awel.py uses"
+    assert not missing, f"dbgpt's {owner.__name__} has lost {missing}, which runtime/graph/awel.py uses"
 
 
 def test_dbgpts_dag_node_and_context_still_keep_what_we_read() -> None:
@@ -746,7 +746,7 @@ def test_dbgpts_dag_node_and_context_still_keep_what_we_read() -> None:
 
     missing = {owner: [name for name in names if not hasattr(it, name)] for owner, (it, names) in kept.items()}
 
-    assert not any(missing.values()), f"dbgpt has lost {missing}, which runtime/awel.py uses"
+    assert not any(missing.values()), f"dbgpt has lost {missing}, which runtime/graph/awel.py uses"
 
 
 def test_a_node_made_with_a_dag_is_in_it() -> None:
@@ -774,7 +774,7 @@ def test_importing_leaves_stdout_and_the_random_state_alone_even_in_ci() -> None
 import logging, random
 random.seed(7)
 before, handlers = random.getstate(), list(logging.getLogger().handlers)
-import operad.runtime.awel
+import operad.runtime.graph.awel
 assert random.getstate() == before, "importing changed the random state"
 assert logging.getLogger().handlers == handlers, "importing changed the root logger"
 """

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from operad.runtime.awel import AwelRunner  # first: it imports dbgpt with care
+from operad.runtime.graph.awel import AwelRunner  # first: it imports dbgpt with care
 
 from dbgpt.component import SystemApp  # isort: skip
 from dbgpt.core import (  # isort: skip
@@ -78,7 +78,7 @@ from dbgpt.core.interface.variables import (  # isort: skip
     VariablesPlaceHolder,
 )
 
-from operad.runtime.errors import OperadError
+from operad.runtime.values.errors import OperadError
 
 RUNNERS: dict[str, type[Any]] = {"ours": AwelRunner, "awel's": DefaultWorkflowRunner}
 

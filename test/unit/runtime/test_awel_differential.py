@@ -3,7 +3,7 @@
 Each DAG is built once and run by both. Every node notes what it heard, so that more than the end
 result is compared: which nodes ran, each once, and what each was given.
 
-Where the documented rules differ (see runtime/awel.py), each runner is held to its own:
+Where the documented rules differ (see runtime/graph/awel.py), each runner is held to its own:
 
 - A skipped parent: AWEL must hand on its sentinel, ours None (`Notes.nothing`).
 - A skipped end: AWEL must return its sentinel, ours raise OperadError (`RandomDag.run`).
@@ -26,7 +26,7 @@ from typing import Any
 import pytest
 from amounts import amount
 
-from operad.runtime.awel import AwelRunner  # first: it imports dbgpt with care
+from operad.runtime.graph.awel import AwelRunner  # first: it imports dbgpt with care
 
 from dbgpt.core.awel import (  # isort: skip
     DAG,
@@ -42,7 +42,7 @@ from dbgpt.core.awel import (  # isort: skip
 )
 from dbgpt.core.awel.task.base import SKIP_DATA  # isort: skip
 
-from operad.runtime.errors import OperadError
+from operad.runtime.values.errors import OperadError
 
 DAGS, BLOCK = amount(300, 1500), 150
 RENDEZVOUS = 10.0

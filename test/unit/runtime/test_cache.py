@@ -27,14 +27,14 @@ from operad.runtime import (
     ToolGroup,
 )
 from operad.runtime import WorkflowMessage as Message
-from operad.runtime.cache import Cache, cache_key
-from operad.runtime.embedded import EmbeddedModel
-from operad.runtime.errors import InputError, InvalidError
-from operad.runtime.file import FileDescriptor
-from operad.runtime.knowledge import Knowledge
-from operad.runtime.message import SubJob, Usage, WorkflowStatus
+from operad.runtime.knowledge.knowledge import Knowledge
+from operad.runtime.models.embedded import EmbeddedModel
+from operad.runtime.policies.cache import Cache, cache_key
 from operad.runtime.testing import ScriptedReasoner
-from operad.runtime.toolkit import Toolkit
+from operad.runtime.tools.toolkit import Toolkit
+from operad.runtime.values.errors import InputError, InvalidError
+from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.message import SubJob, Usage, WorkflowStatus
 
 FULL = Message(
     scratchpad="said",
@@ -50,7 +50,7 @@ FULL = Message(
 def clock(monkeypatch):
     """The clock on the wall, which stands at the seconds that it holds."""
     clock = [1_000_000.0]
-    monkeypatch.setattr("operad.runtime.cache.time.time", lambda: clock[0])
+    monkeypatch.setattr("operad.runtime.policies.cache.time.time", lambda: clock[0])
     return clock
 
 
@@ -256,7 +256,7 @@ def test_a_missing_folder_is_an_error(tmp_path):
 
 
 async def test_who_cannot_write_in_time_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr("operad.runtime.sqlite_file.BUSY_SECONDS", 0.01)
+    monkeypatch.setattr("operad.runtime.values.sqlite_file.BUSY_SECONDS", 0.01)
     cache = Cache(tmp_path / "c")
     await cache.put("a", FULL)
     other = sqlite3.connect(tmp_path / "c", isolation_level=None)
@@ -287,8 +287,8 @@ def test_threads_with_loops_of_their_own_share_a_cache(make):
 
 PROCESS = """
 import asyncio, sys
-from operad.runtime.cache import Cache
-from operad.runtime.message import WorkflowMessage
+from operad.runtime.policies.cache import Cache
+from operad.runtime.values.message import WorkflowMessage
 
 async def main(path, name):
     cache = Cache(path)

@@ -9,12 +9,12 @@ import traceback
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from operad.configs import cli
+from operad.cli import main as cli
 from operad.operators.mcp import McpTools, SseServer, StdioServer, StreamableHttpServer
 from operad.operators.web.fetch import FetchError, Guard, fetch
-from operad.runtime.errors import ModelError, ToolError
-from operad.runtime.model import Model
+from operad.runtime.models.model import Model
 from operad.runtime.testing import Fail, Raw, Say, ScriptedModel
+from operad.runtime.values.errors import ModelError, ToolError
 
 CANARY = "canary-9f8e7d6c5b4a"
 HELLO = [{"role": "user", "content": "hello there"}]

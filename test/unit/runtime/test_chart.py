@@ -2,7 +2,7 @@ import pytest
 
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import BuiltinWorkflow, Port
-from operad.runtime.chart import MAX_LABEL, chart, label
+from operad.runtime.graph.chart import MAX_LABEL, chart, label
 
 
 def operator(name):

@@ -1,7 +1,7 @@
 import pytest
 
-from operad.runtime.document import MAX_DEPTH, dotted, parse_document, read_document
-from operad.runtime.errors import InputError, InvalidError
+from operad.runtime.values.document import MAX_DEPTH, dotted, parse_document, read_document
+from operad.runtime.values.errors import InputError, InvalidError
 
 
 def issues(text):

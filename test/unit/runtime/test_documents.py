@@ -12,17 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from operad.runtime import (
-    Documents,
-    FileDescriptor,
-    InputError,
-    MissingExtraError,
-    documents,
-    extract,
-    folders,
-    readers,
-)
-from operad.runtime.passage_index import IndexedFile, IndexedPassage, PassageIndex
+from operad.runtime import Documents, FileDescriptor, InputError, MissingExtraError
+from operad.runtime.knowledge import documents, extract, folders, readers
+from operad.runtime.knowledge.passage_index import IndexedFile, IndexedPassage, PassageIndex
 
 ENGLISH = "# Guide\n\nWelcome to the orchard.\n\n## Picking figs\n\nFigs are ripe when they droop.\n"
 CHINESE = "# 手册\n\n## 安装\n\n先下载安装包，再运行安装程序。\n\n## 退款\n\n退款在七天之内到账。\n"
@@ -988,7 +980,7 @@ def test_the_fingerprint_goes_by_name_and_content(folder, index, tmp_path):
     docs = folder({"a.txt": "figs", "b.txt": "nuts"})
     base = Documents(docs, index=index)
     first = base.fingerprint()
-    assert first["type"] == "operad.runtime.documents.Documents"
+    assert first["type"] == "operad.runtime.knowledge.documents.Documents"
     age(docs / "a.txt")
     assert base.fingerprint() == first == Documents([str(docs)]).fingerprint()
     assert Documents(docs, passages=6).fingerprint() != first

@@ -8,14 +8,14 @@ import time
 
 import pytest
 
-from operad.runtime import embedded
-from operad.runtime.embedded import EmbeddedModel, default_weights
-from operad.runtime.errors import InputError, MissingExtraError, ModelError
-from operad.runtime.message import Job
-from operad.runtime.reasoner import MonoModelReasoner
-from operad.runtime.schema import response_format
-from operad.runtime.task import Task
-from operad.runtime.tool import Tool
+from operad.runtime.models import embedded
+from operad.runtime.models.embedded import EmbeddedModel, default_weights
+from operad.runtime.reasoning.reasoner import MonoModelReasoner
+from operad.runtime.reasoning.task import Task
+from operad.runtime.tools.tool import Tool
+from operad.runtime.values.errors import InputError, MissingExtraError, ModelError
+from operad.runtime.values.message import Job
+from operad.runtime.values.schema import response_format
 
 HELLO = [{"role": "user", "content": "Say hello."}]
 
@@ -143,7 +143,7 @@ async def test_a_missing_server_package_is_said_with_what_to_install(monkeypatch
 
 INTERRUPTED = """
 import asyncio, os, signal, time
-from operad.runtime.embedded import EmbeddedModel
+from operad.runtime.models.embedded import EmbeddedModel
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell started the tests in the background
 

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operad.runtime import engine
-from operad.runtime.schedule import Plan, Progress
+from operad.runtime.graph import engine
+from operad.runtime.graph.schedule import Plan, Progress
 
 RENDEZVOUS = 10.0
 

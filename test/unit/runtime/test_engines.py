@@ -25,8 +25,8 @@ from operad.runtime import (
     WorkflowStatus,
     events,
 )
-from operad.runtime.errors import SkippedError
 from operad.runtime.testing import ScriptedReasoner
+from operad.runtime.values.errors import SkippedError
 
 ENGINES = [BuiltinWorkflow, DbgptWorkflow]
 JOB = Job(goal="goal", id="job")

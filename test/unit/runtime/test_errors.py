@@ -5,8 +5,9 @@ import re
 
 import pytest
 
-from operad.runtime import errors
-from operad.runtime.errors import (
+from operad.runtime.testing import LeftoverStepsError, UnexpectedStepError
+from operad.runtime.values import errors
+from operad.runtime.values.errors import (
     AnswerError,
     InputError,
     InvalidError,
@@ -16,8 +17,7 @@ from operad.runtime.errors import (
     describe,
     did_you_mean,
 )
-from operad.runtime.schema import SchemaMismatch
-from operad.runtime.testing import LeftoverStepsError, UnexpectedStepError
+from operad.runtime.values.schema import SchemaMismatch
 
 
 def drawn_tree() -> dict[str, str]:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from operad.runtime import BuiltinWorkflow, Job, SubJob, Usage, WorkflowMessage, WorkflowStatus, events
-from operad.runtime.concurrently import concurrently
 from operad.runtime.events import ModelAnswered, OperatorStarted, Progress, RunLog, TokenStreamed
-from operad.runtime.message import NO_USAGE
 from operad.runtime.testing import ScriptedReasoner
+from operad.runtime.values.concurrently import concurrently
+from operad.runtime.values.message import NO_USAGE
 
 
 class Odd:

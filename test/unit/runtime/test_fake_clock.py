@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from operad.runtime.errors import ModelError, RunningLoopError
 from operad.runtime.testing import DeadlockError, FakeClockLoop, Hang, Say, ScriptedModel, run_on_fake_clock
+from operad.runtime.values.errors import ModelError, RunningLoopError
 
 HELLO = [{"role": "user", "content": "hello there"}]
 YEAR = 365 * 86400.0

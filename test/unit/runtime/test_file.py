@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from operad.runtime.errors import InputError
-from operad.runtime.file import MAX_TEXT_BYTES, FileDescriptor
+from operad.runtime.values.errors import InputError
+from operad.runtime.values.file import MAX_TEXT_BYTES, FileDescriptor
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from amounts import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operad.runtime.errors import InvalidError
-from operad.runtime.schema import TYPE_WORDS, parse_output_schema
+from operad.runtime.values.errors import InvalidError
+from operad.runtime.values.schema import TYPE_WORDS, parse_output_schema
 
 REFUSED = {
     "{why: strng}": ("no-type", "line 1, column 7, at the ^ of {why: ^strng}: 'strng' is no type (did you mean 'string'?)"),

@@ -1,7 +1,7 @@
 import pytest
 
-from operad.runtime.function_words import FUNCTION_WORDS
-from operad.runtime.words import words
+from operad.runtime.knowledge.function_words import FUNCTION_WORDS
+from operad.runtime.values.words import words
 
 
 @pytest.mark.parametrize(

@@ -25,13 +25,13 @@ from operad.runtime import (
     WorkflowStatus,
     events,
 )
-from operad.runtime.errors import AnswerError, ModelError
-from operad.runtime.file import FileDescriptor
-from operad.runtime.model import MOST_CALLS, Model
-from operad.runtime.prompt import DATA_RULE
-from operad.runtime.schema import SchemaMismatch, validate
-from operad.runtime.task import Task
+from operad.runtime.models.model import MOST_CALLS, Model
+from operad.runtime.reasoning.prompt import DATA_RULE
+from operad.runtime.reasoning.task import Task
 from operad.runtime.testing import CallTools, Raw, Say, ScriptedModel
+from operad.runtime.values.errors import AnswerError, ModelError
+from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.schema import SchemaMismatch, validate
 
 HELLO = [{"role": "user", "content": "hello there"}]
 EVENTS = "text/event-stream"
@@ -164,7 +164,7 @@ ENDLESS = {
 
 @pytest.mark.parametrize(("status", "headers", "part"), ENDLESS.values(), ids=ENDLESS)
 async def test_an_answer_without_end_is_given_up(web, monkeypatch, status, headers, part):
-    monkeypatch.setattr("operad.runtime.endpoint.MOST_BYTES", 100_000)
+    monkeypatch.setattr("operad.runtime.models.endpoint.MOST_BYTES", 100_000)
 
     async def endless(request):
         yield web.reply(status=status, content_length=None, content_type=EVENTS, **headers)
@@ -178,7 +178,7 @@ async def test_an_answer_without_end_is_given_up(web, monkeypatch, status, heade
 
 
 async def test_an_answer_that_unpacks_to_too_much_is_given_up(web, monkeypatch):
-    monkeypatch.setattr("operad.runtime.endpoint.MOST_BYTES", 1_000_000)
+    monkeypatch.setattr("operad.runtime.models.endpoint.MOST_BYTES", 1_000_000)
     bomb = gzip.compress(b"x" * 50_000_000)
     assert len(bomb) < 100_000
     address = await web.serve(web.reply(bomb, content_type=EVENTS, content_encoding="gzip"))

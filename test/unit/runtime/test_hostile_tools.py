@@ -8,16 +8,16 @@ import sys
 import pytest
 
 from operad.operators.mcp import MOST_DESCRIPTION, McpTools, StdioServer
-from operad.runtime.connections import Connections
-from operad.runtime.errors import InvalidError, ToolError
 from operad.runtime.events import ToolCalled, ToolReturned
-from operad.runtime.json_schema import EndlessSchemaError, schema_errors
-from operad.runtime.message import Job
-from operad.runtime.reasoner import MonoModelReasoner
-from operad.runtime.schema import SchemaMismatch, parse_output_schema, validate
-from operad.runtime.task import Task
+from operad.runtime.reasoning.reasoner import MonoModelReasoner
+from operad.runtime.reasoning.task import Task
 from operad.runtime.testing import CallTools, Say, ScriptedModel
-from operad.runtime.tool import Tool
+from operad.runtime.tools.connections import Connections
+from operad.runtime.tools.tool import Tool
+from operad.runtime.values.errors import InvalidError, ToolError
+from operad.runtime.values.json_schema import EndlessSchemaError, schema_errors
+from operad.runtime.values.message import Job
+from operad.runtime.values.schema import SchemaMismatch, parse_output_schema, validate
 
 
 async def told(call, *tools):
@@ -168,7 +168,7 @@ LETTERS = "a" * 60 + "!"
 
 @pytest.fixture
 def few_references(monkeypatch):
-    monkeypatch.setattr("operad.runtime.json_schema.MOST_REFERENCES", 1_000)
+    monkeypatch.setattr("operad.runtime.values.json_schema.MOST_REFERENCES", 1_000)
 
 
 @pytest.mark.parametrize(

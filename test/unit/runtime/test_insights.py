@@ -39,7 +39,7 @@ from operad.runtime import (
     WorkflowStatus,
     events,
 )
-from operad.runtime.insights import (
+from operad.runtime.knowledge.insights import (
     LONGEST_ABOUT,
     LONGEST_LESSON,
     MOST_PER_OPERATOR,
@@ -49,11 +49,11 @@ from operad.runtime.insights import (
     about,
     relevant,
 )
-from operad.runtime.message import NO_USAGE
-from operad.runtime.prompt import INSIGHTS_RULE, render
-from operad.runtime.similarity import similarity
+from operad.runtime.knowledge.similarity import similarity
+from operad.runtime.reasoning.prompt import INSIGHTS_RULE, render
 from operad.runtime.testing import ScriptedReasoner
-from operad.runtime.words import words
+from operad.runtime.values.message import NO_USAGE
+from operad.runtime.values.words import words
 
 ERROR, SUCCESS = WorkflowStatus.EXECUTION_ERROR, WorkflowStatus.SUCCESS
 GOAL = "Write a SQL query on the orders table: revenue per month."
@@ -252,9 +252,9 @@ def test_what_a_run_learned_is_recalled_by_its_operator_alone(store):
 def test_a_store_is_bounded_in_operators_and_forgets_those_that_learned_nothing_for_the_longest_time(
     store, monkeypatch
 ):
-    monkeypatch.setattr("operad.runtime.insights.MOST_OPERATORS", 2)
+    monkeypatch.setattr("operad.runtime.knowledge.insights.MOST_OPERATORS", 2)
     clock = iter(range(100))
-    monkeypatch.setattr("operad.runtime.insights.time.time", lambda: float(next(clock)))
+    monkeypatch.setattr("operad.runtime.knowledge.insights.time.time", lambda: float(next(clock)))
     for operator in ("a", "b", "a", "c"):
         store.learn({operator: learned(LESSON)}, must_not_fail)
     assert [bool(texts(store, operator)) for operator in "abc"] == [True, False, True]
@@ -460,7 +460,7 @@ def test_memory_is_asked_for_without_a_path():
 
 WRITER = """
 import sys
-from operad.runtime.insights import Experience, Insights
+from operad.runtime.knowledge.insights import Experience, Insights
 path, number = sys.argv[1:]
 store = Insights(path)
 def fail(error): raise SystemExit(f"failed: {error}")
@@ -930,7 +930,9 @@ def test_threads_share_a_store_and_lose_no_count(store):
 
 def warnings_of(caplog):
     return [
-        r.getMessage() for r in caplog.records if r.name == "operad.runtime.insights" and r.levelno == logging.WARNING
+        r.getMessage()
+        for r in caplog.records
+        if r.name == "operad.runtime.knowledge.insights" and r.levelno == logging.WARNING
     ]
 
 
@@ -961,7 +963,7 @@ def test_rows_that_make_no_sense_stop_no_run(tmp_path, caplog):
 
 
 def test_a_file_that_another_program_holds_stops_no_run(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr("operad.runtime.sqlite_file.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("operad.runtime.values.sqlite_file.BUSY_SECONDS", 0.05)
     store = Insights(tmp_path / "i")
     run(workflow_of(store, bad("op"), GOOD))
     store.close()

@@ -4,9 +4,9 @@ import pytest
 from pydantic import ValidationError
 
 from operad.runtime import Job, JobGraph, Profile, SubJob
-from operad.runtime.job_graph import MAX_SUB_JOBS
-from operad.runtime.schema import SchemaMismatch, is_strict, validate
-from operad.runtime.split import split_instruction, split_schema
+from operad.runtime.agents.job_graph import MAX_SUB_JOBS
+from operad.runtime.agents.split import split_instruction, split_schema
+from operad.runtime.values.schema import SchemaMismatch, is_strict, validate
 
 JOB = Job(goal="g", id="J", session_id="s", inputs={"n": 1})
 SUB = SubJob(goal="g", id="b", parent_id="J")

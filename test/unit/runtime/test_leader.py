@@ -39,10 +39,10 @@ from operad.runtime import (
     events,
     interrupt,
 )
+from operad.runtime.agents.leader import MAX_OPEN_JOBS
+from operad.runtime.agents.split import MAX_TOLD
 from operad.runtime.events import emit
-from operad.runtime.leader import MAX_OPEN_JOBS
-from operad.runtime.policy import causes
-from operad.runtime.split import MAX_TOLD
+from operad.runtime.policies.policy import causes
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner, UnexpectedStepError, run_on_fake_clock
 
 FINE = WorkflowMessage(evaluation="fine")
@@ -996,7 +996,7 @@ async def test_lives_begin_anew_when_a_job_goes_on():
 
 
 async def test_of_the_jobs_that_ended_early_the_newest_are_remembered(monkeypatch):
-    monkeypatch.setattr("operad.runtime.leader.MAX_OPEN_JOBS", 2)
+    monkeypatch.setattr("operad.runtime.agents.leader.MAX_OPEN_JOBS", 2)
     assert MAX_OPEN_JOBS > 2
     team = Team(ALONE, verdicts={"a": BOTCHED})
     for name in ("1", "2", "3", "1", "4"):

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operad.runtime.errors import InvalidError
-from operad.runtime.limits import LONGEST_HOLD_OFF, WINDOW, Limiter, Limits
+from operad.runtime.policies.limits import LONGEST_HOLD_OFF, WINDOW, Limiter, Limits
 from operad.runtime.testing import DeadlockError, run_on_fake_clock
+from operad.runtime.values.errors import InvalidError
 
 
 def now():

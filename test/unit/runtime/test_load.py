@@ -13,11 +13,11 @@ from pydantic import SecretStr
 
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import BuiltinWorkflow, Job, MonoModelReasoner, Policy, Retry, Timeout, WorkflowStatus
-from operad.runtime.errors import ModelError
 from operad.runtime.events import Event, OperatorRetried
-from operad.runtime.limits import Limiter, Limits
-from operad.runtime.model import Model
+from operad.runtime.models.model import Model
+from operad.runtime.policies.limits import Limiter, Limits
 from operad.runtime.testing import Fail, Hang, Say, ScriptedModel, ScriptedReasoner, run_on_fake_clock
+from operad.runtime.values.errors import ModelError
 
 REPORT = {
     "question": [],

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from operad.configs import cli
+from operad.cli import main as cli
 from operad.runtime import BuiltinWorkflow, Job, OperatorError
-from operad.runtime.logs import JsonFormatter, RunFilter, log_event
+from operad.runtime.observe.logs import JsonFormatter, RunFilter, log_event
 from operad.runtime.testing import Fail, Say, ScriptedModel, ScriptedReasoner
 
 ROOT = Path(__file__).parents[3]
@@ -197,7 +197,7 @@ def test_what_is_a_level_is_said(operad):
 
 def test_nothing_but_commands_prints():
     printing = []
-    for folder in ("runtime", "operators", "evaluators"):
+    for folder in ("runtime", "operators", "flows", "evaluators"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
             printing += [str(path) for call in calls if isinstance(call.func, ast.Name) and call.func.id == "print"]

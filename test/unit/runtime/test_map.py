@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from operad.operators import Operator, OperatorConfig
-from operad.runtime.errors import BudgetError, InputError, InvalidError, OperatorError
 from operad.runtime.events import Event, ModelAnswered, OperatorFinished, OperatorStarted, Progress, RunFinished, emit
-from operad.runtime.map import ItemError, Map
-from operad.runtime.message import Job, Usage, WorkflowMessage, WorkflowStatus
-from operad.runtime.policy import Budget
+from operad.runtime.policies.policy import Budget
 from operad.runtime.testing import ScriptedReasoner
-from operad.runtime.workflow import BuiltinWorkflow, Workflow
+from operad.runtime.values.errors import BudgetError, InputError, InvalidError, OperatorError
+from operad.runtime.values.message import Job, Usage, WorkflowMessage, WorkflowStatus
+from operad.runtime.workflow.map import ItemError, Map
+from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 RENDEZVOUS = 10.0
 Heard = list[WorkflowMessage]

@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from operad.runtime import FileDescriptor, Job, SubJob, Usage, WorkflowMessage, WorkflowStatus
-from operad.runtime.message import NO_USAGE
+from operad.runtime.values.message import NO_USAGE
 
 USE = "use EXECUTION_ERROR, INPUT_DATA_ERROR, JOB_TOO_COMPLICATED_ERROR, SUCCESS"
 

@@ -26,8 +26,8 @@ from operad.runtime import (
     interrupt,
 )
 from operad.runtime.events import emit
-from operad.runtime.metrics import MOST_NAMES, OTHER, Metrics, exposition, serve
-from operad.runtime.repeat import Repeat, repeating
+from operad.runtime.events.repeat import Repeat, repeating
+from operad.runtime.observe.metrics import MOST_NAMES, OTHER, Metrics, exposition, serve
 from operad.runtime.testing import ScriptedModel, ScriptedReasoner
 
 JOB = Job(goal="goal")

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from operad.runtime.embedded import EmbeddedModel
-from operad.runtime.endpoint import _certificates
-from operad.runtime.errors import InputError, ModelError, RequestError
 from operad.runtime.events import ModelAnswered, ModelAsked, ModelRetried, TokenStreamed, current_scope
-from operad.runtime.limits import Limits
-from operad.runtime.message import Usage
-from operad.runtime.model import DEFAULT_MODEL, OPENAI_URL, Completion, Model, ToolCall, resolve_model
+from operad.runtime.models.embedded import EmbeddedModel
+from operad.runtime.models.endpoint import _certificates
+from operad.runtime.models.model import DEFAULT_MODEL, OPENAI_URL, Completion, Model, ToolCall, resolve_model
+from operad.runtime.policies.limits import Limits
 from operad.runtime.testing import BreakOff, CallTools, Fail, Hang, Raw, Say, ScriptedModel
-from operad.runtime.tool import Tool
+from operad.runtime.tools.tool import Tool
+from operad.runtime.values.errors import InputError, ModelError, RequestError
+from operad.runtime.values.message import Usage
 
 KEY = "sk-test-0123456789abcdef"
 HELLO = [{"role": "user", "content": "hello there"}]
@@ -163,7 +163,7 @@ async def test_what_an_endpoint_does_wrong_is_said_with_what_to_do(step, message
 
 @pytest.mark.parametrize("step", [Say("on and " * 200), CallTools([("add", "9" * 600)] * 2)], ids=["text", "tools"])
 async def test_an_answer_without_end_is_listened_to_no_longer(step, monkeypatch):
-    monkeypatch.setattr("operad.runtime.model.MOST_CHARACTERS", 1_000)
+    monkeypatch.setattr("operad.runtime.models.model.MOST_CHARACTERS", 1_000)
     error = await failure(step)
     assert "goes on after the 1,000 characters that an answer may have; set max_tokens" in str(error)
     assert not error.transient

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from operad.runtime.errors import InvalidError, OperatorError
 from operad.runtime.events import (
     Event,
     ModelAnswered,
@@ -20,8 +19,9 @@ from operad.runtime.events import (
     WorkflowEntered,
     emit,
 )
-from operad.runtime.message import Job, Usage, WorkflowMessage, WorkflowStatus
-from operad.runtime.workflow import BuiltinWorkflow, DbgptWorkflow, Workflow
+from operad.runtime.values.errors import InvalidError, OperatorError
+from operad.runtime.values.message import Job, Usage, WorkflowMessage, WorkflowStatus
+from operad.runtime.workflow.workflow import BuiltinWorkflow, DbgptWorkflow, Workflow
 
 JOB = Job(goal="goal", id="job")
 RENDEZVOUS = 10.0

@@ -35,7 +35,7 @@ from operad.runtime import (
     WorkflowStatus,
     events,
 )
-from operad.runtime.cache import Cache
+from operad.runtime.policies.cache import Cache
 from operad.runtime.testing import (
     CallTools,
     Fail,

@@ -12,7 +12,6 @@ import pytest
 from loose_reasoner import LooseReasoner
 
 from operad.operators import Operator, OperatorConfig
-from operad.runtime.errors import AnswerError, InvalidError, OperatorError, PortError, SkippedError
 from operad.runtime.events import (
     Event,
     OperatorCancelled,
@@ -21,9 +20,10 @@ from operad.runtime.events import (
     OperatorStarted,
     RoundStarted,
 )
-from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
 from operad.runtime.testing import ScriptedReasoner
-from operad.runtime.workflow import BuiltinWorkflow, Port, Workflow
+from operad.runtime.values.errors import AnswerError, InvalidError, OperatorError, PortError, SkippedError
+from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.workflow.workflow import BuiltinWorkflow, Port, Workflow
 
 JOB = Job(goal="goal", id="job")
 RENDEZVOUS = 10.0

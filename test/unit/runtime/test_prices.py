@@ -5,8 +5,9 @@ import sys
 
 import pytest
 
-from operad.configs import cli, load
-from operad.configs.progress import RunView, used
+from operad.cli import main as cli
+from operad.cli.progress import RunView, used
+from operad.configs import load
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import (
     Budget,
@@ -23,9 +24,9 @@ from operad.runtime import (
 )
 from operad.runtime.durable.driver import leave
 from operad.runtime.durable.places import database_url
-from operad.runtime.embedded import EmbeddedModel
 from operad.runtime.events import ModelAnswered, RunStarted
-from operad.runtime.prices import MAX_BYTES, own_file, read_prices
+from operad.runtime.models.embedded import EmbeddedModel
+from operad.runtime.models.prices import MAX_BYTES, own_file, read_prices
 from operad.runtime.testing import Fail, Say, ScriptedModel
 
 OPENAI = {"OPENAI_API_KEY": "sk-of-a-test"}

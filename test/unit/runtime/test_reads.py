@@ -8,7 +8,7 @@ import pytest
 from fake_operators import chain
 
 from operad.runtime import BuiltinWorkflow, DbgptWorkflow, InvalidError, Job, Map, Port, WorkflowMessage
-from operad.runtime.workflow import Workflow
+from operad.runtime.workflow.workflow import Workflow
 
 
 class Says:

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from operad.runtime.embedded import EmbeddedModel
-from operad.runtime.errors import AnswerError, InputError, InvalidError, ModelError
 from operad.runtime.events import (
     AnswerRejected,
     ModelAnswered,
@@ -17,16 +15,18 @@ from operad.runtime.events import (
     ToolReturned,
     current_scope,
 )
-from operad.runtime.file import FileDescriptor
-from operad.runtime.knowledge import Insight, Knowledge, Passage
-from operad.runtime.message import Job, WorkflowMessage, WorkflowStatus
-from operad.runtime.model import resolve_model
-from operad.runtime.prompt import DATA_RULE, cut, fence, render
-from operad.runtime.reasoner import THINKER, DualModelReasoner, MonoModelReasoner
-from operad.runtime.task import Task
+from operad.runtime.knowledge.knowledge import Insight, Knowledge, Passage
+from operad.runtime.models.embedded import EmbeddedModel
+from operad.runtime.models.model import resolve_model
+from operad.runtime.reasoning.prompt import DATA_RULE, cut, fence, render
+from operad.runtime.reasoning.reasoner import THINKER, DualModelReasoner, MonoModelReasoner
+from operad.runtime.reasoning.task import Task
 from operad.runtime.testing import CallTools, Fail, Hang, Plausible, Say, ScriptedModel
-from operad.runtime.tool import Tool
-from operad.runtime.toolkit import Action
+from operad.runtime.tools.tool import Tool
+from operad.runtime.tools.toolkit import Action
+from operad.runtime.values.errors import AnswerError, InputError, InvalidError, ModelError
+from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 
 CLAIMS = "{claims: [string]}"
 

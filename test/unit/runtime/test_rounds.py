@@ -47,7 +47,7 @@ from operad.runtime import (
     trail,
 )
 from operad.runtime.testing import ScriptedReasoner, run_on_fake_clock
-from operad.runtime.verdict import joined
+from operad.runtime.workflow.verdict import joined
 
 JOB = Job(goal="goal", id="job")
 NOBODY = ScriptedReasoner([])

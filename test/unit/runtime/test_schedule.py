@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operad.runtime.schedule import Plan, Progress
+from operad.runtime.graph.schedule import Plan, Progress
 
 Graph = Mapping[str, Sequence[str]]
 

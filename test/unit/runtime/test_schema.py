@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from operad.runtime.errors import AnswerError, InvalidError
-from operad.runtime.schema import (
+from operad.runtime.values.errors import AnswerError, InvalidError
+from operad.runtime.values.schema import (
     MAX_ANSWER,
     SchemaMismatch,
     is_json_schema,

@@ -20,7 +20,7 @@ from operad.runtime import (
     WorkflowMessage,
     events,
 )
-from operad.runtime.stream import CROWDED, Buffer
+from operad.runtime.events.stream import CROWDED, Buffer
 from operad.runtime.testing import ScriptedReasoner, run_on_fake_clock
 
 JOB = Job(goal="goal")
@@ -271,7 +271,7 @@ async def test_a_consumer_that_sleeps_keeps_all_text_in_a_bounded_buffer(engine,
             super().put(event)
             sizes.append(len(self._entries))
 
-    monkeypatch.setattr("operad.runtime.workflow.Buffer", Watched)
+    monkeypatch.setattr("operad.runtime.workflow.workflow.Buffer", Watched)
 
     def work():
         for n in range(count):
@@ -352,7 +352,7 @@ async def test_the_cost_of_a_token_does_not_grow_with_the_text_that_waits(monkey
         copies.append(event)
         return replace(event, **changes)
 
-    monkeypatch.setattr("operad.runtime.stream.replace", copying)
+    monkeypatch.setattr("operad.runtime.events.stream.replace", copying)
     for _ in range(10_000):
         buffer.put(events.TokenStreamed(text=text))
     assert not copies  # a token that copied the text before it would make it quadratic

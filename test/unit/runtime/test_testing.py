@@ -4,10 +4,7 @@ import pytest
 from openai import AsyncOpenAI
 
 from operad.runtime import testing
-from operad.runtime.errors import AnswerError, ModelError, OperadError
-from operad.runtime.message import Job
-from operad.runtime.schema import validate
-from operad.runtime.task import Task
+from operad.runtime.reasoning.task import Task
 from operad.runtime.testing import (
     Fail,
     LeftoverStepsError,
@@ -18,6 +15,9 @@ from operad.runtime.testing import (
     UnexpectedStepError,
     plausible,
 )
+from operad.runtime.values.errors import AnswerError, ModelError, OperadError
+from operad.runtime.values.message import Job
+from operad.runtime.values.schema import validate
 
 HELLO = [{"role": "user", "content": "hello there"}]
 
@@ -158,7 +158,7 @@ def test_a_plausible_value_fits_its_schema(schema):
 
 
 async def test_a_plausible_step_fits_the_schema_of_the_request():
-    from operad.runtime.schema import response_format
+    from operad.runtime.values.schema import response_format
 
     async with ScriptedModel([Plausible(), Plausible()]) as scripted:
         structured = await scripted.model.complete(HELLO, response_format=response_format(SCHEMAS[0]))

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from operad.runtime.docstring import Docstring
-from operad.runtime.errors import ToolError
-from operad.runtime.tool import Tool
+from operad.runtime.tools.docstring import Docstring
+from operad.runtime.tools.tool import Tool
+from operad.runtime.values.errors import ToolError
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -347,7 +347,7 @@ async def test_a_schema_that_is_broken_or_lies_elsewhere_is_an_error(schema: dic
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "my_tools.py").write_text(
         '''
-from operad.runtime.tool import Tool
+from operad.runtime.tools.tool import Tool
 
 def shout(text: str) -> str:
     """Shout."""

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operad.runtime.connections import Connections
-from operad.runtime.errors import ToolError
-from operad.runtime.tool import Tool, ToolGroup, ToolSource
-from operad.runtime.toolkit import Action, Recommendation, Toolkit
+from operad.runtime.tools.connections import Connections
+from operad.runtime.tools.tool import Tool, ToolGroup, ToolSource
+from operad.runtime.tools.toolkit import Action, Recommendation, Toolkit
+from operad.runtime.values.errors import ToolError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
@@ -251,7 +251,7 @@ def test_the_drawing_shows_kinds_scores_and_escaped_names():
 
 def test_importing_the_toolkit_imports_neither_networkx_nor_jsonschema_nor_mcp():
     code = (
-        "import operad.runtime.toolkit, operad.runtime.connections, operad.operators.mcp, sys; "
+        "import operad.runtime.tools.toolkit, operad.runtime.tools.connections, operad.operators.mcp, sys; "
         "print([m for m in ('networkx', 'jsonschema', 'mcp') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

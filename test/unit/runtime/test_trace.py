@@ -22,12 +22,12 @@ from operad.runtime import (
     WorkflowStatus,
     events,
 )
-from operad.runtime.errors import InputError, OperatorError
-from operad.runtime.events_file import EventsFile, line_of
-from operad.runtime.interrupts import interrupt
+from operad.runtime.events.events_file import EventsFile, line_of
+from operad.runtime.events.interrupts import interrupt
+from operad.runtime.observe.trace import Trace, critical_path, structural
 from operad.runtime.testing import CallTools, Fail, Say, ScriptedModel
-from operad.runtime.toolkit import Action
-from operad.runtime.trace import Trace, critical_path, structural
+from operad.runtime.tools.toolkit import Action
+from operad.runtime.values.errors import InputError, OperatorError
 
 
 class Do:
@@ -350,7 +350,7 @@ def test_a_foreign_file_is_refused(tmp_path, line, said):
 
 
 def test_a_line_without_end_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("operad.runtime.events_file.MAX_LINE", 100)
+    monkeypatch.setattr("operad.runtime.events.events_file.MAX_LINE", 100)
     path = tmp_path / "run.jsonl"
     path.write_bytes(b"x" * 1000)
     with pytest.raises(InputError, match="line 1 is longer than"):

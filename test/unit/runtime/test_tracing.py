@@ -23,7 +23,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from operad.configs.telemetry import listening
+from operad.cli.telemetry import listening
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import (
     Action,
@@ -44,9 +44,9 @@ from operad.runtime import (
     events,
 )
 from operad.runtime.events import emit
-from operad.runtime.prompt import cut
+from operad.runtime.observe.tracing import OpenTelemetryListener, trace_id_of
+from operad.runtime.reasoning.prompt import cut
 from operad.runtime.testing import CallTools, Fail, Hang, Say, ScriptedModel, ScriptedReasoner
-from operad.runtime.tracing import OpenTelemetryListener, trace_id_of
 
 JOB = Job(goal="goal", session_id="S")
 WRONG = WorkflowMessage(

@@ -14,7 +14,7 @@ from trusting import with_trust
 pytest.importorskip("dbos")
 pytest.importorskip("opentelemetry.sdk")
 
-from operad.runtime.tracing import trace_id_of
+from operad.runtime.observe.tracing import trace_id_of
 
 OPERATORS = """
 import asyncio, os, signal

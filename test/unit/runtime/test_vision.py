@@ -5,15 +5,15 @@ import pytest
 
 from operad.configs.models import make_model
 from operad.configs.schema import ModelSpec
-from operad.runtime import image
-from operad.runtime.embedded import EmbeddedModel
-from operad.runtime.file import FileDescriptor
-from operad.runtime.message import Job
-from operad.runtime.prompt import DATA_RULE, IMAGES_RULE, MAX_IMAGES, render
-from operad.runtime.reasoner import DualModelReasoner, MonoModelReasoner
-from operad.runtime.task import Task
+from operad.runtime.models.embedded import EmbeddedModel
+from operad.runtime.reasoning.prompt import DATA_RULE, IMAGES_RULE, MAX_IMAGES, render
+from operad.runtime.reasoning.reasoner import DualModelReasoner, MonoModelReasoner
+from operad.runtime.reasoning.task import Task
 from operad.runtime.testing import CallTools, Say, ScriptedModel
-from operad.runtime.tool import Tool
+from operad.runtime.tools.tool import Tool
+from operad.runtime.values import image
+from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.message import Job
 
 IMAGES = {
     "a.png": (b"\x89PNG\r\n\x1a\n-", "image/png"),

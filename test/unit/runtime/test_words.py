@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operad.runtime import words as module
-from operad.runtime.words import words
+from operad.runtime.values import words as module
+from operad.runtime.values.words import words
 
 
 def test_the_examples_in_the_docstring_hold():

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from operad.runtime.errors import InvalidError, OperatorError, RunningLoopError
 from operad.runtime.events import (
     Event,
     ModelAnswered,
@@ -33,10 +32,11 @@ from operad.runtime.events import (
     TokenStreamed,
     emit,
 )
-from operad.runtime.message import Job, Usage, WorkflowMessage, WorkflowStatus
-from operad.runtime.schedule import Plan
-from operad.runtime.task import Task
-from operad.runtime.workflow import Workflow
+from operad.runtime.graph.schedule import Plan
+from operad.runtime.reasoning.task import Task
+from operad.runtime.values.errors import InvalidError, OperatorError, RunningLoopError
+from operad.runtime.values.message import Job, Usage, WorkflowMessage, WorkflowStatus
+from operad.runtime.workflow.workflow import Workflow
 
 RENDEZVOUS = 10.0
 """Seconds after which what should have met has not."""
@@ -672,7 +672,7 @@ def test_the_first_calls_of_many_threads_start_one_background_loop() -> None:
     code = """
 import sys, threading
 from concurrent.futures import ThreadPoolExecutor
-from operad.runtime.sync import run_sync
+from operad.runtime.values.sync import run_sync
 sys.setswitchinterval(1e-6)
 start = threading.Barrier(8)
 async def nothing(): pass
@@ -990,7 +990,7 @@ async def test_a_stream_of_a_broken_workflow_raises_what_is_wrong(new: Make) -> 
 
 @pytest.mark.parametrize("module", ["dbgpt", "openai", "networkx"])
 def test_importing_workflows_does_not_import(module: str) -> None:
-    code = f"import sys, operad.runtime.workflow; print({module!r} in sys.modules)"
+    code = f"import sys, operad.runtime.workflow.workflow; print({module!r} in sys.modules)"
 
     assert _python(code).stdout == "False\n"
 
@@ -998,8 +998,8 @@ def test_importing_workflows_does_not_import(module: str) -> None:
 def test_the_builtin_workflow_never_imports_dbgpt() -> None:
     code = """
 import sys
-from operad.runtime.message import Job
-from operad.runtime.workflow import BuiltinWorkflow
+from operad.runtime.values.message import Job
+from operad.runtime.workflow.workflow import BuiltinWorkflow
 class Op:
     def get_id(self): return "a"
     async def execute(self, *args, **kwargs): return "said"

@@ -14,14 +14,15 @@ from typing import Any
 
 import pytest
 
-from operad.configs import cli, load
+from operad.cli import main as cli
+from operad.configs import load
 from operad.configs.optimise import aoptimise
 from operad.configs.optimise.proposals import SCHEMA
-from operad.runtime.errors import InputError, InvalidError, ModelError, OperadError
-from operad.runtime.message import Job
-from operad.runtime.reasoner import MonoModelReasoner
-from operad.runtime.schema import is_strict
+from operad.runtime.reasoning.reasoner import MonoModelReasoner
 from operad.runtime.testing import Fail, Hang, Say, ScriptedModel, ScriptedReasoner
+from operad.runtime.values.errors import InputError, InvalidError, ModelError, OperadError
+from operad.runtime.values.message import Job
+from operad.runtime.values.schema import is_strict
 
 EXPERT = """\
 # as somebody wrote it
@@ -609,7 +610,7 @@ def broken_off(desk, number, hangs_at):
     with ScriptedModel(script) as endpoint:
         options = ["--base-url", endpoint.base_url, "--model", "scripted", "--tasks", "tasks.jsonl"]
         started = subprocess.Popen(
-            [sys.executable, "-c", "from operad.configs.cli import main; main()", "optimise", "clerk.yaml", *options],
+            [sys.executable, "-c", "from operad.cli.main import main; main()", "optimise", "clerk.yaml", *options],
             cwd=desk, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert asked.wait(120)

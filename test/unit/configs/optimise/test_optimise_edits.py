@@ -21,8 +21,8 @@ from operad.configs.optimise.edits import (
     normalised,
     outline,
 )
-from operad.runtime.document import parse_document
-from operad.runtime.errors import InputError, InvalidError
+from operad.runtime.values.document import parse_document
+from operad.runtime.values.errors import InputError, InvalidError
 
 DESK = """
 plugin: {workflow_platform: BUILTIN}

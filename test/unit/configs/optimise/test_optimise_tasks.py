@@ -9,11 +9,11 @@ from operad.configs.optimise import tasks
 from operad.configs.optimise.trial import Account, Bench
 from operad.configs.optimise.verify import lowest
 from operad.operators import Operator, OperatorConfig
-from operad.runtime.errors import InputError, InvalidError, OperadError
-from operad.runtime.message import NO_USAGE
-from operad.runtime.policy import Budget
+from operad.runtime.policies.policy import Budget
 from operad.runtime.testing import ScriptedReasoner
-from operad.runtime.workflow import BuiltinWorkflow
+from operad.runtime.values.errors import InputError, InvalidError, OperadError
+from operad.runtime.values.message import NO_USAGE
+from operad.runtime.workflow.workflow import BuiltinWorkflow
 
 
 def read_tasks(path):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from operad.evaluators.chat2workflow import CaseFile, Dataset, Response, Subtask, read_dataset, read_run
-from operad.runtime.errors import InputError, InvalidError
+from operad.runtime.values.errors import InputError, InvalidError
 
 QUERIES = [{"id": 1, "category": "AIGC", "task": "Greeting", "query1": "Greet (variable name).", "query2": "Twice."}]
 KEY = {

@@ -22,8 +22,8 @@ from operad.evaluators.chat2workflow.rates import Outcome, by_category, by_round
 from operad.evaluators.chat2workflow.response import MOST_CHARACTERS
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import BuiltinWorkflow, Job, WorkflowStatus
-from operad.runtime.errors import AnswerError
 from operad.runtime.testing import ScriptedReasoner
+from operad.runtime.values.errors import AnswerError
 
 KEY = AnswerKey(inputs=("text",), outputs=(("summary",),), key_nodes=("llm",))
 

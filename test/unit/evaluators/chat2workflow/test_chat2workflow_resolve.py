@@ -20,9 +20,9 @@ from operad.operators.web.endpoints import ImageModel, SpeechModel
 from operad.operators.web.fetch import PUBLIC_WEB
 from operad.operators.web.search import SerpApi
 from operad.runtime import BuiltinWorkflow, Job, MonoModelReasoner, WorkflowStatus
-from operad.runtime.errors import FetchError, InputError, MissingExtraError, ModelError
-from operad.runtime.file import FileDescriptor
 from operad.runtime.testing import Fail, Hang, Plausible, Say, ScriptedModel, ScriptedReasoner
+from operad.runtime.values.errors import FetchError, InputError, MissingExtraError, ModelError
+from operad.runtime.values.file import FileDescriptor
 
 YES = json.dumps({"reason": "All is there.", "resolved": True})
 NO = json.dumps({"reason": "It is too short.", "resolved": False})

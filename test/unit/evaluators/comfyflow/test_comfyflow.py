@@ -19,11 +19,11 @@ from operad.evaluators.comfyflow import (
     score,
 )
 from operad.evaluators.comfyflow.score import MOST_ISSUES, as_json
+from operad.flows.formats.comfyui import Definitions
 from operad.operators import Operator, OperatorConfig
-from operad.operators.formats.comfyui import Definitions
 from operad.runtime import BuiltinWorkflow, Job, WorkflowStatus
-from operad.runtime.errors import InputError, InvalidError
 from operad.runtime.testing import ScriptedReasoner
+from operad.runtime.values.errors import InputError, InvalidError
 
 INFO = {
     "Load": {"input": {"required": {"image": [["a.png"], {"image_upload": True}]}}, "output": ["IMAGE", "MASK"]},

@@ -9,7 +9,8 @@ import pytest
 from operad.operators.media import documents
 from operad.operators.media.documents import read_document
 from operad.operators.media.markdown import export_markdown
-from operad.runtime import FileDescriptor, InputError, MissingExtraError, extract, folders, readers
+from operad.runtime import FileDescriptor, InputError, MissingExtraError
+from operad.runtime.knowledge import extract, folders, readers
 
 REPORT = "# Report\n\nSales **rose**.\n\n## Prices\n\n| fruit | price |\n|---|---|\n| figs | 2 |\n"
 CHINESE = "退款在七天之内到账。请先下载安装包，再运行安装程序。"

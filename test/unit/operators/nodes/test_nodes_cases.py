@@ -5,13 +5,13 @@ from itertools import pairwise
 
 import pytest
 
-from operad.operators.assemble import assemble
-from operad.operators.formats.chat2workflow import parent_of
-from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.assemble import assemble
+from operad.flows.formats.chat2workflow import parent_of
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.services import Services
 from operad.runtime import BuiltinWorkflow, DbgptWorkflow, InvalidError, Job, OperadError, OperatorError, Tool
-from operad.runtime.knowledge import Knowledge, Passage
+from operad.runtime.knowledge.knowledge import Knowledge, Passage
 from operad.runtime.testing import ScriptedReasoner
 
 

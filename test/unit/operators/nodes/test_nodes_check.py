@@ -9,12 +9,13 @@ from amounts import amount, sample
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from operad.operators.assemble import assemble
-from operad.operators.check import MOST_LEVELS, check
-from operad.operators.formats.chat2workflow import issues_of, load, parent_of
-from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.assemble import assemble
+from operad.flows.check import MOST_LEVELS, check
+from operad.flows.formats.chat2workflow import issues_of, load, parent_of
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
-from operad.runtime import InvalidError, errors
+from operad.runtime import InvalidError
+from operad.runtime.values import errors
 
 START = ("1", "start", {"variables": [["x", "string"], ["xs", "array[string]"], ["f", "file"], ["n", "number"]]})
 TEXT = ("2", "template-transform", {"variables": [["x", ["x", "1"]]], "template": "{{ x }}"})

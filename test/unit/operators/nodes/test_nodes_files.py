@@ -10,9 +10,9 @@ from io import BytesIO
 
 import pytest
 
-from operad.operators.assemble import assemble
-from operad.operators.formats.chat2workflow import parent_of
-from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.assemble import assemble
+from operad.flows.formats.chat2workflow import parent_of
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.services import Services
 from operad.operators.web.endpoints import ImageModel

@@ -6,8 +6,8 @@ import zlib
 
 import pytest
 
-from operad.operators.assemble import assemble
-from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.assemble import assemble
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.nodes.models import CLASSIFY, EXTRACT
 from operad.runtime import (
@@ -18,7 +18,7 @@ from operad.runtime import (
     WorkflowMessage,
     WorkflowStatus,
 )
-from operad.runtime.prompt import DATA_RULE, IMAGES_RULE
+from operad.runtime.reasoning.prompt import DATA_RULE, IMAGES_RULE
 from operad.runtime.testing import Say, ScriptedModel
 
 

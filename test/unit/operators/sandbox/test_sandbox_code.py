@@ -16,7 +16,7 @@ from operad.operators.sandbox.code import (
     parameters_of,
     run_code,
 )
-from operad.runtime.errors import InputError, OperadError
+from operad.runtime.values.errors import InputError, OperadError
 
 SMALL = CodeLimits(seconds=0.3, memory_bytes=32_000_000, output_chars=1_000)
 PATIENT = replace(SMALL, seconds=60)  # on a busy machine, too, another limit is reached first

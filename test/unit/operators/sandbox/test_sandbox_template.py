@@ -11,7 +11,7 @@ from operad.operators.sandbox.template import (
     names_of,
     render_template,
 )
-from operad.runtime.errors import InputError
+from operad.runtime.values.errors import InputError
 
 SMALL = TemplateLimits(seconds=0.3, output_chars=100_000, memory_bytes=20_000_000)
 PATIENT = replace(SMALL, seconds=60)  # on a busy machine, too, another limit is reached first

@@ -8,8 +8,8 @@ from pydantic import SecretStr
 
 from operad.operators.web import endpoints
 from operad.operators.web.endpoints import ImageModel, SpeechModel
-from operad.runtime.errors import ModelError
-from operad.runtime.policy import Retry
+from operad.runtime.policies.policy import Retry
+from operad.runtime.values.errors import ModelError
 
 KEY = "sk-test-0123456789abcdef"
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)

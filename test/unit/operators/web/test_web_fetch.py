@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from operad.operators.web.fetch import Fetched, Guard, fetch
-from operad.runtime.errors import FetchError
-from operad.runtime.policy import Retry
+from operad.runtime.policies.policy import Retry
+from operad.runtime.values.errors import FetchError
 
 SECRET = "hunter22hunter22"  # noqa: S105
 

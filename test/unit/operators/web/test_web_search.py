@@ -5,8 +5,8 @@ import pytest
 from pydantic import SecretStr
 
 from operad.operators.web.search import SearchResult, SerpApi, as_outputs
-from operad.runtime.errors import FetchError
-from operad.runtime.fingerprint import fingerprint
+from operad.runtime.values.errors import FetchError
+from operad.runtime.values.fingerprint import fingerprint
 
 KEY = "0123456789abcdef0123456789abcdef"
 

@@ -18,9 +18,9 @@ from uuid import uuid4
 import pytest
 
 from operad.evaluators import Evaluator
+from operad.flows.assemble import assemble
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators import OperatorConfig
-from operad.operators.assemble import assemble
-from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.services import Services
 from operad.runtime import (
@@ -53,8 +53,8 @@ from operad.runtime import (
 from operad.runtime.durable import Ledger, database
 from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING
 from operad.runtime.events import current_scope, emit
-from operad.runtime.keeper import bare, idempotency_key, key_of, once
-from operad.runtime.policy import causes
+from operad.runtime.events.keeper import bare, idempotency_key, key_of, once
+from operad.runtime.policies.policy import causes
 from operad.runtime.testing import ScriptedReasoner
 
 JOB = Job(goal="goal", id="J", session_id="S", inputs={"list": ["x", "y", "z"]})

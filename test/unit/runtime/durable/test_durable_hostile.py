@@ -13,7 +13,7 @@ from operad.runtime import FileDescriptor, FileStore
 from operad.runtime.durable.places import database_url, file_store, is_dead, process_identity
 from operad.runtime.durable.store import Executor, KeptQuestion, KeptRun, Store
 from operad.runtime.durable.wire import Wire
-from operad.runtime.errors import InputError
+from operad.runtime.values.errors import InputError
 
 
 def test_a_file_is_read_by_its_digest_and_never_by_a_path_alone(tmp_path):
@@ -51,7 +51,7 @@ def test_rows_become_values_of_their_types(tmp_path):
 
 PAUSED = """
 from operad.runtime import DurableWorkflow, Job, interrupt
-from operad.runtime.errors import PausedError
+from operad.runtime.values.errors import PausedError
 class Pay:
     def get_id(self): return "pay"
     async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):

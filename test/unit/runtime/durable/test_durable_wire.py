@@ -14,9 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operad.runtime import InputError, Job, WorkflowMessage, WorkflowStatus, errors, events
+from operad.runtime import InputError, Job, WorkflowMessage, WorkflowStatus, events
 from operad.runtime.durable.wire import MAX_CAUSES, MAX_DEPTH, Outcome, Wire
-from operad.runtime.errors import (
+from operad.runtime.policies.policy import Retry, causes
+from operad.runtime.values import errors
+from operad.runtime.values.errors import (
     BudgetError,
     FaultError,
     FetchError,
@@ -29,12 +31,11 @@ from operad.runtime.errors import (
     PausedError,
     describe,
 )
-from operad.runtime.file import FileDescriptor
-from operad.runtime.map import ItemError
-from operad.runtime.message import Contribution, SubJob, Usage
-from operad.runtime.policy import Retry, causes
-from operad.runtime.questions import Question
-from operad.runtime.verdict import fault_in, mendable
+from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.message import Contribution, SubJob, Usage
+from operad.runtime.values.questions import Question
+from operad.runtime.workflow.map import ItemError
+from operad.runtime.workflow.verdict import fault_in, mendable
 
 WIRE = Wire()
 USAGE = Usage(calls=1, prompt_tokens=2, completion_tokens=3, seconds=0.1, cost=0.5)
@@ -545,7 +546,7 @@ def test_what_is_of_another_kind_than_expected_is_refused(kind):
         ("a.b", "c.d.e", "__import__"),
         (__name__, "TrapError", "Exception"),
         (__name__, "TrapError.__init__", "Exception"),
-        ("operad.runtime.errors", "OperatorError", "Exception"),
+        ("operad.runtime.values.errors", "OperatorError", "Exception"),
     ],
 )
 @pytest.mark.parametrize("args", [[], ["touch canary"], ["a", ["b"]], [["touch", "canary"]]])

@@ -20,10 +20,10 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from operad.runtime import file_store
-from operad.runtime.errors import InputError, MissingExtraError
-from operad.runtime.file import FileDescriptor
-from operad.runtime.file_store import GRACE_SECONDS, FileStore
+from operad.runtime.durable import file_store
+from operad.runtime.durable.file_store import GRACE_SECONDS, FileStore
+from operad.runtime.values.errors import InputError, MissingExtraError
+from operad.runtime.values.file import FileDescriptor
 
 
 def digest_of(data):
@@ -175,7 +175,7 @@ def test_a_file_that_was_rewritten_in_the_same_moment_is_another(made, root):
 def test_a_plain_folder_needs_no_fsspec(made, root):
     code = (
         "import sys; sys.modules['fsspec'] = None\n"
-        "from operad.runtime.file import FileDescriptor; from operad.runtime.file_store import FileStore\n"
+        "from operad.runtime.values.file import FileDescriptor; from operad.runtime.durable.file_store import FileStore\n"
         "store = FileStore(sys.argv[1])\n"
         "print(store.get(store.put(FileDescriptor.of(sys.argv[2])), 'x.txt').read_text())\n"
     )
@@ -329,8 +329,8 @@ def test_a_full_disk_leaves_nothing_behind(root, tmp_path):
     (tmp_path / "large.bin").write_bytes(os.urandom(2**20) * 8)
     code = (
         "import resource, sys\n"
-        "from operad.runtime.errors import InputError\n"
-        "from operad.runtime.file import FileDescriptor; from operad.runtime.file_store import FileStore\n"
+        "from operad.runtime.values.errors import InputError\n"
+        "from operad.runtime.values.file import FileDescriptor; from operad.runtime.durable.file_store import FileStore\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (3 * 2**20, 3 * 2**20))\n"
         "try:\n    FileStore(sys.argv[1]).put(FileDescriptor.of(sys.argv[2]))\n"
         "except InputError as error:\n    print(error)\n"
@@ -446,7 +446,7 @@ def test_a_store_on_a_web_server_can_be_read(served, made, tmp_path):
 
 CHILD = (
     "import sys\n"
-    "from operad.runtime import file_store; from operad.runtime.file import FileDescriptor\n"
+    "from operad.runtime import file_store; from operad.runtime.values.file import FileDescriptor\n"
     "file_store._BLOCK_BYTES = 4096\n"
     "print(file_store.FileStore(sys.argv[1], sys.argv[2]).put(FileDescriptor.of(sys.argv[3])))\n"
 )

@@ -7,9 +7,9 @@ import pytest
 pytest.importorskip("dbos")
 
 from operad.evaluators import Evaluator
+from operad.flows.assemble import assemble
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators import Operator, OperatorConfig
-from operad.operators.assemble import assemble
-from operad.operators.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.services import Services
 from operad.runtime import (

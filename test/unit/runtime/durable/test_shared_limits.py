@@ -29,9 +29,9 @@ from operad.runtime.durable import Ledger, Served, Worker
 from operad.runtime.durable.places import database_url
 from operad.runtime.durable.shared_limits import LimitsInDatabase
 from operad.runtime.durable.store import Store
-from operad.runtime.limits import LONGEST_HOLD_OFF, WINDOW, Limiter, Limits
-from operad.runtime.model import Model
-from operad.runtime.policy import NO_POLICY
+from operad.runtime.models.model import Model
+from operad.runtime.policies.limits import LONGEST_HOLD_OFF, WINDOW, Limiter, Limits
+from operad.runtime.policies.policy import NO_POLICY
 from operad.runtime.testing import Fail, Say, ScriptedModel, run_on_fake_clock
 
 THREE = Limits(requests_per_minute=3)

@@ -49,8 +49,8 @@ from operad.runtime import (
 from operad.runtime.durable import Ledger, Served, Worker
 from operad.runtime.durable.store import CANCELLED
 from operad.runtime.events import current_scope, emit
-from operad.runtime.keeper import idempotency_key
-from operad.runtime.policy import causes
+from operad.runtime.events.keeper import idempotency_key
+from operad.runtime.policies.policy import causes
 from operad.runtime.testing import ScriptedReasoner
 
 JOB = Job(goal="goal", id="J", session_id="S", inputs={"list": ["x", "y", "z"]})

@@ -1,0 +1,1 @@
+"""The `operad` command: one file per command."""

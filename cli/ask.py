@@ -1,0 +1,312 @@
+"""What a run asks, asked at the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import json
+import os
+import sys
+import threading
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from typing import Any, Protocol
+
+from rich.console import Console
+
+from operad.configs.printable import printable
+from operad.runtime.events import Event, Interrupted, OperatorCancelled, OperatorFailed, Resumed
+from operad.runtime.policies.deadline import ended
+from operad.runtime.values.errors import InputError, did_you_mean
+from operad.runtime.values.schema import faults
+from operad.runtime.workflow.workflow import Workflow
+
+_WORDS = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
+_TYPES = {
+    "boolean": "yes or no",
+    "integer": "a whole number",
+    "number": "a number",
+    "array": "a list, as JSON",
+    "object": "an object, as JSON",
+}
+_CHUNK = 4096
+_LONGEST_SCHEMA = 300
+
+
+class WrongAnswerError(Exception):
+    """An answer that does not fit its question; the text says why."""
+
+
+class Paused(Protocol):
+    """A display that can stand aside while somebody is asked."""
+
+    def paused(self) -> AbstractContextManager[None]:
+        """While somebody is asked."""
+        ...
+
+
+class Lines:
+    """The lines of a file descriptor, read in a thread that nobody waits for.
+
+    A thread that reads `sys.stdin` would hold its lock when the process ends, so the descriptor is
+    read. A line that nobody waits for any more goes to whoever waits next.
+    """
+
+    def __init__(self, descriptor: int | None) -> None:
+        self._descriptor = descriptor
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._text = ""
+        self._reading: Future[str | None] | None = None
+
+    @staticmethod
+    def of_stdin() -> Lines:
+        """Those of the process's stdin; none, where it has none."""
+        try:
+            return Lines(sys.stdin.fileno())
+        except (AttributeError, OSError, ValueError):
+            return Lines(None)
+
+    @property
+    def typed(self) -> bool:
+        """Whether somebody types them."""
+        return self._descriptor is not None and os.isatty(self._descriptor)
+
+    async def next(self) -> str | None:
+        """The next line, without its end; None where there is none."""
+        if self._descriptor is None:
+            return None
+        if self._reading is None:
+            self._reading = Future()
+            threading.Thread(target=self._read, args=(self._reading, self._descriptor), daemon=True).start()
+        line = await asyncio.shield(asyncio.wrap_future(self._reading))
+        self._reading = None
+        return line
+
+    def _read(self, reading: Future[str | None], descriptor: int) -> None:
+        try:
+            reading.set_result(self._line(descriptor))
+        except OSError:
+            reading.set_result(None)
+
+    def _line(self, descriptor: int) -> str | None:
+        while "\n" not in self._text:
+            chunk = os.read(descriptor, _CHUNK)
+            self._text += self._decoder.decode(chunk, final=not chunk)
+            if not chunk:
+                rest, self._text = self._text, ""
+                return rest or None
+        line, _, self._text = self._text.partition("\n")
+        return line.removesuffix("\r")
+
+
+class Asker:
+    """Asks what a run asks, one question after another, and answers it.
+
+    Args:
+        workflow: Whose run it is.
+        answers: Answers that are known beforehand, by the ids of their questions.
+        lines: Where other answers come from.
+        console: Where questions are shown.
+        display: What stands aside meanwhile.
+        later: What to write before an answer that is given later.
+        page: The address of a page that takes answers, too; empty for none.
+    """
+
+    def __init__(
+        self,
+        workflow: Workflow,
+        answers: Mapping[str, str],
+        lines: Lines,
+        console: Console,
+        display: Paused,
+        later: str = "--answer",
+        page: str = "",
+    ) -> None:
+        self._workflow = workflow
+        self._answers = answers
+        self._lines = lines
+        self._console = console
+        self._display = display
+        self._later = later
+        self._page = page
+        self._asked: set[str] = set()
+        self._queue: asyncio.Queue[Interrupted] = asyncio.Queue()
+        self._current: tuple[Interrupted, asyncio.Task[None]] | None = None
+        self._failure: BaseException | None = None
+        self._ending: asyncio.Task[None] | None = None
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncGenerator[None, None]:
+        """While the run goes on, ask one question after another.
+
+        Raises:
+            Exception: Why it could not go on.
+        """
+        task = asyncio.ensure_future(self._serve())
+        try:
+            yield
+        except asyncio.CancelledError:
+            if self._failure:
+                raise self._failure from None
+            raise
+        finally:
+            task.cancel()
+            await asyncio.gather(task, *filter(None, [self._ending]), return_exceptions=True)
+
+    def heed(self, event: Event) -> None:
+        """Take in an event: a question, which is answered at once if its answer is known beforehand, or its end."""
+        if isinstance(event, Interrupted):
+            self._put(event)
+        elif isinstance(event, Resumed | OperatorFailed | OperatorCancelled):
+            self._look(event)
+
+    def _put(self, question: Interrupted) -> None:
+        self._asked.add(question.interrupt_id)
+        if question.interrupt_id not in self._answers:
+            self._queue.put_nowait(question)
+        elif self._is_open(question):
+            self._answer_at_once(question)
+
+    def _look(self, event: Event) -> None:
+        """See whether what is being asked is still of interest."""
+        if not self._current or self._is_open(self._current[0]):
+            return
+        question, asking = self._current
+        if isinstance(event, Resumed) and event.interrupt_id == question.interrupt_id and not asking.done():
+            self._say(f"{question.interrupt_id} was answered elsewhere")
+        asking.cancel()
+
+    def never_asked(self) -> list[str]:
+        """The ids of answers that nobody wanted."""
+        return [question_id for question_id in self._answers if question_id not in self._asked]
+
+    async def _serve(self) -> None:
+        while True:
+            question = await self._queue.get()
+            task = asyncio.ensure_future(self._ask(question))
+            self._current = question, task
+            await ended(task)
+            self._current = None
+            if not task.cancelled() and (error := task.exception()):
+                self._fail(question, error)
+
+    def _fail(self, question: Interrupted, error: BaseException) -> None:
+        """End the run, to whose stream its last events belong."""
+        if not self._failure:
+            self._failure = error
+            self._ending = asyncio.ensure_future(self._end(question.run_id))
+
+    async def _end(self, run_id: str) -> None:
+        with suppress(InputError):  # it has ended already
+            await self._workflow.cancel(run_id)
+
+    def _answer_at_once(self, question: Interrupted) -> None:
+        text = self._answers[question.interrupt_id]
+        try:
+            value = read_answer(text, question.schema)
+        except WrongAnswerError as error:
+            wrong = f"--answer {question.interrupt_id}={text}: {error}; it was asked: {question.question}"
+            self._fail(question, InputError(wrong))
+        else:
+            self._workflow.resume(question.run_id, {question.interrupt_id: value})
+
+    async def _ask(self, question: Interrupted) -> None:
+        if not self._is_open(question):
+            return
+        with self._display.paused():
+            for line in shown(question):
+                self._say(line)
+            while True:
+                if self._lines.typed:
+                    self._console.print("> ", end="", markup=False, highlight=False)
+                line = await self._lines.next()
+                if not self._is_open(question):
+                    return
+                if line is None:
+                    if not self._page:
+                        raise self._nothing_said(question)
+                    self._say(f"answer it on the page: {self._page}")
+                    await asyncio.Event().wait()  # `heed` ends it
+                    return
+                try:
+                    value = read_answer(line, question.schema)
+                except WrongAnswerError as error:
+                    self._say(f"{error}; try again")
+                else:
+                    await self._workflow.aresume(question.run_id, {question.interrupt_id: value})
+                    return
+
+    def _is_open(self, question: Interrupted) -> bool:
+        try:
+            return any(asked.id == question.interrupt_id for asked in self._workflow.questions(question.run_id))
+        except InputError:  # the run has ended
+            return False
+
+    def _say(self, line: str) -> None:
+        self._console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+
+    def _nothing_said(self, question: Interrupted) -> InputError:
+        if self._lines.typed:
+            self._console.print()
+        hint = did_you_mean(question.interrupt_id, self.never_asked()).replace("did you mean", "--answer names")
+        return InputError(
+            f"{question.interrupt_id!r} asks {question.question!r}, and stdin holds no answer; "
+            f"give it: {self._later} {question.interrupt_id}=…{hint}"
+        )
+
+
+def shown(question: Interrupted) -> Iterator[str]:
+    """A question for people: who asks, what, and what may be said."""
+    first, *more = question.question.splitlines() or [""]
+    form = f" ({wanted})" if (wanted := describe_answer(question.schema)) and not more else ""
+    yield f"{question.interrupt_id} asks: {first}{form}"
+    yield from (f"  {line}" for line in more)
+    if more and wanted:
+        yield f"  ({wanted})"
+
+
+def describe_answer(schema: Mapping[str, Any] | None) -> str:
+    """What may be said, in words; empty where anything may."""
+    if not schema:
+        return ""
+    if "enum" in schema:
+        return "one of: " + ", ".join(_as_typed(choice) for choice in schema["enum"])
+    if schema.get("type") == "string" and not {"pattern", "format", "maxLength", "minLength"} & schema.keys():
+        return ""
+    known = _TYPES.get(str(schema.get("type")))
+    if known and not schema.keys() - {"type", "title", "description"}:
+        return known
+    text = json.dumps(schema, ensure_ascii=False)
+    short = text if len(text) <= _LONGEST_SCHEMA else f"{text[:_LONGEST_SCHEMA]}…"
+    return f"{known or 'an answer'} that fits {short}"
+
+
+def read_answer(text: str, schema: Mapping[str, Any] | None) -> Any:
+    """What somebody means who writes this: the text itself, yes or no, or JSON; whichever fits the schema.
+
+    Raises:
+        WrongAnswerError: None of these fits.
+    """
+    if schema is None:
+        return text
+    form = dict(schema)
+    meanings: list[Any] = [text]
+    stripped = text.strip()
+    if stripped != text:
+        meanings.append(stripped)
+    if stripped.lower() in _WORDS:
+        meanings.append(_WORDS[stripped.lower()])
+    with suppress(ValueError, RecursionError):
+        meanings.append(json.loads(stripped))
+    wrong: list[str] = []
+    for meaning in meanings:
+        if not (wrong := faults(form, meaning)):
+            return meaning
+    raise WrongAnswerError("; ".join(fault.removeprefix("$: ") for fault in wrong))
+
+
+def _as_typed(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

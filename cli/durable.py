@@ -1,0 +1,224 @@
+"""Runs that commands keep: in which database, made from what, under which id."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from datetime import datetime
+from pathlib import Path
+from secrets import token_hex
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from operad.runtime import events
+from operad.runtime.durable.places import SQLITE, check_id, database_url, shown
+from operad.runtime.values.errors import InputError
+from operad.runtime.values.message import Value
+from operad.runtime.workflow.workflow import Workflow
+
+if TYPE_CHECKING:
+    from operad.configs.schema import DurableSpec
+    from operad.runtime.durable.ledger import Ledger
+    from operad.runtime.durable.served import Served
+    from operad.runtime.durable.store import KeptRun
+
+Database = Annotated[
+    str | None,
+    typer.Option(
+        "--db",
+        metavar="URL",
+        help="Where runs are kept: an SQLite file, or a URL of PostgreSQL. By default what OPERAD_DB says, or else a file in your folder for state.",
+    ),
+]
+
+Files = Annotated[
+    str | None,
+    typer.Option(
+        "--files",
+        metavar="PLACE",
+        help="Where files that operators make are kept: a folder, or an address that machines share, such as s3://bucket/runs. By default beside the database.",
+    ),
+]
+
+_LONGEST_SLUG = 40
+
+
+class Source(Value):
+    """What a command makes a run from; never a key.
+
+    Attributes:
+        file: The absolute path of a file, or the name of one that comes with operad.
+        expert: Which of its experts; None for the leader, or the only one.
+        model: The model's name; None for what the file or the environment says.
+        base_url: The model's endpoint, likewise; without a login.
+        services: The absolute path of a file of services.
+        out: The absolute path of the folder where nodes write files.
+        workers: Whether workers do its operators.
+        files: Where files that its operators make are kept; None for beside the database.
+        lossy: Whether an imported workflow may run though its results may be others than where it comes from.
+    """
+
+    file: str
+    expert: str | None = None
+    model: str | None = None
+    base_url: str | None = None
+    services: str | None = None
+    out: str | None = None
+    workers: bool = False
+    files: str | None = None
+    lossy: bool = False
+
+
+def source_of(kept: KeptRun) -> Source:
+    """What a kept run was made from.
+
+    Raises:
+        InputError: No command made it, or a later version did.
+    """
+    try:
+        return Source.model_validate_json(kept.source)
+    except ValidationError as error:
+        raise InputError(
+            f"run {kept.run_id!r} was not begun by a command that can go on with it; execute its workflow with "
+            f"run_id={kept.run_id!r} again in the program that began it"
+        ) from error
+
+
+def open_ledger(
+    db: str | None,
+    source: Source | None = None,
+    *,
+    workers: Served | None = None,
+    files: str | None = None,
+    durable: DurableSpec | None = None,
+) -> Ledger:
+    """The ledger that a command is to use.
+
+    Args:
+        db: What the command was given; None for what ``OPERAD_DB`` says, or else the user's own.
+        source: What a run is made from that is to be begun; None where none is, and there must be a ledger.
+        workers: What workers have, if they are to do the operators of runs.
+        files: Where files that operators make are kept; None for beside the database.
+        durable: Which finished runs are deleted; None for none.
+
+    Raises:
+        InputError: It cannot be named so; its folder, or the file itself, is not there.
+        MissingExtraError: The extra ``durable`` is not installed.
+    """
+    given = db if db is not None else os.environ.get("OPERAD_DB") or None
+    made_from: Any = source.model_dump(exclude_defaults=True) if source else None
+    from operad.runtime.durable.ledger import Ledger  # not at import: a run that is not kept needs no database
+    from operad.runtime.durable.records import Retention
+
+    retention = Retention(durable.max_age, durable.max_runs) if durable else None
+    ledger = Ledger(given, source=made_from, workers=workers, files=files, retention=retention)
+    if given is not None and ledger.url.get_backend_name() == SQLITE:
+        path = Path(str(ledger.url.database))
+        if not path.parent.is_dir():
+            raise InputError(
+                f"{path}: there is no folder {str(path.parent)!r}; make it, or name another file: --db FILE"
+            )
+        if source is None and not path.exists():
+            raise InputError(f"{path}: there is no such file, and so no runs; operad run FILE --durable begins one")
+    return ledger
+
+
+def database_option(db: str | None) -> str:
+    """What to write in a command so that it uses the same database; a URL, which may hold a password, is only alluded to."""
+    if db is None:
+        return ""
+    url = database_url(db)
+    return f" --db {shlex.quote(shown(url)) if url.get_backend_name() == SQLITE else 'URL'}"
+
+
+def new_run_id(workflow: str) -> str:
+    """A fresh id that says what runs and since when."""
+    slug = re.sub(r"[^a-z0-9]+", "-", workflow.lower()).strip("-")[:_LONGEST_SLUG].strip("-")
+    return f"{slug or 'run'}-{datetime.now().astimezone():%m%d-%H%M}-{token_hex(2)}"
+
+
+class Kept:
+    """A run of a command that is kept.
+
+    Args:
+        ledger: Where.
+        run_id: Its id.
+        db: What the command was given to find the ledger.
+        base_url: The endpoint that the command was given, without a login.
+
+    Attributes:
+        ledger: Where.
+        run_id: Its id.
+
+    Raises:
+        InputError: No run may have this id.
+    """
+
+    def __init__(self, ledger: Ledger, run_id: str, db: str | None, base_url: str | None = None) -> None:
+        check_id(run_id)
+        self.ledger = ledger
+        self.run_id = run_id
+        self._option = database_option(db)
+        self._resume = resume_command(run_id, db, base_url)
+        self._has_begun = False
+
+    @property
+    def greeting(self) -> str:
+        """What to say when it begins."""
+        from operad.runtime.durable.store import FAILED, FINISHED
+
+        kept = self.ledger.store.run(self.run_id)
+        so_far = ""
+        if kept is not None and kept.state == FINISHED:
+            so_far = "; it has finished, and this is its result"
+        elif kept is not None and kept.state != FAILED and not self.ledger.is_driven(kept):
+            so_far = "; it goes on"
+        return f"run: {self.run_id}  (operad runs show {self.run_id}{self._option}){so_far}"
+
+    @property
+    def later(self) -> str:
+        """What to write before an answer that is given later."""
+        return f"{self._resume} --answer"
+
+    def keep(self, workflow: Workflow) -> None:
+        """Have the workflow's run kept."""
+        workflow.keep_in(self.ledger)
+        workflow.add_listener(self._hear)
+
+    def goes_on(self) -> str:
+        """What to say when it is interrupted: how it goes on, if it had begun."""
+        return f"; {self._resume} goes on" if self._has_begun else ""
+
+    def _hear(self, event: events.Event) -> None:
+        self._has_begun = True
+
+
+def resume_command(run_id: str, db: str | None, base_url: str | None = None) -> str:
+    """The command that goes on with a run; an endpoint that was given must be given again (`trusted`)."""
+    endpoint = f" --base-url {shlex.quote(base_url)}" if base_url and base_url != _usual_endpoint() else ""
+    return f"operad runs resume {shlex.quote(run_id)}{database_option(db)}{endpoint}"
+
+
+def trusted(source: Source, run_id: str, db: str | None, model: str | None, base_url: str | None) -> Source:
+    """What a run is gone on with: what is kept, and what the command was given.
+
+    Whoever can write to the database can name an endpoint in it, which keys and whatever operators read would go to.
+
+    Raises:
+        InputError: The run has an endpoint that neither the command nor ``OPENAI_BASE_URL`` names.
+    """
+    kept = source.base_url
+    if base_url is None and kept is not None and kept != _usual_endpoint():
+        raise InputError(
+            f"run {run_id!r} is kept with the endpoint {kept}, and keys are sent only where you say: "
+            f"{resume_command(run_id, db, kept)}; or name another with --base-url"
+        )
+    given = {name: value for name, value in (("model", model), ("base_url", base_url)) if value is not None}
+    return source.model_copy(update={**given, "lossy": True})  # as the run was begun, it was let run
+
+
+def _usual_endpoint() -> str | None:
+    return os.environ.get("OPENAI_BASE_URL")

@@ -1,0 +1,125 @@
+"""`operad edit`: operations on a workflow of any format with typed nodes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import typer
+
+from operad.cli.formats import EXIT_LEFT, STDOUT, called, read_workflow, write_file
+from operad.configs.flow import is_configuration, read_file
+from operad.configs.issues import issue_line, placed
+from operad.configs.printable import harmless, printable
+from operad.flows.edit import Difference, Operation, apply, new_issues, parse, read_operations, schema
+from operad.flows.formats.format import Format
+from operad.flows.formats.json_text import read_json, read_text
+from operad.flows.formats.table import FORMATS
+from operad.flows.node_graph import NodeGraph
+from operad.runtime.values.errors import InputError, Issue, did_you_mean
+
+
+def edit(
+    file: Annotated[
+        str | None, typer.Argument(metavar="FILE", help="A workflow of typed nodes, in any format.")
+    ] = None,
+    op: Annotated[
+        list[str] | None,
+        typer.Option("--op", help="An operation, as words or as JSON. May be given again; done in order."),
+    ] = None,
+    ops: Annotated[
+        list[str] | None, typer.Option("--ops", metavar="FILE.json", help="A file of operations, done before --op.")
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", metavar="FILE", help="The file to write; - is stdout. By default FILE."),
+    ] = None,
+    format_: Annotated[
+        str | None, typer.Option("--format", help="The format of FILE, where its content does not tell.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print changes and new issues as JSON.")] = False,
+    as_schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of operations, and end.")] = False,
+) -> None:
+    """Apply edit operations to a workflow: all of them, or none.
+
+    FILE is replaced as a whole, or the output is written.
+    An operation is its name and its fields: `connect 3 4 port=1`, `set 3 system "Be brief."`. What is another is
+    printed, one change a line; issues that were not there before go to stderr. Exit status: 0; 1 if there are new
+    issues, and the workflow is written all the same; 2 if an operation was refused, and nothing is written.
+    """
+    if as_schema:
+        print(json.dumps(schema(), indent=2))
+        return
+    if file is None:
+        raise InputError("operad edit needs a FILE; --help tells more")
+    operations = _operations(ops or (), op or ())
+    if not operations:
+        raise InputError("there is nothing to do; give an --op, such as --op 'connect 3 4 port=1', or --ops FILE.json")
+    found, graph = _read(file, format_)
+    edited = apply(graph, operations)
+    before, after = (
+        [*found.check(graph), *found.losses(graph)],
+        [*found.check(edited.graph), *found.losses(edited.graph)],
+    )
+    new = new_issues(before, after)
+    data = found.dump(edited.graph)
+    target = output or file
+    if not dry_run:
+        write_file(target, data)
+    stream = sys.stderr if target == STDOUT and not dry_run else sys.stdout
+    if as_json:
+        changes = json.dumps(_json(edited.changes, new), indent=2, ensure_ascii=False)
+        print(harmless(changes) if stream.isatty() else changes, file=stream)
+    else:
+        for line in str(edited.changes).splitlines():
+            print(printable(line), file=stream)
+        for issue in new:
+            print(issue_line(placed(issue, file), file), file=sys.stderr)
+    raise typer.Exit(EXIT_LEFT if new else 0)
+
+
+def _operations(files: Sequence[str], texts: Sequence[str]) -> list[Operation]:
+    """The operations of files and of options, in order.
+
+    Raises:
+        InputError: A file cannot be read.
+        InvalidError: They are not of the form; every issue is listed.
+    """
+    of_files = [each for path in files for each in read_operations(read_json(read_text(read_file(path), path), path))]
+    return [*of_files, *(each for text in texts for each in parse(text))]
+
+
+def _read(file: str, format_: str | None) -> tuple[Format, NodeGraph]:
+    """The workflow of a file, and its format.
+
+    Raises:
+        InputError: There is no such format, or its nodes are none of ours.
+        InvalidError: It cannot be read; every issue is listed.
+    """
+    data = read_file(file)
+    known: Mapping[str, Format] = FORMATS
+    editable = {name: each for name, each in known.items() if each.runs}
+    if format_ is not None and format_ not in known:
+        raise InputError(
+            f"--format {format_}: there is no such format{did_you_mean(format_, editable)}; there are: {', '.join(editable)}"
+        )
+    if format_ is None and is_configuration(data):
+        raise InputError(
+            f"{file}: configures experts; operad edit changes workflows of typed nodes: {', '.join(editable)}"
+        )
+    if format_ is None:
+        found, graph = read_workflow(file, data, known)
+    else:
+        found, graph = known[format_], known[format_].load(data, called(file, known))
+    if not found.runs:
+        what = f"is of the format {found.name}, whose nodes are not of operad's types"
+        raise InputError(f"{file}: {what}; operad edit changes: {', '.join(editable)}")
+    return found, graph
+
+
+def _json(changes: Difference, issues: Sequence[Issue]) -> Mapping[str, object]:
+    told = [{"code": each.code, "where": each.where, "message": each.message} for each in issues]
+    return {"changes": changes.as_dict(), "issues": told}

@@ -1,0 +1,28 @@
+"""Start of the `operad` command. Ctrl-C ends it with one line, until a command handles Ctrl-C itself."""
+
+import atexit
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+else:
+    import _signal as signal  # signal imports enum: a while in which nothing handles Ctrl-C
+
+
+def main() -> None:
+    """Run the command."""
+    signal.signal(signal.SIGINT, _leave)
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # the interpreter goes: there is nothing to interrupt
+    try:
+        from operad.cli import main as cli
+
+        cli.main()
+    finally:
+        signal.signal(signal.SIGINT, _leave)
+
+
+def _leave(number: int, frame: object) -> None:
+    """End at once: an exception would be raised wherever the process is, also where nobody can catch it."""
+    os.write(2, b"operad: interrupted\n")
+    os._exit(130)

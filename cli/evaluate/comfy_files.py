@@ -1,0 +1,181 @@
+"""The files of `operad evaluate comfy`: workflows, answers, and the golds that they are scored against."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from operad.evaluators.comfyflow.judging import graph_of_gold
+from operad.flows.formats.comfyui import Definitions
+from operad.flows.formats.comfyui.reading import mapping_of
+from operad.flows.formats.json_text import MAX_BYTES, read_json, read_text
+from operad.flows.node_graph import NodeGraph
+from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean, shorten
+from operad.runtime.values.file import FileDescriptor
+
+LINES = ".jsonl"
+SUFFIXES = (".comfyui.api.json", ".comfyui.json", ".comfyui.py", ".json", ".py", ".txt", ".md", LINES)
+"""How the names of files end that are read in a folder; what stands before is the id."""
+
+ANSWERS = ("answer", "response", "code", "workflow")
+"""The keys under which a line may hold what is scored."""
+
+GOLDS = ("gold", *ANSWERS)
+"""And those under which a line of golds may hold one."""
+
+
+class Item(NamedTuple):
+    """A workflow to be scored.
+
+    Attributes:
+        key: What it is called: its file, and its id in a file of lines.
+        id: What its gold is found by.
+        content: What is scored.
+        gold: Its gold, if it came with one.
+    """
+
+    key: str
+    id: str
+    content: bytes
+    gold: bytes | None = None
+
+
+class Gold(NamedTuple):
+    """What a workflow is scored against: as it is written, and as a graph."""
+
+    content: bytes
+    graph: NodeGraph
+
+
+def files_of(path: Path, out: Path | None) -> Sequence[Path]:
+    """A file itself; of a folder its files with known suffixes, but for the one with the results.
+
+    Raises:
+        InputError: There is nothing there.
+    """
+    if not path.is_dir():
+        FileDescriptor.of(path)
+        return [path]
+    kept = out.resolve() if out else None
+    try:
+        found = sorted(each for each in path.iterdir() if each.is_file() and each.name.endswith(SUFFIXES))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+    listed = [each for each in found if each.resolve() != kept]
+    if not listed:
+        raise InputError(f"{path}: has no files that end with one of {', '.join(SUFFIXES)}")
+    return listed
+
+
+def items_of(file: Path, keys: Sequence[str] = ANSWERS) -> Iterator[Item]:
+    """What a file holds: one workflow, or one a line. Of a workflow that is too large, the beginning, which cannot be read.
+
+    Args:
+        file: The file.
+        keys: Under which key a line may hold it.
+
+    Raises:
+        InputError: It cannot be read.
+        InvalidError: Lines are not what they must be; every one is listed.
+    """
+    try:
+        if file.suffix == LINES:
+            yield from _lines_of(file, keys)
+        else:
+            with file.open("rb") as stream:
+                yield Item(str(file), _id_of(file), stream.read(MAX_BYTES + 1))
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror or error}") from error
+
+
+def _id_of(file: Path) -> str:
+    return next((file.name.removesuffix(each) for each in SUFFIXES if file.name.endswith(each)), file.name)
+
+
+def _lines_of(file: Path, keys: Sequence[str]) -> Sequence[Item]:
+    items: list[Item] = []
+    issues: list[Issue] = []
+    with file.open("rb") as stream:
+        number = 0
+        while line := stream.readline(2 * MAX_BYTES):
+            number += 1
+            if line.strip():
+                try:
+                    items.append(_item_of(line, file, number, keys))
+                except InvalidError as error:
+                    issues += [Issue(each.code, each.message, f"{file}:{number}") for each in error.issues]
+    if issues:
+        raise InvalidError(str(file), issues[:20])
+    if not items:
+        raise InputError(f"{file}: has no lines")
+    return items
+
+
+def _item_of(line: bytes, file: Path, number: int, keys: Sequence[str]) -> Item:
+    data = mapping_of(read_json(read_text(line, str(file)), str(file)))
+    key = next((each for each in keys if each in data), None)
+    said = data.get("id", number)
+    if key is None or not isinstance(said, str | int):
+        hint = next(
+            filter(None, (did_you_mean(each, keys) for each in list(data)[:20] if each not in ("id", "gold"))), ""
+        )
+        what = f"must be an object with an id and one of {', '.join(keys)}{hint}"
+        raise InvalidError(str(file), [Issue("format", what)])
+    gold = None if data.get("gold") is None else _content_of(data["gold"], "gold")
+    return Item(f"{file}:{said}", str(said), _content_of(data[key], key), gold)
+
+
+def _content_of(value: Any, key: str) -> bytes:
+    match value:
+        case None:
+            return b""
+        case str():
+            return value.encode("utf-8", "surrogatepass")
+        case dict():
+            return json.dumps(value).encode()
+        case _:
+            raise InvalidError("line", [Issue("format", f"{key}: must be a text, an object, or null for no answer")])
+
+
+def golds_of(
+    items: Sequence[Item], gold: Path | None, out: Path | None, definitions: Definitions
+) -> Mapping[str, Gold]:
+    """The golds by the keys of the items; none without any.
+
+    Raises:
+        InputError: Some have a gold, and some have none.
+        InvalidError: A gold cannot be read.
+    """
+    found: Mapping[str, bytes] = {} if gold is None else _named_golds(gold, out)
+    one = found.get("") if gold is not None and not gold.is_dir() and gold.suffix != LINES else None
+    contents = {item.key: item.gold or found.get(item.id) or one for item in items}
+    lacking = [item for item in items if contents[item.key] is None]
+    if lacking and (len(lacking) < len(items) or gold is not None):
+        near = did_you_mean(lacking[0].id, found)
+        raise InputError(f"no gold for {shorten([each.key for each in lacking])}{near}; give each its own, or none any")
+    left = found.keys() - {item.id for item in items}
+    if left and one is None:
+        print(f"operad: golds that nobody answered, and that do not count: {shorten(sorted(left))}", file=sys.stderr)
+    read: dict[bytes, Gold] = {}
+    for item in items:
+        content = contents[item.key]
+        if content is not None and content not in read:
+            try:
+                read[content] = Gold(content, graph_of_gold(content, definitions))
+            except InvalidError as error:
+                raise InvalidError(f"the gold of {item.key}", error.issues) from error
+    return {key: read[content] for key, content in contents.items() if content is not None}
+
+
+def _named_golds(gold: Path, out: Path | None) -> Mapping[str, bytes]:
+    """The golds by id; of a file with a single one, that under no name."""
+    listed = [item for file in files_of(gold, out) for item in items_of(file, GOLDS)]
+    if not gold.is_dir() and gold.suffix != LINES:
+        return {"": listed[0].content}
+    named = {item.id: item.content for item in listed}
+    if len(named) < len(listed):
+        raise InputError(f"--gold {gold}: two golds have one name")
+    return named

@@ -1,0 +1,157 @@
+"""`operad evaluate pass`: responses of Chat2Workflow, judged by the steps of its pass rate."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from operad.cli.evaluate.generating import generate_run
+from operad.cli.evaluate.pass_report import report_of
+from operad.cli.evaluate.report import check_plot, show
+from operad.cli.evaluate.work import Result, Work, evaluate
+from operad.cli.trust_store import Trusted, trusting
+from operad.configs.generation import DESIGNER, Designer
+from operad.configs.models import make_model
+from operad.configs.schema import ModelSpec
+from operad.evaluators.chat2workflow import Dataset, Record, Response, Run, Subtask, read_dataset, read_run
+from operad.evaluators.chat2workflow.consistency import judge_consistency
+from operad.evaluators.chat2workflow.pass_rate import judge
+from operad.flows.repair import repair
+from operad.runtime.models.model import Model
+from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner
+from operad.runtime.values.errors import AnswerError, InputError
+
+
+def pass_rate(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN…", help="Responses: JSON, JSON lines, or folders of Task_round.txt.")
+    ],
+    dataset: Annotated[Path, typer.Option(help="The folder with query.json and the two answer keys.")],
+    ask_judge: Annotated[
+        bool, typer.Option("--judge", help="Ask a model whether what passes keeps to its design principle, too.")
+    ] = False,
+    generate: Annotated[
+        bool, typer.Option("--generate", help="Have a model respond first, to what RUN.jsonl has no response for.")
+    ] = False,
+    designer: Annotated[str, typer.Option(help="With --generate: the configuration of the expert.")] = DESIGNER,
+    model: Annotated[str | None, typer.Option(help="The model that responds or judges, by its name.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="Its OpenAI-compatible endpoint, with /v1.")] = None,
+    mend: Annotated[
+        bool, typer.Option("--repair", help="Repair responses first, by all rules and the instructions so far.")
+    ] = False,
+    at_once: Annotated[int, typer.Option(min=1, help="How many responses are made or judged at the same time.")] = 1,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Keep results in this file, as JSON lines, and go on from those in it.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw the rates: a file .png or .svg.")] = None,
+    trust: Trusted = False,
+) -> None:
+    """Judge responses by the pass rate of Chat2Workflow (algorithm 1), and whether their workflows are sound.
+
+    Steps 1 to 4 need no model: format, conversion, variables, nodes. Sound is a workflow without a static fault. Runs
+    whose files have the same name are runs of one model, and their rates have a mean.
+    """
+    check_plot(plot)
+    if not (ask_judge or generate) and (model or base_url):
+        raise InputError(
+            "--model and --base-url name who responds or judges: add --judge or --generate, or leave them out"
+        )
+    if generate and len(runs) != 1:
+        raise InputError(f"--generate makes one run, not {len(runs)}; name one file, such as RUN.jsonl")
+    asked = _judge_model(model, base_url) if ask_judge else None
+    data = read_dataset(dataset)
+    if generate:
+        expert = trusting(
+            lambda trusted: Designer(config=designer, model_name=model, base_url=base_url, trust=trusted), trust
+        )
+        generate_run(runs[0], data, expert, at_once=at_once)
+    read = [read_run(path, data) for path in runs]
+    _tell_incomplete(read, data)
+    settings = {"evaluation": "chat2workflow pass", "repair": mend, "judge": asked and asked.describe()}
+    reasoner = MonoModelReasoner(asked) if asked else None
+    names = Counter(run.label for run in read)
+    work = [
+        _work(
+            run,
+            run.label if names[run.label] == 1 else str(run.path),
+            record,
+            data.subtasks[record.key],
+            reasoner,
+            mend=mend,
+        )
+        for run in read
+        for record in run.records
+    ]
+    results = evaluate(work, settings, out, at_once=at_once)
+    show(report_of(results, settings), as_json=as_json, plot=plot)
+
+
+def _judge_model(name: str | None, base_url: str | None) -> Model:
+    model = make_model(ModelSpec(name=name, base_url=base_url))
+    if not model.prose:
+        raise InputError(f"{model.describe()} judges nothing; name a model that does: --model, --base-url")
+    return model
+
+
+def _tell_incomplete(runs: Sequence[Run], data: Dataset) -> None:
+    for run in runs:
+        if len(run.records) < len(data.subtasks):
+            there = f"{len(run.records)} of {len(data.subtasks)} instructions"
+            print(f"{run.path}: answers {there}; its rates are of these", file=sys.stderr)
+
+
+def _work(run: Run, name: str, record: Record, subtask: Subtask, reasoner: Reasoner | None, *, mend: bool) -> Work:
+    response = record.response
+    key = f"{run.path} {record.key}"
+    about = {
+        "file": str(run.path),
+        "run": name,
+        "model": run.model,
+        "task": record.task,
+        "round": record.round,
+        "category": subtask.category,
+    }
+    content = json.dumps([about, asdict(response), asdict(subtask)], ensure_ascii=True).encode()
+    return Work(key, content, partial(_score, about, response, subtask, reasoner, mend=mend))
+
+
+async def _score(
+    about: Mapping[str, Any], response: Response, subtask: Subtask, reasoner: Reasoner | None, *, mend: bool
+) -> Result:
+    repaired: dict[str, Any] = {}
+    if mend:
+        mended = repair(response.text, subtask.instructions)
+        repaired = {"repairs": [each._asdict() for each in mended.repairs]}
+        response = Response.of(mended.text) if mended.repairs else response
+    verdict = judge(response, subtask)
+    result = {
+        **about,
+        **repaired,
+        "passed": verdict.passed,
+        "fail_step": verdict.fail_step,
+        "reason": verdict.reason,
+        "sound": verdict.sound,
+        "issues": [asdict(issue) for issue in verdict.issues],
+    }
+    if reasoner is None or not verdict.passed:
+        return result
+    try:
+        said = await judge_consistency(reasoner, response, subtask)
+    except AnswerError as error:  # it concerns this response alone; it counts as not consistent
+        return {**result, "consistent": False, "judged": f"no verdict: {error}"}
+    return {**result, "consistent": said.consistent, "judged": said.reason}

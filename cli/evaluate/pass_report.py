@@ -1,0 +1,120 @@
+"""The pass rates as tables, JSON and pictures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from operad.cli.evaluate.report import Cell, Plot, Report, Table
+from operad.evaluators.chat2workflow.pass_rate import STEPS
+from operad.evaluators.chat2workflow.rates import Outcome, by_category, by_round, grouped, rate
+
+Items = Sequence[Mapping[str, Any]]
+Rates = Callable[[Sequence[Outcome]], Mapping[Any, float | None]]
+
+_RATES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], bool]]] = {
+    "passed": ("Pass rate, steps 1 to 4", lambda item: item["passed"]),
+    "sound": ("Sound", lambda item: item["sound"]),
+    "judged": ("Pass rate with the judge", lambda item: item.get("consistent", False)),
+}
+"""The rates by their names in JSON: what people call them, and what counts."""
+
+
+def report_of(items: Items, settings: Mapping[str, Any]) -> Report:
+    """What the results of responses came to.
+
+    Args:
+        items: The results.
+        settings: How they came about; without a judge there is no rate of it.
+    """
+    shown = [name for name in _RATES if name != "judged" or settings["judge"]]
+    outcomes = {name: _outcomes(items, _RATES[name][1]) for name in shown}
+    return Report(
+        {
+            "settings": dict(settings),
+            "runs": _figures(items, outcomes, "run"),
+            "models": _figures(items, outcomes, "model"),
+        },
+        items,
+        [
+            _steps(items),
+            *(_table(f"{_RATES[name][0]}, by domain, %", outcomes[name], by_category) for name in shown),
+            *(_table(f"{_RATES[name][0]}, by round, %", outcomes[name], by_round) for name in shown),
+        ],
+        [
+            *(_plot(f"{_RATES[name][0]}, by round", "round", outcomes[name], by_round, lines=True) for name in shown),
+            *(_plot(f"{_RATES[name][0]}, by domain", "domain", outcomes[name], by_category) for name in shown),
+        ],
+    )
+
+
+def _outcomes(items: Items, good: Callable[[Mapping[str, Any]], bool]) -> list[Outcome]:
+    return [Outcome(each["model"], each["run"], each["category"], each["round"], good(each)) for each in items]
+
+
+def _name(by: str) -> Callable[[Outcome], str]:
+    return lambda outcome: outcome.run if by == "run" else outcome.model
+
+
+def _figures(items: Items, outcomes: Mapping[str, Sequence[Outcome]], by: str) -> dict[str, Any]:
+    """All rates of each run, or of each model; by domain, they end with the average."""
+    figures: dict[str, Any] = {}
+    for name in dict.fromkeys(item[by] for item in items):
+        mine = {rated: grouped(each, _name(by))[name] for rated, each in outcomes.items()}
+        found = [item for item in items if item[by] == name]
+        figures[name] = {
+            "responses": len(found),
+            "fail_steps": _fail_steps(found),
+            **{rated: rate(each) for rated, each in mine.items()},
+            "by_category": {rated: by_category(each) for rated, each in mine.items()},
+            "by_round": {
+                rated: {str(at): value for at, value in by_round(each).items()} for rated, each in mine.items()
+            },
+        }
+    return figures
+
+
+def _fail_steps(items: Items) -> dict[str, int]:
+    counts = Counter(item["fail_step"] for item in items)
+    return {step: counts[step] for step in STEPS}
+
+
+def _steps(items: Items) -> Table:
+    rows: list[list[Cell]] = []
+    for name in dict.fromkeys(item["run"] for item in items):
+        found = [item for item in items if item["run"] == name]
+        both = sum(item["passed"] and item["sound"] for item in found)
+        passed, sound = sum(item["passed"] for item in found), sum(item["sound"] for item in found)
+        rows.append([name, len(found), *_fail_steps(found).values(), passed, sound, both])
+    columns = ["run", "responses", *(f"fail {step}" for step in STEPS), "passed", "sound", "passed and sound"]
+    return Table("Responses by the first step that they fail", columns, rows)
+
+
+def _table(title: str, outcomes: Sequence[Outcome], rates: Rates) -> Table:
+    """A row for each run; behind those of one model, of which there are several, their mean."""
+    names = list(rates(outcomes))
+    rows: list[list[Cell]] = []
+    for model, of_model in grouped(outcomes, _name("model")).items():
+        runs = grouped(of_model, _name("run"))
+        rows += [[run, *map(rates(each).get, names)] for run, each in runs.items()]
+        if len(runs) > 1:
+            rows.append([f"{model}: mean of {len(runs)} runs", *map(rates(of_model).get, names)])
+    models = grouped(outcomes, _name("model"))
+    if len(models) > 1:
+        each_of = [rates(each) for each in models.values()]
+        rows.append([f"mean of {len(models)} models", *(_mean([each.get(name) for each in each_of]) for name in names)])
+    return Table(title, ["run", *map(str, names)], rows)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    there = [value for value in values if value is not None]
+    return sum(there) / len(there) if there else None
+
+
+def _plot(title: str, axis: str, outcomes: Sequence[Outcome], rates: Rates, *, lines: bool = False) -> Plot:
+    names = list(rates(outcomes))
+    series = {
+        model: [rates(each).get(name) for name in names] for model, each in grouped(outcomes, _name("model")).items()
+    }
+    return Plot(title, axis, [str(name) for name in names], series, lines)

@@ -1,0 +1,166 @@
+"""What an evaluation came to: tables at a terminal, JSON, pictures."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from operad.cli.formats import refuse_unwritable, write_file
+from operad.configs.printable import printable, put
+from operad.runtime.values.errors import InputError, MissingExtraError
+
+SUFFIXES = (".png", ".svg")
+_WIDEST = 160
+"""Columns of text where the output is no terminal."""
+
+Cell = str | int | float | None
+
+
+class Table(NamedTuple):
+    """Figures for people; a float is a rate and is shown in percent, None as a dash.
+
+    Attributes:
+        title: What it shows.
+        columns: The names of its columns.
+        rows: Its cells, row by row.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+
+
+class Plot(NamedTuple):
+    """Rates as a picture, as the papers draw them.
+
+    Attributes:
+        title: What it shows.
+        axis: What stands along the x axis, such as ``round``.
+        places: The names there, in their order.
+        series: For each name of the legend, the rates from 0 to 1 at these places; None where there is none.
+        lines: Whether places follow each other, so that lines join them; or else bars.
+    """
+
+    title: str
+    axis: str
+    places: Sequence[str]
+    series: Mapping[str, Sequence[float | None]]
+    lines: bool = False
+
+
+class Report(NamedTuple):
+    """What an evaluation came to.
+
+    Attributes:
+        summary: The figures as JSON.
+        items: The results of the items as JSON.
+        tables: The figures for people.
+        plots: The figures as pictures.
+    """
+
+    summary: Mapping[str, Any]
+    items: Sequence[Mapping[str, Any]]
+    tables: Sequence[Table] = ()
+    plots: Sequence[Plot] = ()
+
+
+def check_plot(path: Path | None) -> None:
+    """See that a picture can be written there, before anything is scored.
+
+    Raises:
+        InputError: It cannot.
+        MissingExtraError: What draws is not installed.
+    """
+    if path is None:
+        return
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(f"--plot {path}: must end in {' or '.join(SUFFIXES)}")
+    if not path.parent.is_dir():
+        raise InputError(f"--plot {path}: there is no folder {str(path.parent)!r}")
+    refuse_unwritable(str(path))
+    _matplotlib("figure")
+
+
+def show(report: Report, *, as_json: bool, plot: Path | None) -> None:
+    """Print a report to stdout, as tables or as JSON, and draw it if asked to."""
+    if as_json:
+        put(json.dumps({"summary": report.summary, "items": report.items}, indent=2, ensure_ascii=False))
+    else:
+        console = Console() if Console().is_terminal else Console(width=_WIDEST)
+        for table in report.tables:
+            console.print(_rich(table))
+    if plot is not None:
+        draw(report.plots, plot)
+
+
+def draw(plots: Sequence[Plot], path: Path) -> None:
+    """Draw plots below each other; the file is written as a whole.
+
+    Args:
+        plots: What to draw.
+        path: The file, .png or .svg.
+
+    Raises:
+        InputError: The file cannot be written.
+        MissingExtraError: What draws is not installed.
+    """
+    figure: Any = _matplotlib("figure").Figure(figsize=(9, 4 * max(len(plots), 1)), layout="constrained")
+    for number, plot in enumerate(plots, start=1):
+        _plot(figure.add_subplot(max(len(plots), 1), 1, number), plot)
+    picture = BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of letters that the font has not: they are boxes
+        figure.savefig(picture, format=path.suffix.lower().lstrip("."))
+    write_file(str(path), picture.getvalue())
+
+
+def _plot(axes: Any, plot: Plot) -> None:
+    width = 0.8 / max(len(plot.series), 1)
+    for number, (name, rates) in enumerate(plot.series.items()):
+        heights = [float("nan") if rate is None else 100 * rate for rate in rates]
+        if plot.lines:
+            axes.plot(range(len(heights)), heights, marker="o", label=_plain(name))
+        else:
+            middle = (number - (len(plot.series) - 1) / 2) * width
+            axes.bar([place + middle for place in range(len(heights))], heights, width, label=_plain(name))
+    axes.set_xticks(range(len(plot.places)), [_plain(place) for place in plot.places])
+    axes.set(title=_plain(plot.title), xlabel=plot.axis, ylabel="%", ylim=(0, 100))
+    axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
+
+
+def _plain(text: str) -> str:
+    """A text, such as the name of a file, that matplotlib shows as it is: no formula, nor what legends leave out."""
+    text = printable(text).replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text
+
+
+def _matplotlib(module: str) -> Any:
+    try:
+        return import_module(f"matplotlib.{module}")
+    except ImportError as error:
+        raise MissingExtraError(f"--plot needs matplotlib ({error}): pip install 'operad[evaluate]'") from error
+
+
+def _rich(table: Table) -> RichTable:
+    rich = RichTable(title=table.title, title_justify="left")
+    for number, name in enumerate(table.columns):
+        numbers = all(not isinstance(row[number], str) for row in table.rows)
+        rich.add_column(name, justify="right" if numbers and number else "left")
+    for row in table.rows:
+        rich.add_row(*(Text(printable(_text(cell))) for cell in row))  # no markup, for cells hold what others wrote
+    return rich
+
+
+def _text(cell: Cell) -> str:
+    if cell is None:
+        return "-"
+    return f"{100 * cell:.2f}" if isinstance(cell, float) else str(cell)

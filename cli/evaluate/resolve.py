@@ -1,0 +1,278 @@
+"""`operad evaluate resolve`: responses of Chat2Workflow, run on their test cases and judged."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
+from math import inf
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from operad.cli.evaluate.report import check_plot, show
+from operad.cli.evaluate.resolve_report import report_of
+from operad.cli.evaluate.work import Result, Work, evaluate
+from operad.configs.flow import read_file
+from operad.configs.models import make_model
+from operad.configs.schema import ModelSpec
+from operad.configs.services import load_services, services_of_environment
+from operad.evaluators.chat2workflow import (
+    Case,
+    Dataset,
+    PassVerdict,
+    Record,
+    Run,
+    Subtask,
+    read_dataset,
+    read_run,
+)
+from operad.evaluators.chat2workflow import judge as judge_response
+from operad.evaluators.chat2workflow.resolve_rate import (
+    MAX_REASON,
+    SECONDS,
+    CaseVerdict,
+    files_of,
+    graph_of,
+    lacking_services,
+    missing_files,
+)
+from operad.evaluators.chat2workflow.resolve_rate import resolve as run_case
+from operad.operators import Services
+from operad.operators.nodes.files import TextToImage, TextToSpeech
+from operad.operators.nodes.sources import GoogleSearch
+from operad.runtime.models.model import Model, is_embedded
+from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner
+from operad.runtime.values.errors import InputError, InvalidError, did_you_mean, shorten
+from operad.runtime.values.file import FileDescriptor
+
+_UNSAFE = re.compile(r"[^\w-]+")
+
+
+def resolve(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN…", help="Responses: JSON, JSON lines, or folders of Task_round.txt.")
+    ],
+    dataset: Annotated[Path, typer.Option(help="The folder with query.json and the two answer keys.")],
+    files: Annotated[Path | None, typer.Option(help="The folder with the files of the test cases.")] = None,
+    model: Annotated[str | None, typer.Option(help="The model that workflows ask, by its name.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="Its OpenAI-compatible endpoint, with /v1.")] = None,
+    judge_model: Annotated[str | None, typer.Option(help="The model that judges; by default the same.")] = None,
+    judge_base_url: Annotated[str | None, typer.Option(help="Its endpoint; by default the same.")] = None,
+    vision: Annotated[bool, typer.Option("--vision", help="The model that workflows ask can see images.")] = False,
+    services_file: Annotated[
+        Path | None, typer.Option("--services", help="What nodes reach outside: a YAML file.")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="A task, or a round of one: TASK or TASK_ROUND. May be given again.")
+    ] = None,
+    at_once: Annotated[int, typer.Option(min=1, help="How many test cases are run at the same time.")] = 1,
+    seconds: Annotated[float, typer.Option(help="How long a workflow may run on a test case.")] = SECONDS,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Keep results in this file, as JSON lines, and go on from those in it.",
+        ),
+    ] = None,
+    keep: Annotated[Path | None, typer.Option(help="Keep the files that workflows make in this folder.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw the rates: a file .png or .svg.")] = None,
+) -> None:
+    """Run the workflows of responses on the test cases of Chat2Workflow: the resolve rate (algorithm 2).
+
+    A response that fails a step of the pass rate is not run, and counts as unresolved. A test case whose file is
+    missing is left out, for all responses; so is what needs a service that is not there.
+    """
+    if not 0 < seconds < inf:
+        raise InputError(f"--seconds {seconds:g}: must be more than 0, and finite")
+    check_plot(plot)
+    data = read_dataset(dataset)
+    chosen = _chosen(only or (), data)
+    read = [read_run(path, data) for path in runs]
+    records = [(run, record) for run in read for record in run.records if record.key in chosen]
+    if not records:
+        raise InputError(f"no response answers {shorten(list(only or chosen))}")
+    _check_folder("--files", files, must_exist=True)
+    _check_folder("--keep", keep, must_exist=False)
+    cases = {(record.key, case.name): case for _, record in records for case in data.subtasks[record.key].cases}
+    _tell_missing(list(cases.values()), files)
+    asked = _model(model, base_url).model_copy(update={"vision": vision})
+    judges_here = judge_model is not None and is_embedded(judge_model)  # and at no endpoint
+    judge = _model(judge_model or model, judge_base_url or (None if judges_here else base_url))
+    if not judge.prose:
+        raise InputError(f"{judge.describe()} judges nothing; name a model that does: --judge-model, --judge-base-url")
+    services = load_services(services_file, None) if services_file else services_of_environment()
+    _tell_lacking([record for _, record in records], services)
+    settings = {
+        "evaluation": "chat2workflow resolve",
+        "model": asked.describe(),
+        "vision": vision,
+        "judge": judge.describe(),
+        "seconds": seconds,
+        "services": services_file and sha256(read_file(services_file)).hexdigest(),
+    }
+    trials = Trials(MonoModelReasoner(asked), MonoModelReasoner(judge), services, files, keep, seconds)
+    labels = Counter(run.label for run in read)
+    work = [
+        each
+        for run, record in records
+        for each in trials.work(
+            run, run.label if labels[run.label] == 1 else str(run.path), record, data.subtasks[record.key]
+        )
+    ]
+    results = evaluate(work, settings, out, at_once=at_once)
+    show(report_of(results, settings), as_json=as_json, plot=plot)
+
+
+@dataclass(frozen=True, slots=True)
+class Trials:
+    """How responses are run.
+
+    Attributes:
+        reasoner: Who thinks in workflows.
+        judge: Who judges what they say.
+        services: What their nodes reach outside.
+        files: Where the files of test cases lie.
+        keep: Where the files that workflows make are kept, in a folder for each test case; None to remove them.
+        seconds: How long a workflow may run on a test case.
+    """
+
+    reasoner: Reasoner
+    judge: Reasoner
+    services: Services
+    files: Path | None
+    keep: Path | None
+    seconds: float
+
+    def work(self, run: Run, name: str, record: Record, subtask: Subtask) -> Iterator[Work]:
+        """An item for each test case of a response, whose run is called by that name."""
+        passed = judge_response(record.response, subtask)
+        for case in subtask.cases:
+            key = f"{name} {record.key} {case.name}"
+            about = {
+                "file": str(run.path),
+                "run": name,
+                "model": run.model,
+                "task": record.task,
+                "round": record.round,
+                "category": subtask.category,
+                "case": case.name,
+            }
+            score = partial(self._score, key, about, record, subtask, case, passed)
+            yield Work(key, self._content(record, subtask, case), score)
+
+    async def _score(
+        self,
+        key: str,
+        about: Mapping[str, Any],
+        record: Record,
+        subtask: Subtask,
+        case: Case,
+        passed: PassVerdict,
+    ) -> Result:
+        if missing := missing_files([case], self.files):
+            return {**about, **_figures(CaseVerdict(None, None, f"no file: {', '.join(missing)}"))}
+        if not passed.passed:
+            return {**about, **_figures(CaseVerdict(False, None, passed.reason[:MAX_REASON])), "step": passed.fail_step}
+        with self._folder(key) as folder:
+            verdict = await run_case(
+                record.response.text,
+                case,
+                subtask,
+                reasoner=self.reasoner,
+                judge=self.judge,
+                services=replace(self.services, folder=Path(folder)),
+                folder=self.files,
+                seconds=self.seconds,
+            )
+        return {**about, **_figures(verdict)}
+
+    def _folder(self, key: str) -> AbstractContextManager[str | Path]:
+        if self.keep is None:
+            return tempfile.TemporaryDirectory(prefix="operad-", ignore_cleanup_errors=True)
+        return nullcontext(self.keep.absolute() / _UNSAFE.sub("_", key))
+
+    def _content(self, record: Record, subtask: Subtask, case: Case) -> bytes:
+        """All that a result depends on."""
+        there = sorted(set(files_of(case)) - set(missing_files([case], self.files)))
+        prints = {name: FileDescriptor.of(self.files / name).fingerprint() for name in there} if self.files else {}
+        key = [subtask.instructions, subtask.outputs, subtask.key_nodes, subtask.files]
+        return repr([record.response.text, key, case, prints, self._reached(record.response.text)]).encode(
+            errors="backslashreplace"
+        )
+
+    def _reached(self, response: str) -> list[str | None]:
+        """The services that a response may need; None for one that is not there."""
+        images, speech, search = self.services.images, self.services.speech, self.services.search
+        described = {
+            TextToImage.type: images.describe() if images else None,
+            TextToSpeech.type: speech.describe() if speech else None,
+            GoogleSearch.type: type(search).__name__ if search else None,
+        }
+        return [who for kind, who in described.items() if f'"{kind}"' in response]
+
+
+def _figures(verdict: CaseVerdict) -> dict[str, Any]:
+    return {
+        "resolved": verdict.resolved,
+        "step": verdict.step,
+        "reason": verdict.reason,
+        "seconds": round(verdict.seconds, 3),
+        "usage": verdict.usage.model_dump(mode="json", exclude={"seconds"}),
+    }
+
+
+def _chosen(only: Sequence[str], data: Dataset) -> set[str]:
+    """The rounds that are asked for, all by default."""
+    tasks: dict[str, list[str]] = {}
+    for key, subtask in data.subtasks.items():
+        tasks.setdefault(subtask.task, []).append(key)
+    known = {**tasks, **{key: [key] for key in data.subtasks}}
+    if unknown := [f"{name!r}{did_you_mean(name, known)}" for name in only if name not in known]:
+        raise InputError(f"--only: the dataset has no {', '.join(unknown)}")
+    return {key for name in only for key in known[name]} if only else set(data.subtasks)
+
+
+def _tell_missing(cases: Sequence[Case], files: Path | None) -> None:
+    """Say which files are missing, all at once, before anything is run."""
+    missing = missing_files(cases, files)
+    if not missing:
+        return
+    without = sum(bool(missing_files([case], files)) for case in cases)
+    where = f"in --files {files}" if files else "as --files names no folder"
+    print(
+        f"{without} of {len(cases)} test cases are left out, for these {len(missing)} files are missing, {where}:",
+        *(f"  {name}" for name in missing),
+        sep="\n",
+        file=sys.stderr,
+    )
+
+
+def _tell_lacking(records: Sequence[Record], services: Services) -> None:
+    """Say how many responses need a service that is not there, before anything is run."""
+    found: Counter[str] = Counter()
+    for record in records:
+        with suppress(InvalidError):
+            found.update(lacking_services(graph_of(record.response.text), services))
+    for what, count in found.items():
+        print(f"{count} of {len(records)} responses are not run: {what}; see --services", file=sys.stderr)
+
+
+def _check_folder(option: str, folder: Path | None, *, must_exist: bool) -> None:
+    if folder is not None and not folder.is_dir() and (must_exist or folder.exists()):
+        raise InputError(f"{option} {folder}: is no folder" if folder.exists() else f"{option} {folder}: is not there")
+
+
+def _model(name: str | None, base_url: str | None) -> Model:
+    given = {key: value for key, value in (("name", name), ("base_url", base_url)) if value}
+    return make_model(ModelSpec().model_copy(update=given))

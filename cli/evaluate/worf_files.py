@@ -1,0 +1,208 @@
+"""Workflows for WorFEval from files, and which prediction belongs to which gold workflow.
+
+A file is JSON in WorFBench's form, a list of items; or JSON lines, an item a line; or a text, one item. An item says
+its workflow in the last message of its ``conversations``, or as ``prediction``, ``response`` or ``output``. A folder
+stands for its .json and .jsonl files; where it has none, for all its files as texts, each with its name as id.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
+
+MAX_BYTES = 256 * 2**20
+"""The largest file, in bytes."""
+
+_LISTS = (".json", ".jsonl")
+_ANSWERS = ("prediction", "response", "output")
+_TEXT_SUFFIXES = (".worfbench.txt",)
+
+
+class Item(NamedTuple):
+    """A workflow as it was found.
+
+    Attributes:
+        data_set: The name of its file, or of the folder of texts.
+        id: What it is called there; empty for none.
+        place: Its place there, counted from 1.
+        text: The text with the workflow.
+    """
+
+    data_set: str
+    id: str
+    place: int
+    text: bytes
+
+    @property
+    def key(self) -> str:
+        """What it is called among all items."""
+        return f"{self.data_set}/{self.id or self.place}"
+
+
+class Pair(NamedTuple):
+    """A gold workflow, and what was predicted for it; None for nothing."""
+
+    gold: Item
+    predicted: Item | None
+
+
+def read_items(paths: Iterable[Path]) -> list[Item]:
+    """All items of files and folders.
+
+    Raises:
+        InputError: A file cannot be read.
+        InvalidError: Items say no workflow; all of them are told.
+    """
+    issues: list[Issue] = []
+    items = [item for path in paths for item in _items_of(path, issues)]
+    if issues:
+        raise InvalidError("items", issues)
+    return items
+
+
+def pair(gold: Sequence[Item], predicted: Sequence[Item]) -> list[Pair]:
+    """Find what was predicted for each gold workflow.
+
+    An item with an id belongs to the gold one with that id: in the data set of the same name, or else in any. An item
+    without one belongs to the gold one in its place, in the data set of the same name, or in the only one.
+
+    Raises:
+        InvalidError: Two gold items have one id in a data set, or a prediction has no gold workflow, or a gold workflow
+            two predictions; all of them are told.
+    """
+    issues = [
+        Issue("twice", "another gold item of the data set has this id", key)
+        for key, count in Counter(item.key for item in gold).items()
+        if count > 1
+    ]
+    places = {(item.data_set, item.place): item for item in gold}
+    ids = {(item.data_set, item.id): item for item in gold if item.id}
+    everywhere: dict[str, list[Item]] = {}
+    for item in gold:
+        everywhere.setdefault(item.id, []).append(item)
+    sets = {item.data_set for item in gold}
+    alone = next(iter(sets)) if len(sets) == 1 and len({item.data_set for item in predicted}) == 1 else ""
+    found: dict[str, Item] = {}
+    for item in predicted:
+        belongs: Item | None
+        if item.id:
+            anywhere = everywhere.get(item.id, [])
+            belongs = ids.get((item.data_set, item.id)) or (anywhere[0] if len(anywhere) == 1 else None)
+            why = f"no gold item has the id {item.id!r}{did_you_mean(item.id, [each for each in everywhere if each])}"
+            if anywhere:
+                why = f"gold items of several data sets have the id {item.id!r}: name the file as one of these"
+        else:
+            belongs = places.get((alone or item.data_set, item.place))
+            why = "it has no id, and no gold item is in its place: give it an id, or its file the name of the gold one"
+        if belongs is None:
+            issues.append(Issue("no-gold", why, item.key))
+        elif belongs.key in found:
+            issues.append(Issue("twice", f"{found[belongs.key].key} is a prediction for {belongs.key}, too", item.key))
+        else:
+            found[belongs.key] = item
+    if issues:
+        raise InvalidError("predictions", issues)
+    return [Pair(item, found.get(item.key)) for item in gold]
+
+
+def _items_of(path: Path, issues: list[Issue]) -> Iterator[Item]:
+    try:
+        if not path.is_dir():
+            yield from _items_in(path, issues)
+            return
+        files = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+    lists = [file for file in files if file.suffix.lower() in _LISTS]
+    for file in lists:
+        yield from _items_in(file, issues)
+    if not lists:
+        name = path.resolve().name
+        yield from (Item(name, _stem(file), place, _read(file)) for place, file in enumerate(files, start=1))
+
+
+def _items_in(file: Path, issues: list[Issue]) -> Iterator[Item]:
+    data = _read(file)
+    if file.suffix.lower() not in _LISTS:
+        yield Item(_stem(file), _stem(file), 1, data)
+        return
+    for place, (where, value) in enumerate(_values(file, data), start=1):
+        try:
+            name, text = _said(value)
+        except ValueError as error:
+            issues.append(Issue("item", str(error), where))
+        else:
+            yield Item(file.stem, name, place, text.encode("utf-8", "replace"))
+
+
+def _values(file: Path, data: bytes) -> Iterator[tuple[str, Any]]:
+    """The items of a file, each with where it stands."""
+    if file.suffix.lower() == ".jsonl":
+        for number, line in enumerate(data.splitlines(), start=1):
+            if line.strip():
+                yield f"{file}:{number}", _json(line, f"{file}:{number}")
+        return
+    values = _json(data, str(file))
+    if not isinstance(values, list):
+        values = [values]
+    for number, value in enumerate(cast("list[Any]", values), start=1):
+        yield f"{file}, item {number}", value
+
+
+def _json(data: bytes, where: str) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: is no JSON: {error}") from error
+
+
+def _said(value: Any) -> tuple[str, str]:
+    """The id and the workflow of an item.
+
+    Raises:
+        ValueError: It says none.
+    """
+    if not isinstance(value, dict):
+        raise ValueError("is no object; an item has conversations, or a prediction")
+    item = cast("Mapping[str, Any]", value)
+    name = item.get("id")
+    if isinstance(name, bool) or not isinstance(name, str | int | None):
+        raise ValueError("id must be a text or a whole number")
+    text: Any = None
+    if "conversations" in item:
+        messages: Any = item["conversations"]
+        last: Any = cast("list[Any]", messages)[-1] if isinstance(messages, list) and messages else None
+        text = cast("Mapping[str, Any]", last).get("content") if isinstance(last, dict) else None
+        if not isinstance(text, str):
+            raise ValueError("conversations must end with a message whose content is a text")
+        return "" if name is None else str(name), text
+    known = [key for key in _ANSWERS if key in item]
+    if not known:
+        raise ValueError(f"has neither conversations nor one of {', '.join(_ANSWERS)}")
+    text = item[known[0]]
+    if not isinstance(text, str | None):
+        raise ValueError(f"{known[0]} must be a text, or null for none")
+    return "" if name is None else str(name), text or ""
+
+
+def _stem(file: Path) -> str:
+    for suffix in _TEXT_SUFFIXES:
+        if file.name.lower().endswith(suffix):
+            return file.name[: -len(suffix)]
+    return file.stem
+
+
+def _read(file: Path) -> bytes:
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror or error}") from error
+    if len(data) > MAX_BYTES:
+        raise InputError(f"{file}: has more than {MAX_BYTES:,} bytes")
+    return data

@@ -1,0 +1,390 @@
+"""`operad check`, `operad convert`, `operad show`: workflows in any format; nothing of them is run."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple, get_args
+
+import typer
+
+from operad.cli.remarks import LOSSY, placed_remarks
+from operad.configs.chart import experts_chart, experts_page
+from operad.configs.flow import is_configuration, read_file
+from operad.configs.issues import Placed, in_file, issue_line, located, placed
+from operad.configs.loader import found_file, preview
+from operad.configs.printable import harmless, printable
+from operad.runtime.values.errors import InputError, InvalidError, did_you_mean
+from operad.runtime.values.file import FileDescriptor
+
+if TYPE_CHECKING:  # formats are imported when they are used: to check a configuration takes none
+    from operad.flows.formats.comfyui import Definitions
+    from operad.flows.formats.format import Format
+    from operad.flows.formats.picture import PictureTarget
+    from operad.flows.node_graph import NodeGraph
+
+EXIT_LEFT = 1
+EXIT_FAULTS = 2
+STDOUT = "-"
+CONFIGURATION = "configuration"
+
+ObjectInfo = Annotated[
+    str | None,
+    typer.Option(
+        "--object-info",
+        metavar="FILE|URL",
+        help="A ComfyUI server's classes: what it answers at /object_info, or its address.",
+    ),
+]
+
+
+class Report(NamedTuple):
+    """What is wrong with a file.
+
+    Attributes:
+        file: The file, as it was named.
+        format: The name of its format; ``configuration`` where it configures experts; empty where it has none.
+        issues: What is wrong with it, and what changes its results.
+        read: Whether it could be read at all.
+        notes: What is done otherwise here without effect on its results.
+        remarks: What only running its code would tell.
+    """
+
+    file: str
+    format: str
+    issues: Sequence[Placed] = ()
+    read: bool = True
+    notes: Sequence[Placed] = ()
+    remarks: Sequence[str] = ()
+
+
+def check(
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE…", help="Workflows of any format, YAML files of experts, names of shipped ones."),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print a list of files with their issues as JSON.")] = False,
+    lossy: Annotated[
+        bool, typer.Option("--lossy", help="Exit with 0 though results may be others than where a file comes from.")
+    ] = False,
+    object_info: ObjectInfo = None,
+) -> None:
+    """Print every issue of workflows of any format and of YAML files of experts; nothing is run.
+
+    One issue a line, FILE:LINE: WHERE: MESSAGE [CODE], as operad run prints them. What an imported file says that
+    is done otherwise here has the code lossy if results may be others, and the code note if not. Code that a file
+    names is read and not imported: remarks name it, and what only running it would tell. Exit status: 0 if there are
+    no issues but notes, 2 otherwise.
+    """
+    known = known_formats(object_info) if object_info else None
+    reports = [report(file, known) for file in files]
+    if as_json:
+        print(json.dumps([_as_json(each) for each in reports], indent=2))
+    else:
+        remarks = (printable(f"{each.file}: {remark}") for each in reports for remark in each.remarks)
+        print("\n".join([*_lines(reports), *remarks, _summed_up(reports)]))
+    wrong = [issue for each in reports for issue in each.issues if not (lossy and issue.code == LOSSY)]
+    raise typer.Exit(EXIT_FAULTS if wrong else 0)
+
+
+def convert(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A workflow of any format.")],
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="FILE", help="The file to write; - (the default) is stdout.")
+    ] = STDOUT,
+    to: Annotated[
+        str | None, typer.Option(metavar="FORMAT", help="The format to write; by default that of the output's name.")
+    ] = None,
+    lossy: Annotated[bool, typer.Option("--lossy", help="Write the output even where something is lost.")] = False,
+    object_info: ObjectInfo = None,
+) -> None:
+    """Write a workflow in another format; an existing output file is replaced as a whole.
+
+    What the format cannot hold is printed to stderr, one loss a line, and what an imported file says that operad run
+    does otherwise than the platform that it comes from. Exit status: 0; 1 if something
+    would be lost and --lossy is not given, and nothing is written; 2 bad input.
+    """
+    known = known_formats(object_info)
+    data = read_file(file)
+    found, graph = read_workflow(file, data, known)
+    wanted = target_format(output, to, found, known)
+    lost = [Placed(each.code, each.message, each.where) for each in wanted.losses(graph)]
+    remarks = () if wanted.name == found.name else placed_remarks(graph, found.lines(data))
+    for line in _lines([Report(file, found.name, lost, notes=remarks)]):
+        print(line, file=sys.stderr)
+    if lost and not lossy:
+        things = "1 loss" if len(lost) == 1 else f"{len(lost)} losses"
+        print(f"operad: {things}, nothing written; --lossy writes {wanted.name} all the same", file=sys.stderr)
+        raise typer.Exit(EXIT_LEFT)
+    write_file(output, wanted.dump(graph))
+
+
+def show(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="A workflow of any format, a YAML file of experts, the name of a shipped one."
+        ),
+    ],
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", metavar="FILE", help="The picture to write: .svg, .png or .md.")
+    ] = None,
+) -> None:
+    """Draw a workflow, or the workflows of experts with their evaluators and their leader.
+
+    Without -o, the code of a Mermaid flowchart goes to stdout. Exit status: 0, or 2 bad input.
+    """
+    from operad.flows.formats.mermaid import write
+    from operad.flows.formats.picture import draw
+    from operad.operators.media.mermaid import render_mermaid
+
+    kind = None if output is None else picture_kind(output, "-o")
+    with found_file(file) as path:
+        data = read_file(path)
+    if is_configuration(data):
+        configuration = preview(file)
+        code = experts_chart(configuration)
+        drawn = experts_page(configuration).encode("utf-8", "replace") if kind == "md" else b""
+        picture = drawn or (render_mermaid(code, kind) if kind in ("svg", "png") else b"")
+    else:
+        _, graph = read_workflow(file, data, known_formats())
+        code = write(graph)
+        picture = draw(graph, kind) if kind else b""
+    if output is None:
+        write_file(STDOUT, code.encode("utf-8", "replace"))
+    else:
+        write_file(output, picture)
+
+
+def picture_kind(path: str, option: str) -> PictureTarget:
+    """Return the kind of picture that a path names.
+
+    Raises:
+        InputError: The name ends with none of the kinds.
+    """
+    from operad.flows.formats.picture import PictureTarget
+
+    suffix = Path(path).suffix.removeprefix(".").lower()
+    for kind in get_args(PictureTarget):
+        if suffix == kind:
+            return kind
+    kinds = ", ".join(f".{each}" for each in get_args(PictureTarget))
+    raise InputError(f"{option} {path}: the name of a picture ends with one of {kinds}")
+
+
+# Checking
+
+
+def report(file: str, known: Mapping[str, Format] | None = None) -> Report:
+    """Return the issues of a file.
+
+    Args:
+        file: Its path, or the name of a configuration that comes with operad.
+        known: The formats by name; None for all of them, without the classes of a ComfyUI server.
+    """
+    try:
+        with found_file(file) as path:
+            data = read_file(path)
+    except InputError as error:
+        return Report(file, "", [Placed("unreadable", str(error).removeprefix(f"{file}: "))], read=False)
+    if is_configuration(data):
+        return _of_configuration(file)
+    from operad.flows.formats.table import find_format, load_as
+
+    known = known or known_formats()
+    guess = find_format(data, known)
+    try:
+        found, graph = load_as(guess, data, file, known)
+    except InvalidError as error:
+        return Report(file, guess.name if guess else "", [placed(each, file) for each in error.issues])
+    lines = found.lines(data)
+    remarks = placed_remarks(graph, lines)
+    losses = [each for each in remarks if each.code == LOSSY]
+    notes = [each for each in remarks if each.code != LOSSY]
+    return Report(file, found.name, [*in_file(found.check(graph), lines), *losses], notes=notes)
+
+
+def read_workflow(file: str, data: bytes, known: Mapping[str, Format]) -> tuple[Format, NodeGraph]:
+    """Return the format of a file and its workflow.
+
+    Raises:
+        InvalidError: The file has no known format, or is broken; every issue is listed.
+    """
+    from operad.flows.formats.table import read
+
+    try:
+        return read(data, called(file, known), known)
+    except InvalidError as error:
+        issues = [placed(each, called(file, known)) for each in error.issues]
+        raise located(f"{file} cannot be read", issues, file) from error
+
+
+def _of_configuration(file: str) -> Report:
+    try:
+        remarks = preview(file).remarks
+    except InvalidError as error:
+        return Report(file, CONFIGURATION, [placed(each, file) for each in error.issues])
+    except InputError as error:
+        return Report(file, CONFIGURATION, [Placed("input", str(error).removeprefix(f"{file}: "))])
+    return Report(file, CONFIGURATION, remarks=remarks)
+
+
+def _lines(reports: Sequence[Report]) -> Iterator[str]:
+    return (issue_line(issue, each.file) for each in reports for issue in (*each.issues, *each.notes))
+
+
+def _summed_up(reports: Sequence[Report]) -> str:
+    count = sum(len(each.issues) for each in reports)
+    notes = sum(len(each.notes) for each in reports)
+    files = "1 file" if len(reports) == 1 else f"{len(reports)} files"
+    issues = "no issues" if not count else "1 issue" if count == 1 else f"{count} issues"
+    return f"{files}: {issues}{'' if not notes else ', 1 note' if notes == 1 else f', {notes} notes'}"
+
+
+def _as_json(report: Report) -> Mapping[str, object]:
+    return {
+        **report._asdict(),
+        "issues": [issue._asdict() for issue in report.issues],
+        "notes": [note._asdict() for note in report.notes],
+    }
+
+
+def known_formats(object_info: str | None = None) -> Mapping[str, Format]:
+    """Return the formats by name, with the classes of a ComfyUI server if one is given.
+
+    Raises:
+        OperadError: As `definitions_of`.
+    """
+    from operad.flows.formats.table import formats
+
+    return formats(definitions_of(object_info))
+
+
+def definitions_of(source: str | None) -> Definitions:
+    """The classes that a file, or a live server, tells of; none without one.
+
+    Raises:
+        InputError: There is no such file, or it cannot be read.
+        InvalidError: It tells of no class.
+        FetchError: The server cannot be reached, or answers something else.
+    """
+    from operad.flows.comfyui import read_object_info
+    from operad.flows.formats.comfyui import Definitions, read_definitions
+
+    if not source:
+        return Definitions()
+    if source.startswith(("http://", "https://")):
+        return asyncio.run(read_object_info(source))
+    return read_definitions(FileDescriptor.of(source).read_text(), source)
+
+
+# Converting
+
+
+def called(path: str, known: Mapping[str, Format]) -> str:
+    """What to call a workflow whose file does not say: the name of the file without its suffix."""
+    name = Path(path).name
+    ends = [each.suffix for each in known.values() if name.endswith(each.suffix)]
+    return name.removesuffix(max(ends, key=len, default=Path(path).suffix)) or "workflow"
+
+
+def target_format(path: str, to: str | None, source: Format, known: Mapping[str, Format]) -> Format:
+    """The format to write: the one that is asked for, or else that of the name; of several the source's.
+
+    Args:
+        path: Where it is to be written.
+        to: The format that is asked for; None for none.
+        source: The format that it comes from.
+        known: The formats by name.
+
+    Raises:
+        InputError: There is no such format, or the name does not say which.
+    """
+    if to is not None:
+        if to not in known:
+            raise InputError(
+                f"--to {to}: there is no such format{did_you_mean(to, known)}; there are: {', '.join(known)}"
+            )
+        return known[to]
+    name = path.lower().replace(".yaml", ".yml")
+    suffixes = {each.name: each.suffix.replace(".yaml", ".yml") for each in known.values()}
+    whole = [key for key, suffix in suffixes.items() if name.endswith(suffix)]
+    if whole:
+        return known[max(whole, key=lambda key: len(suffixes[key]))]
+    last = Path(name).suffix
+    fitting = [key for key, suffix in suffixes.items() if last and suffix.endswith(last)]
+    if path == STDOUT or not fitting:
+        raise InputError(f"{path}: say the format with --to; there are: {', '.join(known)}")
+    if len(fitting) > 1 and source.name not in fitting:
+        ends = ", ".join(f"{known[key].suffix} ({key})" for key in fitting)
+        raise InputError(f"{path}: several formats end so: {ends}; use one of these ends, or --to")
+    return known[source.name if source.name in fitting else fitting[0]]
+
+
+def refuse_unwritable(path: str) -> None:
+    """Find out whether a file can be written, before work is done for it; nothing of it is changed.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    try:
+        target = Path(path).expanduser().resolve()
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not target.exists() or target.is_file():
+            with tempfile.TemporaryFile(dir=target.parent):
+                return
+    except (OSError, RuntimeError, ValueError) as error:
+        raise _unwritable(path, error) from error
+
+
+def write_file(path: str, data: bytes) -> None:
+    """Write a file, at once and as a whole; what is no regular file is written to as it is.
+
+    A terminal as stdout is given nothing that it would obey.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    if path == STDOUT:
+        if sys.stdout.isatty():
+            data = harmless(data.decode("utf-8", "replace")).encode()
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.flush()
+        return
+    try:
+        target = Path(path).expanduser().resolve()
+        if target.exists() and not target.is_file():
+            target.write_bytes(data)
+            return
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
+        handle, made = tempfile.mkstemp(prefix=f".{target.name[:50]}.", dir=target.parent)
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(data)
+            Path(made).chmod(mode)
+            Path(made).replace(target)
+        except BaseException:
+            with suppress(OSError):
+                Path(made).unlink()
+            raise
+    except (OSError, RuntimeError, ValueError) as error:  # no such user's home; a zero byte
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: str, error: Exception) -> InputError:
+    return InputError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

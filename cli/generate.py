@@ -1,0 +1,447 @@
+"""`operad generate`: workflows from words, at once or in a conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, cast
+
+import typer
+from rich.console import Console
+
+from operad.cli.ask import Lines
+from operad.cli.follow import follow, prompt, run_to_end, say
+from operad.cli.formats import (
+    STDOUT,
+    ObjectInfo,
+    definitions_of,
+    picture_kind,
+    read_workflow,
+    refuse_unwritable,
+    target_format,
+    write_file,
+)
+from operad.cli.trust_store import Trusted, trusting
+from operad.configs.comfyui_generation import COMFYUI_DESIGNER, ComfyDesigner
+from operad.configs.flow import flow_expert, is_configuration, read_file, result_text
+from operad.configs.generation import DESIGNER, NOTHING, Design, Designer, best_so_far, result
+from operad.configs.inputs import job_of
+from operad.configs.issues import issue_line, placed
+from operad.configs.prices import PricesFile
+from operad.configs.printable import printable, put
+from operad.configs.services import services_of_environment
+from operad.flows.formats.comfyui import Definitions
+from operad.flows.formats.format import Format
+from operad.flows.formats.mermaid import write
+from operad.flows.formats.picture import draw
+from operad.flows.formats.shapes import fields_of
+from operad.flows.formats.table import COMFYUI_FORMATS, formats
+from operad.flows.generation.graph_json import workflow_of
+from operad.flows.node_graph import NodeGraph
+from operad.runtime import events
+from operad.runtime.models.embedded import EmbeddedModel
+from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner
+from operad.runtime.values.errors import BudgetError, InputError, Issue, OperadError, OperatorError
+from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
+
+EXIT_UNFINISHED = 1
+
+ARCHIVES = ("coze",)
+"""The formats whose files are no text."""
+
+PAPER_TOKENS = 8_000
+"""What the prompt that the paper gives takes an attempt, roughly (Chat2Workflow)."""
+
+BEGINS = "What is the workflow given, what does it do, what does it output? (an empty line ends)"
+CHANGES = "What is to change? (undo takes the last step back; an empty line ends)"
+
+
+def generate(
+    instruction: Annotated[
+        str | None,
+        typer.Argument(metavar="INSTRUCTION", help="What the workflow is given, what it does, what it outputs."),
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", metavar="FILE", help="The file to write; by default stdout.")
+    ] = None,
+    base: Annotated[
+        str | None, typer.Option("--continue", metavar="FILE", help="A workflow that the instruction changes.")
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="FORMAT", help="The format to write; by default that of the output's name, or operad."),
+    ] = None,
+    run: Annotated[
+        list[str] | None,
+        typer.Option("--run", metavar="NAME=VALUE", help="Run it then, with this input. May be given again."),
+    ] = None,
+    picture: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Draw it, with what is new and changed marked: .svg, .png or .md."),
+    ] = None,
+    store: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="A folder of workflows, of which the likest is an example.")
+    ] = None,
+    designer: Annotated[str, typer.Option(help="The configuration of the expert that designs.")] = DESIGNER,
+    model: Annotated[str | None, typer.Option(help="The model's name at its endpoint.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint, with /v1.")] = None,
+    prices: PricesFile = None,
+    object_info: ObjectInfo = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say what each stage was told, in tokens, and what rules mended.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the changes and what was found as JSON.")] = False,
+    trust: Trusted = False,
+) -> None:
+    """Generate a workflow of typed nodes from an instruction, or change one.
+
+    With -o the changes go to stdout, a line each, and without it the workflow itself. What is left to mend goes to
+    stderr. Exit status: 0 if nothing is, 1 if the best attempt is not right yet (it is written all the same), 2 bad
+    input or an error. A file that holds it keeps the instructions, so that --continue knows them.
+    """
+    lines = Lines.of_stdin()
+    if instruction is None and not lines.typed:
+        raise InputError('say what the workflow is to do: operad generate "…"; at a terminal it asks')
+    given = [_named(text) for text in run or ()]
+    definitions = definitions_of(object_info)
+    known = formats(definitions)
+    found, graph = _read(base, known) if base else (None, NOTHING)
+    file = output if output != STDOUT else None
+    wanted = _format(output, to, found, known)
+    _refuse_targets(file, picture, wanted, as_json=as_json)
+    if COMFYUI_FORMATS.intersection(each.name for each in (found, wanted) if each):
+        _check_comfyui(definitions, found, wanted, run, store)
+        config = COMFYUI_DESIGNER if designer == DESIGNER else designer
+        make: Callable[..., Designer] = partial(ComfyDesigner, definitions, config=config)
+    else:
+        make = partial(Designer, config=designer, store=store)
+    expert = trusting(lambda trusted: make(model_name=model, base_url=base_url, trust=trusted), trust)
+    _refuse_embedded(expert.expert.reasoner)
+    told = _Told()
+    expert.expert.workflow.add_listener(told.hear)
+    keep = _Keep(file, wanted)
+    unchanged = _unchanged(file, base)
+    try:
+        if instruction is None:
+            design = _talk(expert, graph, lines, told, keep)
+        else:
+            design = _design(expert, instruction, graph, lines, told, keep)
+            keep.write(design)
+    except (BudgetError, OperatorError) as error:
+        if as_json:
+            put(json.dumps({"accepted": False, "error": str(error)}, indent=2, ensure_ascii=False))
+        raise OperadError(f"{error}\n  {unchanged}") from error
+    _report(design, wanted, told if explain else None, written=file, as_json=as_json)
+    if design.made and picture:
+        write_file(picture, draw(design.graph, picture_kind(picture, "--picture"), design.changes.status))
+    if not design.accepted:
+        best = f"{file or 'stdout'} holds the best attempt" if design.made else unchanged
+        say(Console(stderr=True), f"not finished; {best}{'; it was not run' if run else ''}")
+        raise typer.Exit(EXIT_UNFINISHED)
+    status = _run(design.graph, given, model, base_url, lines) if run else WorkflowStatus.SUCCESS
+    raise typer.Exit(0 if status is WorkflowStatus.SUCCESS else EXIT_UNFINISHED)
+
+
+def _refuse_targets(file: str | None, picture: str | None, wanted: Format, *, as_json: bool) -> None:
+    """Raises InputError if what is to be made cannot be written as is asked for."""
+    if as_json and not file and wanted.name in ARCHIVES:
+        raise InputError(f"--json has no place for {wanted.name}, which is an archive: say -o FILE")
+    if picture:
+        picture_kind(picture, "--picture")
+    for path in filter(None, (file, picture)):
+        refuse_unwritable(path)
+
+
+def _refuse_embedded(reasoner: Reasoner) -> None:
+    """Raises InputError if the small model is to be asked that comes with operad."""
+    if isinstance(reasoner, MonoModelReasoner) and reasoner.model == EmbeddedModel():
+        raise InputError(
+            "the embedded model is too small to plan workflows: set OPENAI_API_KEY, or OPENAI_BASE_URL and OPERAD_MODEL, "
+            "or use --base-url and --model"
+        )
+
+
+class _Keep:
+    """The file that holds what was made, from step to step.
+
+    Args:
+        path: The file; None for none.
+        wanted: Its format.
+    """
+
+    def __init__(self, path: str | None, wanted: Format) -> None:
+        self.path = path
+        self._wanted = wanted
+        self._before = Path(path).read_bytes() if path and Path(path).is_file() else None
+
+    def write(self, design: Design) -> None:
+        """Hold what was made; where nothing was, what is there stays."""
+        if self.path and design.made:
+            write_file(self.path, self._wanted.dump(design.graph))
+
+    def take_back(self) -> None:
+        """Hold what was there at first."""
+        if self.path and self._before is not None:
+            write_file(self.path, self._before)
+        elif self.path and Path(self.path).is_file():
+            Path(self.path).unlink()
+
+
+def _design(designer: Designer, instruction: str, base: NodeGraph, lines: Lines, told: _Told, keep: _Keep) -> Design:
+    job = designer.job(instruction, base)
+
+    async def work() -> WorkflowMessage:
+        try:
+            return await follow(designer.expert, job, [], {}, None, lines)
+        except asyncio.CancelledError:
+            if told.drafted is not None and told.drafted.job_id == job.id and not base.nodes:
+                keep.write(result(told.drafted, job, base))  # nothing that was there before is lost for it
+            raise
+
+    try:
+        message = run_to_end(work())
+    except (BudgetError, OperatorError) as error:
+        return best_so_far(error, job, base)
+    return result(message, job, base)
+
+
+def _talk(designer: Designer, base: NodeGraph, lines: Lines, told: _Told, keep: _Keep) -> Design:
+    """A conversation: what is asked for is done, shown, and can be taken back, until an empty line ends it."""
+    console = Console(stderr=True)
+    designs: list[Design] = []
+    if base.nodes:
+        _draw(base, {}, console)
+    while True:
+        now = designs[-1].graph if designs else base
+        say(console, CHANGES if now.nodes else BEGINS)
+        prompt(console, "> ")
+        said = (run_to_end(lines.next()) or "").strip()
+        if not said:
+            break
+        if said.lower() == "undo":
+            _take_back(designs, keep, console)
+            continue
+        try:
+            design = _design(designer, said, now, lines, told, keep)
+        except (BudgetError, OperatorError) as error:
+            if not designs:
+                raise
+            say(console, f"operad: {error}")
+            say(console, "nothing was changed; ask again, or end")
+            continue
+        _show(design, console)
+        if design.made:
+            designs.append(design)
+            keep.write(design)
+            say(console, f"written: {keep.path}" if keep.path else "kept; it is written at the end")
+        else:
+            say(console, "nothing was made of it" if not now.nodes else "nothing was changed")
+    if not designs:
+        raise InputError("nothing was asked for, and nothing made" if not base.nodes else "nothing was changed")
+    return Design(designs[-1].graph, base, designs[-1].message)
+
+
+def _take_back(designs: list[Design], keep: _Keep, console: Console) -> None:
+    if not designs:
+        say(console, "there is nothing to take back")
+        return
+    designs.pop()
+    if designs:
+        keep.write(designs[-1])
+    else:
+        keep.take_back()
+    left = "1 step is" if len(designs) == 1 else f"{len(designs) or 'no'} steps are"
+    say(console, f"taken back; {left} left")
+
+
+def _show(design: Design, console: Console) -> None:
+    if design.made:
+        _draw(design.graph, design.changes.status, console)
+    for line in str(design.changes).splitlines():
+        say(console, line)
+    if not design.accepted:
+        _say_left(design, console)
+
+
+def _draw(graph: NodeGraph, status: Mapping[str, str], console: Console) -> None:
+    for line in write(graph, status).splitlines():
+        say(console, line)
+
+
+def _say_left(design: Design, console: Console) -> None:
+    for finding in design.findings or design.message.evaluation.splitlines() or ["no workflow was written"]:
+        say(console, f"left: {finding}")
+
+
+def _unchanged(file: str | None, base: str | None) -> str:
+    """What is so where nothing was made."""
+    there = file if file and Path(file).exists() else base
+    return f"nothing was made; {there} is as it was" if there else "nothing was made, and nothing written"
+
+
+class _Stage(NamedTuple):
+    """What a stage was told, and what it cost.
+
+    Attributes:
+        name: The stage, with its round.
+        parts: How many tokens each part of its prompt takes, roughly; empty where it does not tell.
+        used: Tokens that the endpoint counted, all its questions together.
+    """
+
+    name: str
+    parts: Mapping[str, int]
+    used: int
+
+
+class _Told:
+    """What the stages were told, what it cost, and what came of it.
+
+    Attributes:
+        drafted: The latest message with a workflow.
+    """
+
+    def __init__(self) -> None:
+        self._stages: list[_Stage] = []
+        self._repairs: dict[str, None] = {}
+        self.drafted: WorkflowMessage | None = None
+
+    def hear(self, event: events.Event) -> None:
+        if not isinstance(event, events.OperatorFinished):
+            return
+        outputs, used = event.message.outputs, event.message.usage.tokens
+        told = fields_of(outputs.get("prompt"))
+        if told or used:
+            self._stages.append(_Stage(f"{event.operator_id}, round {event.round}", told, used))
+        self._repairs |= dict.fromkeys(outputs.get("repairs") or ())
+        if workflow_of(outputs) is not None:
+            self.drafted = event.message
+
+    def lines(self) -> Iterator[str]:
+        """A line for each stage, one for all of them, and one for each slip that a rule mended."""
+        for name, parts, used in self._stages:
+            listed = ", ".join(f"{part} {size:,}" for part, size in parts.items())
+            told = f"told about {sum(parts.values()):,} tokens ({listed}), " if parts else ""
+            yield f"{name}: {told}used {used:,}"
+        told = sum(sum(stage.parts.values()) for stage in self._stages)
+        used = sum(stage.used for stage in self._stages)
+        yield f"all: told about {told:,} tokens, used {used:,}; the paper's prompt alone has about {PAPER_TOKENS:,} an attempt"
+        yield from (f"mended {each}" for each in self._repairs)
+
+
+def _report(design: Design, wanted: Format, told: _Told | None, *, written: str | None, as_json: bool) -> None:
+    """Print what was made: to stdout the workflow, or, where a file holds it, the changes; all else to stderr."""
+    console = Console(stderr=True)
+    lost = wanted.losses(design.graph) if design.made else []
+    if as_json:
+        text = wanted.dump(design.graph).decode() if design.made and not written else None
+        put(json.dumps(_as_json(design, wanted, lost, told, text), indent=2, ensure_ascii=False))
+    elif written:
+        for line in str(design.changes).splitlines():
+            print(printable(line))
+    elif design.made:
+        write_file(STDOUT, wanted.dump(design.graph))
+    for line in told.lines() if told and not as_json else ():
+        say(console, line)
+    for issue in lost:
+        say(console, issue_line(placed(issue, written or ""), written or ""))
+    for needed in cast("Sequence[Any]", design.message.outputs.get("files", ())):
+        say(console, f"needed: {needed}")
+    if not design.accepted:
+        _say_left(design, console)
+
+
+def _as_json(
+    design: Design, wanted: Format, lost: Sequence[Issue], told: _Told | None, text: str | None
+) -> dict[str, Any]:
+    return {
+        "accepted": design.accepted,
+        "status": design.message.status.value,
+        "findings": list(design.findings),
+        "changes": design.changes.as_dict(),
+        "format": wanted.name,
+        "losses": [{"where": each.where, "message": each.message} for each in lost],
+        "tokens": design.message.usage.tokens,
+        **({"explained": list(told.lines())} if told else {}),
+        **({"workflow": text} if text is not None else {}),
+    }
+
+
+def _read(path: str, known: Mapping[str, Format]) -> tuple[Format, NodeGraph]:
+    """The workflow of a file, and its format.
+
+    Raises:
+        InputError: There is no such file, or its nodes are none of ours.
+        InvalidError: It cannot be read; every issue is listed.
+    """
+    data = read_file(path)
+    if is_configuration(data):
+        raise InputError(f"{path}: configures experts; operad generate changes workflows of typed nodes")
+    found, graph = read_workflow(path, data, known)
+    if not found.runs and found.name not in COMFYUI_FORMATS:
+        raise InputError(f"{path}: is of the format {found.name}, whose nodes are not of operad's types")
+    return found, graph
+
+
+def _format(out: str | None, to: str | None, found: Format | None, known: Mapping[str, Format]) -> Format:
+    """The format to write.
+
+    Raises:
+        InputError: There is no such format, the name does not say which, or it holds no typed nodes.
+    """
+    default = found or known["operad"]
+    if out in (None, STDOUT) and to is None:
+        return default
+    wanted = target_format(out or STDOUT, to, default, known)
+    if not wanted.runs and wanted.name not in COMFYUI_FORMATS:
+        able = ", ".join(name for name, each in known.items() if each.runs or name in COMFYUI_FORMATS)
+        raise InputError(f"{out or to}: workflows are generated in formats whose nodes run: {able}; see operad convert")
+    return wanted
+
+
+def _check_comfyui(
+    definitions: Definitions, found: Format | None, wanted: Format, run: Sequence[str] | None, store: Path | None
+) -> None:
+    """Whether all is given that a workflow of ComfyUI takes, and nothing that only typed nodes do.
+
+    Raises:
+        InputError: It is not.
+    """
+    if found is not None and not {found.name, wanted.name} <= COMFYUI_FORMATS:
+        raise InputError(f"--continue: {found.name} and {wanted.name} have other nodes; take a format of the same ones")
+    if not definitions:
+        raise InputError(
+            f"{wanted.name}: is made by the classes of a server; give --object-info: its address, or a file with what "
+            "it answers at /object_info"
+        )
+    if run or store:
+        what = "--run" if run else "--store"
+        raise InputError(f"{what}: is for typed nodes; the operator ComfyUI runs workflows of {wanted.name}")
+
+
+def _named(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise InputError(f"--run {text!r}: write NAME=VALUE")
+    return name, value
+
+
+def _run(
+    graph: NodeGraph, given: Sequence[tuple[str, str]], model: str | None, base_url: str | None, lines: Lines
+) -> WorkflowStatus:
+    """Run what was made, and print its outputs to stderr, as stdout may hold the workflow.
+
+    Raises:
+        InputError: Inputs are missing or wrong.
+    """
+    services = replace(services_of_environment())
+    job, missing = job_of(graph, Job(goal=graph.name), given, may_ask=lines.typed, option="--run")
+    message = run_to_end(follow(flow_expert(graph, services, model, base_url), job, missing, {}, None, lines))
+    print(result_text(message.outputs), file=sys.stderr)
+    if services.made:
+        print(f"files: {services.made}", file=sys.stderr)
+    return message.status

@@ -1,0 +1,213 @@
+"""The `operad` command: a table of its commands, each imported when it is run."""
+
+from __future__ import annotations
+
+import errno
+import sys
+import traceback
+from enum import Enum
+from importlib import import_module
+from io import TextIOWrapper
+from typing import Annotated, Any, NoReturn, cast
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from operad.configs.printable import printable
+from operad.runtime.values.errors import BudgetError, InvalidError, OperadError, OperatorError, describe, shorten
+
+EXIT_BAD_INPUT = 2
+
+
+COMMANDS = {
+    "Run": {
+        "run": (
+            "run:run",
+            "Run an expert or a leader of experts from a YAML file, or a workflow of typed nodes.",
+        ),
+        "runs": ("runs:app", "List, show, resume, cancel and delete durable runs."),
+        "worker": (
+            "worker:worker",
+            "Execute the operators of runs that were started with --workers, on any machine.",
+        ),
+        "workers": (
+            "worker:workers",
+            "List the processes that drive runs or execute operators, with their current step.",
+        ),
+    },
+    "Make": {
+        "init": (
+            "init:init",
+            "Write a small expert to begin with: expert.yaml, and expert.py, which runs it from Python.",
+        ),
+        "generate": (
+            "generate:generate",
+            "Generate a workflow of typed nodes from an instruction, or change one.",
+        ),
+        "edit": ("edit:edit", "Apply edit operations to a workflow: all of them, or none."),
+        "repair": (
+            "repair:repair_command",
+            "Repair a workflow that a model wrote: its JSON, form, references and edges.",
+        ),
+        "optimise": (
+            "optimise:optimise",
+            "Search for a better workflow of an expert: a model proposes changes, tasks score them.",
+        ),
+        "convert": (
+            "formats:convert",
+            "Write a workflow in another format; an existing output file is replaced as a whole.",
+        ),
+    },
+    "Inspect": {
+        "check": (
+            "formats:check",
+            "Print every issue of workflows of any format and of YAML files of experts; nothing is run.",
+        ),
+        "show": (
+            "formats:show",
+            "Draw a workflow, or the workflows of experts with their evaluators and their leader.",
+        ),
+        "nodes": ("nodes:nodes", "List the node types of workflows, or describe one TYPE."),
+        "schema": ("schema:schema", "Print the JSON Schema of the YAML files of experts, for editors."),
+        "report": (
+            "report:report",
+            "Write a report of a run: a self-contained page (.html), or a summary in Markdown (.md).",
+        ),
+        "view": (
+            "view:view",
+            "Show a run in the browser, from its events file or from a database; live while it runs.",
+        ),
+        "trust": (
+            "trust:trust",
+            "Trust the code that files name, so that operad run asks no more; --list and --revoke show and take back.",
+        ),
+        "insights": ("insights:insights", "List the insights in a file, or remove some of them."),
+    },
+    "Serve": {
+        "serve": (
+            "serve:serve",
+            "Serve experts as OpenAI chat models (/v1), MCP tools (/mcp) and a run API (/runs).",
+        ),
+    },
+    "Evaluate": {
+        "evaluate": ("evaluate:app", "Score workflows with the metrics of WorFBench, ComfyFlow and Chat2Workflow."),
+    },
+}
+"""The commands by the panels of the help: the module below ``operad.cli`` and the name in it, and the first line of
+the docstring. A command is imported when it is run."""
+
+
+class _Commands(TyperGroup):
+    """Group of the commands in the table; the help is made of the table alone."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        for panel, commands in COMMANDS.items():
+            for name, (_, line) in commands.items():
+                self.add_command(TyperCommand(name, help=line, rich_help_panel=panel))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and load(command.name or ""), rest
+
+
+def load(name: str) -> Any:
+    """Import a command or a group of commands."""
+    module, _, attribute = next(commands[name][0] for commands in COMMANDS.values() if name in commands).partition(":")
+    found = getattr(import_module(f"operad.cli.{module}"), attribute)
+    if not isinstance(found, typer.Typer):
+        found, function = typer.Typer(add_completion=False), found
+        found.command(name)(function)
+    return typer.main.get_command(found)
+
+
+def load_all() -> Any:
+    """Return the whole command with all of its commands imported, for the documentation and its tests."""
+    root: Any = typer.main.get_command(app)
+    for name in root.commands:
+        root.commands[name] = load(name)
+    return root
+
+
+class Level(str, Enum):
+    """Least severity of what is logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+app = typer.Typer(
+    help="Build, run, evaluate and optimize LLM workflows.",
+    cls=_Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"operad {version('operad')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(  # pyright: ignore[reportUnusedFunction] - Typer calls it
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version and exit.")
+    ] = False,
+    log_level: Annotated[
+        Level | None,
+        typer.Option(case_sensitive=False, help="Write log records of this level and above to stderr."),
+    ] = None,
+    log_json: Annotated[
+        bool, typer.Option("--log-json", help="Write the log as JSON lines; the default level is then info.")
+    ] = False,
+) -> None:
+    if log_level is not None or log_json:
+        from operad.cli.logs import set_up
+
+        set_up((log_level or Level.INFO).name, as_json=log_json)
+
+
+def main() -> None:
+    """Run the command; every error becomes one message on stderr and an exit status."""
+    if hasattr(sys.stdout, "reconfigure"):
+        cast("TextIOWrapper", sys.stdout).reconfigure(errors="backslashreplace")  # models say what no encoding can
+    try:
+        app(prog_name="operad")
+    except OperadError as error:
+        print(f"operad: {_told(error)}", file=sys.stderr)
+        sys.exit(EXIT_BAD_INPUT)
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            _internal(error)
+        print(f"operad: {str(error.filename)[:80]}…: the name of the file is too long", file=sys.stderr)
+        sys.exit(EXIT_BAD_INPUT)
+    except Exception as error:  # noqa: BLE001 - a fault of this program, printed in one line like other errors
+        _internal(error)
+
+
+def _internal(error: Exception) -> NoReturn:
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    print(
+        f"operad: internal error: {describe(error)} (at {at.filename}:{at.lineno}); please report it", file=sys.stderr
+    )
+    sys.exit(EXIT_BAD_INPUT)
+
+
+def _told(error: OperadError) -> str:
+    """Return the error without control characters, with the operators that had finished."""
+    if isinstance(error, InvalidError):
+        from operad.configs.issues import error_lines
+
+        return "\n".join(error_lines(error))
+    text = "\n".join(map(printable, str(error).splitlines()))
+    finished = list(error.finished) if isinstance(error, BudgetError | OperatorError) else []
+    if not finished:
+        return text
+    names = printable(shorten(finished))
+    return f"{text}\n  finished by then: {names}; --events FILE.jsonl keeps what operators said"

@@ -1,0 +1,170 @@
+"""The command `operad optimise`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from operad.cli.evaluate.report import Report, Table, show
+from operad.cli.interruptible import ctrl_c_raises
+from operad.cli.progress import used
+from operad.cli.trust_store import Trusted, trusting
+from operad.configs.code import Trust
+from operad.configs.loader import Configuration, load
+from operad.configs.optimise.folder import BEST
+from operad.configs.optimise.search import AT_ONCE, ROUNDS, Optimised, aoptimise, proposing
+from operad.configs.optimise.state import Candidate
+from operad.configs.optimise.tasks import read_tasks
+from operad.configs.prices import PricesFile
+from operad.configs.printable import printable
+from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.values.message import Usage
+
+EXIT_INTERRUPTED = 130
+
+
+def optimise(
+    expert: Annotated[Path, typer.Argument(metavar="EXPERT.yaml", help="A configuration file.")],
+    tasks: Annotated[Path, typer.Option(help="Tasks with what verifies their answers: JSON lines, or YAML.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", metavar="FOLDER", help="The folder that keeps the search; by default, NAME.optimised."
+        ),
+    ] = None,
+    budget: Annotated[int | None, typer.Option(help="How many tokens all of it may use.")] = None,
+    rounds: Annotated[int, typer.Option(help="How many changes are tried.")] = ROUNDS,
+    sample: Annotated[
+        int | None, typer.Option(help="On how many tasks, by lot, a change is tried; by default, on all.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="What is drawn by lot depends on it.")] = 0,
+    at_once: Annotated[int, typer.Option(help="How many tasks at once.")] = AT_ONCE,
+    name: Annotated[str | None, typer.Option("--expert", help="Which expert; by default, the only one.")] = None,
+    model: Annotated[str | None, typer.Option(help="The model's name at its endpoint.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint, with /v1.")] = None,
+    prices: PricesFile = None,
+    proposer_model: Annotated[
+        str | None, typer.Option(help="The model that proposes changes and judges answers; by default the same.")
+    ] = None,
+    proposer_base_url: Annotated[str | None, typer.Option(help="Its endpoint; by default the same.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all that was tried as JSON.")] = False,
+    trust: Trusted = False,
+) -> None:
+    """Search for a better workflow of an expert: a model proposes changes, tasks score them.
+
+    The folder keeps each step, the best workflow (best.yaml) and the tree of all (tree.svg); the same
+    command goes on from there. What was tried goes to stdout; progress and errors go to stderr. Exit status:
+    0, also where nothing better was found; 2 bad input or an error; 130 interrupted.
+    """
+
+    def loaded(trusted: Trust) -> tuple[Configuration, Trust]:
+        read_tasks(tasks, trust=trusted)
+        return load(expert, trust=trusted), trusted
+
+    configuration, trusted = trusting(loaded, trust)
+    work = aoptimise(
+        expert,
+        tasks,
+        out=out,
+        name=name,
+        rounds=rounds,
+        budget=budget,
+        sample=sample,
+        seed=seed,
+        at_once=at_once,
+        **_reasoners(configuration, name, (model, base_url), (proposer_model, proposer_base_url)),
+        tell=lambda line: print(printable(line), file=sys.stderr, flush=True),
+        trust=trusted,
+    )
+    try:
+        with ctrl_c_raises():
+            found = asyncio.run(work)
+    except KeyboardInterrupt:
+        print("operad: interrupted", file=sys.stderr)
+        raise SystemExit(EXIT_INTERRUPTED) from None
+    show(report(found), as_json=as_json, plot=None)
+    if not as_json:
+        print(_summed_up(found))
+
+
+def report(found: Optimised) -> Report:
+    """What a search came to, the best candidates first."""
+    ranked = found.state.ranked(found.tasks)
+    summary = {
+        "best": found.best.number,
+        "score": found.best.final,
+        "baseline": found.baseline.final,
+        "improved": found.improved,
+        "stopped": found.stopped,
+        "steps": found.state.steps,
+        "folder": str(found.folder),
+        "usage": _used(found.state.usage),
+    }
+    rows = [
+        (each.number, escape(printable(each.change)), each.step.parent, each.final, len(each.results), _tokens(each))
+        for each in ranked
+    ]
+    table = Table("What was tried", ("candidate", "change", "of", "score", "tasks", "tokens"), rows)
+    return Report(summary, [_as_json(each) for each in ranked], [table])
+
+
+def _as_json(candidate: Candidate) -> dict[str, Any]:
+    step = candidate.step
+    return {
+        "number": candidate.number,
+        "parent": step.parent,
+        "score": candidate.final,
+        "operations": [operation.model_dump() for operation in step.operations],
+        "reasoning": step.reasoning,
+        "results": {name: result.model_dump() for name, result in candidate.results.items()},
+        "usage": _used(step.usage),
+        "yaml": step.yaml,
+    }
+
+
+def _used(usage: Usage) -> dict[str, Any]:
+    return {"calls": usage.calls, "tokens": usage.tokens, "cost": usage.known_cost, "unpriced": usage.unpriced}
+
+
+def _tokens(candidate: Candidate) -> int:
+    return candidate.step.usage.tokens
+
+
+def _summed_up(found: Optimised) -> str:
+    best, baseline = found.best, found.baseline
+    verdict = (
+        f"candidate {best.number} is better: {100 * best.final:.2f}, and the expert as it is {100 * baseline.final:.2f}"
+        if found.improved
+        else f"nothing better than the expert as it is was found: {100 * baseline.final:.2f}"
+    )
+    if len(best.results) < found.tasks:
+        verdict += f" (on {len(best.results)} of {found.tasks} tasks)"
+    return "\n".join(
+        [
+            printable(verdict),
+            f"{found.stopped}; {used(found.state.usage)}",
+            printable(f"kept in {found.folder}; operad run {found.folder / BEST} runs the best"),
+        ]
+    )
+
+
+def _reasoners(
+    configuration: Configuration,
+    name: str | None,
+    acting: tuple[str | None, str | None],
+    asking: tuple[str | None, str | None],
+) -> dict[str, Reasoner | None]:
+    """Who thinks in the workflow, and who proposes; None for the one that the search chooses itself."""
+
+    def of(options: tuple[str | None, str | None]) -> Reasoner:
+        return configuration.expert(name, model_name=options[0], base_url=options[1]).reasoner
+
+    if not any(asking):
+        return {"reasoner": of(acting), "proposer": None}
+    model, url = asking[0] or acting[0], asking[1] or acting[1]
+    return {"reasoner": of(acting), "proposer": proposing(of((model, url)))}

@@ -1,0 +1,505 @@
+"""What a run looks like while it runs: a live table in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from time import monotonic
+from types import TracebackType
+from typing import Literal, Protocol
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from operad.configs.printable import printable
+from operad.runtime import events
+from operad.runtime.events import Event
+from operad.runtime.values.errors import shorten
+from operad.runtime.values.message import NO_USAGE, Usage
+
+LONGEST_SILENCE = 5.0
+"""Seconds without a line, after which progress deserves one."""
+
+LONGEST_ERROR = 500
+"""Characters of an error that a line shows; the whole of it is in the events."""
+
+LONGEST_TOLD = 100
+"""Characters of an insight in a line of progress."""
+
+CUT_OFF = "the answer was cut off at the most tokens it may have; raise max_tokens"
+"""What is said of an answer whose finish reason is ``length``."""
+
+State = Literal["waiting", "running", "asking", "retrying", "done", "cached", "kept", "skipped", "failed", "stopped"]
+_STYLES: dict[State, str] = {
+    "waiting": "dim",
+    "running": "bold cyan",
+    "asking": "bold magenta",
+    "retrying": "yellow",
+    "done": "green",
+    "cached": "green",
+    "kept": "green",
+    "skipped": "dim",
+    "failed": "bold red",
+    "stopped": "yellow",
+}
+
+_ITEM = re.compile(r"(.+)\[\d+\]")
+"""The element of a path that stands for an item of a map."""
+
+
+def place(path: Sequence[str]) -> tuple[str, bool]:
+    """The row of what has this path, and whether it is that of a map around it: items have no rows of their own."""
+    for depth, part in enumerate(path):
+        if item := _ITEM.fullmatch(part):
+            return "/".join([*path[:depth], item[1]]), True
+    return "/".join(path), False
+
+
+@dataclass(slots=True)
+class Row:
+    """One operator's line."""
+
+    state: State = "waiting"
+    rounds: int = 0
+    seconds: float = 0.0
+    usage: Usage = NO_USAGE
+    started: float = 0.0
+    note: str = ""
+    questions: int = 0
+
+
+@dataclass(slots=True)
+class RunView:
+    """What is known of a run from the events so far.
+
+    Attributes:
+        rows: Per operator, by its path with slashes; those of a workflow inside stand below its own.
+    """
+
+    rows: dict[str, Row] = field(default_factory=dict[str, Row])
+    began: float = field(default_factory=monotonic)
+
+    def apply(self, event: Event) -> None:
+        """Take in one event."""
+        name, is_item = place(event.path)
+        match event:
+            case events.RunStarted():
+                self.rows, self.began = {operator_id: Row() for operator_id in event.operators}, monotonic()
+            case events.WorkflowEntered() if not is_item:
+                self._enter(name, [f"{name}/{operator_id}" for operator_id in event.operators])
+            case events.RoundStarted() if not is_item:
+                for operator_id in event.operators:
+                    row = self.rows.setdefault(f"{name}/{operator_id}" if name else operator_id, Row())
+                    row.state, row.note, row.questions = "waiting", "", 0
+            case _ if event.operator_id:
+                (_apply_to_map if is_item else _apply)(event, self.rows.setdefault(name, Row()))
+            case _:
+                pass
+
+    def _enter(self, outer: str, inner: Sequence[str]) -> None:
+        new = {name: Row() for name in inner if name not in self.rows}
+        rows: dict[str, Row] = {}
+        for name, row in self.rows.items():
+            rows[name] = row
+            if name == outer:
+                rows.update(new)
+        self.rows = {**rows, **new}
+
+    def table(self, most: int | None = None) -> Table:
+        """Return the rows as they stand now, and their totals; the cost has a column as soon as one is known.
+
+        Args:
+            most: The number of rows to show; what is at work is shown first. None for all.
+        """
+        table = Table(box=None, pad_edge=False)
+        total = sum((row.usage for row in self.rows.values()), NO_USAGE)
+        table.add_column("operator")
+        table.add_column("state", no_wrap=True)
+        for column in ("round", "seconds", "tokens", *(["cost"] if total.cost else [])):
+            table.add_column(column, justify="right", no_wrap=True)
+        table.add_column("")
+        shown = self._shown(most)
+        for operator_id in shown:
+            row = self.rows[operator_id]
+            seconds = row.seconds + (monotonic() - row.started if row.state == "running" else 0)
+            table.add_row(
+                _one_line(operator_id),
+                Text(row.state, style=_STYLES[row.state]),
+                str(row.rounds or ""),
+                f"{seconds:.1f}" if row.rounds else "",
+                *_amounts(row.usage, priced=bool(total.cost)),
+                _one_line(row.note, "dim"),
+            )
+        if left := len(self.rows) - len(shown):
+            states = Counter(row.state for name, row in self.rows.items() if name not in shown)
+            said = ", ".join(f"{count} {state}" for state, count in states.items())
+            table.add_row(Text(f"{left} more", style="dim"), *[""] * (len(table.columns) - 2), _one_line(said, "dim"))
+        if len(self.rows) > 1:
+            over = sum(row.state in _OVER for row in self.rows.values())
+            table.add_row(
+                "total",
+                f"{over}/{len(self.rows)} done",
+                "",
+                f"{monotonic() - self.began:.1f}",
+                *_amounts(total, priced=bool(total.cost)),
+                "",
+                style="bold",
+            )
+        return table
+
+    def _shown(self, most: int | None) -> Collection[str]:
+        """The rows that have a place, in their order: those at work first, then those that ended, then those to come."""
+        if most is None or len(self.rows) <= most:
+            return dict.fromkeys(self.rows)
+        ranked = sorted(self.rows, key=lambda name: (_ORDER.index(self.rows[name].state), -self.rows[name].started))
+        chosen = set(ranked[: max(1, most - 1)])
+        return dict.fromkeys(name for name in self.rows if name in chosen)
+
+
+_OVER = ("done", "cached", "kept", "skipped")
+_ORDER = ("asking", "running", "retrying", "failed", "stopped", "done", "cached", "kept", "waiting", "skipped")
+
+
+def _one_line(text: str, style: str = "") -> Text:
+    """A text that is cut off where its column ends."""
+    return Text(printable(text), style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _amounts(usage: Usage, *, priced: bool) -> list[str]:
+    tokens = f"{usage.tokens:,}" if usage.tokens else ""
+    return [tokens, *([usage.money() if usage.calls else ""] if priced else [])]
+
+
+def _apply(event: Event, row: Row) -> None:
+    if row.state == "retrying":
+        row.state, row.note = "running", f"attempt {event.attempt}"
+    match event:
+        case events.OperatorStarted():
+            row.state, row.started, row.note = "running", monotonic(), ""
+            row.rounds += 1
+        case events.ModelAnswered():
+            row.usage = row.usage + event.usage
+            row.note = CUT_OFF if event.cut_off else row.note
+        case events.Interrupted() | events.Resumed():
+            _ask(event, row)
+        case events.OperatorRetried():
+            row.state, row.note = "retrying", f"attempt {event.attempt + 1} after: {event.error}"
+        case events.CacheHit():
+            row.state = "cached"
+        case events.MessageKept():
+            row.state = "kept"
+        case _:
+            row.note = _note(event) or row.note
+            _end(event, row)
+
+
+def _note(event: Event) -> str:
+    """What an operator does."""
+    match event:
+        case events.Progress():
+            return f"{event.done}/{event.total}"
+        case events.ToolCalled():
+            return f"calls {event.tool}"
+        case events.AnswerRejected():
+            return f"asks again ({event.repair})"
+        case events.FellBack():
+            return f"falls back to {event.to}"
+        case events.ModelRetried():
+            return f"model asked again, {event.delay:.1f} s after: {event.error}"
+        case events.JobSplit():
+            return f"split: {parts_of(event)}"
+        case events.KnowledgeRetrieved():
+            return f"passages: {len(event.sources)}"
+        case events.InsightsRecalled() if event.insights:
+            return f"insights: {len(event.insights)}"
+        case _:
+            return ""
+
+
+def _line(event: Event) -> str:
+    """What an operator decided, or was told beforehand, in one line; empty for anything else."""
+    match event:
+        case events.JobSplit():
+            return f"split into {parts_of(event)}"
+        case events.InsightsRecalled() if event.texts:
+            insights = "1 insight" if len(event.texts) == 1 else f"{len(event.texts)} insights"
+            said = "; ".join(shortened(text, LONGEST_TOLD) for text in event.texts)
+            return f"told {insights} of earlier runs: {said}"
+        case _:
+            return ""
+
+
+def _end(event: Event, row: Row) -> None:
+    match event:
+        case events.OperatorSkipped():
+            row.state, row.note = "skipped", event.reason
+        case events.OperatorFinished():
+            row.seconds += event.seconds
+            row.state = row.state if row.state in ("cached", "kept") else "done"
+        case events.OperatorFailed():
+            row.state, row.seconds, row.note = "failed", row.seconds + event.seconds, event.error
+        case events.OperatorCancelled():
+            row.state, row.seconds = "stopped", row.seconds + event.seconds
+        case _:
+            pass
+
+
+def _apply_to_map(event: Event, row: Row) -> None:
+    """What happens in an item of a map, as far as the map's row shows it."""
+    match event:
+        case events.ModelAnswered():
+            row.usage = row.usage + event.usage
+        case events.Interrupted() | events.Resumed() if row.state in ("running", "asking"):
+            _ask(event, row)
+        case _:
+            pass
+
+
+def _ask(event: events.Interrupted | events.Resumed, row: Row) -> None:
+    if isinstance(event, events.Interrupted):
+        row.questions += 1
+        row.note = event.question
+    else:
+        row.questions = max(0, row.questions - 1)
+        row.note = ""
+    row.state = "asking" if row.questions else "running"
+
+
+class Remarks:
+    """What was out of the ordinary in a run, for its end."""
+
+    def __init__(self) -> None:
+        self._kept = 0
+        self._skipped: dict[str, None] = {}
+        self._others: dict[str, Counter[str]] = {
+            "retried": Counter(),
+            "model asked again": Counter(),
+            "answers cut off at max_tokens": Counter(),
+            "fell back": Counter(),
+            "from the cache": Counter(),
+        }
+
+    def apply(self, event: Event) -> None:
+        """Take in one event."""
+        name, is_item = place(event.path)
+        match event:
+            case events.OperatorStarted():
+                self._skipped.pop(name, None)
+            case events.MessageKept():
+                self._kept += 1
+            case events.OperatorSkipped() if not is_item:
+                self._skipped[name] = None
+            case events.OperatorRetried():
+                self._others["retried"][name] += 1
+            case events.ModelRetried():
+                self._others["model asked again"][name] += 1
+            case events.ModelAnswered() if event.cut_off:
+                self._others["answers cut off at max_tokens"][name] += 1
+            case events.FellBack():
+                self._others["fell back"][name] += 1
+            case events.CacheHit():
+                self._others["from the cache"][name] += 1
+            case _:
+                pass
+
+    def line(self) -> str:
+        """All of it, in one line; empty where there was nothing."""
+        said = [f"kept from before: {self._kept} operator{'s' if self._kept > 1 else ''}"] if self._kept else []
+        said += [f"skipped: {shorten(list(self._skipped))}"] if self._skipped else []
+        for what, counted in self._others.items():
+            if counted:
+                names = [f"{name} ({count} times)" if count > 1 else name for name, count in counted.items()]
+                said.append(f"{what}: {shorten(names)}")
+        return printable("; ".join(said))
+
+
+def _is_a_tenth(event: events.Progress) -> bool:
+    """Whether another tenth of the items is done."""
+    return event.done * 10 // event.total > (event.done - 1) * 10 // event.total
+
+
+def verdict_line(event: events.RoundFinished) -> str:
+    """What a round was found to be, in one line."""
+    blamed = f" (at fault: {', '.join(event.blame)})" if event.blame else ""
+    where = f" of {'/'.join(event.path)}" if event.path else ""
+    return printable(f"round {event.round}{where}  {event.status.value}: {event.evaluation}{blamed}")
+
+
+def stranger_line(event: events.BlameUnknown) -> str:
+    """That a verdict blames nobody who is there."""
+    return printable(f"round {event.round}  blamed, but nobody is called so: {event.blame}")
+
+
+def parts_of(event: events.JobSplit) -> str:
+    """The parts of a split, each with who does it and after which others."""
+    after = {part.id: f" after {' and '.join(part.dependencies)}" for part in event.sub_jobs if part.dependencies}
+    return shorten([f"{part.id} ({part.assigned_expert_name}{after.get(part.id, '')})" for part in event.sub_jobs])
+
+
+def shortened(text: str, most: int) -> str:
+    """The text on one line, and of a long one its beginning: at most so many characters."""
+    text = " ".join(text.split())
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def used(usage: Usage) -> str:
+    """What models were asked, and what that cost."""
+    cost = f", cost {usage.money()}" if usage.calls or usage.cost else ""
+    calls = f"{usage.calls:,} model call{'' if usage.calls == 1 else 's'}"
+    return f"{calls}, {usage.tokens:,} tokens{cost}"
+
+
+class Display(Protocol):
+    """Shows a run's events; entered before the first and left after the last."""
+
+    def __enter__(self) -> Display: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def show(self, event: Event) -> None:
+        """Show one event."""
+        ...
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Stand aside while somebody is asked."""
+        ...
+
+
+def display_on(console: Console) -> Display:
+    """A live table where `console` is a terminal, plain lines elsewhere."""
+    return LiveTable(console) if console.is_terminal else PlainLines(console)
+
+
+class LiveTable:
+    """A table of operators that is drawn again as the run goes on."""
+
+    def __init__(self, console: Console) -> None:
+        self._view = RunView()
+        self._console = console
+        self._left = False
+        self._live = self._new()
+
+    def __enter__(self) -> Display:
+        self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._left = True
+        self._live.__exit__(kind, error, trace)
+
+    def show(self, event: Event) -> None:
+        """Take in one event; the table is redrawn a few times a second, verdicts stay above it."""
+        self._view.apply(event)
+        if isinstance(event, events.RoundFinished) and event.evaluation and not place(event.path)[1]:
+            self._live.console.print(verdict_line(event), markup=False, highlight=False)
+        elif isinstance(event, events.BlameUnknown):
+            self._live.console.print(stranger_line(event), markup=False, highlight=False)
+
+    @contextmanager
+    def paused(self) -> Generator[None, None, None]:
+        """Leave the table as it stands while somebody is asked; it goes on below the answer."""
+        self._live.stop()
+        try:
+            yield
+        finally:
+            if not self._left:
+                self._live = self._new()  # the old one would take as many lines away again
+                self._live.start()
+
+    def _new(self) -> Live:
+        return Live(console=self._console, get_renderable=self._table, refresh_per_second=8)
+
+    def _table(self) -> Table:
+        """As much of the table as the terminal has lines for; all of it at the end."""
+        return self._view.table(None if self._left else max(1, self._console.height - _AROUND))
+
+
+_AROUND = 4
+"""Lines of a terminal that are not the table's rows: its head, its totals, and the last two lines."""
+
+
+class PlainLines:
+    """A line when an operator starts, ends, or has got on: by a tenth of its items, or for some seconds."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._written = monotonic()
+
+    def __enter__(self) -> Display:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def show(self, event: Event) -> None:
+        """Write a line if the event deserves one; of a map's items, only what is out of the ordinary."""
+        match event:
+            case events.OperatorRetried():
+                self._write(event, f"attempt {event.attempt} failed, again in {event.delay:.1f} s: {event.error}")
+            case events.FellBack():
+                self._write(event, f"falls back to {event.to}: {event.error}")
+            case events.ModelRetried():
+                why = shortened(event.error, LONGEST_ERROR)
+                self._write(event, f"the model is asked again in {event.delay:.1f} s: {why}")
+            case events.ModelAnswered() if event.cut_off:
+                self._write(event, CUT_OFF)
+            case events.Interrupted():
+                self._write(event, "waits for an answer")
+            case events.Resumed():
+                self._write(event, f"was answered, after {event.seconds:.1f} s")
+            case events.OperatorFailed():
+                self._write(event, f"failed, {event.seconds:.1f} s: {shortened(event.error, LONGEST_ERROR)}")
+            case _ if not place(event.path)[1]:
+                self._show_ordinary(event)
+            case _:
+                pass
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Nothing stands in the way of a question."""
+        return nullcontext()
+
+    def _show_ordinary(self, event: Event) -> None:
+        match event:
+            case events.OperatorStarted():
+                self._write(event, "running")
+            case events.Progress() if event.total and (_is_a_tenth(event) or self._silent_for_long()):
+                self._write(event, f"{event.done}/{event.total}")
+            case events.CacheHit() | events.MessageKept():
+                self._write(event, "from the cache" if isinstance(event, events.CacheHit) else "kept from before")
+            case events.OperatorFinished():
+                usage = event.message.usage
+                cost = f", cost {usage.money()}" if usage.cost else ""
+                self._write(event, f"done, {event.seconds:.1f} s, {usage.tokens:,} tokens{cost}")
+            case events.OperatorCancelled():
+                self._write(event, "stopped")
+            case events.OperatorSkipped():
+                self._write(event, f"skipped: {event.reason}")
+            case events.RoundFinished() if event.evaluation:
+                self._print(verdict_line(event))
+            case events.BlameUnknown():
+                self._print(stranger_line(event))
+            case _ if line := _line(event):
+                self._write(event, line)
+            case _:
+                pass
+
+    def _write(self, event: Event, text: str) -> None:
+        self._print(printable(f"round {event.round}  {'/'.join(event.path)}: {text}"))
+
+    def _silent_for_long(self) -> bool:
+        return monotonic() > self._written + LONGEST_SILENCE
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self._written = monotonic()

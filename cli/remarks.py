@@ -1,0 +1,57 @@
+"""What commands say of imported workflows that do something else here than where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated
+
+import typer
+
+from operad.configs.issues import Placed, in_file, issue_line
+from operad.configs.printable import printable
+from operad.flows import NodeGraph
+from operad.flows.formats.fields import Remark, summary
+
+LOSSY = "lossy"
+
+Lossy = Annotated[
+    bool,
+    typer.Option(
+        "--lossy",
+        help="Run an imported workflow though its results may be others than where it comes from; operad check says how.",
+    ),
+]
+
+
+def remarks_of(graph: NodeGraph | None) -> Sequence[Remark]:
+    """Return the remarks on a workflow."""
+    if graph is None or not graph.is_imported:
+        return []
+    from operad.flows.formats import remarks  # not at import: a workflow of ours needs no formats
+
+    return remarks.remarks_of(graph)
+
+
+def placed_remarks(graph: NodeGraph, lines: Mapping[str, int]) -> Sequence[Placed]:
+    """Return the remarks on a workflow as issues of its file, the losses first."""
+    found = sorted(remarks_of(graph), key=lambda remark: not remark.lossy)
+    return list(in_file([remark.issue for remark in found], lines))
+
+
+def remark_lines(graph: NodeGraph | None, file: str) -> Iterator[str]:
+    """Yield what a run says of its workflow: a line for each loss, and one for all notes."""
+    remarks = remarks_of(graph)
+    for each in remarks:
+        if each.lossy:
+            issue = each.issue
+            yield issue_line(Placed(issue.code, issue.message, issue.where), file)
+    if notes := [each for each in remarks if not each.lossy]:
+        yield printable(f"{file}: done otherwise here, without effect on what a node is asked: {summary(notes)} [note]")
+
+
+def plain_remarks(graph: NodeGraph | None) -> Sequence[Mapping[str, object]]:
+    """Return the remarks on a workflow as values of JSON."""
+    return [
+        {"node": each.node, "title": each.title, "field": each.field, "says": each.says, "lossy": each.lossy}
+        for each in remarks_of(graph)
+    ]

@@ -1,0 +1,96 @@
+"""`operad repair`: mends a workflow that a model wrote, as far as only one thing can be meant; no model is asked."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from operad.cli.formats import EXIT_FAULTS, EXIT_LEFT, STDOUT, called, target_format, write_file
+from operad.configs.flow import read_file
+from operad.configs.printable import printable
+from operad.flows.formats.chat2workflow import CHAT2WORKFLOW
+from operad.flows.formats.format import Format
+from operad.flows.formats.table import FORMATS, find_format, read
+from operad.flows.repair import Repaired, read_contract, repair, repair_graph
+from operad.runtime.values.errors import InputError, InvalidError
+
+
+def repair_command(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A model's response, or a workflow of typed nodes in any format.")
+    ],
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="FILE", help="The file to write; - (the default) is stdout.")
+    ] = STDOUT,
+    instruction: Annotated[
+        list[str] | None,
+        typer.Option(help="What was asked for, which inputs and outputs are aligned to. Again for each round."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the repairs, the lessons, the issues left and the text as JSON.")
+    ] = False,
+) -> None:
+    """Repair a workflow that a model wrote: its JSON, form, references and edges.
+
+    With --instruction, also the names of inputs and outputs. What was mended goes to stderr, one repair a line, then
+    what is left to do; the workflow goes to the output in the
+    format of its name, or to stdout as it came. Exit status: 0 if nothing is wrong any more, 1 if issues are
+    left or names that are not as stated, 2 if no workflow can be read from it.
+    """
+    data = read_file(file)
+    found, mended = _mended(data, file, instruction or ())
+    written = _written(mended, found, output, data)
+    if as_json:
+        print(json.dumps(_as_json(mended, written), indent=2))
+    else:
+        for line in (*map(str, mended.repairs), *mended.lessons):
+            print(printable(line), file=sys.stderr)
+        if mended.graph is None:
+            print(f"operad: {file}: no workflow can be read from it", file=sys.stderr)
+    if mended.graph is not None and not (as_json and output == STDOUT):
+        write_file(output, written)
+    raise typer.Exit(EXIT_FAULTS if mended.graph is None else EXIT_LEFT if mended.issues or mended.lessons else 0)
+
+
+def _mended(data: bytes, source: str, instructions: Sequence[str]) -> tuple[Format, Repaired]:
+    """The format of a file, and what is in it, mended; what has no format is taken for a response.
+
+    Raises:
+        InputError: Its nodes are not typed.
+    """
+    found = find_format(data)
+    if found is None or found is CHAT2WORKFLOW:
+        return CHAT2WORKFLOW, repair(data, instructions)
+    if not found.runs:
+        raise InputError(f"{source}: is of the format {found.name}, whose nodes are not typed; nothing can be mended")
+    try:
+        _, graph = read(data, called(source, FORMATS))
+    except InvalidError as error:
+        return found, Repaired("", issues=error.issues, lessons=[str(each) for each in error.issues])
+    return found, repair_graph(graph, read_contract(instructions), check=found.check)
+
+
+def _written(mended: Repaired, found: Format, target: str, data: bytes) -> bytes:
+    """The workflow in the format of the target's name; as it came where nothing was mended."""
+    if mended.graph is None:
+        return b""
+    wanted = found if target == STDOUT else target_format(target, None, found, FORMATS)
+    if wanted is not found:
+        return wanted.dump(mended.graph)
+    if not mended.repairs:
+        return data
+    return mended.text.encode("utf-8", errors="replace") if found is CHAT2WORKFLOW else found.dump(mended.graph)
+
+
+def _as_json(mended: Repaired, written: bytes) -> Mapping[str, object]:
+    return {
+        "repairs": [each._asdict() for each in mended.repairs],
+        "lessons": list(mended.lessons),
+        "issues": [asdict(each) for each in mended.issues],
+        "text": mended.text or written.decode("utf-8", errors="replace"),
+    }

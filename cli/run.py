@@ -1,0 +1,429 @@
+"""`operad run`, and what it shares with `operad runs resume`: what runs, made from a file, and what is printed."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn, TextIO
+
+import typer
+from rich.console import Console
+
+from operad.cli.ask import Lines
+from operad.cli.durable import Database, Files, Kept, Source, new_run_id, open_ledger
+from operad.cli.follow import follow, run_to_end, say
+from operad.cli.remarks import Lossy, plain_remarks, remark_lines
+from operad.cli.telemetry import Traced, listened
+from operad.cli.trust_store import Trusted, trusting
+from operad.cli.view import View, ViewPort, page_of, port_of
+from operad.configs.code import Trust
+from operad.configs.flow import find_graph, flow_expert, result_text
+from operad.configs.inputs import job_of
+from operad.configs.loader import load
+from operad.configs.prices import PricesFile
+from operad.configs.printable import put
+from operad.configs.schema import DurableSpec
+from operad.configs.services import load_services, services_of_environment
+from operad.flows import NodeGraph
+from operad.operators import Services
+from operad.operators.nodes.flow import StartVariable
+from operad.runtime.agents.agent import Agent
+from operad.runtime.models.endpoint import without_login
+from operad.runtime.values.errors import BudgetError, InputError, OperatorError, shorten
+from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
+
+if TYPE_CHECKING:
+    from operad.runtime.durable.ledger import Ledger
+    from operad.runtime.durable.served import Served
+
+EXIT_NOT_SUCCESS = 1
+
+RestartFrom = Annotated[
+    str | None,
+    typer.Option(
+        metavar="OPERATOR",
+        help="Run this operator again, and all that comes after it; with slashes below those around it: outer/inner, each[2]/check.",
+    ),
+]
+Round = Annotated[int, typer.Option("--round", min=1, help="With --restart-from: from which round on.")]
+
+
+def run(
+    config: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="A YAML file, or the name of one that comes with operad; or a workflow of typed nodes."
+        ),
+    ],
+    job: Annotated[
+        str,
+        typer.Option(
+            help="What is to be done, in words. Experts need it, unless a --file or an --input says what their work is."
+        ),
+    ] = "",
+    file: Annotated[list[Path] | None, typer.Option(help="A file it is about. May be given again.")] = None,
+    input_: Annotated[
+        list[str] | None,
+        typer.Option("--input", help="A named value, NAME=VALUE; for a file, its path. May be given again."),
+    ] = None,
+    expert: Annotated[str | None, typer.Option(help="Which expert; by default the leader, or the only one.")] = None,
+    model: Annotated[str | None, typer.Option(help="The model's name at its endpoint.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint, with /v1.")] = None,
+    prices: PricesFile = None,
+    events_file: Annotated[
+        Path | None, typer.Option("--events", help="Write every event to this file, as JSON lines.")
+    ] = None,
+    answer: Annotated[
+        list[str] | None, typer.Option(help="The answer to a question that the run asks, ID=VALUE. May be given again.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FOLDER",
+            help="The folder in which the nodes of a workflow write files; by default, a fresh one.",
+        ),
+    ] = None,
+    services_file: Annotated[
+        Path | None, typer.Option("--services", help="What the nodes of a workflow reach outside: a YAML file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole message as JSON.")] = False,
+    durable: Annotated[
+        bool, typer.Option("--durable", help="Keep the run in a database, so that it goes on after a crash.")
+    ] = False,
+    db: Database = None,
+    run_id: Annotated[
+        str | None,
+        typer.Option(help="The kept run's id, by default a fresh one. One that was begun goes on where it was."),
+    ] = None,
+    restart_from: RestartFrom = None,
+    round_: Round = 1,
+    workers_: Annotated[
+        bool, typer.Option("--workers", help="Have the operators done by workers: operad worker FILE, on any machines.")
+    ] = False,
+    files: Files = None,
+    lossy: Lossy = False,
+    trace: Traced = None,
+    view_: View = False,
+    view_port: ViewPort = None,
+    trust: Trusted = False,
+) -> None:
+    """Run an expert or a leader of experts from a YAML file, or a workflow of typed nodes.
+
+    The result goes to stdout; progress, questions, the verdict and errors go to stderr. What the run
+    asks is answered by --answer, or else by a line of stdin. Exit status: 0 SUCCESS,
+    1 any other status, 2 bad input or an error, 130 interrupted, 143 terminated. With --json, an
+    error that ends the run is printed as JSON, too, with what operators had said by then.
+
+    Experts that are given a --file or an --input and no --job do what `app: {desc: …}` in their file says.
+
+    --db, --run-id, --restart-from, --workers and --files imply --durable: what operators say is kept, and the same command with
+    --run-id, or operad runs resume, goes on where a crash, Ctrl-C or an open question left the run.
+
+    --view shows the run on a page in the browser, too, which can answer what it asks, and cancel it; at a terminal the
+    page stays after the run, until Ctrl-C.
+
+    A workflow is found by what is in the file: Operad's YAML, a Dify file, a Coze archive, Chat2Workflow's
+    JSON, or a whole response with it.
+    --file goes to its inputs of files, in order; what is missing is asked for at the terminal. What an imported file
+    says that is done otherwise here is printed first; if results may be others, it runs only with --lossy.
+    """
+    source = Source(
+        file=config,
+        expert=expert,
+        model=model,
+        base_url=base_url,
+        services=None if services_file is None else str(services_file),
+        out=None if output is None else str(output),
+        workers=workers_,
+        files=files,
+        lossy=lossy,
+    )
+    check_restart(restart_from, round_, run_id)
+    runnable, lines = trusting(lambda trusted: make(source, trusted), trust), Lines.of_stdin()
+    given, missing = named_values("--input", "NAME", input_), list[StartVariable]()
+    goal = job.strip() and job
+    if not goal and runnable.graph is None and not (file or given):
+        raise _no_job(config, runnable)
+    described = Job(goal=goal or runnable.goal, files=tuple(map(FileDescriptor.of, file or ())))
+    if runnable.graph is None:
+        described = described.model_copy(update={"inputs": dict(given)})
+    else:
+        described, missing = job_of(runnable.graph, described, given, may_ask=lines.typed)
+    answers = dict(named_values("--answer", "ID", answer))
+    kept: Kept | None = None
+    if durable or workers_ or any(given is not None for given in (db, run_id, files)):
+        served = runnable.served() if workers_ else None
+        ledger = open_ledger(db, lasting(source), workers=served, files=files, durable=runnable.durable)
+        run_id = new_run_id(runnable.agent.workflow.name) if run_id is None else run_id
+        kept = Kept(ledger, run_id, db, lasting(source).base_url)
+        if restart_from is not None:
+            restart(kept.ledger, kept.run_id, restart_from, round_, runnable.agent)
+    port = port_of(view_, view_port)
+    for line in remark_lines(runnable.graph, config):
+        say(Console(stderr=True), line)
+    if not goal and runnable.graph is None:
+        say(Console(stderr=True), f"job: {runnable.goal} (no --job is given; this is the description in {config})")
+    carry_out(
+        runnable,
+        described,
+        missing,
+        answers,
+        events_file,
+        lines,
+        as_json=as_json,
+        kept=kept,
+        trace=trace,
+        view_port=port,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Runnable:
+    """What a command runs.
+
+    Attributes:
+        agent: Who does the job.
+        goal: What is to be done, where nothing else is said.
+        graph: The workflow of typed nodes; None where it is a configuration.
+        services: What its nodes reach outside.
+        name: What workers call it.
+        team: All agents that its file makes.
+        durable: Which of its finished runs are deleted.
+    """
+
+    agent: Agent
+    goal: str
+    graph: NodeGraph | None
+    services: Services
+    name: str
+    team: Sequence[Agent]
+    durable: DurableSpec | None = None
+
+    def served(self) -> Served:
+        """What workers have of it."""
+        from operad.runtime.durable.served import Served  # not at import: it loads the database layer
+
+        return Served(self.name, self.team)
+
+
+def make(source: Source, trust: Trust = False) -> Runnable:
+    """What a file makes.
+
+    Args:
+        source: The file, and what the command was given.
+        trust: Whether the code that it names may run.
+
+    Raises:
+        UntrustedError: It names code that is not trusted.
+        InputError: There is no such file, or an option was given that it has no use for.
+        LossyError: It was imported, its results may be others here, and the source does not say that it may run.
+        InvalidError: It cannot be used; every issue is listed.
+    """
+    graph = find_graph(source.file)
+    model, base_url = source.model, source.base_url
+    if source.workers and (model or base_url):
+        raise InputError("workers have models of their own: say --model and --base-url to operad worker, not here")
+    if graph is None:
+        _refuse(
+            source.file, {"--output": source.out, "--services": source.services}, "says this itself, under `services`"
+        )
+        configuration = load(source.file, trust=trust)
+        able = configuration.agent(source.expert, model_name=model, base_url=base_url)
+        _check_model(able, source)
+        goal = configuration.spec.app.desc or able.profile.description or able.profile.name
+        team = [configuration.expert(each.name, model_name=model, base_url=base_url) for each in configuration.profiles]
+        durable = configuration.spec.durable
+        return Runnable(able, goal, None, configuration.services, Path(source.file).stem, team, durable)
+    _refuse(source.file, {"--expert": source.expert}, "is a workflow, and has no experts")
+    services = _services(source.services, source.out)
+    if not source.lossy and graph.is_imported:
+        from operad.flows.formats.remarks import refuse_lossy  # not at import: workflows of ours need no formats
+
+        refuse_lossy(graph, source.file)
+    able = flow_expert(graph, services, model, base_url, lossy=True)
+    _check_model(able, source)
+    return Runnable(able, graph.name, graph, services, Path(source.file).stem, [able])
+
+
+def _check_model(agent: Agent, source: Source) -> None:
+    if not source.workers:  # whose models are their own
+        agent.check_model()
+
+
+def lasting(source: Source) -> Source:
+    """The source as it is kept: its paths absolute, and without a login at the endpoint."""
+    return source.model_copy(
+        update={
+            "file": _absolute(source.file),
+            "base_url": source.base_url and without_login(source.base_url),
+            "services": source.services and str(Path(source.services).expanduser().absolute()),
+            "files": _absolute_place(source.files),
+            "out": source.out and str(Path(source.out).absolute()),
+        }
+    )
+
+
+def _no_job(file: str, runnable: Runnable) -> InputError:
+    profile = runnable.agent.profile
+    return InputError(
+        f'{file}: no --job is given; operad run {shlex.quote(file)} --job "…" says what is to be done, or --file and '
+        f"--input give what to work on. {profile.name}: {profile.description or runnable.goal}"
+    )
+
+
+def _absolute_place(files: str | None) -> str | None:
+    return files if files is None or "://" in files else str(Path(files).expanduser().absolute())
+
+
+def _absolute(file: str) -> str:
+    path = Path(file).expanduser()
+    return str(path.absolute()) if path.exists() else file  # which is the name of one that comes with operad
+
+
+def check_restart(operator: str | None, round: int, run_id: str | None) -> None:
+    """See that it is said of which run to do what anew.
+
+    Raises:
+        InputError: It is not.
+    """
+    if operator is not None and run_id is None:
+        raise InputError("--restart-from: say of which run: --run-id ID (operad runs list shows them)")
+    if operator is None and round != 1:
+        raise InputError("--round goes with --restart-from OPERATOR")
+
+
+def restart(ledger: Ledger, run_id: str, operator: str, round: int, agent: Agent) -> None:
+    """Have a run go on from an operator, and say what of it is forgotten.
+
+    Raises:
+        InputError: As `Ledger.restart_from`.
+    """
+    gone = ledger.restart_from(run_id, operator, agent.workflow, round=round)
+    say(Console(stderr=True), f"to be done anew: {shorten(gone) or 'nothing that was done yet'}")
+
+
+def carry_out(
+    runnable: Runnable,
+    job: Job,
+    missing: Sequence[StartVariable],
+    answers: Mapping[str, str],
+    events_file: Path | None,
+    lines: Lines,
+    *,
+    as_json: bool,
+    kept: Kept | None = None,
+    trace: str | None = None,
+    view_port: int | None = None,
+) -> NoReturn:
+    """Run it, print what comes of it to stdout and all else to stderr, and leave with an exit status.
+
+    Args:
+        runnable: What runs.
+        job: What is to be done.
+        missing: Inputs that are asked for at the terminal.
+        answers: Answers to what it asks, by the questions' ids.
+        events_file: Where its events are written.
+        lines: Where other answers come from.
+        as_json: Whether the whole message, or what an error leaves, is printed as JSON.
+        kept: How it is kept.
+        trace: Where its spans go.
+        view_port: Where a page shows it; None for no page.
+    """
+    services = runnable.services
+    with ExitStack() as stack:
+        written = stack.enter_context(_writable(events_file)) if events_file else None
+        page = None if view_port is None else stack.enter_context(page_of(runnable.agent.workflow, view_port))
+        try:
+            work = follow(runnable.agent, job, missing, answers, written, lines, kept, page)
+            message = run_to_end(listened(runnable.agent.workflow, trace, work), kept)
+        except (BudgetError, OperatorError) as error:
+            if as_json:
+                put(_error_json(error))
+            raise
+        finally:
+            if services.made and not services.folder:
+                say(Console(stderr=True), f"files: {services.made}")
+        deliver(message, typed=runnable.graph is not None, as_json=as_json, remarks=plain_remarks(runnable.graph))
+
+
+def deliver(
+    message: WorkflowMessage, *, typed: bool, as_json: bool, remarks: Sequence[Mapping[str, object]] = ()
+) -> NoReturn:
+    """Print a result, and leave with its exit status.
+
+    Args:
+        message: The result.
+        typed: Whether a workflow of typed nodes made it.
+        as_json: Whether the whole of it is printed, as JSON.
+        remarks: What was done otherwise than where the workflow comes from; a part of the JSON.
+    """
+    put(message_json(message, remarks) if as_json else _result(message, typed=typed))
+    raise typer.Exit(0 if message.status is WorkflowStatus.SUCCESS else EXIT_NOT_SUCCESS)
+
+
+def named_values(option: str, what: str, texts: Iterable[str] | None) -> list[tuple[str, str]]:
+    """What was given as NAME=VALUE.
+
+    Args:
+        option: The option's name.
+        what: What it calls the name.
+        texts: What was given.
+
+    Raises:
+        InputError: One is not written so.
+    """
+    return [_named_value(option, what, text) for text in texts or ()]
+
+
+def _named_value(option: str, what: str, text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise InputError(f"{option} {text!r}: write {what}=VALUE")
+    return name, value
+
+
+def message_json(message: WorkflowMessage, remarks: Sequence[Mapping[str, object]] = ()) -> str:
+    """The message as JSON; outputs that JSON has no form for appear as text."""
+    found = message.model_dump(mode="json", fallback=str)
+    return json.dumps({**found, "remarks": list(remarks)} if remarks else found, indent=2, ensure_ascii=False)
+
+
+def _result(message: WorkflowMessage, *, typed: bool) -> str:
+    """The result for people: of a workflow of typed nodes the outputs, of others the text, as far as there are any."""
+    outputs = result_text(message.outputs)
+    return (outputs or message.scratchpad) if typed else (message.scratchpad or outputs)
+
+
+def _error_json(error: BudgetError | OperatorError) -> str:
+    """An error as JSON, with the messages of the operators that had finished."""
+    finished = {name: message.model_dump(mode="json", fallback=str) for name, message in error.finished.items()}
+    return json.dumps({"error": str(error), "finished": finished}, indent=2, ensure_ascii=False)
+
+
+def _refuse(file: str, options: Mapping[str, object], why: str) -> None:
+    """Raises InputError if one of these options is given, which this file has no use for."""
+    if given := [name for name, value in options.items() if value is not None]:
+        raise InputError(f"{file} {why}; leave {' and '.join(given)} out")
+
+
+def _services(file: str | None, out: str | None) -> Services:
+    folder = Path(out) if out is not None else None
+    if folder and folder.exists() and not folder.is_dir():
+        raise InputError(f"--output {folder}: is no folder")
+    return load_services(Path(file), folder) if file is not None else replace(services_of_environment(), folder=folder)
+
+
+def _writable(path: Path) -> TextIO:
+    try:
+        return path.open(
+            "w", buffering=1, encoding="utf-8", errors="backslashreplace"
+        )  # half a surrogate pair is valid JSON
+    except OSError as error:
+        raise InputError(f"--events {path}: cannot be written: {error.strerror or error}") from error

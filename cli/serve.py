@@ -1,0 +1,281 @@
+"""`operad serve`: the server as a process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import socket
+import sys
+import threading
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from operad.cli.durable import Source, open_ledger
+from operad.cli.follow import GRACE
+from operad.cli.interruptible import end_children, signals_heard
+from operad.cli.remarks import Lossy
+from operad.cli.trust_store import Trusted, trusting
+from operad.configs.models import model_line
+from operad.configs.printable import printable
+from operad.runtime.values.errors import InputError, MissingExtraError
+from operad.server.api.bounds import DEFAULT_BOUNDS, Bounds
+from operad.server.api.experts import Offer, by_name, offers_of
+from operad.server.guard import LOOPBACK, SHORTEST_KEY, is_loopback, read_keys
+
+if TYPE_CHECKING:
+    from operad.server.api.app import Serving
+
+KEYS = "OPERAD_SERVE_KEYS"
+
+_MOST_KEYS = 2**20
+_CLOSING = 5.0
+"""Seconds in which connections may end after all runs have."""
+
+
+def serve(
+    configs: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="What is served: as for operad run. All their experts are.")
+    ],
+    host: Annotated[
+        str, typer.Option(help="The address to listen at. One that others reach needs keys.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for any that is free.")] = 8321,
+    key_file: Annotated[
+        Path | None,
+        typer.Option(help=f"A file with the keys that let in, one a line. Or: {KEYS}, with spaces between them."),
+    ] = None,
+    db: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Keep the runs: an SQLite file, or a URL of PostgreSQL. What was not finished goes on at the next start.",
+        ),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="The model's name at its endpoint.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint, with /v1.")] = None,
+    services: Annotated[
+        Path | None, typer.Option(help="What the nodes of a workflow reach outside: a YAML file.")
+    ] = None,
+    max_runs: Annotated[int, typer.Option(min=1, help="Runs at once, those included that wait for a person.")] = (
+        DEFAULT_BOUNDS.runs
+    ),
+    run_seconds: Annotated[float, typer.Option(min=0.1, help="How long a run may take.")] = DEFAULT_BOUNDS.seconds,
+    max_body: Annotated[int, typer.Option(min=1, help="Bytes of a request.")] = DEFAULT_BOUNDS.body,
+    keep: Annotated[int, typer.Option(min=0, help="Runs that have ended and can still be asked for.")] = (
+        DEFAULT_BOUNDS.kept
+    ),
+    keep_seconds: Annotated[float, typer.Option(min=0, help="How long they can.")] = DEFAULT_BOUNDS.kept_seconds,
+    requests_per_minute: Annotated[
+        int | None, typer.Option(min=1, help="Requests a minute of each key; by default any number.")
+    ] = None,
+    lossy: Lossy = False,
+    grace: Annotated[float, typer.Option(min=0, help="Seconds in which runs may finish at the end.")] = 30.0,
+    trust: Trusted = False,
+) -> None:
+    """Serve experts as OpenAI chat models (/v1), MCP tools (/mcp) and a run API (/runs).
+
+    It serves until SIGTERM or Ctrl-C; then it begins no more runs, lets those under way finish, and ends with
+    exit status 0. A second one ends it at once. Models and their keys are the server's own, from its files and
+    its environment. GET /openapi.json describes all paths.
+    """
+    keys = _keys(key_file)
+    if not is_loopback(host) and not keys:
+        raise InputError(
+            f"--host {host}: others reach it, and nobody would be asked for a key; give keys of {SHORTEST_KEY} or more "
+            f"characters with --key-file FILE, or in {KEYS}"
+        )
+    reach = None if services is None else str(services)
+    sources = [Source(file=file, model=model, base_url=base_url, services=reach, lossy=lossy) for file in configs]
+    found = trusting(lambda trusted: [offer for source in sources for offer in offers_of(source, trusted)], trust)
+    offers = by_name(found)
+    if db is not None:
+        offers = {
+            name: offer.kept_in(open_ledger(db, offer.source, durable=offer.durable)) for name, offer in offers.items()
+        }
+        _ = [offer.ledger.store for offer in offers.values() if offer.ledger]  # says what is wrong with the database
+    bounds = Bounds(
+        runs=max_runs,
+        seconds=run_seconds,
+        body=max_body,
+        kept=keep,
+        kept_seconds=keep_seconds,
+        requests_a_minute=requests_per_minute,
+    )
+    serving_type, uvicorn = _extra()
+    with _listening(host, port) as sockets:
+        asyncio.run(_serve(_Setting(offers, keys, host, bounds, grace), sockets, serving_type, uvicorn))
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """What is served, to whom, and how it ends."""
+
+    offers: dict[str, Offer]
+    keys: Sequence[str]
+    host: str
+    bounds: Bounds
+    grace: float
+
+    @property
+    def hosts(self) -> Sequence[str] | None:
+        """The names that requests may call it by; None for any, where keys are asked for."""
+        if not is_loopback(self.host):
+            return None
+        own = f"[{self.host}]" if ":" in self.host else self.host
+        return list(dict.fromkeys([own, *LOOPBACK]))
+
+
+async def _serve(setting: _Setting, sockets: list[socket.socket], serving_type: type[Serving], uvicorn: Any) -> None:
+    from operad.server.connections import BACKLOG, BoundedHttp, quiet_about_accept
+
+    quiet_about_accept(asyncio.get_running_loop())
+    serving = serving_type(setting.offers, keys=setting.keys, hosts=setting.hosts, bounds=setting.bounds)
+    config = uvicorn.Config(
+        serving.app,
+        http=BoundedHttp,
+        backlog=BACKLOG,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws="none",
+        timeout_graceful_shutdown=int(_CLOSING),
+    )
+    server = uvicorn.Server(config)
+    server.capture_signals = _no_signals  # they are heeded here
+    loop, ending = asyncio.get_running_loop(), list[asyncio.Task[None]]()
+
+    async def end() -> None:
+        await serving.drain(setting.grace)
+        _leave_within(2 * _CLOSING, 1)
+        server.should_exit = True
+
+    def begin_to_end() -> None:
+        left = len(serving.runs.open)
+        what = f"{left} run{'s' if left != 1 else ''} under way"
+        ending.append(asyncio.ensure_future(end()))
+        _say(f"ending: {what}, which may take {setting.grace:g} s; the same again ends at once")
+
+    received: list[int] = []
+
+    def hear(number: int) -> None:
+        received.append(number)
+        if len(received) == 1:
+            loop.call_soon_threadsafe(begin_to_end)
+        else:
+            loop.call_soon_threadsafe(serving.runs.stop_all)
+            time.sleep(GRACE)
+            end_children()
+            os._exit(128 + number)
+
+    start_up = server.startup
+
+    async def startup(sockets: list[socket.socket]) -> None:
+        await start_up(sockets=sockets)
+        for line in _greeting(setting, sockets[0].getsockname()[1]):
+            _say(line)
+
+    server.startup = startup  # who reads the address may ask, and may send signals
+    try:
+        with signals_heard(hear):
+            await server.serve(sockets=sockets)
+            await asyncio.gather(*ending, return_exceptions=True)
+    finally:
+        for offer in setting.offers.values():
+            if offer.ledger is not None:
+                await asyncio.to_thread(offer.ledger.close)  # so that others may go on with its runs at once
+
+
+def _greeting(setting: _Setting, port: int) -> Iterator[str]:
+    """What is served, with which models, and where."""
+    yield from (f"serves: {offer.name}" for offer in setting.offers.values())
+    models = dict.fromkeys(model_line(offer.agent.reasoner) for offer in setting.offers.values())
+    yield from filter(None, models)
+    shown = f"[{setting.host}]" if ":" in setting.host else setting.host
+    asks = f"{len(setting.keys)} key{'s' if len(setting.keys) != 1 else ''}" if setting.keys else "no key is asked for"
+    yield f"http://{shown}:{port} (/v1, /runs, /mcp, /openapi.json; {asks})"
+
+
+def _say(line: str) -> None:
+    """Print a line to stderr, if anybody reads it still."""
+    if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison] - it is, where the process began without one
+        return
+    try:
+        print(printable(line), file=sys.stderr, flush=True)
+    except OSError:  # nobody does: what is buffered would fail once more at the end, with status 120
+        with suppress(OSError), open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stderr.fileno())
+
+
+def _keys(key_file: Path | None) -> tuple[str, ...]:
+    """The keys that the command was given.
+
+    Raises:
+        InputError: The file cannot be read, or holds none; or one cannot be a key.
+    """
+    keys = read_keys(re.split(r"[\s,]+", os.environ.get(KEYS, "")), KEYS)
+    if key_file is None:
+        return keys
+    try:
+        with key_file.open("rb") as file:
+            text = file.read(_MOST_KEYS).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"--key-file {key_file}: cannot be read: {getattr(error, 'strerror', error)}") from error
+    read = read_keys(text.splitlines(), f"--key-file {key_file}")
+    if not read:
+        raise InputError(f"--key-file {key_file}: holds no key; write one a line")
+    return keys + read
+
+
+@contextmanager
+def _listening(host: str, port: int) -> Generator[list[socket.socket], None, None]:
+    """Sockets that listen.
+
+    Raises:
+        InputError: There is no such address, or it is taken.
+    """
+    opened = None
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        opened = socket.socket(family, kind, protocol)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind(address)
+        opened.listen()
+        opened.setblocking(False)
+    except (OSError, UnicodeError) as error:
+        if opened is not None:
+            opened.close()
+        why = getattr(error, "strerror", None) or error
+        raise InputError(
+            f"{host}:{port} cannot be listened at: {why}; another --port, or 0 for any that is free"
+        ) from error
+    with opened:
+        yield [opened]
+
+
+@contextmanager
+def _no_signals() -> Generator[None, None, None]:
+    yield
+
+
+def _leave_within(seconds: float, status: int) -> None:
+    """End the process after so long, whatever still hangs in it."""
+    timer = threading.Timer(seconds, os._exit, [status])
+    timer.daemon = True
+    timer.start()
+
+
+def _extra() -> tuple[type[Serving], Any]:
+    try:
+        return import_module("operad.server.api.app").Serving, import_module("uvicorn")
+    except ImportError as error:
+        raise MissingExtraError(
+            f"operad serve needs the extra `serve` ({error}): pip install 'operad[serve]'"
+        ) from error

@@ -1,0 +1,190 @@
+"""Where a command's runs are written besides: traces to a collector, what happens to the log."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.metadata import version
+from typing import Annotated, Any, TypeVar
+from urllib.parse import urlsplit
+
+import typer
+from rich.console import Console
+
+from operad.cli.follow import say
+from operad.runtime.events import Listener
+from operad.runtime.observe.logs import log_event
+from operad.runtime.observe.tracing import OpenTelemetryListener
+from operad.runtime.values.errors import InputError, MissingExtraError
+from operad.runtime.workflow.workflow import Workflow
+
+T = TypeVar("T")
+
+CONSOLE, OTLP = "console", "otlp"
+LONGEST_FLUSH = 5.0
+"""Seconds that what is not sent yet has at the end."""
+
+DELAY = 1.0
+"""Seconds that spans wait for others, to be sent together."""
+
+AT_ONCE, MOST_WAITING = 64, 4096
+MOST_ATTRIBUTES = 512
+
+Traced = Annotated[
+    str | None,
+    typer.Option(
+        "--trace",
+        metavar="WHERE",
+        help="Write spans: console (JSON lines on stderr), the URL of a collector (OTLP over HTTP), or otlp, "
+        "with the standard OTEL_EXPORTER_OTLP_… variables, which also hold the headers.",
+    ),
+]
+
+
+@contextmanager
+def listening(where: str | None) -> Generator[Sequence[Listener], None, None]:
+    """Whoever is to listen to what a command runs; at the end what they have is sent, if that goes in `LONGEST_FLUSH`.
+
+    Args:
+        where: Where spans go, as `Traced`; None for nowhere.
+
+    Raises:
+        InputError: There is no such place.
+        MissingExtraError: The extra ``tracing`` is not installed.
+    """
+    logged: list[Listener] = [log_event] if logging.getLogger("operad").isEnabledFor(logging.INFO) else []
+    if where is None:
+        yield logged
+        return
+    listener, close = _tracing(where)
+    try:
+        yield [listener, *logged]
+    finally:
+        close()
+
+
+async def listened(workflow: Workflow, where: str | None, work: Coroutine[Any, Any, T]) -> T:
+    """What comes of a workflow's run, listened to meanwhile as `listening` says.
+
+    Args:
+        workflow: What runs.
+        where: Where its spans go.
+        work: What has it run.
+    """
+    try:
+        with listening(where) as listeners:
+            for listener in listeners:
+                workflow.add_listener(listener)
+            return await work
+    finally:
+        work.close()
+
+
+def _tracing(where: str) -> tuple[Listener, Callable[[], None]]:
+    _check(where)
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # its warnings repeat headers; one line says it all
+    try:
+        sdk: Any = import_module("opentelemetry.sdk.trace")
+        export: Any = import_module("opentelemetry.sdk.trace.export")
+        resources: Any = import_module("opentelemetry.sdk.resources")
+        api: Any = import_module("opentelemetry.trace")
+        http = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
+        exporter: Any = None if where == CONSOLE else import_module(http).OTLPSpanExporter
+    except ImportError as error:
+        raise MissingExtraError(f"--trace needs OpenTelemetry: pip install 'operad[tracing]' ({error})") from error
+    name = {} if "OTEL_SERVICE_NAME" in os.environ else {"service.name": "operad"}
+    provider = sdk.TracerProvider(
+        resource=resources.Resource.create({**name, "service.version": version("operad")}),
+        span_limits=sdk.SpanLimits(max_attributes=MOST_ATTRIBUTES),
+        shutdown_on_exit=False,
+    )
+    if isinstance(api.get_tracer_provider(), api.ProxyTracerProvider):
+        api.set_tracer_provider(provider)  # what operators and tools write goes there, too
+    listener = OpenTelemetryListener(provider)
+    if where == CONSOLE:
+        told = export.ConsoleSpanExporter(out=sys.stderr, formatter=_line)
+        provider.add_span_processor(export.SimpleSpanProcessor(told))
+        return listener, lambda: None
+    sent = _Sent(_exporter(where, exporter), export.SpanExportResult.SUCCESS)
+    batches = export.BatchSpanProcessor(
+        sent, max_queue_size=MOST_WAITING, max_export_batch_size=AT_ONCE, schedule_delay_millis=DELAY * 1000
+    )
+    provider.add_span_processor(batches)
+    return listener, lambda: _flush(provider, sent, where)
+
+
+def _line(span: Any) -> str:
+    return f"{span.to_json(indent=None)}\n"
+
+
+class _Sent:
+    """An exporter that remembers whether all went well.
+
+    Attributes:
+        failed: How many spans the collector did not take.
+    """
+
+    def __init__(self, exporter: Any, success: Any) -> None:
+        self._exporter = exporter
+        self._success = success
+        self.failed = 0
+
+    def export(self, spans: Sequence[Any]) -> Any:
+        result = self._exporter.export(spans)
+        if result is not self._success:
+            self.failed += len(spans)
+        return result
+
+    def shutdown(self) -> None:
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30000) -> bool:
+        return self._exporter.force_flush(timeout_millis)
+
+
+def _flush(provider: Any, sent: _Sent, where: str) -> None:
+    """Send what is left; a collector that is away holds nobody up."""
+    ended = threading.Event()
+
+    def flush() -> None:
+        provider.force_flush()
+        ended.set()
+
+    threading.Thread(target=flush, name="operad-traces", daemon=True).start()
+    if not ended.wait(LONGEST_FLUSH) or sent.failed:
+        place = where if where != OTLP else "the collector that OTEL_EXPORTER_OTLP_ENDPOINT names"
+        say(Console(stderr=True), f"traces: not all spans have reached {place}; is it there, and does it take OTLP?")
+
+
+def _exporter(where: str, made: Callable[..., Any]) -> Any:
+    if where == OTLP:
+        return made()
+    return made(endpoint=where if urlsplit(where).path.strip("/") else f"{where.rstrip('/')}/v1/traces")
+
+
+def _check(where: str) -> None:
+    """See that spans can go there.
+
+    Raises:
+        InputError: They cannot; what was given is not repeated where it may hold a password.
+    """
+    if where in (CONSOLE, OTLP):
+        return
+    try:
+        url = urlsplit(where)
+        good = url.scheme in ("http", "https") and bool(url.hostname) and (url.port is None or url.port > 0)
+    except ValueError:
+        url, good = None, False
+    if url is not None and (url.username or url.password or url.query or url.fragment):
+        raise InputError("--trace: leave logins and keys out of the address; say them in OTEL_EXPORTER_OTLP_HEADERS")
+    if not good:
+        shown = repr(where) if "@" not in where else "this"
+        raise InputError(
+            f"--trace: {shown} is no place for spans: write console, otlp, or the URL of a collector, "
+            "such as http://127.0.0.1:6006/v1/traces"
+        )

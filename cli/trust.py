@@ -1,0 +1,63 @@
+"""`operad trust`: trust the code that files name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from operad.cli.trust_store import TrustStore
+from operad.configs.code import Code
+from operad.configs.flow import is_configuration, read_file
+from operad.configs.loader import found_file, preview
+from operad.configs.optimise.tasks import code_in_tasks
+from operad.configs.printable import printable
+from operad.runtime.values.errors import InputError
+
+
+def trust(
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="FILE…", help="YAML files of experts, and files of tasks.")
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="List the files that are trusted, with their code.")] = False,
+    revoke: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE", help="Trust the code of this file no longer. May be given again."),
+    ] = None,
+) -> None:
+    """Trust the code that files name, so that operad run asks no more; --list and --revoke show and take back.
+
+    The code is listed and not run. Trust holds as long as neither the file nor the code changes. It is kept in
+    operad/trust.json in your folder for configuration. Exit status: 0, or 2 bad input.
+    """
+    if not (files or list_ or revoke):
+        raise InputError("name the files to trust; --list shows what is trusted")
+    store = TrustStore.of_user()
+    for what in revoke or ():
+        if not store.revoke(what):
+            raise InputError(f"{what}: is not trusted; operad trust --list shows what is")
+        _say(f"not trusted any more: {what}")
+    for file in files or ():
+        if code := _code(file):
+            store.grant(code)
+            _say(f"trusted: {file}", code.lines)
+        else:
+            _say(f"{file}: names no code, and needs no trust")
+    if list_:
+        entries = store.entries()
+        for digest, entry in entries.items():
+            _say(f"{entry.get('file')}  {digest[:12]}  {entry.get('granted')}", entry.get("code") or ())
+        if not entries:
+            _say("nothing is trusted")
+
+
+def _say(line: str, more: Iterable[object] = ()) -> None:
+    print("\n".join(printable(each) for each in (line, *(f"  {each}" for each in more))))
+
+
+def _code(file: str) -> Code:
+    with found_file(file) as path:
+        if is_configuration(read_file(path)):
+            return preview(file).code
+    return code_in_tasks(file)

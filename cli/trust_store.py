@@ -1,0 +1,157 @@
+"""The user's trust in code that files name: kept by a hash over the file and its code, asked for once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, cast
+
+import typer
+
+from operad.configs.code import Code, Trust, UntrustedError
+from operad.configs.printable import printable
+from operad.runtime.models.prices import config_folder
+from operad.runtime.values.errors import InputError, shorten
+
+T = TypeVar("T")
+
+MAX_BYTES = 16 * 2**20
+
+Trusted = Annotated[
+    bool, typer.Option("--trust", help="Run the code that the file names, without a question; this is not kept.")
+]
+
+
+class TrustStore:
+    """File of what a user trusts. Nobody else may read or write it.
+
+    Args:
+        path: The file. It need not exist.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def of_user(cls, environ: Mapping[str, str] = os.environ) -> TrustStore:
+        """Return the store in the user's folder for configuration: ``$XDG_CONFIG_HOME/operad/trust.json``.
+
+        Raises:
+            InputError: There is no such folder, as neither ``XDG_CONFIG_HOME`` nor ``HOME`` is set.
+        """
+        folder = config_folder(environ)
+        if folder is None:
+            raise InputError("trust cannot be looked up: neither XDG_CONFIG_HOME nor HOME is set; give --trust")
+        return cls(folder / "trust.json")
+
+    def entries(self) -> dict[str, dict[str, Any]]:
+        """Return what is trusted: the file, its code and the time, by digest.
+
+        Raises:
+            InputError: The file cannot be read, holds something else, or others may write it.
+        """
+        try:
+            with self.path.open("rb") as file:
+                if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o022:
+                    raise InputError(f"{self.path}: others may write it; check what it lists, then chmod 600 it")
+                found = json.loads(file.read(MAX_BYTES))
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be read: {error.strerror or error}") from error
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{self.path}: is not a store of trust: {error}; delete it to begin anew") from error
+        values: list[object] = list(cast("dict[str, object]", found).values()) if isinstance(found, dict) else [None]
+        if not all(isinstance(each, dict) for each in values):
+            raise InputError(f"{self.path}: is not a store of trust; delete it to begin anew")
+        return cast("dict[str, dict[str, Any]]", found)
+
+    def holds(self, code: Code) -> bool:
+        """Return whether this code, of this file, is trusted as it is now."""
+        return code.digest in self.entries()
+
+    def grant(self, code: Code) -> None:
+        """Trust this code, as long as neither it nor its file changes."""
+        file = str(Path(code.file).absolute())
+        granted = datetime.now().astimezone().isoformat(timespec="seconds")
+        self._write({**self.entries(), code.digest: {"file": file, "code": list(code.lines), "granted": granted}})
+
+    def revoke(self, what: str) -> int:
+        """Take back the trust in a file, or in the digest that begins so; return how much was taken back."""
+        entries, file = self.entries(), str(Path(what).absolute())
+        gone = [
+            digest
+            for digest, each in entries.items()
+            if each.get("file") == file or (len(what) >= 8 and digest.startswith(what))
+        ]
+        if gone:
+            self._write({digest: each for digest, each in entries.items() if digest not in gone})
+        return len(gone)
+
+    def _write(self, entries: Mapping[str, object]) -> None:
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle, made = tempfile.mkstemp(prefix=".trust.", dir=self.path.parent)  # 0600
+            try:
+                with os.fdopen(handle, "w", encoding="utf-8") as file:
+                    json.dump(entries, file, indent=2)
+                Path(made).replace(self.path)
+            except BaseException:
+                with suppress(OSError):
+                    Path(made).unlink()
+                raise
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be written: {error.strerror or error}") from error
+
+
+def trusting(load: Callable[[Trust], T], given: bool) -> T:
+    """Load files whose code the user trusts; at a terminal, ask for trust that is missing, and keep it.
+
+    Args:
+        load: Loads them, given whom to trust.
+        given: Whether the command was given ``--trust``.
+
+    Raises:
+        InputError: There is no trust, and nobody to ask; or the answer was no.
+    """
+    if given:
+        return load(True)
+    while True:
+        try:
+            return load(lambda code: TrustStore.of_user().holds(code))
+        except UntrustedError as error:
+            ask(error.code)
+            TrustStore.of_user().grant(error.code)
+
+
+def ask(code: Code) -> None:
+    """Ask at the terminal whether the code of a file may run.
+
+    Raises:
+        InputError: There is no terminal, or the answer was not yes.
+    """
+    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
+        raise InputError(
+            f"{code.file} names code that is not trusted: {shorten(code.lines)}; read it, then: "
+            f"operad trust {shlex.quote(code.file)}, or give --trust"
+        )
+    print(f"{printable(code.file)} names code, which can do all that you can do:", file=sys.stderr)
+    for line in code.lines:
+        print(f"  {printable(line)}", file=sys.stderr)
+    print("Run it, now and as long as it does not change? (yes or no)\n> ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise InputError(f"{code.file}: its code is not trusted; nothing was run")
+
+
+def _is_terminal(stream: Any) -> bool:
+    try:
+        return stream.isatty()
+    except (AttributeError, ValueError):  # there is none, or it is closed
+        return False

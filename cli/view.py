@@ -1,0 +1,156 @@
+"""`operad view`, and the page beside `operad run --view`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+import webbrowser
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from operad.cli.durable import Database, open_ledger
+from operad.cli.follow import say
+from operad.cli.progress import LONGEST_ERROR, shortened
+from operad.runtime.values.errors import InputError, OperadError
+from operad.runtime.workflow.workflow import Workflow
+
+if TYPE_CHECKING:
+    from operad.server.view.server import PageServer, Site
+
+PORT = 8300
+
+View = Annotated[bool, typer.Option("--view", help="Show the run on a page in the browser, too.")]
+ViewPort = Annotated[
+    int | None,
+    typer.Option("--view-port", min=0, max=65535, help="With --view: the page's port. By default any that is free."),
+]
+
+
+def port_of(view: bool, port: int | None) -> int | None:
+    """Where the page of a run is to be served; None for no page, 0 for any port that is free."""
+    return 0 if view and port is None else port
+
+
+def view(
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="RUN",
+            help="A file that operad run --events has written or writes; with --db, the id of a run that is kept.",
+        ),
+    ] = None,
+    db: Database = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The page's port on this machine; 0 for any that is free.")
+    ] = PORT,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open the browser.")] = False,
+) -> None:
+    """Show a run in the browser, from its events file or from a database; live while it runs.
+
+    Without RUN, the page lists the runs that are kept. Of a run that is kept, the page takes answers, and cancels it.
+
+    The page's address goes to stderr, with a token without which nobody gets it. It is served to this machine alone,
+    until Ctrl-C. Exit status: 0, or 2 where there is nothing to show, or the port is in use.
+    """
+    where, site = _site(run, db)
+    from operad.server.view.server import PageServer
+
+    try:
+        server = PageServer(site, port)
+    except InputError as error:
+        raise InputError(f"--port: {error}") from error
+    with suppress(KeyboardInterrupt), server:
+        _heed_signals()
+        url = f"{server.url}{where}"
+        say(Console(stderr=True), f"page: {url}")
+        if sys.stdout.isatty() and not no_browser and _has_screen():
+            webbrowser.open(url)
+        _stay()
+    os._exit(0)  # a database that is gone would be waited for
+
+
+def _site(run: str | None, db: str | None) -> tuple[str, Site]:
+    """What is shown, and where in it."""
+    from operad.server.view.server import RunPage, RunsPage
+    from operad.server.view.sources import FileSource
+
+    if run is not None and db is None:
+        try:
+            return "", RunPage(FileSource(Path(run)), Path(run).name)
+        except InputError as error:
+            raise InputError(f"{error}; for a run that is kept, say --db URL as well") from error
+    from operad.runtime.durable.places import shown
+    from operad.runtime.durable.wire import Wire
+
+    ledger = open_ledger(db)
+    ledger.wire = Wire()  # which names files by where they lie, and brings none here
+    site = RunsPage(ledger, f"runs in {shown(ledger.url)}")
+    if run is None:
+        ledger.runs(1)
+        return "", site
+    return f"runs/{ledger.run(run).run_id}/", site
+
+
+@contextmanager
+def page_of(workflow: Workflow, port: int) -> Generator[PageServer, None, None]:
+    """Show a workflow's run on a page while this lasts, and at a terminal until Ctrl-C.
+
+    Args:
+        workflow: The workflow.
+        port: Where; 0 for any port that is free.
+
+    Raises:
+        InputError: The port cannot be had.
+    """
+    from operad.server.view.server import PageServer, live_page
+    from operad.server.view.sources import LiveSource
+
+    console = Console(stderr=True)
+    site = live_page(workflow, LiveSource(workflow, end=_interrupt))
+    try:
+        server = PageServer(site, port)
+    except InputError as error:
+        raise InputError(f"--view-port: {error}") from error
+    with server:
+        say(console, f"page: {server.url}")
+        try:
+            yield server
+        except (OperadError, typer.Exit) as end:
+            if sys.stdout.isatty() and sys.stderr.isatty():
+                if isinstance(end, OperadError):
+                    say(console, shortened(str(end), LONGEST_ERROR))
+                say(console, f"the page stays until Ctrl-C: {server.url}")
+                with suppress(KeyboardInterrupt):
+                    _heed_signals()
+                    _stay()
+            raise
+
+
+def _interrupt() -> None:
+    """As Ctrl-C does."""
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+
+def _heed_signals() -> None:
+    """Have Ctrl-C and SIGTERM raise KeyboardInterrupt."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+
+
+def _stay() -> None:
+    """Wait for a KeyboardInterrupt."""
+    while True:
+        time.sleep(3600)
+
+
+def _has_screen() -> bool:
+    """Whether a browser that is opened would not take the terminal."""
+    return sys.platform in ("darwin", "win32") or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())

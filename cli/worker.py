@@ -1,0 +1,192 @@
+"""`operad worker` and `operad workers`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from operad.cli.durable import Database, Files, Source, open_ledger
+from operad.cli.follow import say
+from operad.cli.remarks import Lossy
+from operad.cli.run import make
+from operad.cli.telemetry import Traced, listening
+from operad.cli.trust_store import Trusted, trusting
+from operad.configs.models import model_line
+from operad.configs.prices import PricesFile
+from operad.configs.printable import printable, put
+from operad.runtime.durable.driver import LIMIT
+from operad.runtime.durable.places import shown
+from operad.runtime.durable.served import Served
+from operad.runtime.durable.store import Executor
+from operad.runtime.durable.worker import MOST_COUNTED, Worker
+from operad.runtime.observe.metrics import Metrics, serve
+from operad.runtime.values.errors import InputError, describe
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+_logger = logging.getLogger(__name__)
+
+
+def worker(
+    configs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...", help="What runs are made from: as for operad run. Each file's experts are served."
+        ),
+    ],
+    db: Database = None,
+    concurrency: Annotated[int, typer.Option(min=1, help="How many operators of each file at once.")] = 4,
+    files: Files = None,
+    model: Annotated[str | None, typer.Option(help="The model's name at its endpoint.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint, with /v1.")] = None,
+    prices: PricesFile = None,
+    services: Annotated[
+        Path | None, typer.Option(help="What the nodes of a workflow reach outside: a YAML file.")
+    ] = None,
+    grace: Annotated[
+        float, typer.Option(min=0, help="Seconds in which what is under way may finish at the end.")
+    ] = 30.0,
+    lossy: Lossy = False,
+    limit: Annotated[
+        float, typer.Option(min=2, help="Seconds without a sign of life after which others take over its work.")
+    ] = LIMIT,
+    trace: Traced = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Answer Prometheus at http://HOST:PORT/metrics.")
+    ] = None,
+    metrics_host: Annotated[
+        str, typer.Option(help="Who reaches the metrics: by default this machine alone; 0.0.0.0 for all.")
+    ] = "127.0.0.1",
+    trust: Trusted = False,
+) -> None:
+    """Execute the operators of runs that were started with --workers, on any machine.
+
+    It works until SIGTERM or Ctrl-C; then it takes no more, finishes what is under way, and ends with exit
+    status 0. A second one ends it at once. What a worker that dies had begun goes to another one. Models and
+    keys are the worker's own, from its files and its environment.
+    """
+    reach = services and str(services)
+    sources = [Source(file=file, model=model, base_url=base_url, services=reach, lossy=lossy) for file in configs]
+    runnables = trusting(lambda trusted: [make(source, trusted) for source in sources], trust)
+    served = [each.served() for each in runnables]
+    queues = [each.queue for each in served]
+    if len(set(queues)) < len(queues):
+        raise InputError("two of these files do the same; name each once")
+    ledger = open_ledger(db, sources[0])
+    _ = ledger.store  # which says in words what is wrong with the database, before this says that it serves
+    ledger.close()
+    url = ledger.url
+    console = Console(stderr=True)
+    for line in dict.fromkeys(model_line(agent.reasoner) for each in runnables for agent in each.team):
+        if line:
+            say(console, line)
+    with ExitStack() as stack:
+        listeners = [*stack.enter_context(listening(trace))]
+        metrics = None if metrics_port is None else Metrics()
+        works = Worker(
+            url.render_as_string(hide_password=False),
+            served,
+            concurrency=concurrency,
+            files=files,
+            limit=limit,
+            listeners=[*listeners, metrics] if metrics else listeners,
+        )
+        if metrics and metrics_port is not None:
+            port, stop = _serve_metrics(works, metrics, metrics_port, metrics_host)
+            stack.callback(stop)
+            say(console, f"metrics: http://{metrics_host}:{port}/metrics")
+        _work(works, served, url, grace, console)
+
+
+def _serve_metrics(works: Worker, metrics: Metrics, port: int, host: str) -> tuple[int, Callable[[], None]]:
+    """Answer Prometheus, also on the worker itself; the port, and what ends that."""
+
+    def waiting() -> float:
+        try:
+            return float(sum(works.waiting().values()))
+        except Exception as error:  # noqa: BLE001 - whatever the database has, the other metrics are there
+            _logger.debug("how much waits in the queues is not known: %s", describe(error))
+            return math.nan
+
+    at_once = works.executor.concurrency * len(works.executor.queues)
+    metrics.watch("worker_slots", "How many operators it does at once.", lambda: at_once)
+    metrics.watch("worker_slots_busy", "How many it is at.", lambda: works.busy)
+    metrics.watch("worker_queue", f"Operators that wait for a worker; counted to {MOST_COUNTED} a queue.", waiting)
+    return serve(metrics.registry, port, host)
+
+
+def _work(works: Worker, served: Sequence[Served], url: URL, grace: float, console: Console) -> None:
+    say(console, f"worker: {works.executor.id}, version {works.executor.version}, {shown(url)}")
+    for each in served:
+        say(console, f"serves: {each.name} ({each.queue}), {works.executor.concurrency} operators at once")
+    asyncio.run(_serve(works, grace, console))
+
+
+async def _serve(works: Worker, grace: float, console: Console) -> None:
+    stop, loop, serving = asyncio.Event(), asyncio.get_running_loop(), asyncio.current_task()
+
+    def end() -> None:
+        if stop.is_set():
+            if serving:
+                serving.cancel()
+            return
+        say(console, f"ending: what is under way has {grace:g} s; the same again ends it at once")
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, end)
+    try:
+        await works.serve(stop, grace)
+    except asyncio.CancelledError:
+        say(console, "ended; what was under way goes to other workers")
+
+
+def workers(
+    db: Database = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
+) -> None:
+    """List the processes that drive runs or execute operators, with their current step."""
+    ledger = open_ledger(db)
+    executors = ledger.store.executors()
+    if as_json:
+        put(json.dumps([_plain(each) for each in executors], indent=2, ensure_ascii=False))
+        return
+    table = Table("id", "kind", "state", "version", "serves", "at", box=None, pad_edge=False)
+    for each in executors:
+        state = "alive" if each.alive else f"silent for {each.silent:.0f} s"
+        at = ", ".join(each.doing) or ("nothing" if each.kind == "worker" else "")
+        cells = each.id, each.kind, state, each.version, *each.queues, at
+        id_, kind, state, version, *queues, at = (Text(printable(cell)) for cell in cells)
+        table.add_row(id_, kind, state, version, Text("\n").join(queues), at)
+    console = Console(soft_wrap=True)
+    if executors:
+        console.print(table)
+    else:
+        say(Console(stderr=True), "nobody drives runs here, and nobody works for them; start one: operad worker FILE")
+
+
+def _plain(each: Executor) -> dict[str, object]:
+    return {
+        "id": each.id,
+        "kind": each.kind,
+        "alive": each.alive,
+        "silent_seconds": round(each.silent, 1),
+        "version": each.version,
+        "queues": each.queues,
+        "concurrency": each.concurrency,
+        "doing": each.doing,
+        "started": each.started,
+    }

@@ -1,0 +1,45 @@
+"""Operations that change a workflow of typed nodes: atomic, with ids that stay, and nothing else touched.
+
+edited = apply(graph, [Connect(source="3", target="4", port=1)])
+print(edited.changes)
+"""
+
+from operad.flows.edit.batch import OPERATIONS, Batch, Edited, apply, in_json, new_issues, read_operations, schema
+from operad.flows.edit.difference import Difference, ParamChange, difference
+from operad.flows.edit.edges import AddBranch, Connect, Disconnect, InsertBetween
+from operad.flows.edit.ends import MergeEnds, SplitEnd
+from operad.flows.edit.nodes import AddNode, RemoveNode, ReplaceText, SetParam
+from operad.flows.edit.operation import Operation
+from operad.flows.edit.short import parse
+from operad.flows.edit.variables import AddInput, AddOutput, RemoveInput, RemoveOutput, RenameVariable
+
+__all__ = [
+    "OPERATIONS",
+    "AddBranch",
+    "AddInput",
+    "AddNode",
+    "AddOutput",
+    "Batch",
+    "Connect",
+    "Difference",
+    "Disconnect",
+    "Edited",
+    "InsertBetween",
+    "MergeEnds",
+    "Operation",
+    "ParamChange",
+    "RemoveInput",
+    "RemoveNode",
+    "RemoveOutput",
+    "RenameVariable",
+    "ReplaceText",
+    "SetParam",
+    "SplitEnd",
+    "apply",
+    "difference",
+    "in_json",
+    "new_issues",
+    "parse",
+    "read_operations",
+    "schema",
+]

@@ -1,0 +1,150 @@
+"""Operations on the ends of a workflow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from pydantic import Field
+
+from operad.flows.edit.operation import (
+    NewId,
+    NodeId,
+    Operation,
+    Types,
+    before,
+    free_id,
+    taken,
+    undefined,
+)
+from operad.flows.edit.variables import named_outputs, outputs_of, with_outputs
+from operad.flows.formats.shapes import list_of
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.operators.node import Fault
+from operad.runtime.values.errors import shorten
+
+
+def _no_end(graph: NodeGraph, where: str, node_id: str) -> Iterator[Fault]:
+    missing = list(undefined(graph, where, node_id))
+    yield from missing
+    if not missing and (kind := graph.by_id[node_id].type) != "end":
+        ends = shorten([spec.id for spec in graph.nodes if spec.type == "end"]) or "none"
+        yield Fault(where, f"{node_id!r} is of type {kind!r}, and no end; ends are: {ends}", "no-end")
+
+
+class SplitEnd(Operation):
+    """Gives some of the nodes that lead to an end an end of their own.
+
+    Each of the two ends has those outputs whose nodes come before it; an output of which that holds for neither stays
+    where it is.
+    """
+
+    op: Literal["split_end"] = "split_end"
+    node: NodeId = Field(description="The end.")
+    id: NewId
+    sources: list[str] = Field(min_length=1, description="The nodes that are to lead to the new end, and not to it.")
+
+    def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
+        """No such end, an id that is taken, nodes that do not lead to it, or nothing that still would."""
+        wrong = list(_no_end(graph, "node", self.node))
+        yield from wrong
+        yield from taken(graph, self.id, "end")
+        if wrong:
+            return
+        leading = list(dict.fromkeys(edge.source for edge in graph.edges if edge.target == self.node))
+        there = shorten(leading) or "none"
+        for source in self.sources:
+            if source not in leading:
+                what = f"no edge leads from {source!r} to {self.node!r}; these nodes lead to it: {there}"
+                yield Fault("sources", what, "no-edge")
+        if leading and not set(leading) - set(self.sources):
+            what = f"nothing would lead to {self.node!r} any more; leave one of these out: {there}"
+            yield Fault("sources", what, "no-edge")
+
+    def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
+        """With the new end as the last node."""
+        end = graph.by_id[self.node]
+        graph = self.anyway(graph)
+        edges = [
+            replace(edge, target=self.id) if edge.target == self.node and edge.source in self.sources else edge
+            for edge in graph.edges
+        ]
+        graph = replace(graph, edges=edges)
+        mine = [output for output in outputs_of(end) if _can_have(graph, self.id, output)]
+        left = [output for output in outputs_of(end) if output not in mine or _can_have(graph, self.node, output)]
+        graph = with_outputs(graph, graph.by_id[self.id], mine)
+        return graph if left == outputs_of(end) else with_outputs(graph, end, left)
+
+    def anyway(self, graph: NodeGraph) -> NodeGraph:
+        """With an end without outputs, unless a node has its id."""
+        if self.id in graph.by_id:
+            return graph
+        parent = graph.by_id[self.node].parent if self.node in graph.by_id else ""
+        return replace(graph, nodes=[*graph.nodes, NodeSpec(self.id, "end", {"outputs": []}, parent)])
+
+
+def _can_have(graph: NodeGraph, end_id: str, output: Any) -> bool:
+    """Whether the node of an output comes before an end."""
+    match list_of(output):
+        case [_, [_, str() as node_id]]:
+            return node_id in before(graph, end_id)
+        case _:
+            return False
+
+
+class MergeEnds(Operation):
+    """Makes one end of several, the first; what led to the others leads to it.
+
+    Outputs that differ under one name become one, through a variable-aggregator each that all that led to the ends
+    leads to.
+    """
+
+    op: Literal["merge_ends"] = "merge_ends"
+    nodes: list[str] = Field(min_length=2, description="The ends; the first one stays.")
+
+    def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
+        """Nodes that are no ends, that are named twice, or that run inside different nodes."""
+        wrong = [fault for node_id in dict.fromkeys(self.nodes) for fault in _no_end(graph, "nodes", node_id)]
+        yield from wrong
+        if len(set(self.nodes)) < len(self.nodes):
+            yield Fault("nodes", "an end is named twice; name each once", "duplicate-id")
+        elif not wrong and len({graph.by_id[node_id].parent for node_id in self.nodes}) > 1:
+            yield Fault("nodes", "they run inside different nodes; only ends side by side can be one", "crosses-border")
+        for node_id in self.nodes if not wrong else ():
+            end = graph.by_id[node_id]
+            if len(named_outputs(end)) < len(outputs_of(end)):
+                yield Fault("nodes", f"outputs of {node_id!r} cannot be read; set these first", "param")
+
+    def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
+        """With the first end, and the aggregators as the last nodes."""
+        first, *others = (graph.by_id[node_id] for node_id in self.nodes)
+        named: dict[str, list[Any]] = {}
+        for end in (first, *others):
+            for name, value in named_outputs(end):
+                values = named.setdefault(name, [])
+                values += [] if value in values else [value]
+        several = {name: values for name, values in named.items() if len(values) > 1}
+        made: dict[str, str] = {}
+        for name, values in several.items():
+            made[name] = free_id(graph, first.parent)
+            spec = NodeSpec(made[name], "variable-aggregator", {"variables": values}, first.parent)
+            graph = replace(graph, nodes=[*graph.nodes, spec])
+        outputs = [[name, ["output", made[name]] if name in made else values[0]] for name, values in named.items()]
+        nodes = [spec for spec in graph.nodes if not any(spec is other for other in others)]
+        graph = replace(graph, nodes=nodes, edges=self._edges(graph, list(made.values())))
+        return with_outputs(graph, first, outputs) if outputs != outputs_of(first) else graph
+
+    def _edges(self, graph: NodeGraph, aggregators: Sequence[str]) -> list[Edge]:
+        end = self.nodes[0]
+        edges: list[Edge] = []
+        there: set[tuple[str, int, str]] = set()
+        for edge in graph.edges:
+            if edge.source in self.nodes[1:]:
+                continue
+            for target in (aggregators or [end]) if edge.target in self.nodes else [edge.target]:
+                key = (edge.source, edge.port, target)
+                if edge.target not in self.nodes or key not in there:
+                    there.add(key)
+                    edges.append(edge if target == edge.target else replace(edge, target=target))
+        return [*edges, *(Edge(aggregator, end) for aggregator in aggregators)]

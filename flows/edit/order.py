@@ -1,0 +1,99 @@
+"""Where nodes and edges stand in their lists: nodes behind those that they read. What need not move stays where it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from operad.flows.edit.operation import Types, inside_of
+from operad.flows.edit.references import reads
+from operad.flows.node_graph import NodeGraph, NodeSpec
+
+
+def in_order(before: NodeGraph, after: NodeGraph, types: Types) -> NodeGraph:
+    """The workflow with its new nodes put in their places, and what changed nodes read put before these.
+
+    Args:
+        before: The workflow before it was changed.
+        after: It with new nodes at the end of the list.
+        types: The node types by name.
+    """
+    old = {id(spec): place for place, spec in enumerate(before.nodes)}
+    touched = [spec for spec in after.nodes if id(spec) not in old]
+    if not touched:
+        return after
+    by_id = {spec.id: place for place, spec in reversed(list(enumerate(before.nodes)))}
+    kept = [spec for spec in after.nodes if spec.id in by_id]
+    kept.sort(key=lambda spec: old.get(id(spec), by_id[spec.id]))  # one that was removed and added again is the last
+    order = _Order(after, types, kept)
+    new = [spec for spec in after.nodes if spec.id not in by_id]
+    for spec in new:
+        order.add(spec)
+    ids = {spec.id for spec in new}
+    reading = [spec for spec in kept if ids and ids & set(reads(spec, types))]
+    for spec in sorted((*touched, *reading), key=order.place):
+        order.bring_what_it_reads(spec)
+    return replace(after, nodes=order.nodes)
+
+
+def edges_in_order(before: NodeGraph, after: NodeGraph) -> NodeGraph:
+    """The workflow with its edges in the order of the nodes that they lead to, where they were in that order before."""
+
+    def places(graph: NodeGraph) -> list[int]:
+        place = {spec.id: number for number, spec in reversed(list(enumerate(graph.nodes)))}
+        return [place.get(edge.target, len(place)) for edge in graph.edges]
+
+    was, now = places(before), places(after)
+    if was != sorted(was) or now == sorted(now):
+        return after
+    return replace(after, edges=[after.edges[number] for number in sorted(range(len(now)), key=now.__getitem__)])
+
+
+class _Order:
+    def __init__(self, graph: NodeGraph, types: Types, nodes: list[NodeSpec]) -> None:
+        self.nodes = nodes
+        self._graph = graph
+        self._types = types
+        self._moving: set[str] = set()
+
+    def place(self, spec: NodeSpec) -> int:
+        return next(number for number, each in enumerate(self.nodes) if each is spec)
+
+    def add(self, spec: NodeSpec) -> None:
+        """Put a new node behind what it reads, what leads to it, and what it runs inside of; else at the end."""
+        around = self._around(spec)
+        earlier = set(around) | {edge.source for edge in self._graph.edges if edge.target == spec.id}
+        earlier |= set(reads(spec, self._types))
+        blocks = earlier | {inner for each in earlier - set(around) for inner in inside_of(self._graph, each)}
+        places = [number for number, each in enumerate(self.nodes) if each.id in blocks and each.id != spec.id]
+        if earlier <= set(around) and spec.parent:  # nothing says more than what it is inside of
+            members = inside_of(self._graph, spec.parent)
+            places += [number for number, each in enumerate(self.nodes) if each.id in members]
+        self.nodes.insert(max(places, default=len(self.nodes) - 1) + 1, spec)
+
+    def bring_what_it_reads(self, spec: NodeSpec) -> None:
+        """Put what a node reads, and stands behind it, before it; with what runs inside of that, and what that reads."""
+        self._moving.add(spec.id)
+        for node_id in reads(spec, self._types):
+            other = self._graph.by_id.get(node_id)
+            if other is None or node_id in self._moving or self.place(other) < self.place(spec):
+                continue
+            inside = inside_of(self._graph, node_id)
+            if spec.id in inside:
+                continue
+            block = [each for each in self.nodes if each is other or each.id in inside]
+            lineage = [self._graph.by_id[each] for each in [spec.id, *self._around(spec)]]
+            anchor = next((each for each in lineage if each.parent == other.parent), spec)
+            self.nodes = [each for each in self.nodes if not any(each is one for one in block)]
+            at = min(self.place(anchor), self.place(spec))
+            self.nodes[at:at] = block
+            for each in block:
+                self.bring_what_it_reads(each)
+        self._moving.discard(spec.id)
+
+    def _around(self, spec: NodeSpec) -> list[str]:
+        """The nodes that one runs inside of, from the inside out."""
+        around: list[str] = []
+        while spec.parent in self._graph.by_id and spec.parent not in around:
+            around.append(spec.parent)
+            spec = self._graph.by_id[spec.parent]
+        return around

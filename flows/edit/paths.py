@@ -1,0 +1,123 @@
+"""Paths into parameters: ``system``, ``classes[1]``, ``cases[0][1][0][2]``, ``arguments.city``, ``arguments["a.b"]``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from operad.flows.formats.shapes import list_of
+from operad.operators.variables import shown
+from operad.runtime.values.errors import did_you_mean, shorten
+
+Step = str | int
+
+MOST_STEPS = 20
+"""The longest path."""
+
+_STEP = re.compile(r"""(?P<dot>\.|^)(?P<key>[^.\[\]"]+)|\[(?P<place>[0-9]{1,9})\]|\[(?P<quoted>"(?:[^"\\]|\\.)*")\]""")
+
+
+class PathError(ValueError):
+    """A path that is none, or that leads nowhere."""
+
+
+def steps_of(path: str) -> list[Step]:
+    """The keys and places that a path consists of.
+
+    Raises:
+        PathError: It is no path.
+    """
+    steps: list[Step] = []
+    end = 0
+    while end < len(path):
+        found = _STEP.match(path, end)
+        if found is None or (found["dot"] == "" and end):
+            break
+        end = found.end()
+        if found["place"] is not None:
+            steps.append(int(found["place"]))
+        else:
+            steps.append(found["key"] if found["key"] is not None else _unquoted(found["quoted"]))
+    if len(steps) > MOST_STEPS:
+        raise PathError(f"the path has {len(steps)} steps, and {MOST_STEPS} are the most")
+    if end < len(path) or not steps or isinstance(steps[0], int):
+        raise PathError(f"{path!r} is no path; write it as cases[0][1] or arguments.city")
+    return steps
+
+
+def _unquoted(text: str) -> str:
+    try:
+        return str(json.loads(text))
+    except ValueError as error:
+        raise PathError(f"{text} is no text of JSON") from error
+
+
+def path_of(steps: Sequence[Step]) -> str:
+    """The path of keys and places."""
+    parts = [
+        f"[{step}]"
+        if isinstance(step, int)
+        else f".{step}"
+        if re.fullmatch(r'[^.\[\]"]+', step)
+        else f"[{json.dumps(step, ensure_ascii=False)}]"
+        for step in steps
+    ]
+    return "".join(parts).removeprefix(".")
+
+
+def value_at(value: Any, steps: Sequence[Step]) -> Any:
+    """What a path leads to.
+
+    Raises:
+        PathError: There is nothing.
+    """
+    for number, step in enumerate(steps):
+        value = _next(value, step, steps[:number])
+    return value
+
+
+def with_value(value: Any, steps: Sequence[Step], new: Any, done: int = 0) -> Any:
+    """A value with another one at a path; what is beside the path is the same object as before.
+
+    A key that a mapping does not have is added to it, and so is an item right behind the last one of a list.
+
+    Raises:
+        PathError: The path leads nowhere.
+    """
+    if done == len(steps):
+        return new
+    step, before = steps[done], steps[:done]
+    last = done == len(steps) - 1
+    if isinstance(step, int):
+        items = list_of(list(cast("Sequence[Any]", value)) if isinstance(value, tuple) else value)
+        if last and step == len(items) and isinstance(value, list | tuple):
+            return [*items, new]
+        inner = _next(value, step, before)
+        return [*items[:step], with_value(inner, steps, new, done + 1), *items[step + 1 :]]
+    if last and isinstance(value, Mapping):
+        return {**cast("Mapping[str, Any]", value), step: new}
+    inner = _next(value, step, before)
+    return {**value, step: with_value(inner, steps, new, done + 1)}
+
+
+def _next(value: Any, step: Step, before: Sequence[Step]) -> Any:
+    here = path_of(before) or "params"
+    if isinstance(step, int):
+        if not isinstance(value, list | tuple):
+            raise PathError(f"{here} is no list: {shown(value)}")
+        items = cast("Sequence[Any]", value)
+        if step >= len(items):
+            count = "1 item" if len(items) == 1 else f"{len(items)} items"
+            raise PathError(f"{here} has {count}, so {path_of([*before, step])} is not there; places count from 0")
+        return items[step]
+    if not isinstance(value, Mapping):
+        raise PathError(f"{here} has no names in it: {shown(value)}")
+    fields = cast("Mapping[str, Any]", value)
+    if step not in fields:
+        known = shorten(list(map(str, fields)))
+        raise PathError(
+            f"{path_of([*before, step])} is not there{did_you_mean(step, fields)}; {here} has: {known or 'nothing'}"
+        )
+    return fields[step]

@@ -1,0 +1,88 @@
+"""Operations as people write them: ``connect 3 4 port=1``, ``set 3 system "Be brief."``.
+
+The name of the operation, then its fields, in their order or as ``name=value``, in words as of a shell: what has spaces
+stands in quotes. A value that is not always a text is JSON, where it can be read as that: ``2``, ``true``, ``["a"]``; or
+else a text, and ``'"2"'`` is one, too. The variable text of node 3 is ``3.text``. Of an operation with ``params``,
+``name=value`` with any other name is one of these. A list of nodes takes all words that are left.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from operad.flows.edit.batch import OPERATIONS, read_operations
+from operad.flows.edit.operation import Operation
+from operad.flows.formats.json_text import read_json
+from operad.flows.formats.shapes import fields_of
+from operad.runtime.values.errors import InputError, InvalidError, did_you_mean
+
+_JSON = ("value", "branch", "params", "port", "nodes", "sources")
+"""The fields that are not always texts."""
+
+
+def parse(text: str) -> list[Operation]:
+    """Operations from a text: JSON, where it begins with a bracket; or else one in the short form.
+
+    Raises:
+        InputError: It is not of the short form.
+        InvalidError: It is not JSON, or says what there is not; all issues are listed.
+    """
+    if text.lstrip()[:1] in ("{", "["):
+        return read_operations(read_json(text, "--op"))
+    return read_operations(_fields(text))
+
+
+def usage(name: str) -> str:
+    """How an operation is written in the short form."""
+    fields = OPERATIONS[name].model_fields
+    words = [key if field.is_required() else f"[{key}]" for key, field in fields.items() if key != "op"]
+    return " ".join([name, *words])
+
+
+def _fields(text: str) -> Any:
+    try:
+        said = shlex.split(text)
+    except ValueError as error:
+        raise InputError(f"{text!r}: {error}; what has spaces stands between two quotes") from error
+    if not said:
+        raise InputError("an operation is empty; write one, such as: connect 3 4 port=1")
+    name, *words = said
+    if name not in OPERATIONS:
+        hint = did_you_mean(name, OPERATIONS) or f"; there are: {', '.join(OPERATIONS)}"
+        raise InputError(f"{text!r}: {name!r} is no operation{hint}")
+    order = [key for key in OPERATIONS[name].model_fields if key != "op"]
+    given: dict[str, Any] = {}
+    params: dict[str, Any] = {}
+    for number, word in enumerate(words):
+        key, equals, value = word.partition("=")
+        free = [each for each in order if each not in given and each != "params"]
+        if equals and key in order and key not in given:
+            given[key] = _value(name, key, value)
+        elif equals and "params" in order and key.isidentifier() and key not in order:
+            params[key] = _json_or_text(value)
+        elif free and free[0] in ("nodes", "sources"):
+            given[free[0]] = words[number:]
+            break
+        elif free:
+            given[free[0]] = _value(name, free[0], word)
+        else:
+            raise InputError(f"{text!r}: {word!r} is too much; write: {usage(name)}")
+    if params:
+        given["params"] = {**fields_of(given.get("params")), **params}
+    return {"op": name, **given}
+
+
+def _value(name: str, key: str, word: str) -> Any:
+    if name == "add_output" and key == "value" and not word.startswith("["):
+        node, _, variable = word.partition(".")
+        return [variable, node]
+    return _json_or_text(word) if key in _JSON else word
+
+
+def _json_or_text(word: str) -> Any:
+    try:
+        value = read_json(word, "")
+    except InvalidError:
+        return word
+    return word if value is None and word != "null" else value  # what is no finite number

@@ -1,0 +1,306 @@
+"""Operations on variables: those of nodes, the inputs of the workflow, its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from pydantic import Field
+
+from operad.flows.edit.operation import Name, NodeId, Operation, Types, free_id, undefined, with_params
+from operad.flows.edit.references import following
+from operad.flows.formats.shapes import Fields, fields_of, list_of, pairs_of
+from operad.flows.node_graph import NodeGraph, NodeSpec
+from operad.operators.node import Fault
+from operad.operators.sandbox.renames import RenameError, argument_renamed, result_renamed
+from operad.operators.sandbox.template import name_changed
+from operad.operators.variables import Selector, VariableType
+from operad.runtime.values.errors import OperadError, did_you_mean, shorten
+
+_NAMED: Mapping[str, Sequence[tuple[str, int]]] = {
+    "start": [("variables", 0)],
+    "end": [("outputs", 0)],
+    "code": [("outputs", 0), ("variables", 0)],
+    "template-transform": [("variables", 0)],
+    "parameter-extractor": [("parameters", 1)],
+    "loop": [("variables", 0)],
+    "conversation": [("variables", 0)],
+}
+"""By type, the parameters that give variables their names, and where in each item the name stands."""
+
+_ARGUMENTS = (("code", "variables"), ("template-transform", "variables"))
+"""Of these the names are arguments of the node itself, and nobody else refers to them."""
+
+
+class RenameVariable(Operation):
+    """Renames a variable of a node; what refers to it follows, and the node's own code or template.
+
+    Variables are the inputs of a start, the outputs of an end and of code, the parameters of a parameter-extractor,
+    what a loop or the conversation holds; and, for the node itself, the arguments of code and of a template. A code
+    node that has an output and an argument of that name has its output renamed.
+    """
+
+    op: Literal["rename_variable"] = "rename_variable"
+    node: NodeId
+    old: str = Field(min_length=1, description="Its name.")
+    new: Name
+
+    def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
+        """A variable that is not there or has its name from elsewhere, a name that is taken, code that cannot follow."""
+        missing = list(undefined(graph, "node", self.node))
+        yield from missing
+        if missing:
+            return
+        spec = graph.by_id[self.node]
+        place = self._place(spec)
+        if place is None:
+            yield Fault("old", _nameless(spec, self.old), "undefined-variable")
+            return
+        if self.new in _names(spec, *place):
+            what = f"{self.node!r} has a variable {self.new!r} already; choose another name, or rename that one first"
+            yield Fault("new", what, "duplicate-name")
+            return
+        try:
+            self._own(spec, place[0])
+        except OperadError as error:
+            yield Fault("old", f"{self.old!r} of {self.node!r}: {error}", "param")
+
+    def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
+        """With the new name, where it is given and wherever it is used."""
+        spec = graph.by_id[self.node]
+        place = self._place(spec)
+        assert place is not None  # noqa: S101 - there are no faults
+        graph = with_params(graph, self.node, self._own(spec, place[0]))
+        if (spec.type, place[0]) in _ARGUMENTS or spec.type == "end":
+            return graph
+        owners = {self.node} | {each.id for each in graph.nodes if self._assigns(each)}
+        others = {node_id: set(_variables(graph.by_id[node_id])) - {self.old} for node_id in owners}
+
+        def change(selector: Selector) -> Selector:
+            name, dot, part = selector.variable.partition(".")
+            if selector.node not in owners or selector.variable in others[selector.node]:
+                return selector
+            if selector.variable == self.old:
+                return Selector(self.new, selector.node)
+            return Selector(f"{self.new}{dot}{part}", selector.node) if name == self.old else selector
+
+        return following(graph, types, change)
+
+    def _place(self, spec: NodeSpec) -> tuple[str, int] | None:
+        return next((place for place in _NAMED.get(spec.type, ()) if self.old in _names(spec, *place)), None)
+
+    def _own(self, spec: NodeSpec, param: str) -> Fields:
+        """The parameters of the node with the new name.
+
+        Raises:
+            RenameError: Its code does not let itself be renamed.
+            TemplateError: Its template does not.
+        """
+        params = fields_of(spec.params)
+        index = dict(_NAMED[spec.type])[param]
+        items = [
+            [*item[:index], self.new, *item[index + 1 :]] if _name(item, index) == self.old else item
+            for item in list_of(params.get(param))
+        ]
+        made = {**params, param: items}
+        if spec.type == "code":
+            rename = result_renamed if param == "outputs" else argument_renamed
+            made["code"] = rename(_text(params.get("code")), self.old, self.new)
+        elif spec.type == "template-transform":
+            made["template"] = name_changed(_text(params.get("template")), self.old, self.new)
+        return made
+
+    def _assigns(self, spec: NodeSpec) -> bool:
+        """Whether a node sets the variable, which is then a variable of its own, too."""
+        targets = [list_of(each)[:1] for each in list_of(fields_of(spec.params).get("assignments"))]
+        return spec.type == "assigner" and [[self.old, self.node]] in targets
+
+
+def _names(spec: NodeSpec, param: str, index: int) -> list[str]:
+    return [name for item in list_of(fields_of(spec.params).get(param)) if (name := _name(item, index)) is not None]
+
+
+def _name(item: Any, index: int) -> str | None:
+    parts = list_of(item)
+    return parts[index] if index < len(parts) and isinstance(parts[index], str) else None
+
+
+def _variables(spec: NodeSpec) -> list[str]:
+    return [
+        name
+        for param, index in _NAMED.get(spec.type, ())
+        if (spec.type, param) not in _ARGUMENTS
+        for name in _names(spec, param, index)
+    ]
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise RenameError("what uses it is no text; set it first")
+    return value
+
+
+def _nameless(spec: NodeSpec, name: str) -> str:
+    """Why there is no such variable to rename."""
+    known = [each for place in _NAMED.get(spec.type, ()) for each in _names(spec, *place)]
+    if spec.type == "assigner":
+        return "variables of an assigner have the names of those that it sets; rename these at the conversation or the loop"
+    if spec.type not in _NAMED:
+        return f"the variables of {spec.id!r} have their names from its type, {spec.type!r}"
+    return f"{spec.id!r} ({spec.type}) has no variable {name!r}{did_you_mean(name, known)}; it has: {shorten(known) or 'none'}"
+
+
+# Inputs
+
+
+def _start(graph: NodeGraph) -> NodeSpec | None:
+    return next((spec for spec in graph.nodes if spec.type == "start" and not spec.parent), None)
+
+
+def _no_start(graph: NodeGraph, where: str) -> Iterator[Fault]:
+    if _start(graph) is None:
+        yield Fault(where, f"there is no start node to have inputs; add_node {free_id(graph)} start first", "no-start")
+
+
+class AddInput(Operation):
+    """Adds an input of the workflow, a variable of its start node."""
+
+    op: Literal["add_input"] = "add_input"
+    name: Name
+    type: VariableType = Field(default=VariableType.STRING, description="Its type.")
+
+    def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
+        """No start, or a name that is taken."""
+        yield from _no_start(graph, "name")
+        start = _start(graph)
+        if start and self.name in _names(start, "variables", 0):
+            yield Fault("name", f"{start.id!r} has the input {self.name!r} already; leave this out", "duplicate-name")
+
+    def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
+        """With the input as the last one."""
+        start = _start(graph)
+        assert start is not None  # noqa: S101 - there are no faults
+        params = fields_of(start.params)
+        listed = [*list_of(params.get("variables")), [self.name, self.type.value]]
+        return with_params(graph, start.id, {**params, "variables": listed})
+
+
+class RemoveInput(Operation):
+    """Removes an input of the workflow; what reads it is not changed."""
+
+    op: Literal["remove_input"] = "remove_input"
+    name: str = Field(min_length=1, description="Its name.")
+
+    def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
+        """No start, or no such input."""
+        yield from _no_start(graph, "name")
+        if start := _start(graph):
+            yield from _not_among("input", start, "variables", self.name)
+
+    def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
+        """Without it."""
+        start = _start(graph)
+        assert start is not None  # noqa: S101 - there are no faults
+        return _without(graph, start, "variables", self.name)
+
+
+def _not_among(what: str, spec: NodeSpec, param: str, name: str) -> Iterator[Fault]:
+    known = _names(spec, param, 0)
+    if name not in known:
+        has = shorten(known) or "none"
+        yield Fault(
+            "name",
+            f"{spec.id!r} has no {what} {name!r}{did_you_mean(name, known)}; it has: {has}",
+            "undefined-variable",
+        )
+
+
+def _without(graph: NodeGraph, spec: NodeSpec, param: str, name: str) -> NodeGraph:
+    params = fields_of(spec.params)
+    kept = [item for item in list_of(params.get(param)) if _name(item, 0) != name]
+    return with_params(graph, spec.id, {**params, param: kept})
+
+
+# Outputs
+
+
+def _end(graph: NodeGraph, node_id: str) -> NodeSpec | None:
+    """The end with an id, or the only one where it is empty; None where there is no such one."""
+    ends = [spec for spec in graph.nodes if spec.type == "end" and node_id in ("", spec.id)]
+    return ends[0] if len(ends) == 1 or (ends and node_id) else None
+
+
+def _no_end(graph: NodeGraph, node_id: str) -> Iterator[Fault]:
+    ends = [spec.id for spec in graph.nodes if spec.type == "end"]
+    if node_id:
+        missing = list(undefined(graph, "node", node_id))
+        yield from missing
+        if not missing and node_id not in ends:
+            kind = graph.by_id[node_id].type
+            what = f"{node_id!r} is of type {kind!r}, and outputs are of ends; these are: {shorten(ends) or 'none'}"
+            yield Fault("node", what, "no-end")
+    elif not ends:
+        yield Fault("node", f"there is no end to have outputs; add_node {free_id(graph)} end first", "no-end")
+    elif len(ends) > 1:
+        yield Fault("node", f"say which end: {shorten(ends)}", "no-end")
+
+
+class AddOutput(Operation):
+    """Adds an output of the workflow to an end."""
+
+    op: Literal["add_output"] = "add_output"
+    name: Name
+    value: Selector = Field(description="The variable that it is: [name, node id].")
+    node: str = Field(default="", description="The end; may be left out where there is one.")
+
+    def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
+        """No end or several, a name that is taken, a node that is not there."""
+        yield from _no_end(graph, self.node)
+        yield from undefined(graph, "value", self.value.node)
+        end = _end(graph, self.node)
+        if end and self.name in _names(end, "outputs", 0):
+            what = f"{end.id!r} has the output {self.name!r} already; set its outputs to change it"
+            yield Fault("name", what, "duplicate-name")
+
+    def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
+        """With the output as the last one."""
+        end = _end(graph, self.node)
+        assert end is not None  # noqa: S101 - there are no faults
+        return with_outputs(graph, end, [*outputs_of(end), [self.name, list(self.value)]])
+
+
+class RemoveOutput(Operation):
+    """Removes an output of the workflow from an end."""
+
+    op: Literal["remove_output"] = "remove_output"
+    name: str = Field(min_length=1, description="Its name.")
+    node: str = Field(default="", description="The end; may be left out where there is one.")
+
+    def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
+        """No end or several, or no such output."""
+        yield from _no_end(graph, self.node)
+        if end := _end(graph, self.node):
+            yield from _not_among("output", end, "outputs", self.name)
+
+    def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
+        """Without it."""
+        end = _end(graph, self.node)
+        assert end is not None  # noqa: S101 - there are no faults
+        return _without(graph, end, "outputs", self.name)
+
+
+def outputs_of(end: NodeSpec) -> list[Any]:
+    """The outputs of an end, as they are written."""
+    return list_of(fields_of(end.params).get("outputs"))
+
+
+def named_outputs(end: NodeSpec) -> list[tuple[str, Any]]:
+    """Those of them that have a name and a variable."""
+    return [(name, value) for name, value in pairs_of(outputs_of(end)) if isinstance(name, str)]
+
+
+def with_outputs(graph: NodeGraph, end: NodeSpec, outputs: Sequence[Any]) -> NodeGraph:
+    """The workflow with other outputs of an end."""
+    new = replace(end, params={**fields_of(end.params), "outputs": list(outputs)})
+    return replace(graph, nodes=[new if spec is end else spec for spec in graph.nodes])

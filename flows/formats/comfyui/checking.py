@@ -1,0 +1,209 @@
+"""All that is wrong with a ComfyUI workflow, found without a run.
+
+Codes of structure, which need no definitions: ``duplicate-id``, ``dangling-edge``, ``port-out-of-range``,
+``undefined-variable``, ``cycle``; with definitions also ``unknown-type``, ``illegal-param``, ``missing-param``,
+``wrong-type``, ``no-output``, and, of values, what the server refuses: ``wrong-value``, ``value-out-of-range``,
+``value-not-in-options``, and ``missing-file`` where the value names one, as what a server has installed is no fault of
+the workflow. The server itself does not notice an illegal parameter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+from operad.flows.formats.comfyui.definitions import (
+    COMBO,
+    Definitions,
+    InputDefinition,
+    NodeDefinition,
+    accepts,
+)
+from operad.flows.formats.comfyui.flattening import executable
+from operad.flows.formats.comfyui.reading import list_of, mapping_of
+from operad.flows.formats.comfyui.ui import subgraphs
+from operad.flows.formats.comfyui.written import INLET, NAME, OUTLET, link_parts, node_of, ui_of
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.runtime.values.errors import Hints, InvalidError, Issue, shorten
+
+_FILE = re.compile(r"\.[A-Za-z]\w{1,11}$")
+"""The end of the name of a file, such as that of a model."""
+
+_UPLOAD = "upload"
+"""An input that the page adds to classes that take files."""
+
+
+def check(graph: NodeGraph, definitions: Definitions) -> list[Issue]:
+    """All that is wrong with a workflow.
+
+    Args:
+        graph: The workflow in any of the forms; one that the page saved is judged as the server would get it.
+        definitions: The classes of the server; without any, only the structure is judged.
+
+    Returns:
+        The issues, each with the id of its node: ``outer:inner`` within a subgraph.
+    """
+    issues = list(_structure(graph, "", definitions))
+    for inner in subgraphs(graph).values():
+        issues += _structure(inner, f"{inner.name}: ", definitions)
+    try:
+        runs = executable(graph, definitions)
+    except InvalidError as error:
+        return [*issues, *error.issues]
+    issues += _cycle(runs)
+    if definitions:
+        issues += _Judge(runs, definitions).issues()
+    return issues
+
+
+# Structure
+
+
+def _structure(graph: NodeGraph, path: str, definitions: Definitions) -> Iterator[Issue]:
+    for node_id, count in Counter(spec.id for spec in graph.nodes).items():
+        if count > 1:
+            yield Issue("duplicate-id", f"{count} nodes have this id; give each its own", path + node_id)
+    hints = Hints()
+    known = graph.by_id
+    for edge in graph.edges:
+        undefined = mapping_of(edge.extra.get(NAME)).get("undefined")
+        if isinstance(undefined, str):
+            what = "is assigned only later"
+            if edge.source not in known:
+                near = hints.near(undefined, mapping_of(graph.extra.get(NAME)).get("variables", ()))
+                what = f"is not assigned anywhere{near}"
+            yield Issue("undefined-variable", f"{edge.input}: {undefined!r} {what}", path + edge.target)
+            continue
+        where = f"{path}{edge.source} → {edge.target}"
+        missing = [
+            end
+            for end, boundary in ((edge.source, INLET), (edge.target, OUTLET))
+            if end not in known and not (path and end == boundary)
+        ]
+        for end in missing:
+            yield Issue("dangling-edge", f"there is no node {end!r}{hints.near(end, known)}", where)
+        if not missing:
+            yield from _slots(graph, edge, where, definitions)
+
+
+def _slots(graph: NodeGraph, edge: Edge, where: str, definitions: Definitions) -> Iterator[Issue]:
+    """Slots that what the page saved does not have; those of known classes are judged by these."""
+    source, target = graph.by_id.get(edge.source), graph.by_id.get(edge.target)
+    if source is not None and ui_of(source) is not None and definitions.get(source.type) is None:
+        count = len(list_of(node_of(source).get("outputs")))
+        if not 0 <= edge.port < count:
+            yield _no_port(source, edge.port, count, where)
+    if target is not None and ui_of(edge) is not None and not edge.input:
+        slot = link_parts(ui_of(edge))[4]
+        yield Issue("port-out-of-range", f"{target.id!r} ({target.type}) has no input at slot {slot}", where)
+
+
+def _no_port(spec: NodeSpec, port: int, count: int, where: str) -> Issue:
+    ports = f"they are 0 to {count - 1}" if count else "it has none"
+    return Issue("port-out-of-range", f"{spec.id!r} ({spec.type}) has no output {port}; {ports}", where)
+
+
+def _cycle(graph: NodeGraph) -> Iterator[Issue]:
+    before: dict[str, list[str]] = {spec.id: [] for spec in graph.nodes}
+    for edge in graph.edges:
+        if edge.source in before and edge.target in before:
+            before[edge.target].append(edge.source)
+    try:
+        TopologicalSorter(before).prepare()
+    except CycleError as error:
+        ids: list[str] = error.args[1][::-1]
+        yield Issue("cycle", f"each of these leads to the next: {shorten(ids, 20).replace(', ', ' → ')}", ids[0])
+
+
+# Classes
+
+
+class _Judge:
+    """Of a graph that can run, what its classes do not allow."""
+
+    def __init__(self, graph: NodeGraph, definitions: Definitions) -> None:
+        self._graph = graph
+        self._definitions = definitions
+        self._hints = Hints()
+        self._unknown: dict[str, str] = {}
+
+    def issues(self) -> Iterator[Issue]:
+        into: dict[str, dict[str, Edge]] = {}
+        for edge in self._graph.edges:
+            if edge.input:
+                into.setdefault(edge.target, {})[edge.input] = edge
+        known: list[NodeDefinition] = []
+        for spec in self._graph.nodes:
+            definition = self._definitions.get(spec.type)
+            if definition is None:
+                yield Issue("unknown-type", f"{spec.type!r} is no class of the server{self._near(spec.type)}", spec.id)
+            else:
+                known.append(definition)
+                yield from self._node(spec, definition, into.get(spec.id, {}))
+        if len(known) == len(self._graph.nodes) and not any(each.output_node for each in known):
+            yield Issue("no-output", "no node is an output, such as SaveImage, and so nothing would run")
+
+    def _near(self, name: str) -> str:
+        if name not in self._unknown:
+            self._unknown[name] = self._hints.near(name, self._definitions.classes)
+        return self._unknown[name]
+
+    def _node(self, spec: NodeSpec, definition: NodeDefinition, into: dict[str, Edge]) -> Iterator[Issue]:
+        params = mapping_of(spec.params)
+        given = {**params, **into}
+        for name in given:
+            if definition.input(name) is None and name != _UPLOAD:
+                hint = self._hints.near(name, definition.inputs) or f"; it has {shorten(list(definition.inputs))}"
+                yield Issue("illegal-param", f"{name!r} is no input of {spec.type}{hint}", spec.id)
+        held = {name.partition(".")[0] for name in given}
+        for name, each in definition.inputs.items():
+            if each.required and name not in given and not (each.is_dynamic and name in held):
+                yield Issue("missing-param", f"{name!r} ({each.type}) is required by {spec.type}", spec.id)
+        for name, edge in into.items():
+            yield from self._edge(edge, definition.inputs.get(name))
+        for name, value in params.items():
+            if name in definition.inputs and name not in into:
+                yield from _value(value, definition.inputs[name], spec.id)
+
+    def _edge(self, edge: Edge, fills: InputDefinition | None) -> Iterator[Issue]:
+        source = self._graph.by_id.get(edge.source)
+        definition = self._definitions.get(source.type) if source else None
+        if source is None or definition is None:
+            return
+        where = f"{edge.source} → {edge.target}"
+        if not 0 <= edge.port < len(definition.outputs):
+            yield _no_port(source, edge.port, len(definition.outputs), where)
+        elif fills is not None and not fills.is_dynamic and not accepts(fills.type, definition.outputs[edge.port]):
+            gives = definition.outputs[edge.port]
+            yield Issue("wrong-type", f"{edge.input!r} takes {fills.type}, and {source.type} gives {gives}", where)
+
+
+def _value(value: Any, definition: InputDefinition, node_id: str) -> Iterator[Issue]:
+    """What the server refuses of a value: it converts numbers, and compares all others with the options."""
+    name = definition.name
+    if definition.type in ("INT", "FLOAT"):
+        try:
+            number: float = int(value) if definition.type == "INT" else float(value)
+        except (TypeError, ValueError, OverflowError):
+            yield Issue("wrong-value", f"{name}: must be a number, not {_short(value)}", node_id)
+            return
+        if definition.min is not None and number < definition.min:
+            yield Issue("value-out-of-range", f"{name}: must be at least {definition.min}, not {number}", node_id)
+        if definition.max is not None and number > definition.max:
+            yield Issue("value-out-of-range", f"{name}: must be at most {definition.max}, not {number}", node_id)
+    elif definition.type == COMBO and definition.options and not definition.upload:
+        chosen = list_of(value) if isinstance(value, list) else [value]
+        wrong = [each for each in chosen if each not in definition.options]
+        if wrong and isinstance(wrong[0], str) and _FILE.search(wrong[0]):
+            yield Issue("missing-file", f"{name}: the server has no file {_short(wrong[0])}", node_id)
+        elif wrong:
+            options = shorten([str(each) for each in definition.options])
+            yield Issue("value-not-in-options", f"{name}: {_short(wrong[0])} is none of: {options}", node_id)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) < 80 else f"{text[:77]}..."

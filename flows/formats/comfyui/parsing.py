@@ -1,0 +1,254 @@
+"""Code → graph: a walk over the syntax tree, in which nothing is run. `code` says what the lines look like."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count, zip_longest
+from typing import Any, cast
+
+from operad.flows.formats.comfyui.code import callee_of
+from operad.flows.formats.comfyui.written import NAME
+from operad.flows.formats.json_text import MAX_DEPTH
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.runtime.values.errors import InvalidError, Issue, describe
+
+MAX_BYTES = 4 * 2**20
+"""The longest code, in bytes; its syntax tree takes a hundred times as much."""
+
+_MAX_BITS = 4096
+"""Of a whole number: Python reads longer ones, as `0xff…`, and refuses to write them in decimals."""
+
+_COMMENT = re.compile(r'\s*#\s*(?:("(?:[^"\\]|\\.)*")|(\S+))[ \t]*(.*)')
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A call that is written right, and where.
+
+    Attributes:
+        variables: What it assigns, in the order of the outputs.
+        type: The class.
+        values: The inputs by name: what is no literal is a `_Use`.
+        id: The id of the comment, if it has one.
+        title: And the title.
+    """
+
+    variables: Sequence[str]
+    type: str
+    values: Mapping[str, Any]
+    id: str | None
+    title: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    variable: str
+    port: int | None = None
+
+
+def load_code(text: str, name: str = "workflow") -> NodeGraph:
+    """The graph of code.
+
+    A node has the id of its comment, or else a number. An edge of a variable that is not assigned yet bears its name
+    in `extra`, and its source is the node that assigns it later, or has that name.
+
+    Raises:
+        InvalidError: It is no Python, or not calls of that form; every issue is listed with its line.
+    """
+    if len(text) > MAX_BYTES:
+        raise InvalidError(name, [Issue("size", f"has {len(text):,} characters; {MAX_BYTES:,} are the most", name)])
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of escapes that Python does not know
+            tree = ast.parse(text)
+    except SyntaxError as error:
+        where = f"line {error.lineno}, column {error.offset}" if error.lineno else name
+        raise InvalidError(name, [Issue("format", f"is no Python: {error.msg}", where)]) from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise InvalidError(
+            name, [Issue("format", f"is no Python that can be read: {describe(error)}", name)]
+        ) from error
+    source = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    issues: list[Issue] = []
+    lines: list[_Line] = []
+    for statement, following in zip_longest(tree.body, tree.body[1:]):
+        alone = following is None or following.lineno > (statement.end_lineno or 0)
+        where = f"line {statement.lineno}"
+        try:
+            lines.append(_line(statement, _rest(statement, source) if alone else ""))
+        except _Unreadable as error:
+            issues += [Issue("format", message, where) for message in error.messages]
+    if issues or not lines:
+        raise InvalidError(name, issues or [Issue("format", "holds no calls", name)])
+    return _graph_of(lines, name)
+
+
+class _Unreadable(Exception):  # noqa: N818
+    def __init__(self, *messages: str) -> None:
+        self.messages = messages
+        super().__init__(*messages)
+
+
+def _graph_of(lines: Sequence[_Line], name: str) -> NodeGraph:
+    ids = list(_ids(lines))
+    later: dict[str, tuple[str, int]] = {}
+    for node_id, line in zip(reversed(ids), reversed(lines), strict=True):
+        later |= {variable: (node_id, port) for port, variable in enumerate(line.variables)}
+    assigned: dict[str, tuple[str, int]] = {}
+    nodes: list[NodeSpec] = []
+    edges: list[Edge] = []
+    for node_id, line in zip(ids, lines, strict=True):
+        said = {} if line.title is None else {"_meta": {"title": line.title}}
+        params = {key: value for key, value in line.values.items() if not isinstance(value, _Use)}
+        nodes.append(NodeSpec(node_id, line.type, params, extra={NAME: {"api": said}}))
+        for key, use in line.values.items():
+            if isinstance(use, _Use):
+                known = use.variable in assigned
+                source, port = (assigned if known else later).get(use.variable, (use.variable, 0))
+                extra = {} if known else {NAME: {"undefined": use.variable}}
+                edges.append(Edge(source, node_id, port if use.port is None else use.port, key, extra))
+        assigned |= {variable: (node_id, port) for port, variable in enumerate(line.variables)}
+    is_whole = not any(edge.extra for edge in edges)
+    return NodeGraph(nodes, edges, name, {} if is_whole else {NAME: {"variables": tuple(assigned)}})
+
+
+def _ids(lines: Sequence[_Line]) -> Iterator[str]:
+    used: set[str] = set()
+    said = {line.id for line in lines}
+    free = (number for number in map(str, count(1)) if number not in said)
+    for line in lines:
+        node_id = next(free) if line.id is None or line.id in used else line.id
+        used.add(node_id)
+        yield node_id
+
+
+# One line
+
+
+def _line(statement: ast.stmt, rest: str) -> _Line:
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=variable)], value=ast.Call() as call):
+            variables = [variable]
+        case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Call() as call):
+            variables = [each.id for each in targets if isinstance(each, ast.Name)]
+            if len(variables) < len(targets):
+                raise _Unreadable("must assign to plain variables")
+        case ast.Expr(value=ast.Call() as call):
+            variables = []
+        case _:
+            raise _Unreadable("must be one call of a class: VARIABLE = Class(input=value)")
+    type_name = _type_of(call)
+    values = _values_of(call)
+    node_id, title = _comment_of(rest, type_name)
+    return _Line(variables, type_name, values, node_id, title)
+
+
+def _type_of(call: ast.Call) -> str:
+    match call:
+        case ast.Call(func=ast.Name(id=name), args=[]):
+            return name
+        case ast.Call(func=ast.Name(id=name), args=[ast.Constant(value=str() as said)]) if callee_of(said) == name:
+            return said
+        case ast.Call(func=ast.Name(id=name)):
+            raise _Unreadable(f"{name}: give every input by its name")
+        case _:
+            raise _Unreadable("must call a class by its name")
+
+
+def _values_of(call: ast.Call) -> dict[str, Any]:
+    pairs: list[tuple[str, ast.expr]] = []
+    wrong: list[str] = []
+    for each in call.keywords:
+        match each:
+            case ast.keyword(arg=str() as name, value=value):
+                pairs.append((name, value))
+            case ast.keyword(value=ast.Dict(keys=keys, values=written)):
+                for key, value in zip(keys, written, strict=True):
+                    if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                        pairs.append((key.value, value))
+                    else:
+                        wrong.append("** must be followed by an object whose keys are names of inputs")
+            case _:
+                wrong.append("** must be followed by an object")
+    values: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in values:
+            wrong.append(f"{name}: is given twice")
+        try:
+            values[name] = _value_of(value)
+        except _Unreadable as error:
+            wrong += [f"{name}: {message}" for message in error.messages]
+    if wrong:
+        raise _Unreadable(*wrong)
+    return values
+
+
+def _value_of(written: ast.expr) -> Any:
+    match written:
+        case ast.Name(id=variable):
+            return _Use(variable)
+        case ast.Subscript(value=ast.Name(id=variable), slice=ast.Constant(value=int() as port)) if port is not True:
+            return _Use(variable, port)
+        case ast.Subscript(
+            value=ast.Name(id=variable), slice=ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as port))
+        ):
+            return _Use(variable, -port)
+        case _:
+            pass
+    try:
+        value: Any = ast.literal_eval(written)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
+        raise _Unreadable("must be a literal or a variable") from error
+    if not _is_json(value):
+        raise _Unreadable("must be a text, a number, True, False, None, or a list or object of these")
+    return value
+
+
+def _is_json(value: Any, depth: int = 0) -> bool:
+    match value:
+        case None | bool() | str():
+            return True
+        case int():
+            return value.bit_length() <= _MAX_BITS
+        case float():
+            return math.isfinite(value)
+        case list():
+            inner = cast("list[Any]", value)
+        case dict():
+            if not all(isinstance(key, str) for key in cast("dict[Any, Any]", value)):
+                return False
+            inner = list(cast("dict[str, Any]", value).values())
+        case _:
+            return False
+    return depth < MAX_DEPTH and all(_is_json(each, depth + 1) for each in inner)
+
+
+def _rest(statement: ast.stmt, source: Sequence[str]) -> str:
+    """What stands after a statement, in its last line."""
+    return source[(statement.end_lineno or 1) - 1].encode()[statement.end_col_offset :].decode()
+
+
+def _comment_of(rest: str, type_name: str) -> tuple[str | None, str | None]:
+    """The id and the title of a comment. One that begins with the class is all title."""
+    found = _COMMENT.fullmatch(rest)
+    if found is None:
+        return None, None
+    quoted, word, title = found.groups()
+    if word == type_name:
+        return None, rest.strip().lstrip("#").strip()
+    return (_unquoted(quoted) if quoted else word), (_unquoted(title.strip()) if title.strip() else None)
+
+
+def _unquoted(text: str) -> str:
+    if not text.startswith('"'):
+        return text
+    try:
+        return str(json.loads(text))
+    except ValueError:
+        return text

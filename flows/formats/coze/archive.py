@@ -1,0 +1,184 @@
+"""The archive: a zip with a manifest and YAML files. Hostile ones end in `InvalidError`; nothing is put on a disk."""
+
+from __future__ import annotations
+
+import io
+import lzma
+import posixpath
+import struct
+import zipfile
+import zlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
+
+import yaml
+
+from operad.flows.formats.shapes import Fields, fields_of
+from operad.flows.formats.yaml_text import HALF, ODD_BREAK
+from operad.runtime.values.document import MAX_BYTES, Document, parse_document
+from operad.runtime.values.errors import InputError, InvalidError, Issue, describe
+
+MAX_ARCHIVE = 16 * 2**20
+"""The largest archive, in bytes."""
+
+MAX_FILES = 200
+"""How many files an archive may have."""
+
+_BAD_ZIP = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError),
+    *(RuntimeError, MemoryError, OverflowError, RecursionError),
+    *(KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration),
+)
+"""What a broken zip raises."""
+
+
+class Archive(NamedTuple):
+    """What an archive says.
+
+    Attributes:
+        flow: The workflow's file.
+        about: The manifest; empty where there is none.
+        others: The files of other workflows in it, by their paths.
+    """
+
+    flow: Document
+    about: Fields
+    others: Mapping[str, str]
+
+
+def unpacked(data: bytes, name: str) -> Archive:
+    """Read an archive.
+
+    Args:
+        data: The archive.
+        name: What errors call it.
+
+    Raises:
+        InvalidError: It is no such archive; every issue is listed, those of a file in it with their lines.
+    """
+    files = _texts(data, name)
+    documents = {path: _parsed(text, path) for path, text in files.items()}
+    manifest = next((path for path in files if posixpath.basename(path) == "MANIFEST.yml"), None)
+    about = documents[manifest].data if manifest else {}
+    called = fields_of(about.get("main")).get("name")
+    flows = [path for path in files if posixpath.basename(posixpath.dirname(path)) == "workflow"]
+    of_name = [path for path in flows if posixpath.basename(path) == f"{called}-draft.yaml"]
+    if len(of_name or flows) != 1:
+        there = f"there are {', '.join(flows)}" if flows else "there is none"
+        raise InvalidError(name, [Issue("format", f"must have one workflow/<name>-draft.yaml; {there}")])
+    flow = (of_name or flows)[0]
+    return Archive(documents[flow], about, {path: files[path] for path in flows if path != flow})
+
+
+def _texts(data: bytes, name: str) -> dict[str, str]:
+    """The YAML files of an archive as texts, by their paths in it."""
+    issues: list[Issue] = []
+    texts: dict[str, str] = {}
+    if len(data) > MAX_ARCHIVE:
+        raise InvalidError(name, [Issue("size", f"has {len(data):,} bytes, and {MAX_ARCHIVE:,} are the most")])
+    count = data.count(b"PK\1\2")  # of entries in its list, which is a burden by itself where it is long
+    if count > MAX_FILES:
+        raise InvalidError(name, [Issue("size", f"has {count:,} files, and {MAX_FILES} are the most")])
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            files = archive.infolist()
+            issues += (Issue("path", "leads out of the archive", each.filename) for each in files if _leads_out(each))
+            methods = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # zipfile unpacks others without a bound
+            others = [each for each in files if each.compress_type not in methods]
+            issues += (
+                Issue("format", "is not packed by deflate, as Coze packs files", each.filename) for each in others
+            )
+            total = 0
+            for file in files:
+                if issues or file.is_dir() or not file.filename.endswith((".yml", ".yaml")):
+                    continue
+                with archive.open(file) as opened:
+                    content = opened.read(MAX_BYTES + 1)
+                total += len(content)
+                if len(content) > MAX_BYTES or total > MAX_ARCHIVE:
+                    issues.append(Issue("size", f"is larger than {MAX_BYTES:,} bytes, unpacked", file.filename))
+                else:
+                    texts[file.filename] = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        issues.append(Issue("format", f"a file in it is no text in UTF-8: {error.reason}"))
+    except _BAD_ZIP as error:
+        issues.append(Issue("format", f"is no zip archive that can be read: {describe(error)}"))
+    if issues:
+        raise InvalidError(name, issues)
+    return texts
+
+
+def _leads_out(file: zipfile.ZipInfo) -> bool:
+    path = file.filename
+    return path.startswith("/") or "\\" in path or ":" in path.split("/")[0] or ".." in path.split("/")
+
+
+def _parsed(text: str, path: str) -> Document:
+    try:
+        return parse_document(text, path)
+    except InputError as error:
+        raise InvalidError(path, [Issue("format", "is empty", path)]) from error
+
+
+def packed(name: str, flow: Fields, about: Fields, others: Mapping[str, str]) -> bytes:
+    """Write an archive, front to back and without dates, as Go does. The same one gives the same bytes.
+
+    Args:
+        name: The workflow's name, as Coze takes one.
+        flow: The workflow's file.
+        about: The manifest.
+        others: The files of other workflows in it, by their paths.
+    """
+    folder = f"Workflow-{name}-draft"
+    files = {
+        f"{folder}/MANIFEST.yml": _yaml(about),
+        f"{folder}/workflow/{name}-draft.yaml": _yaml(flow),
+        **{f"{folder}/workflow/{posixpath.basename(path)}": text.encode() for path, text in others.items()},
+    }
+    stream = _Stream()
+    with zipfile.ZipFile(cast("Any", stream), "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, content in files.items():
+            info = zipfile.ZipInfo(path, (1980, 0, 0, 0, 0, 0))  # no date at all
+            info.compress_type, info.create_system = zipfile.ZIP_DEFLATED, 0
+            archive.writestr(info, content)
+            info.external_attr = 0
+    return bytes(stream.content)
+
+
+class _Stream(io.RawIOBase):
+    """What can only be written front to back, so that sizes stand behind each file in the zip."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.content = bytearray()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        self.content += bytes(data)
+        return len(data)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes YAML as Coze does: lists indented, texts of several lines as blocks, nothing by reference."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        return super().increase_indent(flow, False)
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text_node(dumper: Any, text: str) -> Any:
+    text = HALF.sub("\ufffd", text)
+    style = '"' if ODD_BREAK.search(text) else "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text_node)
+
+
+def _yaml(value: Any) -> bytes:
+    made: Any = yaml.dump(value, Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=10**9, line_break="\n")
+    return cast("str", made).encode("utf-8", errors="replace")

@@ -1,0 +1,106 @@
+"""Several ends: one at Coze, behind a variable_merge with a group for each output, whose description says which."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from operad.flows.formats.coze.inputs import input_of
+from operad.flows.formats.coze.names import Names
+from operad.flows.formats.coze.notes import write_note
+from operad.flows.formats.coze.structure import END_ID, Structure
+from operad.flows.formats.coze.translation import MISREAD
+from operad.flows.formats.shapes import Fields
+from operad.flows.node_graph import Edge, NodeSpec
+from operad.operators.nodes import NODE_TYPES
+
+ICONS = "https://lf3-static.bytednsdoc.com/obj/eden-cn/dvsmryvd_avi_dvsm/ljhwZthlaukjlkulzlp/icon/"
+"""Where Coze keeps its icons."""
+
+
+class Ends(NamedTuple):
+    """Several ends that were one.
+
+    Attributes:
+        merge: Coze's id of what merged them.
+        specs: The ends.
+        sources: For each end, the nodes and the ports that led to it.
+    """
+
+    merge: str
+    specs: Sequence[NodeSpec]
+    sources: Sequence[Any]
+
+
+def write_ends(structure: Structure, names: Names, x: int) -> list[Fields]:
+    """One end for several, and what merges them; `x` is where the rest ends, in pixels from the left."""
+    merge_id = structure.merge
+    groups: dict[str, list[Fields]] = {}
+    notes: list[Fields] = []
+    for spec in structure.ends:
+        params: Any = NODE_TYPES["end"].params_type.model_validate(spec.params)
+        for name, selector in params.outputs:
+            groups.setdefault(name, []).append(names.merged(selector))
+        led = [[edge.source, edge.port] for edge in structure.graph.edges if edge.target == spec.id]
+        notes.append({"id": spec.id, "outputs": [name for name, _ in params.outputs], "from": led})
+    merge: Fields = {
+        "id": merge_id,
+        "type": "variable_merge",
+        "title": "variable-aggregator of the ends",
+        "icon": ICONS + "VariableMerge-icon.jpg",
+        "description": write_note({"ends": notes}),
+        "position": {"x": x + 460, "y": 0},
+        "parameters": {
+            "mergeGroups": [{"name": name, "variables": variables} for name, variables in groups.items()],
+            "node_outputs": {name: {"value": None} for name in groups},
+        },
+    }
+    inputs = [input_of(name, {"path": name, "ref_node": merge_id}) for name in groups]
+    end: Fields = {
+        "id": END_ID,
+        "type": "end",
+        "title": "End",
+        "icon": ICONS + "icon-End-v2.jpg",
+        "description": "",
+        "position": {"x": x + 920, "y": 0},
+        "parameters": {"node_inputs": inputs, "terminatePlan": "returnVariables"},
+    }
+    return [merge, end]
+
+
+def read_ends(merge: Mapping[str, Any], note: Mapping[str, Any], end: Mapping[str, Any], names: Names) -> Ends | None:
+    """Several ends of one; None where they were changed since, so that they are one.
+
+    Args:
+        merge: What merges them.
+        note: What its description says of them.
+        end: The one.
+        names: References.
+    """
+    try:
+        groups = {group["name"]: list(group["variables"]) for group in merge["parameters"]["mergeGroups"]}
+        given = {each["name"]: each["input"]["value"] for each in end["parameters"]["node_inputs"]}
+        if given != {name: {"path": name, "ref_node": str(merge["id"])} for name in groups}:
+            return None
+        ends: list[NodeSpec] = []
+        sources: list[Any] = []
+        for each in note["ends"]:
+            outputs = [[name, names.of_merged(groups[name].pop(0))] for name in each["outputs"]]
+            ends.append(NodeSpec(str(each["id"]), "end", {"outputs": outputs}))
+            sources.append([[str(source), int(port)] for source, port in each["from"]])
+    except MISREAD:
+        return None
+    return None if any(groups.values()) or not ends else Ends(str(merge["id"]), ends, sources)
+
+
+def to_ends(edges: Sequence[Edge], merge: str, ends: Ends) -> list[Edge]:
+    """The edges to what merges several ends, as edges to these; `merge` is our id of it."""
+    made: list[Edge] = []
+    for edge in edges:
+        led = [end.id for end, each in zip(ends.specs, ends.sources, strict=True) if [edge.source, edge.port] in each]
+        if edge.target != merge:
+            made.append(edge)
+        else:
+            made += (replace(edge, target=end) for end in led or [ends.specs[0].id])
+    return [edge for edge in made if edge.source != merge]

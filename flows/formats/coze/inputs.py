@@ -1,0 +1,50 @@
+"""Inputs and outputs of a node, as Coze lists them, with their types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from operad.flows.formats.shapes import Fields
+from operad.operators.variables import VariableType
+
+T = VariableType
+
+
+def type_there(kind: VariableType) -> Fields:
+    """A type, as Coze writes it."""
+    if kind.item is not None:
+        return {"type": "list", "items": {**type_there(kind.item), "value": None}}
+    return {"type": {T.NUMBER: "float", T.ANY: "object"}.get(kind, kind.value)}
+
+
+def type_here(given: Any) -> str:
+    """A type, as we write it."""
+    name = given["type"]
+    if name == "list":
+        return T(type_here(given["items"])).array.value
+    if name in ("integer", "float", "number"):
+        return T.NUMBER.value
+    if name in ("image", "audio", "video", "doc", "ppt", "excel", "txt", "zip", "svg", "voice"):
+        return T.FILE.value
+    return T.STRING.value if name == "time" else T(name).value
+
+
+def declared(outputs: Sequence[tuple[str, VariableType]]) -> Fields:
+    """The outputs of a node."""
+    return {name: {**type_there(kind), "value": None} for name, kind in outputs}
+
+
+def input_of(name: str, reference: Fields) -> Fields:
+    """An input that is a variable."""
+    return {"name": name, "input": {"value": reference}}
+
+
+def by_name(inputs: Any) -> dict[str, Any]:
+    """The values of inputs."""
+    return {each["name"]: each["input"].get("value") for each in cast("list[Any]", inputs or [])}
+
+
+def literal(text: str, kind: str = "string") -> Fields:
+    """A value that is no variable."""
+    return {"type": kind, "value": {"content": text, "type": "literal"}}

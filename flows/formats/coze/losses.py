@@ -1,0 +1,83 @@
+"""What of a workflow Coze will not do, or has no place for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from operad.flows.formats.coze.names import is_mixed
+from operad.flows.formats.coze.notes import NAME, said_of, still_holds, to_keep
+from operad.flows.formats.coze.translation import translated, write_node
+from operad.flows.formats.coze.write import Writer
+from operad.flows.formats.shapes import fields_of
+from operad.flows.node_graph import NodeGraph, NodeSpec
+from operad.operators.nodes import NODE_TYPES
+from operad.operators.variables import selectors_in
+from operad.runtime.values.errors import Issue
+
+
+def losses_of(graph: NodeGraph) -> Iterator[Issue]:
+    """What Coze will not do, or has no place for, each with its node.
+
+    Args:
+        graph: The workflow.
+    """
+    writer = Writer(graph)
+    for name in graph.extra:
+        if name != NAME:
+            yield Issue("loss", f"what {name} says of the workflow")
+    by_id = graph.by_id
+    for spec in graph.nodes:
+        if by_id[spec.id] is not spec:
+            yield Issue("loss", "a second node with this id", spec.id)
+            continue
+        yield from (Issue("loss", what, spec.id) for what in _of_node(spec, writer))
+        yield from (Issue("loss", f"what {name} says of it", spec.id) for name in spec.extra if name != NAME)
+    for edge in graph.edges:
+        where = f"{edge.source} → {edge.target}"
+        ends = by_id.get(edge.source), by_id.get(edge.target)
+        if not (ends[0] and ends[1] and ends[0].parent == ends[1].parent):
+            yield Issue("loss", "an edge that leads nowhere, or across the border of a node", where)
+        elif edge.input or edge.extra.keys() - {NAME}:
+            yield Issue("loss", "the input that it fills, and what other formats say of it", where)
+
+
+def _of_node(spec: NodeSpec, writer: Writer) -> Iterator[str]:
+    if spec.id in writer.structure.placeless:
+        if writer.structure.is_end(spec.id):
+            yield from _of_classes(spec, writer)
+        return
+    written = write_node(spec, writer.names)
+    said = said_of(spec)
+    if said and (still_holds(said, spec, writer.names) or spec.type == said.get("type")):
+        return
+    kept = to_keep(spec, written, writer.names)
+    if translated(spec, writer.names) is None:
+        yield f"Coze has no {spec.type!r} with these parameters; it is written as a plugin that it cannot run"
+    else:
+        if kept:
+            names = ", ".join([*fields_of(kept.get("params")), *kept.get("without", ())])
+            yield f"Coze has no field for {names}, or not for all of it; it is kept in the description"
+        yield from _of_classes(spec, writer)
+    params = fields_of(spec.params)
+    if written.type == "text" and re.search(r"\{%|\{#|\{\{[^{}]*[|(]", str(params.get("template"))):
+        yield "template: Coze only puts variables in, and knows nothing else of Jinja"
+    for name, text in params.items() if written.type == "plugin" else ():
+        if isinstance(text, str) and is_mixed(text):
+            yield f"{name}: Coze takes a text or a variable for a plugin, not both; make it in a template before"
+    if spec.parent and spec not in writer.structure.children.get(spec.parent, ()):
+        yield f"that it runs inside {spec.parent!r}"
+
+
+def _of_classes(spec: NodeSpec, writer: Writer) -> Iterator[str]:
+    """Names of classes that a node reads, which Coze has only numbers for."""
+    params = NODE_TYPES[spec.type].params_type.model_validate(spec.params)
+    by_id = writer.structure.graph.by_id
+    named = (selector for name in type(params).model_fields for _, selector, _ in selectors_in(getattr(params, name)))
+    for selector in dict.fromkeys(named):
+        source = by_id.get(selector.node)
+        if source and source.type == "question-classifier" and selector.variable.partition(".")[0] == "class_name":
+            yield (
+                f"{selector}: Coze gives the number of the class as classificationId, and not its name; "
+                "branch on the ports of the question-classifier instead"
+            )

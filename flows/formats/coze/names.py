@@ -1,0 +1,124 @@
+"""References: what nodes and their outputs are called, here and at Coze.
+
+In texts, Coze's references are ``{{name}}`` of an input of the node, which is a variable; ours are ``{{#id.variable#}}``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from operad.flows.formats.coze.inputs import by_name, input_of
+from operad.flows.formats.shapes import Fields
+from operad.operators.variables import Selector, Text
+
+_NAMED = re.compile(r"\{\{\s*(?P<name>[^\s{}.]+)(?P<rest>\.[^\s{}]+)?\s*\}\}")
+
+
+def normal_text(text: str) -> str:
+    """A text with its references as ``{{#id.variable#}}``."""
+    return Text(text).renamed(lambda selector: selector.in_text)
+
+
+def is_mixed(text: str) -> bool:
+    """Whether a text has variables in it, and more than one of them alone."""
+    named = Text(text).selectors
+    return bool(named) and not (len(named) == 1 and not Text(text).renamed(lambda _: ""))
+
+
+@dataclass(frozen=True)
+class Names:
+    """What nodes and their outputs are called, here and there.
+
+    Attributes:
+        ids: Coze's ids by ours.
+        outputs: Per node of ours, Coze's names of its outputs by ours, where they differ.
+    """
+
+    ids: Mapping[str, str]
+    outputs: Mapping[str, Mapping[str, str]]
+    back: Mapping[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "back", {theirs: ours for ours, theirs in self.ids.items()})
+
+    def reference(self, selector: Selector) -> Fields:
+        """A variable, as Coze names it."""
+        return {"path": self._path(selector), "ref_node": self.ids.get(selector.node, selector.node)}
+
+    def selector(self, reference: Any) -> list[str]:
+        """A variable, as we name it."""
+        path, node = reference["path"], self.back.get(str(reference["ref_node"]), str(reference["ref_node"]))
+        if not isinstance(path, str):
+            raise TypeError(reference)
+        for ours, theirs in self.outputs.get(node, {}).items():
+            if path == theirs or path.startswith(theirs + "."):
+                return [ours + path[len(theirs) :], node]
+        return [path, node]
+
+    def merged(self, selector: Selector) -> Fields:
+        """A variable, as a variable_merge names it."""
+        reference = self.reference(selector)
+        content = {"blockID": reference["ref_node"], "name": reference["path"], "source": "block-output"}
+        return {"value": {"content": content, "type": "ref"}}
+
+    def of_merged(self, variable: Any) -> list[str]:
+        """The other way round."""
+        content = variable["value"]["content"]
+        return self.selector({"path": content["name"], "ref_node": content["blockID"]})
+
+    def arguments(self, inputs: Any) -> list[Any]:
+        """Inputs that are variables, as we write them: ``[name, [variable, id]]``."""
+        return [[each["name"], self.selector(each["input"]["value"])] for each in cast("list[Any]", inputs or [])]
+
+    def texts(self, *texts: str) -> tuple[list[str], list[Fields]]:
+        """Texts with Coze's names in them, and the inputs that these names are."""
+        inputs: dict[str, Fields] = {}
+
+        def named(selector: Selector) -> str:
+            reference = self.reference(selector)
+            name = re.sub(r"\W", "_", f"_{reference['ref_node']}_{reference['path']}")
+            while inputs.get(name, reference) != reference or any(f"{{{{{name}}}}}" in text for text in texts):
+                name += "_"
+            inputs[name] = reference
+            return f"{{{{{name}}}}}"
+
+        said = [Text(text).renamed(named) for text in texts]
+        return said, [input_of(name, reference) for name, reference in inputs.items()]
+
+    def text(self, said: Any, inputs: Any) -> str:
+        """A text with our references in it."""
+        if not isinstance(said, str):
+            raise TypeError(said)
+        values = by_name(inputs)
+
+        def referred(found: re.Match[str]) -> str:
+            reference = values.get(found["name"])
+            if not isinstance(reference, Mapping):
+                return found[0]
+            variable, node = self.selector(reference)
+            return Selector(f"{variable}{found['rest'] or ''}", node).in_text
+
+        return _NAMED.sub(referred, said)
+
+    def value(self, text: str) -> tuple[Fields, list[Fields]]:
+        """A text as the value of one input: the variable, if it is nothing else."""
+        if (named := Text(text).selectors) and not is_mixed(text):
+            return {"value": self.reference(named[0])}, []
+        (said,), inputs = self.texts(text)
+        return {"type": "string", "value": said}, inputs
+
+    def of_value(self, given: Any, inputs: Any) -> str:
+        """The other way round."""
+        if isinstance(given["value"], Mapping):
+            variable, node = self.selector(given["value"])
+            return Selector(variable, node).in_text
+        return self.text(given["value"], inputs)
+
+    def _path(self, selector: Selector) -> str:
+        for ours, theirs in self.outputs.get(selector.node, {}).items():
+            if selector.variable == ours or selector.variable.startswith(ours + "."):
+                return theirs + selector.variable[len(ours) :]
+        return selector.variable

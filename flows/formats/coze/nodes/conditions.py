@@ -1,0 +1,63 @@
+"""The conditions of if-else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from operad.flows.formats.coze.names import Names
+from operad.flows.formats.shapes import Fields
+from operad.operators.conditions import Condition
+
+_OPERATORS = {
+    "is": 1, "=": 1, "is not": 2, "≠": 2, "contains": 7, "not contains": 8, "empty": 9, "not exists": 9,
+    "not empty": 10, "exists": 10, ">": 13, "≥": 14, "<": 15, "≤": 16,
+    "start with": 7, "end with": 7, "in": 7, "all of": 7, "not in": 8,  # the nearest that there are
+}  # fmt: skip
+
+_READ_OPERATORS = {
+    1: "is", 2: "is not", 7: "contains", 8: "not contains", 9: "empty", 10: "not empty",
+    13: ">", 14: "≥", 15: "<", 16: "≤",
+}  # fmt: skip
+
+_OF_NUMBERS = {"is": "=", "is not": "≠"}
+
+_OF_FILES = {"empty": "not exists", "not empty": "exists"}
+
+
+def write_condition(condition: Condition, names: Names) -> Fields:
+    """A condition at Coze."""
+    number = _OPERATORS.get(condition.operator, 7)
+    left: Fields = {"value": names.reference(condition.variable)}
+    if condition.operator in _OF_FILES.values():
+        left = {"type": "file", **left}
+    made: Fields = {"left": {"input": left}, "operator": number}
+    value = condition.value
+    if isinstance(value, str) and value in ("true", "false") and condition.operator in ("is", "is not"):
+        made["right"] = {"input": {"type": "boolean", "value": value == "true"}}
+    elif isinstance(value, str):
+        given, _ = names.value(value)
+        of_number = condition.operator in (*_OF_NUMBERS.values(), ">", "≥", "<", "≤")
+        made["right"] = {"input": {**given, "type": "float"} if of_number else given}
+    elif value is not None:
+        made["right"] = {"input": {"type": "list", "items": {"type": "string"}, "value": json.dumps(value)}}
+    return made
+
+
+def read_condition(given: Any, names: Names) -> list[Any]:
+    """A condition of ours."""
+    operator = _READ_OPERATORS[given["operator"]]
+    left, right = given["left"]["input"], given.get("right", {}).get("input")
+    if left.get("type") == "file":
+        operator = _OF_FILES.get(operator, operator)
+    selector = names.selector(left["value"])
+    if right is None:
+        return [selector, operator]
+    if right.get("type") in ("float", "integer", "number"):
+        operator = _OF_NUMBERS.get(operator, operator)
+    value = right["value"]
+    if isinstance(value, bool):
+        return [selector, operator, "true" if value else "false"]
+    if right.get("type") == "list":
+        return [selector, operator, json.loads(value)]
+    return [selector, operator, str(value) if isinstance(value, int | float) else names.of_value(right, [])]

@@ -1,0 +1,60 @@
+"""What begins, ends and divides a workflow: start, end, if-else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from operad.flows.formats.coze.inputs import declared, input_of, type_here
+from operad.flows.formats.coze.names import Names
+from operad.flows.formats.coze.nodes.conditions import read_condition, write_condition
+from operad.flows.formats.coze.nodes.kind import Kind
+from operad.flows.formats.shapes import Fields
+from operad.operators.nodes.flow import EndParams, IfElseParams, StartParams
+
+
+def _start(params: StartParams, names: Names) -> Fields:
+    return {"node_outputs": declared(params.variables)}
+
+
+def _read_start(given: Any, names: Names) -> Fields:
+    return {"variables": [[name, type_here(kind)] for name, kind in given.get("node_outputs", {}).items()]}
+
+
+def _end(params: EndParams, names: Names) -> Fields:
+    inputs = [input_of(name, names.reference(selector)) for name, selector in params.outputs]
+    return {"node_inputs": inputs, "terminatePlan": "returnVariables"}
+
+
+def _read_end(given: Any, names: Names) -> Fields:
+    return {"outputs": names.arguments(given.get("node_inputs"))}
+
+
+def _if_else(params: IfElseParams, names: Names) -> Fields:
+    return {
+        "branches": [
+            {
+                "condition": {
+                    "conditions": [write_condition(each, names) for each in case.conditions],
+                    "logic": 1 if case.logic == "or" else 2,
+                }
+            }
+            for case in params.cases
+        ]
+    }
+
+
+def _read_if_else(given: Any, names: Names) -> Fields:
+    cases: list[Any] = []
+    for branch in given["branches"]:
+        conditions = [read_condition(each, names) for each in branch["condition"]["conditions"]]
+        both = "and" if len(conditions) > 1 else None
+        cases.append(["or" if branch["condition"].get("logic") == 1 else both, conditions])
+    return {"cases": cases}
+
+
+FLOW: Mapping[str, Kind] = {
+    "start": Kind("start", "icon-Start-v2.jpg", _start, _read_start),
+    "end": Kind("end", "icon-End-v2.jpg", _end, _read_end),
+    "if-else": Kind("condition", "icon-Condition-v2.jpg", _if_else, _read_if_else),
+}

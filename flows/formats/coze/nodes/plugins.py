@@ -1,0 +1,144 @@
+"""Nodes of Coze that are plugins: those of its store that do what a type of ours does, and one that only holds a node."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from operad.flows.formats.coze.inputs import by_name
+from operad.flows.formats.coze.names import Names
+from operad.flows.formats.shapes import Fields
+from operad.operators.variables import Text
+
+
+class Plugin(NamedTuple):
+    """A plugin of Coze's store that does what a type of ours does.
+
+    Attributes:
+        type: Our type.
+        when: The parameter and its value that it is for, if it is for one only.
+        name: Its name.
+        id: Its id.
+        tool: The name of the tool in it.
+        tool_id: The id of that.
+        inputs: Its inputs by our parameters.
+        output: Our output, and its own.
+        fixed: Inputs that are always the same.
+    """
+
+    type: str
+    when: tuple[str, str] | None
+    name: str
+    id: str
+    tool: str
+    tool_id: str
+    inputs: Mapping[str, str]
+    output: tuple[str, str]
+    fixed: Mapping[str, str] = {}
+
+
+def _documents(target: str, named: str) -> Plugin:
+    fixed = {"title": "Document", "to_format": named}
+    inputs = {"md_text": "formatted_markdown"}
+    return Plugin(
+        "markdown-exporter", ("target_type", target), "Doc Maker", "7365715035999649829", "create_document",
+        "7365715035999666213", inputs, ("files", "data"), fixed,
+    )  # fmt: skip
+
+
+PLUGINS: Sequence[Plugin] = (
+    Plugin("document-extractor", None, "文件读取", "7405805158996918299", "read", "7405805158996934683",
+           {"variable_selector": "url"}, ("text", "data")),
+    Plugin("google-search", None, "联网问答（免费版）", "7380279400157265954", "search_url", "7387323807385829402",
+           {"query": "query"}, ("json", "data")),
+    Plugin("tts", None, "语音合成", "7426655854067351562", "speech_synthesis", "7426655854067367946",
+           {"text": "text"}, ("files", "data.link")),
+    Plugin("mermaid-converter", None, "Mermaid图表生成器", "7479445382888603682", "Mermaid", "7479445382888620066",
+           {"mermaid_code": "mermaidCode"}, ("files", "editUrl")),
+    Plugin("markdown-exporter", ("target_type", "png"), "MD2Image", "7589192736172130350", "generatePosterImage",
+           "7589192736172146734", {"md_text": "markdown"}, ("files", "url")),
+    Plugin("markdown-exporter", ("target_type", "pptx"), "Doc Maker", "7365715035999649829", "create_pptx",
+           "7365715035999682597", {"md_text": "formatted_markdown"}, ("files", "data"), {"title": "Document"}),
+    *(_documents(target, {"md": "markdown"}.get(target, target)) for target in ("docx", "pdf", "html", "md")),
+)  # fmt: skip
+"""Which plugins there are, as Chat2Workflow's own converter names them."""
+
+OWN_PLUGIN = "operad"
+"""The name of the plugin, which there is not, that holds a node of a type that Coze has none for."""
+
+
+def plugin_for(node_type: str, params: Mapping[str, Any]) -> Plugin | None:
+    """The plugin for a node of ours."""
+    fitting = (each for each in PLUGINS if each.type == node_type)
+    return next((each for each in fitting if each.when is None or params.get(each.when[0]) == each.when[1]), None)
+
+
+def plugin_of(given: Any) -> Plugin | None:
+    """The plugin of ours that a node of Coze is."""
+    api, inputs = by_name(given["apiParam"]), by_name(given.get("node_inputs"))
+    return next(
+        (
+            each
+            for each in PLUGINS
+            if (api.get("pluginID"), api.get("apiName")) == (each.id, each.tool)
+            and all(inputs.get(name) == value for name, value in each.fixed.items() if name != "title")
+        ),
+        None,
+    )
+
+
+def _api(name: str, plugin_id: str, tool: str, tool_id: str) -> list[Fields]:
+    values = {"apiID": tool_id, "apiName": tool, "pluginID": plugin_id, "pluginName": name}
+    return [{"name": key, "input": {"type": "string", "value": value}} for key, value in values.items()]
+
+
+def write_plugin(plugin: Plugin, params: Any, names: Names) -> Fields:
+    """Our parameters as those of a plugin."""
+    inputs: list[Fields] = []
+    more: list[Fields] = []
+    for ours, theirs in plugin.inputs.items():
+        value = getattr(params, ours)
+        if isinstance(value, Text):
+            given, used = names.value(value)
+            more += (each for each in used if each not in more)
+        else:
+            given = {"value": names.reference(value)}
+        inputs.append({"name": theirs, "input": given})
+    inputs += ({"name": key, "input": {"type": "string", "value": value}} for key, value in plugin.fixed.items())
+    return {
+        "apiParam": _api(plugin.name, plugin.id, plugin.tool, plugin.tool_id),
+        "node_inputs": [*inputs, *more],
+        "node_outputs": {plugin.output[1].partition(".")[0]: {"type": "string", "value": None}},
+    }
+
+
+def read_plugin(plugin: Plugin, given: Any, names: Names) -> Fields:
+    """The other way round."""
+    inputs = {each["name"]: each["input"] for each in given["node_inputs"]}
+    params: Fields = dict([plugin.when]) if plugin.when else {}
+    for ours, theirs in plugin.inputs.items():
+        if ours == "variable_selector":
+            params[ours] = names.selector(inputs[theirs]["value"])
+        else:
+            params[ours] = names.of_value(inputs[theirs], given["node_inputs"])
+    return params
+
+
+def write_own(node_type: str, params: Any) -> Fields:
+    """A node that Coze has no type for: a plugin that only says what it is."""
+    text = json.dumps(params, ensure_ascii=False, default=str)
+    return {
+        "apiParam": _api(OWN_PLUGIN, "0", node_type, "0"),
+        "node_inputs": [{"name": "params", "input": {"type": "string", "value": text}}],
+        "node_outputs": {},
+    }
+
+
+def read_own(given: Any) -> tuple[str, Any] | None:
+    """The type and the parameters of a node that was written so."""
+    api = by_name(given["apiParam"])
+    if api.get("pluginName") != OWN_PLUGIN or not isinstance(api.get("apiName"), str):
+        return None
+    (params,) = given["node_inputs"]
+    return api["apiName"], json.loads(params["input"]["value"])

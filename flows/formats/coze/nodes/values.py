@@ -1,0 +1,101 @@
+"""What computes or fetches values: code, template-transform, variable-aggregator, http-request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from operad.flows.formats.coze.inputs import declared, input_of, type_here
+from operad.flows.formats.coze.names import Names
+from operad.flows.formats.coze.nodes.kind import Kind
+from operad.flows.formats.shapes import Fields
+from operad.operators.nodes.sources import HttpParams
+from operad.operators.nodes.values import AggregatorParams, CodeParams, TemplateParams
+from operad.operators.variables import VariableType
+
+T = VariableType
+
+CODE_END = """
+
+
+async def main(args, ours=main):
+    global main
+    coze, main = main, ours
+    try:
+        return ours(**args.params)
+    finally:
+        main = coze
+"""
+"""What calls our main the way that Coze calls its own; while ours runs, ``main`` is ours, which may call itself."""
+
+
+def _code(params: CodeParams, names: Names) -> Fields:
+    return {
+        "code": params.code + CODE_END,
+        "language": 3,
+        "node_inputs": [input_of(name, names.reference(selector)) for name, selector in params.variables],
+        "node_outputs": declared(params.outputs),
+    }
+
+
+def _read_code(given: Any, names: Names) -> Fields:
+    if given["language"] != 3 or not isinstance(given["code"], str):
+        raise ValueError("no Python")
+    return {
+        "variables": names.arguments(given.get("node_inputs")),
+        "outputs": [[name, type_here(kind)] for name, kind in given["node_outputs"].items()],
+        "code": given["code"].removesuffix(CODE_END),
+    }
+
+
+def _template(params: TemplateParams, names: Names) -> Fields:
+    return {
+        "concatParams": [{"name": "concatResult", "input": {"type": "string", "value": params.template}}],
+        "method": "concat",
+        "node_inputs": [input_of(name, names.reference(selector)) for name, selector in params.variables],
+        "node_outputs": declared([("output", T.STRING)]),
+    }
+
+
+def _read_template(given: Any, names: Names) -> Fields:
+    if given["method"] != "concat":
+        raise ValueError(given["method"])
+    result = next(each["input"]["value"] for each in given["concatParams"] if each["name"] == "concatResult")
+    return {"variables": names.arguments(given.get("node_inputs")), "template": names.text(result, [])}
+
+
+def _aggregator(params: AggregatorParams, names: Names) -> Fields:
+    group = {"name": "output", "variables": [names.merged(selector) for selector in params.variables]}
+    return {"mergeGroups": [group], "node_outputs": {"output": {"value": None}}}
+
+
+def _read_aggregator(given: Any, names: Names) -> Fields:
+    (group,) = given["mergeGroups"]
+    return {"variables": [names.of_merged(each) for each in group["variables"]]}
+
+
+def _http(params: HttpParams, names: Names) -> Fields:
+    reference = names.reference(params.url)
+    url = f"{{{{block_output_{reference['ref_node']}.{reference['path']}}}}}"
+    return {
+        "apiInfo": {"method": "GET", "url": url},
+        "auth": {"authOpen": False},
+        "body": {"bodyType": "EMPTY"},
+        "node_outputs": declared([("body", T.STRING), ("statusCode", T.NUMBER), ("headers", T.STRING)]),
+    }
+
+
+def _read_http(given: Any, names: Names) -> Fields:
+    found = re.fullmatch(r"\{\{block_output_([^.{}]+)\.([^{}]+)\}\}", given["apiInfo"]["url"])
+    if found is None or given["apiInfo"]["method"] != "GET":
+        raise ValueError("more than an address")
+    return {"url": names.selector({"path": found[2], "ref_node": found[1]})}
+
+
+VALUES: Mapping[str, Kind] = {
+    "code": Kind("code", "icon-Code-v2.jpg", _code, _read_code),
+    "template-transform": Kind("text", "icon-StrConcat-v2.jpg", _template, _read_template),
+    "variable-aggregator": Kind("variable_merge", "VariableMerge-icon.jpg", _aggregator, _read_aggregator),
+    "http-request": Kind("http", "icon-HTTP.png", _http, _read_http),
+}

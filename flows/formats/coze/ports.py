@@ -1,0 +1,47 @@
+"""The ways out of a node: our numbers ↔ Coze's names."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from operad.flows.formats.coze.nodes.containers import STARTS
+from operad.flows.formats.coze.nodes.models import DEFAULT_CLASS
+from operad.flows.formats.coze.translation import Translated
+
+
+def port_name(node: Translated | None, number: int) -> str:
+    """Coze's name of a port; empty for the only one.
+
+    Args:
+        node: The node, as Coze has it; None for one that Coze has no type for.
+        number: Our number.
+    """
+    if node and node.type == "condition":
+        if number == len(node.parameters["branches"]):
+            return "false"
+        return f"true_{number}" if number else "true"
+    if node and node.type == "intent" and number >= 0:
+        return f"branch_{number}" if number < len(node.parameters["intents"]) else DEFAULT_CLASS
+    return f"port_{number}" if number else ""
+
+
+def port_number(kind: str, params: Any, name: Any) -> int | None:
+    """Our number of a port; None where ours has no number for it.
+
+    Args:
+        kind: Our type of the node.
+        params: Our parameters of it.
+        name: Coze's name.
+    """
+    if name is None or (kind in STARTS and str(name).endswith("-output")):
+        return 0
+    word, _, digits = str(name).partition("_")
+    number = int(digits) if re.fullmatch("[0-9]{1,6}", digits) else 0 if not digits else None
+    if kind == "if-else":
+        numbers = {"true": number, "false": len(params["cases"])}
+    elif kind == "question-classifier":
+        numbers = {"branch": number if digits else None, DEFAULT_CLASS: len(params["classes"])}
+    else:
+        numbers = {"port": number if digits else None}
+    return numbers.get(word)

@@ -1,0 +1,73 @@
+"""What of an archive of Coze does something else here than at Coze."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from operad.flows.formats.coze.fields import ANY_NODE, AROUND, NODES, PLUGIN
+from operad.flows.formats.coze.nodes.plugins import plugin_of
+from operad.flows.formats.coze.notes import said_of
+from operad.flows.formats.coze.translation import MISREAD
+from operad.flows.formats.fields import Declared, Owner, Remark, Use, remarks_on
+from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of
+from operad.flows.node_graph import NodeGraph, NodeSpec
+from operad.operators.nodes import NODE_TYPES
+
+
+def remarks_of(graph: NodeGraph) -> Iterator[Remark]:
+    """Yield the remarks on a workflow that was read from an archive of Coze; none for any other."""
+    for spec in graph.nodes:
+        if (said := said_of(spec)) and spec.type in NODE_TYPES:
+            yield from _on_node(spec, said)
+
+
+def _on_node(spec: NodeSpec, said: Fields) -> Iterator[Remark]:
+    title = said.get("title")
+    owner = Owner(spec.id, title if isinstance(title, str) else "")
+    yield from remarks_on(said, AROUND, owner, Use.NOTE)
+    given = fields_of(said.get("parameters"))
+    if spec.type in NODES and said.get("type") != "plugin":
+        yield from remarks_on(_by_name(given, "llmParam", "fcParam"), ANY_NODE | NODES[spec.type], owner)
+    elif said.get("type") == "plugin":
+        yield from remarks_on(given, ANY_NODE | PLUGIN, owner)
+        yield from _on_inputs(given, owner)
+
+
+def _on_inputs(given: Fields, owner: Owner) -> Iterator[Remark]:
+    """Yield the remarks on inputs of a plugin that the node type which stands for it has none for."""
+    try:
+        plugin = plugin_of(given)
+    except MISREAD:
+        return
+    if plugin is None:
+        return
+    inputs = {str(each.get("name")): each for each in each_of(given.get("node_inputs"))}
+    known = {*plugin.inputs.values(), *plugin.fixed}
+    for name, each in inputs.items():
+        named = any("{{" + name in str(other) for key, other in inputs.items() if key != name)
+        if name not in known and not named and _value(each.get("input")) not in (None, ""):
+            yield owner.remark(f"node_inputs.{name}", Declared(Use.LOSSY, "is not passed on"))
+
+
+def _by_name(given: Fields, *lists: str) -> Fields:
+    """Return parameters with lists of named values as mappings."""
+    found = dict(given)
+    for key in lists:
+        if isinstance(given.get(key), list):
+            found[key] = {str(each.get("name")): _value(each.get("input")) for each in each_of(list_of(given[key]))}
+        else:
+            found[key] = {name: _value(each) for name, each in fields_of(given.get(key)).items()}
+        if key not in given:
+            del found[key]
+    for key in ("batchSize", "concurrentSize", "loopCount"):
+        if key in given:
+            found[key] = _value(given[key])
+    return found
+
+
+def _value(given: Any) -> Any:
+    """Return a literal without what Coze writes around it."""
+    fields = fields_of(given)
+    value = fields.get("value", given)
+    return fields_of(value).get("content", value)

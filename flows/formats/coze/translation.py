@@ -1,0 +1,131 @@
+"""One node, ours ↔ Coze's: its type, its parameters, the names of its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from operad.flows.formats.coze.names import Names
+from operad.flows.formats.coze.nodes import KINDS
+from operad.flows.formats.coze.nodes.containers import STARTS
+from operad.flows.formats.coze.nodes.models import DEFAULT_CLASS, is_extractor
+from operad.flows.formats.coze.nodes.plugins import (
+    plugin_for,
+    plugin_of,
+    read_own,
+    read_plugin,
+    write_own,
+    write_plugin,
+)
+from operad.flows.formats.shapes import Fields, fields_of
+from operad.flows.node_graph import NodeSpec
+from operad.operators.nodes import NODE_TYPES
+
+MISREAD = (KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration, RecursionError)
+"""What reading parameters raises that are not of the form that is written."""
+
+NO_NAMES = Names({}, {})
+"""For what only asks whether a node can be read or written."""
+
+_PLUGIN_ICON = "icon-Plugin-v2.jpg"
+
+_OUTPUTS: Mapping[str, Mapping[str, str]] = {
+    "http-request": {"status_code": "statusCode"},
+    "question-classifier": {"class_name": "classificationId"},
+    "text2image": {"files": "data"},
+}
+
+
+class Translated(NamedTuple):
+    """A node of ours, as Coze has it.
+
+    Attributes:
+        type: Its type.
+        icon: The file of its icon.
+        parameters: Its parameters.
+    """
+
+    type: str
+    icon: str
+    parameters: Fields
+
+
+def read_node(node: Mapping[str, Any], names: Names) -> tuple[str, Any]:
+    """Our type and parameters of a node of Coze; its own, where it is not of the form that is written."""
+    kind, given = str(node["type"]), node.get("parameters")
+    try:
+        ours = _type_of(kind, given)
+        if ours in KINDS:
+            return ours, KINDS[ours].read(given, names)
+        if plugin := plugin_of(given):
+            return ours, read_plugin(plugin, given, names)
+        if own := read_own(given):
+            return own
+    except MISREAD:
+        pass
+    return kind, given if given is not None else {}
+
+
+def _type_of(kind: str, given: Any) -> str:
+    if kind == "llm" and is_extractor(given):
+        return "parameter-extractor"
+    if kind == "plugin":
+        plugin = plugin_of(given)
+        return plugin.type if plugin else ""
+    return next((ours for ours, each in KINDS.items() if each.type == kind), "")
+
+
+def with_default_class(params: Fields) -> Fields:
+    """The parameters of a question-classifier for which Coze's way where nothing fits is a class of its own."""
+    return {**params, "classes": [*params["classes"], DEFAULT_CLASS]}
+
+
+def write_node(spec: NodeSpec, names: Names) -> Translated:
+    """A node at Coze; one that Coze has no type for is a plugin that it cannot run."""
+    try:
+        made = translated(spec, names)
+    except MISREAD:
+        made = None
+    return made or Translated("plugin", _PLUGIN_ICON, write_own(spec.type, spec.params))
+
+
+def translated(spec: NodeSpec, names: Names) -> Translated | None:
+    """A node at Coze; None for one that Coze has no type for."""
+    kind = KINDS.get(spec.type)
+    plugin = plugin_for(spec.type, fields_of(spec.params))
+    if spec.type not in NODE_TYPES or not (kind or plugin) or (spec.type in ("start", "end") and spec.parent):
+        return None
+    try:
+        params = NODE_TYPES[spec.type].params_type.model_validate(spec.params)
+    except ValidationError:
+        return None
+    if kind:
+        return Translated(kind.type, kind.icon, kind.write(params, names))
+    return Translated("plugin", _PLUGIN_ICON, write_plugin(plugin, params, names)) if plugin else None
+
+
+def output_names(ours: str, params: Any, given: Any) -> Mapping[str, str]:
+    """Coze's names of a node's outputs by ours; `given` is what Coze says of it, if it does."""
+    if ours in ("llm", "variable-aggregator"):
+        try:
+            (name,) = given["node_outputs"] if ours == "llm" else [group["name"] for group in given["mergeGroups"]]
+        except MISREAD:
+            return {}
+        return {"text" if ours == "llm" else "output": str(name)}
+    if plugin := plugin_for(ours, fields_of(params)):
+        return dict([plugin.output])
+    return _OUTPUTS.get(ours, {})
+
+
+def holds_others(node: Mapping[str, Any]) -> bool:
+    """Whether a node of Coze holds others in a way that we read."""
+    kind = next((each for ours, each in KINDS.items() if ours in STARTS and each.type == node["type"]), None)
+    if kind is None or "nodes" not in node:
+        return False
+    try:
+        kind.read(node.get("parameters"), NO_NAMES)
+    except MISREAD:
+        return False
+    return True

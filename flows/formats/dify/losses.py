@@ -1,0 +1,99 @@
+"""What of a workflow a Dify file cannot hold, or Dify cannot run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from operad.flows.check import CONVERSATION
+from operad.flows.formats.dify.names import OUTSIDE, fits_text
+from operad.flows.formats.dify.nodes import MAPPED
+from operad.flows.formats.dify.nodes.flow import INPUTS
+from operad.flows.formats.dify.plugins import Plugins
+from operad.flows.formats.dify.write import EXTRA, kept
+from operad.flows.node_graph import NodeGraph, NodeSpec
+from operad.operators.node import NodeOperator
+from operad.operators.nodes import NODE_TYPES
+from operad.operators.nodes.flow import StartParams
+from operad.operators.nodes.models import ExtractorParams
+from operad.operators.nodes.values import AssignerParams, CodeParams
+from operad.operators.variables import Selector, Text, VariableType
+from operad.runtime.values.errors import InvalidError, Issue
+
+T = VariableType
+
+
+def losses_of(graph: NodeGraph, plugins: Plugins) -> Iterator[Issue]:
+    """What of a workflow a file cannot hold.
+
+    Args:
+        graph: The workflow.
+        plugins: The plugins that are to stand behind node types.
+    """
+    yield from (
+        Issue("loss", f"what {other} says of the workflow is left out") for other in graph.extra if other != EXTRA
+    )
+    for spec in graph.nodes:
+        yield from (Issue("loss", what, spec.id) for what in _of_node(spec, plugins))
+    for edge in graph.edges:
+        where = f"{edge.source} → {edge.target}"
+        if edge.input:
+            yield Issue("loss", f"that the edge fills the input {edge.input!r} is left out", where)
+        yield from (
+            Issue("loss", f"what {other} says of it is left out", where) for other in edge.extra if other != EXTRA
+        )
+
+
+def _of_node(spec: NodeSpec, plugins: Plugins) -> Iterator[str]:
+    yield from (f"what {other} says of it is left out" for other in spec.extra if other != EXTRA)
+    if spec.type not in MAPPED and spec.type not in plugins.tools and spec.type != CONVERSATION:
+        if not kept(spec.extra):
+            yield f"Dify has no node of type {spec.type!r}; it is written with that name, and cannot run there"
+        return
+    node_type = NODE_TYPES.get(spec.type)
+    try:
+        node = node_type(spec.id, spec.params) if node_type else None
+    except InvalidError:
+        return
+    if node is not None:
+        yield from _of_names(node)
+        yield from _of_params(node.params)
+
+
+def _of_names(node: NodeOperator[Any]) -> Iterator[str]:
+    for selector in dict.fromkeys(each for text in node.texts for each in text.selectors):
+        if not fits_text(selector.variable):
+            yield (
+                f"{selector.variable!r} cannot be named in a text there: names are at most 30 letters, digits and "
+                "underscores of ASCII"
+            )
+
+
+def _of_params(params: Any) -> Iterator[str]:
+    match params:
+        case StartParams():
+            yield from _of_inputs(params)
+        case CodeParams():
+            for output in params.outputs:
+                if output.type.is_file or output.type in (T.ANY, T.ARRAY):
+                    yield f"the output {output.name!r} is {output.type.value}, which code does not give there"
+        case ExtractorParams() if any(parameter.type is T.OBJECT for parameter in params.parameters):
+            yield "a parameter is an object, which is not read out of texts there"
+        case AssignerParams():
+            yield from _of_assignments(params)
+        case _:
+            pass
+
+
+def _of_inputs(params: StartParams) -> Iterator[str]:
+    for name, kind in params.variables:
+        if kind.value not in INPUTS and name.partition(".")[0] not in OUTSIDE:
+            yield f"the input {name!r} is {kind.value}, and becomes a text there"
+
+
+def _of_assignments(params: AssignerParams) -> Iterator[str]:
+    for number, (_, operation, value) in enumerate(params.assignments):
+        if operation in ("append", "extend") and not isinstance(value, Selector):
+            yield f"assignments[{number}]: {operation} takes a variable there, and not a value itself"
+        elif isinstance(value, Text) and value.selectors:
+            yield f"assignments[{number}]: what a text names is not put in there"

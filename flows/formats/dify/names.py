@@ -1,0 +1,145 @@
+"""Ids and references, ours and Dify's.
+
+Dify's ids are letters, digits and underscores; others are written with underscores, a node that begins what runs
+inside another as the id of that with ``start`` behind it. Its references are ``[id, variable, part…]`` and
+``{{#id.variable#}}``. What comes from outside of the graph, ``sys.query`` or ``env.KEY``, is an input of the start
+node here, of that name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from operad.flows.node_graph import NodeSpec
+from operad.operators.variables import Selector, Text, VariableType
+
+T = VariableType
+
+STARTS = ("iteration-start", "loop-start")
+OUTSIDE = ("sys", "env")
+
+_VALID = re.compile(r"[a-zA-Z0-9_]{1,50}")
+_PART = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,29}")
+_SYSTEM_TYPES = {"files": T.ARRAY_FILE, "dialogue_count": T.NUMBER, "timestamp": T.NUMBER}
+_RENAMED = {("loop", "rounds"): "loop_round"}
+"""Variables of a node type that have another name there."""
+
+
+def dify_ids(nodes: Sequence[NodeSpec], fixed: Mapping[str, str]) -> dict[str, str]:
+    """The ids of nodes there, by ours.
+
+    Args:
+        nodes: The nodes.
+        fixed: Those that are known, by ours.
+    """
+    found = dict(fixed)
+    found |= {node.id: node.id for node in nodes if node.id not in found and _VALID.fullmatch(node.id)}
+    taken = set(found.values())
+    numbers: dict[str, int] = {}
+    for node in nodes:
+        if node.id in found:
+            continue
+        is_start = node.type in STARTS and node.parent in found
+        wanted = f"{found[node.parent]}start" if is_start else re.sub(r"[^a-zA-Z0-9_]", "_", node.id)[:40] or "_"
+        name = wanted
+        while name in taken:
+            numbers[wanted] = numbers.get(wanted, 1) + 1
+            name = f"{wanted}_{numbers[wanted]}"
+        taken.add(name)
+        found[node.id] = name
+    return found
+
+
+def fits_text(variable: str) -> bool:
+    """Whether a variable of that name can be named in a text there."""
+    return all(_PART.fullmatch(part) for part in variable.split("."))
+
+
+class Names:
+    """Turns references from one side to the other.
+
+    Args:
+        ids: The ids there, by ours.
+        types: The types of the nodes, by our ids.
+
+    Attributes:
+        outside: The inputs that come from outside of the graph, of those that were read; in order.
+    """
+
+    def __init__(self, ids: Mapping[str, str], types: Mapping[str, str]) -> None:
+        self._dify = ids
+        self._ours = {dify: ours for ours, dify in ids.items()}
+        self._types = types
+        self._start = next((node_id for node_id, kind in types.items() if kind == "start"), "")
+        self.outside: dict[str, None] = {}
+
+    # From there
+
+    def read(self, selector: Any) -> Any:
+        """``[id, variable, part…]`` as ``[variable, id]``; what is no such list, as it is."""
+        if not _are_texts(selector) or len(cast("list[str]", selector)) < 2:
+            return selector
+        node, *path = cast("list[str]", selector)
+        return list(self._read(node, ".".join(path)))
+
+    def read_text(self, text: Any) -> Any:
+        """A text with references, as ours; what is no text, as it is."""
+        return Text(text).renamed(self._read_reference) if isinstance(text, str) else text
+
+    def read_id(self, node: str) -> str:
+        """Our id of a node."""
+        return self._ours.get(node, node)
+
+    def _read_reference(self, selector: Selector) -> str:
+        return Selector(*self._read(selector.node, selector.variable)).in_text
+
+    def _read(self, node: str, variable: str) -> tuple[str, str]:
+        if node in OUTSIDE and self._start and node not in self._ours:
+            name = f"{node}.{variable}"
+            self.outside[name] = None
+            return name, self._start
+        ours = self.read_id(node)
+        kind = self._types.get(ours, "")
+        for (renamed, name), theirs in _RENAMED.items():
+            if kind == renamed and variable == theirs:
+                return name, ours
+        return variable, ours
+
+    # To there
+
+    def write(self, selector: Any) -> Any:
+        """``[variable, id]`` as ``[id, variable, part…]``; what is no such list, as it is."""
+        if not _are_texts(selector) or len(cast("list[str]", selector)) != 2:
+            return selector
+        variable, node = cast("list[str]", selector)
+        node, variable = self._write(node, variable)
+        return [node, *variable.split(".")]
+
+    def write_text(self, text: Any) -> Any:
+        """A text with references, as theirs; what is no text, as it is."""
+        return Text(text).renamed(self._write_reference) if isinstance(text, str) else text
+
+    def write_id(self, node: str) -> str:
+        """Their id of a node."""
+        return self._dify.get(node, node)
+
+    def _write_reference(self, selector: Selector) -> str:
+        node, variable = self._write(selector.node, selector.variable)
+        return Selector(variable, node).in_text
+
+    def _write(self, node: str, variable: str) -> tuple[str, str]:
+        outside, _, name = variable.partition(".")
+        if node == self._start and outside in OUTSIDE and name:
+            return outside, name
+        return self.write_id(node), _RENAMED.get((self._types.get(node, ""), variable), variable)
+
+
+def outside_type(name: str) -> str:
+    """The type of an input that comes from outside of the graph."""
+    return _SYSTEM_TYPES.get(name.partition(".")[2], T.STRING).value
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in cast("list[Any]", value))

@@ -1,0 +1,35 @@
+"""Each node type's parameters as Dify's ``data``, and back.
+
+Both ways read what they can of what is there: nothing of it need be right. What a node does there and cannot do here
+(a POST, groups of an aggregator) becomes a parameter that our type does not have, so that the check refuses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from operad.flows.formats.dify.nodes.containers import CONTAINERS
+from operad.flows.formats.dify.nodes.flow import FLOW
+from operad.flows.formats.dify.nodes.mapped import Mapped
+from operad.flows.formats.dify.nodes.models import MODELS
+from operad.flows.formats.dify.nodes.sources import SOURCES
+from operad.flows.formats.dify.nodes.tools import TOOL
+from operad.flows.formats.dify.nodes.values import VALUES
+from operad.flows.formats.shapes import Fields, each_of, text_of
+
+MAPPED: Mapping[str, Mapped] = {**FLOW, **MODELS, **VALUES, **CONTAINERS, **SOURCES, **TOOL}
+"""The node types that are the same on both sides, but for those that `Plugins.tools` stand behind."""
+
+
+def handles(data: Fields) -> list[str]:
+    """What edges that leave a node are marked by, in the order of its ports."""
+    match data.get("type"):
+        case "if-else":
+            cases = (
+                [text_of(case.get("case_id")) for case in each_of(data.get("cases"))] if "cases" in data else ["true"]
+            )
+            return [*cases, "false"]
+        case "question-classifier":
+            return [text_of(each.get("id")) for each in each_of(data.get("classes"))]
+        case _:
+            return ["source"]

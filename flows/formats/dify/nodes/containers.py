@@ -1,0 +1,112 @@
+"""What other nodes run inside of: iteration and loop."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from operad.flows.formats.dify.nodes.conditions import read_condition, write_condition
+from operad.flows.formats.dify.nodes.mapped import Mapped, Side, picked, same
+from operad.flows.formats.shapes import Fields, each_of, is_selector, list_of
+
+
+def _write_loop(params: Fields, side: Side) -> Fields:
+    variables: list[Fields] = []
+    for number, item in enumerate(list_of(params.get("variables"))):
+        name, kind, value = [*list_of(item), None, None, None][:3]
+        by_name = is_selector(value)
+        constant = (
+            value if isinstance(value, str) or value is None else json.dumps(value, ensure_ascii=False, sort_keys=True)
+        )
+        variables.append(
+            {
+                "id": side.uuid("variable", number),
+                "label": name,
+                "value": side.names.write(value) if by_name else constant,
+                "value_type": "variable" if by_name else "constant",
+                "var_type": kind,
+            }
+        )
+    return {
+        "break_conditions": [
+            write_condition(condition, side, "break", number)
+            for number, condition in enumerate(map(list_of, list_of(params.get("break_conditions"))))
+        ],
+        "error_handle_mode": "terminated",
+        "logical_operator": params.get("logic", "and"),
+        "loop_count": params.get("loop_count"),
+        "loop_variables": variables,
+        "start_node_id": side.begins,
+    }
+
+
+def _read_loop(data: Fields, side: Side) -> Fields:
+    params: Fields = {
+        **picked(data, loop_count=same),
+        "variables": [
+            [each.get("label"), each.get("var_type"), _first_value(each, side)]
+            for each in each_of(data.get("loop_variables"))
+        ],
+        "break_conditions": [read_condition(each, side) for each in each_of(data.get("break_conditions"))],
+    }
+    logic = data.get("logical_operator", "and")
+    return params if logic == "and" else {**params, "logic": logic}
+
+
+def _first_value(variable: Fields, side: Side) -> Any:
+    value = variable.get("value")
+    if variable.get("value_type") == "variable":
+        return side.names.read(value)
+    if variable.get("var_type") == "string" or not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return None if value == "" else value
+
+
+_ON_ERROR = {"fail": "terminated", "keep": "continue-on-error", "skip": "remove-abnormal-output"}
+
+_AT_ONCE = 10
+
+
+def _write_iteration(params: Fields, side: Side) -> Fields:
+    kind, result = side.kind(params.get("iterator_selector")), side.kind(params.get("output_selector"))
+    at_once = params.get("concurrency", _AT_ONCE)
+    return {
+        "error_handle_mode": _ON_ERROR.get(str(params.get("on_error", "fail")), "terminated"),
+        "flatten_output": params.get("flatten_output", True),
+        "is_parallel": at_once != 1,
+        "iterator_input_type": kind,
+        "iterator_selector": side.names.write(params.get("iterator_selector")),
+        "output_selector": side.names.write(params.get("output_selector")),
+        "output_type": result if result.startswith("array[") else f"array[{result}]",
+        "parallel_nums": at_once if at_once != 1 else _AT_ONCE,
+        "start_node_id": side.begins,
+    }
+
+
+def _read_iteration(data: Fields, side: Side) -> Fields:
+    params = picked(data, iterator_selector=side.names.read, output_selector=side.names.read)
+    at_once = data.get("parallel_nums", _AT_ONCE) if data.get("is_parallel") is True else 1
+    if at_once != _AT_ONCE:
+        params["concurrency"] = at_once
+    mode = data.get("error_handle_mode", "terminated")
+    on_error = {"remove-abnormally": "skip"} | {theirs: ours for ours, theirs in _ON_ERROR.items()}
+    if mode != "terminated":
+        params["on_error"] = on_error.get(str(mode), mode)
+    return {**params, "flatten_output": False} if data.get("flatten_output") is False else params
+
+
+def _nothing(_params: Fields, _side: Side) -> Fields:
+    return {}
+
+
+CONTAINERS: Mapping[str, Mapped] = {
+    "iteration": Mapped("Iteration", _write_iteration, _read_iteration),
+    "iteration-start": Mapped("", _nothing, _nothing),
+    "loop": Mapped("Loop", _write_loop, _read_loop),
+    "loop-start": Mapped("", _nothing, _nothing),
+    "loop-end": Mapped("Exit Loop", _nothing, _nothing),
+}

@@ -1,0 +1,129 @@
+"""What begins, ends and divides a workflow: start, end, answer, if-else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from operad.flows.formats.dify.names import OUTSIDE, outside_type
+from operad.flows.formats.dify.nodes.conditions import read_condition, write_condition
+from operad.flows.formats.dify.nodes.mapped import Mapped, Side, picked
+from operad.flows.formats.shapes import Fields, each_of, list_of, pairs_of
+
+INPUTS: Mapping[str, str] = {
+    "string": "paragraph",
+    "number": "number",
+    "boolean": "checkbox",
+    "object": "json_object",
+    "file": "file",
+    "array[file]": "file-list",
+}
+"""What inputs of our types are called there."""
+
+_OF_INPUTS = {
+    **{theirs: ours for ours, theirs in INPUTS.items()},
+    "text-input": "string",
+    "select": "string",
+    "external_data_tool": "string",
+    "url": "string",
+    "files": "array[file]",
+}
+
+_FROM_OUTSIDE = tuple(f"{each}." for each in OUTSIDE)
+
+
+def _write_start(params: Fields, side: Side) -> Fields:
+    return {"variables": [_input(name, kind) for name, kind in pairs_of(params.get("variables")) if _is_inner(name)]}
+
+
+def _is_inner(name: Any) -> bool:
+    return isinstance(name, str) and not name.startswith(_FROM_OUTSIDE)
+
+
+def _input(name: str, kind: Any) -> Fields:
+    data: Fields = {
+        "label": name,
+        "max_length": None,
+        "options": [],
+        "required": True,
+        "type": INPUTS.get(str(kind), "paragraph"),
+        "variable": name,
+    }
+    if data["type"].startswith("file"):
+        data["allowed_file_extensions"] = []
+        data["allowed_file_types"] = ["image", "document", "audio", "video"]
+        data["allowed_file_upload_methods"] = ["local_file", "remote_url"]
+        data["max_length"] = 10 if data["type"] == "file-list" else None
+    return data
+
+
+def _read_start(data: Fields, side: Side) -> Fields:
+    own = [
+        [variable.get("variable"), _OF_INPUTS.get(str(variable.get("type")), variable.get("type"))]
+        for variable in each_of(data.get("variables"))
+    ]
+    return {"variables": [*own, *([name, outside_type(name)] for name in side.names.outside)]}
+
+
+def _write_end(params: Fields, side: Side) -> Fields:
+    return {
+        "outputs": [
+            {"value_selector": side.names.write(value), "value_type": side.kind(value), "variable": name}
+            for name, value in pairs_of(params.get("outputs"))
+        ]
+    }
+
+
+def _read_end(data: Fields, side: Side) -> Fields:
+    return {
+        "outputs": [
+            [each.get("variable"), side.names.read(each.get("value_selector"))] for each in each_of(data.get("outputs"))
+        ]
+    }
+
+
+def _write_answer(params: Fields, side: Side) -> Fields:
+    return {"answer": side.names.write_text(params.get("answer", "")), "variables": []}
+
+
+def _read_answer(data: Fields, side: Side) -> Fields:
+    return picked(data, answer=side.names.read_text)
+
+
+def _write_if(params: Fields, side: Side) -> Fields:
+    cases: list[Fields] = []
+    for number, (logic, conditions) in enumerate(pairs_of(params.get("cases"))):
+        case_id = side.uuid(number)
+        cases.append(
+            {
+                "case_id": case_id,
+                "conditions": [
+                    write_condition(condition, side, number, place)
+                    for place, condition in enumerate(map(list_of, list_of(conditions)))
+                ],
+                "id": case_id,
+                "logical_operator": logic or "and",
+            }
+        )
+    return {"cases": cases}
+
+
+def _read_if(data: Fields, side: Side) -> Fields:
+    cases = each_of(data.get("cases")) if "cases" in data else [data]
+    return {
+        "cases": [
+            [
+                case.get("logical_operator", "and"),
+                [read_condition(each, side) for each in each_of(case.get("conditions"))],
+            ]
+            for case in cases
+        ]
+    }
+
+
+FLOW: Mapping[str, Mapped] = {
+    "start": Mapped("Start", _write_start, _read_start),
+    "end": Mapped("End", _write_end, _read_end),
+    "answer": Mapped("Answer", _write_answer, _read_answer),
+    "if-else": Mapped("IF/ELSE", _write_if, _read_if),
+}

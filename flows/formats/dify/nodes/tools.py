@@ -1,0 +1,88 @@
+"""Tools: any of them, and those that stand behind node types of ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from operad.flows.formats.dify.nodes.mapped import Mapped, Side, same
+from operad.flows.formats.dify.plugins import Plugins
+from operad.flows.formats.shapes import Fields, fields_of, is_selector, text_of
+from operad.operators.variables import Selector
+
+
+def _tool_data(provider: str, name: str, label: str, settings: Mapping[str, Any], arguments: Fields) -> Fields:
+    return {
+        "provider_id": provider,
+        "provider_name": provider,
+        "provider_type": "builtin",
+        "tool_configurations": {key: {"type": "constant", "value": value} for key, value in settings.items()},
+        "tool_label": label,
+        "tool_name": name,
+        "tool_node_version": "2",
+        "tool_parameters": arguments,
+    }
+
+
+def _write_tool(params: Fields, side: Side) -> Fields:
+    arguments: Fields = {}
+    for name, value in fields_of(params.get("arguments")).items():
+        kind = "variable" if is_selector(value) else "mixed" if isinstance(value, str) else "constant"
+        way = {"variable": side.names.write, "mixed": side.names.write_text}.get(kind, same)
+        arguments[name] = {"type": kind, "value": way(value)}
+    name = text_of(params.get("tool", ""))
+    return _tool_data(name, name, name, {}, arguments)
+
+
+def _read_tool(data: Fields, side: Side) -> Fields:
+    arguments = {name: _argument(given, side) for name, given in fields_of(data.get("tool_parameters")).items()}
+    return {"tool": data.get("tool_name"), "arguments": arguments}
+
+
+def _argument(given: Any, side: Side) -> Any:
+    value = fields_of(given).get("value") if isinstance(given, dict) else given
+    return side.names.read(value) if isinstance(value, list) else side.names.read_text(value)
+
+
+def of_tool(kind: str, plugins: Plugins) -> Mapped:
+    """How a node type is written that a tool stands behind."""
+    tool = plugins.tools[kind]
+    choice = next(iter(re.findall(r"\{(\w+)\}", tool.name)), "")
+
+    def write(params: Fields, side: Side) -> Fields:
+        left_out = {"echarts": "x_axis" if params.get("chart_type") == "pie" else "categories"}.get(kind)
+        arguments = {
+            theirs: {"type": "mixed", "value": side.names.write_text(params[ours])}
+            for theirs, ours in tool.parameters.items()
+            if ours in params and theirs != left_out
+        }
+        name = tool.name.replace(f"{{{choice}}}", text_of(params.get(choice, "")))
+        return _tool_data(tool.provider, name, tool.label, tool.settings, arguments)
+
+    def read(data: Fields, side: Side) -> Fields:
+        before, _, after = tool.name.partition(f"{{{choice}}}") if choice else (tool.name, "", "")
+        name = text_of(data.get("tool_name"))
+        params: Fields = {choice: name[len(before) : len(name) - len(after)]} if choice else {}
+        given = fields_of(data.get("tool_parameters"))
+        for theirs, ours in tool.parameters.items():
+            if theirs in given:
+                value = _argument(given[theirs], side)
+                params[ours] = Selector(*value).in_text if is_selector(value) else value
+        return params
+
+    return Mapped(tool.label, write, read, "tool")
+
+
+def tool_type(data: Fields, plugins: Plugins) -> str:
+    """The node type that a tool stands behind; ``tool`` for any other."""
+    provider = text_of(data.get("provider_id") or data.get("provider_name")).rpartition("/")[2]
+    name = text_of(data.get("tool_name"))
+    for kind, tool in plugins.tools.items():
+        pattern = re.sub(r"\\\{\w+\\\}", "[a-z]+", re.escape(tool.name))
+        if provider == tool.provider.rpartition("/")[2] and re.fullmatch(pattern, name):
+            return kind
+    return "tool"
+
+
+TOOL: Mapping[str, Mapped] = {"tool": Mapped("Tool", _write_tool, _read_tool)}

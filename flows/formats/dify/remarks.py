@@ -1,0 +1,108 @@
+"""What of a Dify file does something else here than in Dify."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from operad.flows.formats.dify.fields import ANY_NODE, AROUND, EDGE, FILE, NODES
+from operad.flows.formats.dify.nodes.tools import tool_type
+from operad.flows.formats.dify.plugins import Plugins
+from operad.flows.formats.dify.read import is_note
+from operad.flows.formats.dify.write import EXTRA, Writer, read_type, values_of
+from operad.flows.formats.fields import Declared, Owner, Remark, Use, remarks_on
+from operad.flows.formats.shapes import Fields, each_of, fields_of, text_of
+from operad.flows.node_graph import NodeGraph
+
+
+def remarks_of(graph: NodeGraph, plugins: Plugins) -> Iterator[Remark]:
+    """Yield the remarks on a workflow that was read from a Dify file; none for any other.
+
+    Args:
+        graph: The workflow.
+        plugins: The plugins that stand behind node types.
+    """
+    if any(EXTRA in each.extra for each in (graph, *graph.nodes, *graph.edges)):
+        ours = {theirs: own for own, theirs in Writer(graph, plugins).ids.items()}
+        yield from remarks_on_values(values_of(graph, plugins), plugins, ours)
+
+
+def remarks_on_values(root: Fields, plugins: Plugins, ours: Mapping[str, str] | None = None) -> Iterator[Remark]:
+    """Yield the remarks on the values of a file.
+
+    Args:
+        root: The values.
+        plugins: The plugins that stand behind node types.
+        ours: The ids of nodes here by those of the file, where they differ.
+    """
+    ours = ours or {}
+    graph = fields_of(fields_of(root.get("workflow")).get("graph"))
+    nodes = [node for node in each_of(graph.get("nodes")) if not is_note(node)]
+    yield from remarks_on(root, FILE, Owner())
+    for node in nodes:
+        yield from _on_node(node, plugins, ours)
+    for edge in each_of(graph.get("edges")):
+        target = text_of(edge.get("target"))
+        yield from remarks_on(edge, EDGE, Owner(ours.get(target, target), "its edge"), Use.NOTE)
+    yield from _on_answers(nodes, each_of(graph.get("edges")), ours)
+
+
+def _on_node(node: Fields, plugins: Plugins, ours: Mapping[str, str]) -> Iterator[Remark]:
+    data = fields_of(node.get("data"))
+    owner = _owner(node, ours)
+    kind = read_type(data, plugins)
+    yield from remarks_on(node, AROUND, owner, Use.NOTE)
+    if kind in plugins.tools:
+        yield from _on_tool(data, owner, plugins)
+    elif kind in NODES:  # of others, the check says that they do not run
+        yield from remarks_on(data, ANY_NODE | NODES[kind], owner)
+
+
+def _on_tool(data: Fields, owner: Owner, plugins: Plugins) -> Iterator[Remark]:
+    """Yield the remarks on a tool that a node type of ours stands for."""
+    tool = plugins.tools[tool_type(data, plugins)]
+    settings = {key: _value(each) for key, each in fields_of(data.get("tool_configurations")).items()}
+    same = all(value in (None, "") or tool.settings.get(key) == value for key, value in settings.items())
+    known = {**data, "tool_configurations": {} if same else settings}
+    yield from remarks_on(known, ANY_NODE | NODES["tool"], owner)
+    for name, given in fields_of(data.get("tool_parameters")).items():
+        if name not in tool.parameters and _value(given) not in (None, ""):
+            yield owner.remark(f"tool_parameters.{name}", Declared(Use.LOSSY, "is not passed on"))
+
+
+def _on_answers(nodes: list[Fields], edges: list[Fields], ours: Mapping[str, str]) -> Iterator[Remark]:
+    """Yield the remarks on answers inside of others, and on those that come after another one."""
+    after: dict[str, set[str]] = {}
+    for edge in edges:
+        after.setdefault(text_of(edge.get("source")), set()).add(text_of(edge.get("target")))
+    answers = {text_of(node.get("id")): node for node in nodes if fields_of(node.get("data")).get("type") == "answer"}
+    later = {each for node_id in answers for each in _reached(node_id, after)}
+    for node_id, node in answers.items():
+        data = fields_of(node.get("data"))
+        if node.get("parentId") or data.get("iteration_id") or data.get("loop_id"):
+            yield _owner(node, ours).remark(
+                "answer", Declared(Use.LOSSY, "is no part of the result inside another node")
+            )
+        elif node_id in later:
+            says = "takes the place of the answer before it, where Dify says both"
+            yield _owner(node, ours).remark("answer", Declared(Use.LOSSY, says))
+
+
+def _reached(node_id: str, after: Mapping[str, set[str]]) -> set[str]:
+    found: set[str] = set()
+    open_ = [node_id]
+    while open_:
+        new = after.get(open_.pop(), set()) - found
+        found |= new
+        open_ += new
+    return found
+
+
+def _owner(node: Fields, ours: Mapping[str, str]) -> Owner:
+    node_id = text_of(node.get("id"))
+    title = fields_of(node.get("data")).get("title")
+    return Owner(ours.get(node_id, node_id), title if isinstance(title, str) else "")
+
+
+def _value(given: Any) -> Any:
+    return fields_of(given).get("value") if isinstance(given, dict) else given

@@ -1,0 +1,95 @@
+"""JSON of others → plain values. Hostile text ends in an error, not in harm."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any, cast
+
+from operad.runtime.values.errors import InvalidError, Issue
+from operad.runtime.values.valid_json import repeated_keys
+
+MAX_BYTES = 16 * 2**20
+"""The largest file, in bytes."""
+
+MAX_DEPTH = 60
+"""How deep values may be nested."""
+
+MOST_REPEATED = 100
+"""How many keys that stand twice are named."""
+
+
+def read_text(content: bytes, name: str) -> str:
+    """The text of a file.
+
+    Raises:
+        InvalidError: It is too large, or not UTF-8.
+    """
+    if len(content) > MAX_BYTES:
+        raise InvalidError(name, [Issue("size", f"has {len(content):,} bytes; {MAX_BYTES:,} are the most", name)])
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidError(name, [Issue("format", f"is not UTF-8: {error.reason}", f"byte {error.start}")]) from error
+
+
+def read_json(text: str, name: str) -> Any:
+    """The value of a JSON text. What is no finite number (NaN, Infinity, 1e999) becomes None,
+    as in ComfyUI's own page.
+
+    Raises:
+        InvalidError: It is not JSON, says a key twice or is nested too deep.
+    """
+    twice = False
+
+    def mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal twice
+        found = dict(pairs)
+        twice = twice or len(found) < len(pairs)
+        return found
+
+    try:
+        value = json.loads(text, object_pairs_hook=mapping, parse_float=_finite, parse_constant=lambda _: None)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise InvalidError(name, [Issue("format", f"is no JSON: {error.msg}", where)]) from error
+    except (ValueError, RecursionError) as error:
+        raise InvalidError(name, [Issue("format", f"is no JSON that can be read: {error}", name)]) from error
+    if twice:
+        raise InvalidError(
+            name,
+            [
+                Issue("duplicate-key", f"the key {key[:80]!r} stands here twice", f"line {line}, column {column}")
+                for key, line, column in islice(repeated_keys(text), MOST_REPEATED)
+            ],
+        )
+    if _too_deep(value):
+        raise InvalidError(name, [Issue("depth", f"is nested deeper than {MAX_DEPTH} levels", name)])
+    return value
+
+
+def write_json(value: Any) -> bytes:
+    """JSON, indented by two, in ASCII, so that half a surrogate pair survives."""
+    return (json.dumps(value, indent=2) + "\n").encode()
+
+
+def _finite(digits: str) -> float | None:
+    number = float(digits)
+    return number if math.isfinite(number) else None
+
+
+def _too_deep(value: Any) -> bool:
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH):
+        level = [inner for outer in level for inner in _parts(outer) if isinstance(inner, dict | list)]
+        if not level:
+            return False
+    return True
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value).values()
+    return cast("list[Any]", value) if isinstance(value, list) else ()

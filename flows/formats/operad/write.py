@@ -1,0 +1,129 @@
+"""A workflow → a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import yaml
+
+from operad.flows.formats.operad.keys import ELSE, OWN, else_port
+from operad.flows.formats.operad.plain import plain
+from operad.flows.formats.operad.yaml_nodes import (
+    MAX_LINE,
+    fits,
+    flow_node,
+    id_node,
+    mapping_node,
+    serialized,
+    text_node,
+    value_node,
+)
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+
+
+def dump(graph: NodeGraph) -> bytes:
+    """Write a workflow. The same one gives the same bytes.
+
+    Raises:
+        InvalidError: Values in it are nested deeper than such a file can be.
+    """
+    root: dict[str, yaml.Node] = {"workflow": text_node(graph.name)}
+    if graph.instructions:
+        root["instructions"] = value_node(plain(graph.instructions))
+    by_id = graph.by_id
+    arriving: dict[str, list[tuple[int, Edge]]] = {}
+    for number, edge in enumerate(graph.edges):
+        arriving.setdefault(edge.target, []).append((number, edge))
+    order: list[int] = []
+    level = _Level()
+    open_: list[tuple[str, _Level]] = [("", level)]
+    for node in graph.nodes:
+        around = next((place for place in range(len(open_) - 1, -1, -1) if open_[place][0] == node.parent), 0)
+        del open_[around + 1 :]
+        here = open_[-1]
+        leading = arriving.pop(node.id, [])
+        order += (number for number, _ in leading)
+        inner = here[1].add(node, [edge for _, edge in leading], by_id, inside=here[0] != node.parent)
+        if node.id:
+            open_.append((node.id, inner))
+    root["nodes"] = level.written()
+    left = [(number, edge) for numbered in arriving.values() for number, edge in numbered]
+    if left:
+        order += (number for number, _ in left)
+        root["edges"] = yaml.SequenceNode(
+            "tag:yaml.org,2002:seq", [_edge_node(edge, by_id, to=True) for _, edge in left]
+        )
+    if order != sorted(order):
+        places = sorted(range(len(order)), key=order.__getitem__)
+        root["order"] = flow_node([value_node(place) for place in places])
+    if graph.extra:
+        root["extra"] = value_node(plain(graph.extra))
+    return serialized(mapping_node(root))
+
+
+class _Level:
+    """The nodes inside of one, as they are written."""
+
+    def __init__(self) -> None:
+        self._nodes: list[tuple[str, dict[str, yaml.Node], bool, _Level]] = []
+
+    def add(self, node: NodeSpec, edges: Sequence[Edge], by_id: Mapping[str, NodeSpec], *, inside: bool) -> _Level:
+        fields: dict[str, yaml.Node] = {"type": text_node(node.type)}
+        short = True
+        if inside:
+            fields["inside"] = id_node(node.parent)
+        if edges:
+            after = [_edge_node(edge, by_id) for edge in edges]
+            short = not any(edge.input or edge.extra for edge in edges)
+            fields["after"] = after[0] if len(after) == 1 else flow_node(after)
+        params = plain(node.params)
+        if isinstance(params, dict) and not params.keys() & set(OWN):
+            fields |= {key: value_node(value) for key, value in cast("dict[str, Any]", params).items()}
+        else:
+            fields["params"] = value_node(params)
+        if node.extra:
+            fields["extra"] = value_node(plain(node.extra))
+        size = len(node.id) + sum(len(edge.source) + 4 for edge in edges)
+        short = short and not node.extra and fits([node.type, params], MAX_LINE - size)
+        level = _Level()
+        self._nodes.append((node.id, fields, short, level))
+        return level
+
+    def written(self) -> yaml.Node:
+        """All of it, as a mapping by id; as a list where an id is there twice."""
+        ids = [node_id for node_id, *_ in self._nodes]
+        listed = len(set(ids)) < len(ids)
+        pairs: list[tuple[yaml.Node, yaml.Node]] = []
+        for node_id, fields, short, level in self._nodes:
+            if listed:
+                fields = {"id": id_node(node_id), **fields}
+            if level._nodes:
+                extra = fields.pop("extra", None)
+                fields = {**fields, "nodes": level.written(), **({"extra": extra} if extra else {})}
+                short = False
+            pairs.append((id_node(node_id), mapping_node(fields, flow=short)))
+        if listed:
+            return yaml.SequenceNode("tag:yaml.org,2002:seq", [value for _, value in pairs], flow_style=False)
+        return yaml.MappingNode("tag:yaml.org,2002:map", pairs, flow_style=not pairs)
+
+
+def _edge_node(edge: Edge, by_id: Mapping[str, NodeSpec], *, to: bool = False) -> yaml.Node:
+    is_else = edge.port > 0 and edge.port == else_port(by_id.get(edge.source))
+    port = text_node(ELSE) if is_else else value_node(edge.port)
+    if not (edge.input or edge.extra or to):
+        source = id_node(edge.source)
+        if edge.port == 0:
+            return source
+        if edge.source != "from":
+            return yaml.MappingNode("tag:yaml.org,2002:map", [(source, port)], flow_style=True)
+    fields: dict[str, yaml.Node] = {"from": id_node(edge.source)}
+    if to:
+        fields["to"] = id_node(edge.target)
+    if edge.port:
+        fields["port"] = port
+    if edge.input:
+        fields["input"] = text_node(edge.input)
+    if edge.extra:
+        fields["extra"] = value_node(plain(edge.extra))
+    return mapping_node(fields, flow=True)

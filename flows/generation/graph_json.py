@@ -1,0 +1,70 @@
+"""A workflow as plain JSON, by which operators hand it on: nothing of it is renamed, nothing of a format is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from pydantic import JsonValue
+
+from operad.flows.formats.shapes import each_of, fields_of, pairs_of
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.operators.variables import plain
+
+
+def to_json(graph: NodeGraph) -> dict[str, JsonValue]:
+    """A workflow as JSON: ``{"name", "nodes": [{id, type, inside, params}], "edges": [[source, port, target]]}``."""
+    return {
+        "name": graph.name,
+        "nodes": [
+            {"id": spec.id, "type": spec.type, "inside": spec.parent, "params": plain(spec.params)}
+            for spec in graph.nodes
+        ],
+        "edges": [[edge.source, edge.port, edge.target] for edge in graph.edges],
+    }
+
+
+def from_json(value: Any) -> NodeGraph:
+    """The workflow of such JSON; what is of another form is left out."""
+    fields = fields_of(value)
+    nodes = [
+        NodeSpec(str(each.get("id", "")), str(each.get("type", "")), each.get("params"), str(each.get("inside") or ""))
+        for each in each_of(fields.get("nodes"))
+    ]
+    edges = [
+        Edge(source, target, port)
+        for source, port, target in pairs_of(fields.get("edges"), 3)
+        if isinstance(source, str) and isinstance(target, str) and isinstance(port, int)
+    ]
+    return NodeGraph(nodes, edges, str(fields.get("name") or "workflow"))
+
+
+def with_originals(graph: NodeGraph, base: NodeGraph) -> NodeGraph:
+    """The workflow with the base's own nodes and edges where they are the same, and all that its format keeps of it.
+
+    Args:
+        graph: A workflow that came of the base by way of JSON.
+        base: The workflow that was there.
+    """
+    old = base.by_id
+    edges = {(edge.source, edge.port, edge.target): edge for edge in base.edges}
+
+    def original(spec: NodeSpec) -> NodeSpec:
+        was = old.get(spec.id)
+        if was is None or (was.type, was.parent) != (spec.type, spec.parent):
+            return spec
+        return was if plain(was.params) == spec.params else replace(was, params=spec.params)
+
+    return NodeGraph(
+        nodes=[original(spec) for spec in graph.nodes],
+        edges=[edges.get((edge.source, edge.port, edge.target), edge) for edge in graph.edges],
+        name=base.name if base.nodes else graph.name,
+        extra=base.extra if base.nodes else graph.extra,
+    )
+
+
+def workflow_of(outputs: Mapping[str, Any], key: str = "workflow") -> NodeGraph | None:
+    """The workflow in an operator's outputs; None where there is none."""
+    value: Any = outputs.get(key)
+    return from_json(cast("dict[str, Any]", value)) if isinstance(value, dict) else None

@@ -1,0 +1,64 @@
+"""Motifs: small workflows written by hand, one of which shows a model how nodes of the planned types go together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from operad.flows.formats.chat2workflow import load
+from operad.flows.node_graph import NodeGraph
+
+COMMON = frozenset({"start", "end", "llm"})
+"""Types that tell nothing of what a workflow is about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Motif:
+    """A small workflow.
+
+    Attributes:
+        name: What it is called.
+        says: What it does, in a line.
+        text: The workflow, in Chat2Workflow's JSON without blanks.
+    """
+
+    name: str
+    says: str
+    text: str
+
+    @property
+    def graph(self) -> NodeGraph:
+        """The workflow."""
+        return load(self.text, self.name)
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The types of its nodes."""
+        return frozenset(spec.type for spec in self.graph.nodes)
+
+
+@cache
+def motifs() -> tuple[Motif, ...]:
+    """All motifs."""
+    return tuple(_read())
+
+
+def nearest(kinds: Collection[str]) -> Motif | None:
+    """The motif that shows most of these types, and least besides; None where none shows one that tells anything."""
+    wanted = frozenset(kinds) - COMMON
+    ranked = [(len(each.kinds & wanted), -len(each.kinds - COMMON - wanted), each) for each in motifs()]
+    best = max(ranked, key=lambda rank: rank[:2], default=None)
+    return best[2] if best is not None and best[0] else None
+
+
+def _read() -> Iterator[Motif]:
+    listed: list[dict[str, Any]] = json.loads(
+        (files("operad.flows.generation") / "motifs.json").read_text(encoding="utf-8")
+    )
+    for each in listed:
+        text = json.dumps(each["workflow"], ensure_ascii=False, separators=(",", ":"))
+        yield Motif(each["name"], each["says"], text)

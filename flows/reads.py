@@ -1,0 +1,116 @@
+"""What typed nodes read where they stand among other operators: variables that are not there, or not of the right type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, cast
+
+from operad.flows.check import lookup, misread
+from operad.operators.node import Fault, NodeOperator, Reference
+from operad.operators.operator import Operator
+from operad.operators.variables import Selector, VariableType
+from operad.runtime.graph.graph import Executable, WorkflowGraph
+from operad.runtime.values.errors import Hints
+from operad.runtime.workflow.map import Map
+
+T = VariableType
+Outputs = Mapping[str, VariableType] | None
+"""The variables of an operator; None where nothing is known about them."""
+
+
+class Reads:
+    """One check of a workflow.
+
+    An operator whose messages have no outputs, as it has no ``output_schema``, has the variable ``text``.
+
+    Args:
+        graph: The workflow.
+        given: The operators outside whose messages it is given, with their variables; None where that is not known.
+
+    Attributes:
+        outputs: The variables of its operators, by id.
+        faults: What is wrong, each with the id of its node.
+    """
+
+    def __init__(self, graph: WorkflowGraph, given: Mapping[str, Outputs] | None) -> None:
+        self.outputs: dict[str, Outputs] = {}
+        self.faults: list[tuple[str, Fault]] = []
+        self._graph = graph
+        self._given = given or {}
+        self._is_known = given is not None
+        self._before: dict[str, set[str]] = {}
+        self._hints = Hints()
+        try:
+            order = list(TopologicalSorter(graph.before).static_order())
+        except CycleError:  # which others report
+            return
+        for node_id in order:
+            parents = graph.before[node_id]
+            self._before[node_id] = {*parents, *(far for parent in parents for far in self._before[parent])}
+            operator = graph.operators[node_id]
+            if isinstance(operator, NodeOperator):
+                node = cast("NodeOperator[Any]", operator)
+                self._check(node)
+                self.outputs[node_id] = node.outputs(self._type_of)
+            else:
+                self.outputs[node_id] = _outputs(operator)
+
+    def _check(self, node: NodeOperator[Any]) -> None:
+        found = [fault for reference in node.references if (fault := self._fault(node.get_id(), reference))]
+        found += [
+            Fault("", f"{misshapen} names no variable; write {{{{#id.variable#}}}}", "misshapen-reference")
+            for text in node.texts
+            for misshapen in text.misshapen
+        ]
+        self.faults += [(node.get_id(), fault) for fault in (*found, *node.faults(self._type_of))]
+
+    def _fault(self, node_id: str, reference: Reference) -> Fault | None:
+        other = reference.selector.node
+        named = f"{reference.selector.variable!r} of {other!r}"
+        if other in self._graph.operators:
+            if other not in self._before[node_id]:
+                what = "itself" if other == node_id else f"{other!r}, which does not come before it"
+                return Fault(reference.where, f"{named}: reads {what}", "not-before")
+            outputs = self.outputs[other]
+        elif other in self._given:
+            outputs = self._given[other]
+        elif not self._is_known:
+            return None
+        else:
+            hint = self._hints.near(other, [*self._graph.operators, *self._given])
+            return Fault(reference.where, f"{named}: there is no operator {other!r}{hint}", "undefined-node")
+        return None if outputs is None else misread(reference, outputs, f"operator {other!r}", self._hints)
+
+    def _type_of(self, selector: Selector) -> VariableType:
+        outputs = self.outputs.get(selector.node, self._given.get(selector.node))
+        return lookup(outputs or {}, selector.variable) or T.ANY
+
+
+def _outputs(operator: Executable) -> Outputs:
+    if isinstance(operator, Map):
+        return {"items": T.ARRAY}
+    asks: Any = type(operator)
+    if not isinstance(operator, Operator) or asks.execute is not Operator.execute:
+        return None
+    operator = cast("Operator[Any]", operator)
+    if not operator.config.output_schema:
+        return {"text": T.STRING}
+    schema = operator.schema
+    if schema is None:
+        return None
+    if schema.get("type") != "object":
+        return {"output": _type(schema)}
+    return {name: _type(field) for name, field in schema.get("properties", {}).items()}
+
+
+def _type(schema: Any) -> VariableType:
+    match schema:
+        case {"type": "array", "items": items}:
+            return _type(items).array
+        case {"type": "integer"}:
+            return T.NUMBER
+        case {"type": "string" | "number" | "boolean" | "object" | "array" as name}:
+            return VariableType(name)
+        case _:
+            return T.ANY

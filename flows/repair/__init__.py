@@ -1,0 +1,30 @@
+"""Mend what models write of workflows, without a model: small named rules, and a guard that none makes it worse.
+
+    from operad.flows.repair import repair
+
+    mended = repair(response, ["Summarise a paper file (variable paper) … output it (variable summary)."])
+    mended.text, mended.repairs, mended.lessons
+
+Nothing but the response and the instructions is read.
+"""
+
+from operad.flows.repair.contract import Contract, Ends, Stated, read_contract
+from operad.flows.repair.engine import ALIGNED, FORMAT, PAPER, RULES, Repaired, Rule, repair, repair_graph
+from operad.flows.repair.state import Repair, Standing
+
+__all__ = [
+    "ALIGNED",
+    "FORMAT",
+    "PAPER",
+    "RULES",
+    "Contract",
+    "Ends",
+    "Repair",
+    "Repaired",
+    "Rule",
+    "Standing",
+    "Stated",
+    "read_contract",
+    "repair",
+    "repair_graph",
+]

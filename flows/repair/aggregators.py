@@ -1,0 +1,154 @@
+"""Aggregators that are written as named groups, as Dify has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Any, cast
+
+from operad.flows.formats.shapes import list_of
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.repair.references import as_selector
+from operad.flows.repair.state import Proposal, State, params_of, with_params
+from operad.operators.variables import Selector, Text
+
+
+def aggregator_groups(state: State) -> Iterator[Proposal]:
+    """Aggregators written as named groups: flat, or one for each group that others read by its name."""
+    for node in state.graph.nodes:
+        if node.type == "variable-aggregator" and (groups := _groups(node, state.graph)):
+            read = _read_groups(node, groups, state.graph)
+            several = len(groups) > 1 and (set(read.values()) & groups.keys() or _repeats(groups))
+            graph = _split(state.graph, node, groups, read) if several else _flat(state.graph, node, groups)
+            what = "named groups are written as " + (f"{len(groups)} aggregators" if several else "one list")
+            yield Proposal(node.id, what, "an aggregator has a list of variables, and one output", graph)
+
+
+def _repeats(groups: Mapping[str, list[Selector]]) -> bool:
+    return any(len(each) > 1 for each in groups.values())
+
+
+def _groups(node: NodeSpec, graph: NodeGraph) -> dict[str, list[Selector]]:
+    """The variables by the name of their group; none where it has none, or one of them names no node."""
+    params = params_of(node)
+    given = next((params[key] for key in ("variables", "groups", "group") if params.get(key)), None)
+    groups: dict[str, list[Selector]] = {}
+    named = False
+    for each in list_of(given):
+        match each:
+            case {"group_name": str() as name, "variables": [*inner]}:
+                members = list_of(inner)
+            case [str() as name, [[*_], *_] as inner]:
+                members = cast("list[Any]", inner)
+            case [str() as name, [_, _] as inner]:
+                members = [cast("Any", inner)]
+            case _:
+                found = as_selector(each, graph)
+                if not found:
+                    return {}
+                groups.setdefault("", []).append(found)
+                continue
+        selectors = [as_selector(member, graph) for member in members]
+        if not all(selectors):
+            return {}
+        named = True
+        groups.setdefault(name, []).extend(each for each in selectors if each)
+    return groups if named else {}
+
+
+def _read_groups(node: NodeSpec, groups: Mapping[str, Any], graph: NodeGraph) -> dict[tuple[str, str], str]:
+    """Which group each reading of the aggregator means, by the variable it names and the name that the reader gives it."""
+    read: dict[tuple[str, str], str] = {}
+    for other in graph.nodes:
+        for alias, variable in _readings(other.params, node.id):
+            near = [
+                *get_close_matches(variable, groups, n=1, cutoff=0.7),
+                *get_close_matches(alias, groups, n=1, cutoff=0.7),
+            ]
+            meant = variable if variable in groups else alias if alias in groups else next(iter(near), "")
+            read[alias, variable] = meant
+    return read
+
+
+def _readings(value: Any, node_id: str, alias: str = "") -> Iterator[tuple[str, str]]:
+    match value:
+        case [str() as variable, str() as node] if node == node_id:
+            yield alias, variable
+        case [str() as name, [*inner]]:
+            yield from _readings(cast("Any", inner), node_id, name)
+        case [*items]:
+            for item in items:
+                yield from _readings(item, node_id)
+        case {**fields}:
+            for item in cast("dict[str, Any]", fields).values():
+                yield from _readings(item, node_id)
+        case str():
+            yield from (("", each.variable) for each in Text(value).selectors if each.node == node_id)
+        case _:
+            pass
+
+
+def _flat(graph: NodeGraph, node: NodeSpec, groups: Mapping[str, list[Selector]]) -> NodeGraph:
+    members = [list(each) for each in dict.fromkeys(each for group in groups.values() for each in group)]
+    flat = with_params(graph, node, {"variables": members})
+    output = dict.fromkeys(_read_groups(node, groups, graph), "output")
+    return _redirected(flat, node.id, {key: (value, node.id) for key, value in output.items()})
+
+
+def _split(
+    graph: NodeGraph, node: NodeSpec, groups: Mapping[str, list[Selector]], read: Mapping[tuple[str, str], str]
+) -> NodeGraph:
+    taken, ids = set(graph.by_id), dict[str, str]()
+    for name in groups:
+        ids[name] = node.id if not ids else free_id(taken, node.parent)
+        taken.add(ids[name])
+    made = [
+        replace(node, id=ids[name], params={"variables": [list(each) for each in dict.fromkeys(members)]})
+        for name, members in groups.items()
+    ]
+    nodes = [each for other in graph.nodes for each in (made if other is node else [other])]
+    edges: list[Edge] = []
+    for edge in graph.edges:
+        edges.append(edge)
+        if edge.target == node.id:
+            edges += [replace(edge, target=each.id) for each in made[1:]]
+        elif edge.source == node.id:
+            edges += [replace(edge, source=each.id) for each in made[1:]]
+    first = next(iter(groups))
+    sent = {key: ("output", ids.get(meant, ids[first])) for key, meant in read.items()}
+    return _redirected(replace(graph, nodes=nodes, edges=edges), node.id, sent)
+
+
+def _redirected(graph: NodeGraph, node_id: str, sent: Mapping[tuple[str, str], tuple[str, str]]) -> NodeGraph:
+    def moved(value: Any, alias: str = "") -> Any:
+        match value:
+            case [str() as variable, str() as node] if node == node_id:
+                return list(sent.get((alias, variable), (variable, node)))
+            case [str() as name, [*inner]]:
+                return [name, moved(cast("Any", inner), name)]
+            case [*items]:
+                return [moved(item) for item in items]
+            case {**fields}:
+                return {key: moved(item) for key, item in cast("dict[str, Any]", fields).items()}
+            case str() if f"{node_id}" in value:
+                text = Text(value)
+                if not any(each.node == node_id for each in text.selectors):
+                    return value
+                return text.renamed(lambda each: _sent(each, node_id, sent))
+            case _:
+                return value
+
+    return replace(graph, nodes=[replace(each, params=moved(each.params)) for each in graph.nodes])
+
+
+def _sent(each: Selector, node_id: str, sent: Mapping[tuple[str, str], tuple[str, str]]) -> str:
+    return Selector(*sent.get(("", each.variable), each)).in_text if each.node == node_id else each.in_text
+
+
+def free_id(taken: set[str], parent: str = "") -> str:
+    """An id that no node has, the next number."""
+    number = 1
+    while (name := f"{parent}-{number}" if parent else str(number)) in taken:
+        number += 1
+    return name

@@ -1,0 +1,272 @@
+"""Edges: those that lead nowhere, those that are missing, ports, and the order of the list."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, cast
+
+from operad.flows.formats.shapes import list_of
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.repair.containers import kept_inside, on_level, rename
+from operad.flows.repair.names import STARTS
+from operad.flows.repair.spelling import around
+from operad.flows.repair.state import Proposal, State, arrow, params_of, with_edges, without
+from operad.flows.repair.walk import params_type_of
+from operad.operators.variables import Text
+
+
+def same_ids(state: State) -> Iterator[Proposal]:
+    """Nodes with the id of one before: those that say the same again are left out."""
+    seen: dict[str, NodeSpec] = {}
+    for node in state.graph.nodes:
+        first = seen.setdefault(node.id, node)
+        if first is node:
+            continue
+        nodes = [each for each in state.graph.nodes if each is not node]
+        if first.type == node.type and first.params == node.params:
+            yield Proposal(
+                node.id, "stands twice, and is kept once", "both are the same", replace(state.graph, nodes=nodes)
+            )
+
+
+def one_start(state: State) -> Iterator[Proposal]:
+    """Several nodes that begin the workflow: one, with the inputs of all."""
+    starts = [node for node in state.graph.nodes if node.type == "start" and not node.parent and params_of(node)]
+    if len(starts) < 2:
+        return
+    first, *others = starts
+    variables: dict[str, Any] = {}
+    for node in starts:
+        for each in filter(None, map(list_of, list_of(params_of(node).get("variables")))):
+            variables.setdefault(str(each[0]), each)
+    names = {node.id: first.id for node in others}
+    whole = replace(first, params={**first.params, "variables": list(variables.values())})
+    kept = [whole if node is first else node for node in state.graph.nodes if node not in others]
+    made = rename(replace(state.graph, nodes=kept), names)
+    edges = [edge for edge in made.edges if edge.target != first.id]
+    what = f"{', '.join(node.id for node in others)}: taken together with it"
+    yield Proposal(first.id, what, "a workflow begins once", with_edges(made, edges))
+
+
+def dangling(state: State) -> Iterator[Proposal]:
+    """Edges from or to nodes that are not there: to the one of that type, else left out."""
+    graph = state.graph
+    for edge in graph.edges:
+        missing = [end for end in (edge.source, edge.target) if end not in graph.by_id]
+        if not missing:
+            continue
+        rest = [each for each in graph.edges if each is not edge]
+        names = {end: same for end in missing if (same := _of_type(graph, end))}
+        if len(names) == len(set(missing)):
+            moved = replace(
+                edge, source=names.get(edge.source, edge.source), target=names.get(edge.target, edge.target)
+            )
+            yield Proposal(
+                arrow(edge), f"is {arrow(moved)}", "no other node is of that type", with_edges(graph, [*rest, moved])
+            )
+        yield Proposal(arrow(edge), "is left out", f"there is no node {missing[0]!r}", replace(graph, edges=rest))
+
+
+def _of_type(graph: NodeGraph, name: str) -> str:
+    found = [node.id for node in graph.nodes if node.type == name.lower() or node.id == name.strip()]
+    return found[0] if len(found) == 1 else ""
+
+
+def ports(state: State) -> Iterator[Proposal]:
+    """Ports that a node does not have, where only one can be meant."""
+    for edge in state.graph.edges:
+        node = state.checker.nodes.get(edge.source)
+        if node is None:
+            continue
+        count = len(node.ports) or 1
+        if 0 <= edge.port < count:
+            continue
+        used = {each.port for each in state.graph.edges if each.source == edge.source}
+        free = [port for port in range(count) if port not in used]
+        outside = {port for port in used if not 0 <= port < count}
+        if count > 1 and not (len(free) == 1 and len(outside) == 1):
+            continue
+        port = free[0] if count > 1 else 0
+        edges = [replace(each, port=port) if each == edge else each for each in state.graph.edges]
+        why = "it is the only port" if count == 1 else "it is the only port that no edge leaves from"
+        yield Proposal(arrow(edge), f"port {edge.port} is {port}", why, with_edges(state.graph, edges))
+
+
+def cycles(state: State) -> Iterator[Proposal]:
+    """Edges that close a cycle, and that no reference needs."""
+    for issue in state.issues:
+        if issue.code != "cycle" or " → " not in issue.message:
+            continue
+        ring = issue.message.rpartition(": ")[2].split(" → ")
+        reads = reads_of(state.graph)
+        for edge in reversed(state.graph.edges):
+            closes = any(edge.source == one and edge.target == two for one, two in itertools.pairwise(ring))
+            if closes and edge.source not in reads.get(edge.target, ()):
+                rest = [each for each in state.graph.edges if each is not edge]
+                why = "it closes a cycle, and its target reads nothing of its source"
+                yield Proposal(arrow(edge), "is left out", why, replace(state.graph, edges=rest))
+
+
+def reads_of(graph: NodeGraph) -> dict[str, list[str]]:
+    """The nodes that each node names in its parameters, whether these can be read or not."""
+    return {node.id: list(dict.fromkeys(_named(node, node.params, graph))) for node in graph.nodes}
+
+
+def _named(node: NodeSpec, value: Any, graph: NodeGraph) -> Iterator[str]:
+    match value:
+        case [str(), str() as other] if other in graph.by_id and other != node.id:
+            yield other
+        case [*items]:
+            for item in items:
+                yield from _named(node, item, graph)
+        case {**fields}:
+            known = params_type_of(node)
+            for key, item in cast("dict[str, Any]", fields).items():
+                if not (known and key in ("output_selector", "code", "classes")):
+                    yield from _named(node, item, graph)
+        case str() if "{{#" in value:
+            yield from (
+                each.node for each in Text(value).selectors if each.node in graph.by_id and each.node != node.id
+            )
+        case _:
+            pass
+
+
+def unconnected(state: State) -> Iterator[Proposal]:
+    """Nodes that nothing leads to: after what they read; from the start, where they read nothing and others read them."""
+    graph = state.graph
+    lost = [issue.where for issue in state.issues if issue.code in ("isolated", "unreachable")]
+    reads = reads_of(graph)
+    read = {other for others in reads.values() for other in others} | kept_inside(graph)
+    for node_id in dict.fromkeys(lost):
+        node = graph.by_id.get(node_id)
+        if node is None or any(edge.target == node_id for edge in graph.edges if edge.source in graph.by_id):
+            continue
+        before = _on_same_level(graph, node, reads[node_id])
+        before = [each for each in before if not state.checker.comes_before(node_id, each)]
+        leads = any(edge.source == node_id for edge in graph.edges)
+        if not before and (leads or node_id in read or node.type == "end"):
+            wanted = "start" if not node.parent else next((each for each in STARTS), "")
+            before = [each.id for each in graph.nodes if each.parent == node.parent and each.type in (wanted, *STARTS)][
+                :1
+            ]
+        if before:
+            last = [each for each in before if not any(state.checker.comes_before(each, other) for other in before)]
+            added = [Edge(each, node_id, port=_port_to(state, each)) for each in last or before]
+            what = "; ".join(arrow(edge) for edge in added) + (" is added" if len(added) == 1 else " are added")
+            yield Proposal(node_id, what, "it reads them" if reads[node_id] else "others read it",
+                           with_edges(graph, [*graph.edges, *added]))  # fmt: skip
+        elif not leads and node_id not in read:
+            yield Proposal(node_id, "is left out", "nothing leads to it, and nothing reads it", without(graph, node_id))
+
+
+def unread_isolated(state: State) -> Iterator[Proposal]:
+    """Isolated nodes that nothing reads and that could not be connected: left out."""
+    read = {other for others in reads_of(state.graph).values() for other in others} | kept_inside(state.graph)
+    for issue in state.issues:
+        node = state.graph.by_id.get(issue.where)
+        if issue.code == "isolated" and node is not None and node.id not in read and node.type not in ("start", "end"):
+            yield Proposal(node.id, "is left out", "no edge leads to it or from it, and nothing reads it",
+                           without(state.graph, node.id))  # fmt: skip
+
+
+def _on_same_level(graph: NodeGraph, node: NodeSpec, others: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    for each in others:
+        outer = on_level(graph, graph.by_id[each], node.parent)
+        if outer is not None and outer.id != node.id and outer.id not in found:
+            found.append(outer.id)
+    return found
+
+
+def _port_to(state: State, source: str) -> int:
+    """The port that a new edge leaves from: the first that none does, so that no two ways mean the same."""
+    node = state.checker.nodes.get(source)
+    if node is None or not node.ports:
+        return 0
+    used = {edge.port for edge in state.graph.edges if edge.source == source}
+    return next((port for port in range(len(node.ports)) if port not in used), 0)
+
+
+def late_reads(state: State) -> Iterator[Proposal]:
+    """Nodes that read one that does not come before: an edge; before the branching around, where there is one."""
+    graph, checker = state.graph, state.checker
+    for node in graph.nodes:
+        known = state.known(node)
+        if known is None:
+            continue
+        for other in dict.fromkeys(each.selector.node for each in known.references):
+            if other not in graph.by_id or other == node.id or other in around(graph, node.id):
+                continue
+            source = on_level(graph, graph.by_id[other], graph.by_id[node.id].parent)
+            target = node
+            if source is None:  # it stands further out: the container around this node waits for it
+                level = graph.by_id[other].parent
+                source, outer = graph.by_id[other], on_level(graph, node, level)
+                if outer is None:
+                    continue
+                target = outer
+            if source.id == target.id or checker.comes_before(source.id, target.id) or source.type in STARTS:
+                continue
+            port = _port_to(state, source.id)
+            branching = [
+                each for each in graph.nodes
+                if each.parent == target.parent and each.id != source.id and checker.comes_before(each.id, target.id)
+                and (there := checker.nodes.get(each.id)) and there.ports and not checker.comes_before(each.id, source.id)
+            ]  # fmt: skip
+            for each in [*sorted(branching, key=lambda each: checker.count_before(each.id)), target]:
+                if checker.comes_before(each.id, source.id):
+                    continue
+                edge = Edge(source.id, each.id, port)
+                why = f"{node.id!r} reads {other!r}"
+                yield Proposal(arrow(edge), "is added", why, with_edges(graph, [*graph.edges, edge]))
+
+
+def order(state: State) -> Iterator[Proposal]:
+    """The list in an order in which each node stands after those that it reads, as near to the one that there is as can be."""
+    graph = state.graph
+    if not any(issue.code == "order" for issue in state.issues):
+        return
+    place = {node.id: number for number, node in enumerate(graph.nodes)}
+    if len(place) < len(graph.nodes):
+        return
+    before = _before(graph)
+    for node in graph.nodes:  # what a container reads comes before it and what it holds after it
+        if node.parent in graph.by_id:
+            before[node.id].add(node.parent)
+    for edges in (graph.edges, ()):  # as the edges lead, too, if that can be
+        wanted = {node_id: set(others) for node_id, others in before.items()}
+        for edge in edges:
+            source, target = graph.by_id.get(edge.source), graph.by_id.get(edge.target)
+            if source and target and source.parent == target.parent:
+                wanted[target.id].add(source.id)
+        sorted_ = _sorted(wanted, place)
+        if sorted_:
+            nodes = [graph.by_id[each] for each in sorted_]
+            yield Proposal("nodes_info", "each node stands after those that it reads", "it is read in that order",
+                           replace(graph, nodes=nodes))  # fmt: skip
+
+
+def _before(graph: NodeGraph) -> dict[str, set[str]]:
+    reads = reads_of(graph)
+    return {node.id: {each for each in reads[node.id] if each not in around(graph, node.id)} for node in graph.nodes}
+
+
+def _sorted(before: dict[str, set[str]], place: dict[str, int]) -> list[str]:
+    sorter = TopologicalSorter(before)
+    try:
+        sorter.prepare()
+    except CycleError:
+        return []
+    done: list[str] = []
+    ready: list[str] = []
+    while sorter.is_active():
+        ready += sorter.get_ready()
+        ready.sort(key=place.__getitem__)
+        first = ready.pop(0)
+        done.append(first)
+        sorter.done(first)
+    return done

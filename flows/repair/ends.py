@@ -1,0 +1,301 @@
+"""Outputs and ends as the instruction states them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Any
+
+from operad.flows.formats.shapes import is_selector, list_of
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.repair.aggregators import free_id
+from operad.flows.repair.align import of_type, words_of
+from operad.flows.repair.contract import Ends, declared
+from operad.flows.repair.edges import reads_of
+from operad.flows.repair.state import Proposal, State, params_of, with_edges, with_params
+from operad.operators.variables import Selector, Text, VariableType
+
+
+def _ends(state: State) -> Iterator[tuple[NodeSpec, list[Any], Ends, list[str], list[str]]]:
+    """Each end, its outputs, what it should give, and what of that is missing and what too much."""
+    if not state.contract.outputs:
+        return
+    for end in of_type(state.graph, "end"):
+        outputs = list_of(params_of(end).get("outputs"))
+        if not all(map(_is_pair, outputs)):
+            continue
+        names = frozenset(declared(end.params, "outputs"))
+        wanted = min(state.contract.outputs, key=lambda each: each.apart(names))
+        missing = sorted(wanted.needed - names)
+        extra = [each[0] for each in outputs if each[0] not in wanted.needed | wanted.allowed]
+        yield end, outputs, wanted, missing, extra
+
+
+def output_names(state: State) -> Iterator[Proposal]:
+    """Outputs that are called otherwise than stated."""
+    for end, outputs, _, missing, extra in _ends(state):
+        for name in missing:
+            near = get_close_matches(name, extra, n=1, cutoff=0.6)
+            near = near or [each for each in extra if set(words_of(each)) & set(words_of(name))]
+            fitting = [each for each in (near[:1] or extra) if _may_be(state, name, dict(outputs)[each])]
+            for other in fitting if near or (len(extra) == len(missing) == 1) else fitting if len(fitting) == 1 else []:
+                changed = [[name if each[0] == other else each[0], each[1]] for each in outputs]
+                why = f"the instruction states the output {name!r}, and not {other!r}"
+                graph = with_params(state.graph, end, {**end.params, "outputs": changed})
+                yield Proposal(end.id, f"output {other!r} is called {name!r}", why, graph)
+
+
+def _may_be(state: State, name: str, selector: Any) -> bool:
+    """Whether a variable may be an output as it is stated: a file where that is said."""
+    stated = state.contract.stated(name)
+    kind = state.type_of(Selector(*selector))
+    if kind is None or stated.kind is None:
+        return True
+    return kind.is_file == stated.kind.is_file or kind is VariableType.ANY
+
+
+def output_missing(state: State) -> Iterator[Proposal]:
+    """Outputs that are stated and missing, where one variable alone can be it."""
+    for end, outputs, _, missing, _ in _ends(state):
+        for name in missing:
+            for selector, why in _sources(state, name, outputs):
+                graph = with_params(state.graph, end, {**end.params, "outputs": [*outputs, [name, list(selector)]]})
+                if not state.checker.comes_before(selector.node, end.id):
+                    graph = with_edges(graph, [*graph.edges, Edge(selector.node, end.id)])
+                yield Proposal(end.id, f"output {name!r} is added: {list(selector)}", why, graph)
+
+
+def _sources(state: State, name: str, outputs: Sequence[Any]) -> Iterator[tuple[Selector, str]]:
+    """The variables that an output may be, each with why, the likeliest first."""
+    given = {tuple(each[1]) for each in outputs}
+    here = {node.id: node for node in state.graph.nodes if not node.parent and node.type not in ("start", "end")}
+    stated = state.contract.stated(name)
+    named = [Selector(name, each) for each in here if name in state.checker.outputs.get(each, {})]
+    if len(named) == 1:
+        yield named[0], "only one variable has that name"
+    if stated.kind is not None and stated.kind.is_file:
+        makers = [node for node in here.values() if _makes(node, stated.suffixes, f"{name} {stated.what}")]
+        makers = [node for node in makers if ("files", node.id) not in given] or makers
+        if len(makers) == 1:
+            yield Selector("files", makers[0].id), "it is the only node that makes such a file"
+        return
+    if "chart" in name or "chart" in stated.what:
+        charts = [
+            node for node in of_type(state.graph, "echarts") if ("text", node.id) not in given and not node.parent
+        ]
+        if len(charts) == 1:
+            yield Selector("text", charts[0].id), "it is the only chart that is no output"
+    for _, selector in outputs:  # the text that a file among the outputs is made of
+        maker = here.get(selector[1])
+        texts = _texts_of(maker) if maker is not None else []
+        if len(texts) == 1 and tuple(texts[0]) not in given:
+            yield texts[0], f"{selector[1]!r} makes the file of it"
+    read = {other for others in reads_of(state.graph).values() for other in others}
+    tails = [each for each in here if each not in read]
+    if len(tails) == 1:
+        variables = [each for each, kind in state.checker.outputs.get(tails[0], {}).items() if not kind.is_file]
+        if len(variables) == 1:
+            yield Selector(variables[0], tails[0]), "it is the only node that nothing reads"
+
+
+def _texts_of(node: NodeSpec) -> list[Selector]:
+    params = params_of(node)
+    text = next(
+        (params[key] for key in ("md_text", "text", "mermaid_code", "prompt") if isinstance(params.get(key), str)), ""
+    )
+    return list(dict.fromkeys(Text(text).selectors))
+
+
+def _makes(node: NodeSpec, suffixes: Sequence[str], what: str) -> bool:
+    params = params_of(node)
+    match node.type:
+        case "markdown-exporter":
+            known = [each for each in suffixes if each != "png"] or suffixes
+            return params.get("target_type") in known or not suffixes
+        case "text2image":
+            return "png" in suffixes or "pic" in what
+        case "tts":
+            return any(word in what for word in ("audio", "podcast", "speech", "voice", "mp3"))
+        case "mermaid-converter":
+            return any(word in what for word in ("mermaid", "diagram", "mind map", "chart", "pic"))
+        case _:
+            return False
+
+
+def output_extra(state: State) -> Iterator[Proposal]:
+    """Outputs that the instruction does not ask for, or no longer, where all that it asks for is there."""
+    for end, outputs, _, missing, extra in _ends(state):
+        if missing or not extra:
+            continue
+        kept = [each for each in outputs if each[0] not in extra]
+        if kept:
+            graph = with_params(state.graph, end, {**end.params, "outputs": kept})
+            what = f"{', '.join(map(repr, extra))}: left out"
+            yield Proposal(end.id, what, "the instruction asks for the others only", graph)
+
+
+def end_missing(state: State) -> Iterator[Proposal]:
+    """A workflow without an end: one with the outputs that are stated, where each can be one variable alone."""
+    if len(state.contract.outputs) != 1 or any(node.type == "end" for node in state.graph.nodes):
+        return
+    outputs: list[Any] = []
+    for name in sorted(state.contract.outputs[0].needed, key=lambda each: state.contract.stated(each).kind is None):
+        found = next(iter(_sources(state, name, outputs)), None)
+        if found is None:
+            return
+        outputs.append([name, list(found[0])])
+    end = NodeSpec(free_id(set(state.graph.by_id)), "end", {"outputs": outputs})
+    edges = [*state.graph.edges, *(Edge(node, end.id) for node in dict.fromkeys(each[1][1] for each in outputs))]
+    graph = with_edges(replace(state.graph, nodes=[*state.graph.nodes, end]), edges)
+    yield Proposal(
+        end.id,
+        "an end is added: " + ", ".join(each[0] for each in outputs),
+        "the instruction states its outputs",
+        graph,
+    )
+
+
+def one_end(state: State) -> Iterator[Proposal]:
+    """Several ends, where the instruction states one set of outputs: one end, after aggregators where branches exclude each other."""
+    ends = list(of_type(state.graph, "end"))
+    if len(state.contract.outputs) != 1 or len(ends) < 2 or any(end.parent for end in ends):
+        return
+    by_name: dict[str, list[Any]] = {}
+    for end in ends:
+        given = list_of(params_of(end).get("outputs"))
+        if not all(map(_is_pair, given)):
+            return
+        for name, selector in given:
+            if selector not in by_name.setdefault(name, []):
+                by_name[name].append(selector)
+    graph, last = state.graph, ends[-1]
+    taken, aggregators, outputs = set(graph.by_id), list[NodeSpec](), list[Any]()
+    for name, selectors in by_name.items():
+        if len(selectors) > 1:
+            made = NodeSpec(free_id(taken), "variable-aggregator", {"variables": selectors})
+            taken.add(made.id)
+            aggregators.append(made)
+        outputs.append([name, selectors[0] if len(selectors) == 1 else ["output", aggregators[-1].id]])
+    ids = {end.id for end in ends}
+    into = [edge for edge in graph.edges if edge.target in ids]
+    edges = [edge for edge in graph.edges if edge.target not in ids]
+    for target in (
+        [*(each.id for each in aggregators), last.id] if not aggregators else [each.id for each in aggregators]
+    ):
+        edges += [replace(edge, target=target) for edge in into]
+    edges += [Edge(each.id, last.id) for each in aggregators]
+    nodes = [each for node in graph.nodes for each in
+             ([*aggregators, replace(last, params={**last.params, "outputs": outputs})] if node is last else [] if node in ends else [node])]  # fmt: skip
+    what = f"{len(ends)} ends are one: {', '.join(by_name)}" + (
+        f"; {', '.join(each.id for each in aggregators)} aggregate" if aggregators else ""
+    )
+    yield Proposal(
+        last.id, what, "the instruction states these outputs together", with_edges(replace(graph, nodes=nodes), edges)
+    )
+
+
+def ends_by_branch(state: State) -> Iterator[Proposal]:
+    """One end, where branches give different outputs: an end for each, after what runs on that branch alone."""
+    ends = list(of_type(state.graph, "end"))
+    if len(state.contract.outputs) < 2 or len(ends) != 1 or ends[0].parent:
+        return
+    end, graph = ends[0], state.graph
+    outputs = [(each[0], Selector(*each[1])) for each in list_of(params_of(end).get("outputs")) if _is_pair(each)]
+    for node in graph.nodes:
+        known = state.known(node)
+        if known is None or node.parent or len(known.ports) < 2:
+            continue
+        given: dict[frozenset[str], list[int]] = {}
+        for port in range(len(known.ports)):
+            runs = _running(graph, node.id, port)
+            given.setdefault(frozenset(name for name, each in outputs if _there(state, each, runs)), []).append(port)
+        given.pop(frozenset(), None)
+        if len(given) > 1 and all(any(each.apart(names) == 0 for each in state.contract.outputs) for names in given):
+            split = _split(state, end, outputs, node, given)
+            if split is not None:
+                what = f"is {len(given)} ends: " + "; ".join(", ".join(sorted(names)) for names in given)
+                yield Proposal(end.id, what, f"the branches of {node.id!r} give different outputs, as is stated", split)
+
+
+def _is_pair(each: Any) -> bool:
+    """Whether it is ``[name, [variable, node id]]``."""
+    pair = list_of(each)
+    return len(pair) == 2 and isinstance(pair[0], str) and is_selector(pair[1])
+
+
+def _running(graph: NodeGraph, branching: str, port: int) -> set[str]:
+    """The nodes that run where a node takes one of its ports; others take all of theirs."""
+    starts = [node.id for node in graph.nodes if node.type == "start"]
+    runs, open_ = set(starts), list(starts)
+    while open_:
+        source = open_.pop()
+        for edge in graph.edges:
+            if edge.source == source and (source != branching or edge.port == port) and edge.target not in runs:
+                runs.add(edge.target)
+                open_.append(edge.target)
+    return runs
+
+
+def _members(state: State, selector: Selector) -> list[Selector]:
+    """The variables that one is the first of, where it is that of an aggregator; else it alone."""
+    node = state.graph.by_id.get(selector.node)
+    if node is None or node.type != "variable-aggregator":
+        return [selector]
+    return [Selector(*each) for each in list_of(params_of(node).get("variables")) if is_selector(each)]
+
+
+def _there(state: State, selector: Selector, runs: set[str]) -> bool:
+    """Whether a variable is there: its node runs, and of an aggregator, a node of one of its variables."""
+    if selector.node not in runs:
+        return False
+    members = _members(state, selector)
+    if members == [selector]:
+        node = state.graph.by_id[selector.node]
+        sources = [
+            each for each in reads_of(state.graph)[node.id] if state.graph.by_id[each].type == "variable-aggregator"
+        ]
+        return all(_there(state, Selector("output", each), runs) for each in sources)
+    return any(member.node in runs for member in members)
+
+
+def _split(
+    state: State,
+    end: NodeSpec,
+    outputs: Sequence[tuple[str, Selector]],
+    branching: NodeSpec,
+    given: Mapping[frozenset[str], list[int]],
+) -> NodeGraph | None:
+    graph, taken = state.graph, set(state.graph.by_id)
+    runs = {port: _running(graph, branching.id, port) for ports in given.values() for port in ports}
+    nodes: list[NodeSpec] = []
+    edges = [edge for edge in graph.edges if edge.target != end.id]
+    for names, ports in given.items():
+        others = set[str]().union(*(runs[port] for mine in given.values() if mine is not ports for port in mine))
+        mine = set[str]().union(*(runs[port] for port in ports))
+        made: list[Any] = []
+        for name, selector in outputs:
+            if name in names:
+                members = [each for each in _members(state, selector) if each.node in mine and each.node not in others]
+                shared = selector.node in others
+                if not shared:
+                    made.append([name, list(selector)])
+                elif len(members) == 1:
+                    made.append([name, list(members[0])])
+                elif len(members) > 1:
+                    aggregator = NodeSpec(
+                        free_id(taken), "variable-aggregator", {"variables": [list(each) for each in members]}
+                    )
+                    taken.add(aggregator.id)
+                    nodes.append(aggregator)
+                    edges += [Edge(each.node, aggregator.id) for each in members]
+                    made.append([name, ["output", aggregator.id]])
+                else:
+                    return None
+        own = end.id if not any(node.type == "end" for node in nodes) else free_id(taken)
+        taken.add(own)
+        nodes.append(NodeSpec(own, "end", {"outputs": made}))
+        edges += [Edge(node, own) for node in dict.fromkeys(each[1][1] for each in made)]
+    return with_edges(
+        replace(graph, nodes=[each for node in graph.nodes for each in (nodes if node is end else [node])]), edges
+    )

@@ -1,0 +1,45 @@
+"""What to do about what could not be mended: each with the ways out that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from operad.flows.repair.names import unreadable
+from operad.flows.repair.state import State
+
+
+def lessons_of(state: State) -> list[str]:
+    """One for each issue that is left and each name that is not as the instruction states, with what may be meant."""
+    return list(dict.fromkeys([*_of_names(state), *_of_issues(state)]))
+
+
+def _of_issues(state: State) -> Iterator[str]:
+    ways: dict[str, str] = {}
+    for reading in unreadable(state):
+        options = [f"{each} of {reading.selector.node!r}" for each in reading.outputs or {}]
+        options = options or [
+            f"{each} of {node!r}" for node, outputs in state.checker.outputs.items() for each in outputs
+        ]
+        if options:
+            ways[reading.node.id, reading.where] = f"; name one of: {' | '.join(options[:8])}"  # pyright: ignore[reportArgumentType]
+    for issue in state.issues:
+        where = issue.message.partition(":")[0]
+        yield f"[{issue.code}] {issue.where}: {issue.message}{ways.get((issue.where, where), '')}"  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+def _of_names(state: State) -> Iterator[str]:
+    from operad.flows.repair.contract import declared, ends_of
+
+    contract = state.contract
+    starts = [node for node in state.graph.nodes if node.type == "start"]
+    given = {name for node in starts for name in declared(node.params, "variables")}
+    for name in contract.input_names:
+        if name not in given:
+            yield f"[input] the instruction states the input {name!r}; declare it in the start, and read it where it is needed"
+    if contract.inputs:
+        for name in sorted(given - set(contract.input_names) - contract.open):
+            yield f"[input] the instruction states no input {name!r}; leave it out, or read one of: {', '.join(contract.input_names)}"
+    ends = ends_of(state.graph)
+    for wanted in contract.outputs:
+        if ends and min(wanted.apart(end) for end in ends):
+            yield f"[output] the instruction asks for an end with: {', '.join(sorted(wanted.needed))}; give it these outputs"

@@ -1,0 +1,244 @@
+"""Variables and nodes that are named and are not there: the only ones that can be meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+from operad.flows.check import lookup
+from operad.flows.node_graph import NodeSpec
+from operad.flows.repair.spelling import around, is_container, with_items
+from operad.flows.repair.state import Proposal, State, params_of, with_params
+from operad.flows.repair.walk import changed, params_type_of, renamed
+from operad.operators.node import readable, references_in
+from operad.operators.variables import Selector, VariableType
+
+T = VariableType
+STARTS = ("iteration-start", "loop-start")
+_MAIN: Mapping[str, str] = {"http-request": "body", "list-operator": "result", "google-search": "json"}
+"""The output of a type that is meant where nothing says otherwise, of those that have several."""
+
+_GENERIC = re.compile(r"(out(put)?s?|results?|text|content|response|answer|value|data|input)_?\d*", re.IGNORECASE)
+"""Names that say nothing of what they name."""
+
+_INDEX = re.compile(r"(current_?)?(index|idx|i|position|number)\d*", re.IGNORECASE)
+
+
+class Reading(NamedTuple):
+    """A variable that a node names, and that cannot be read so.
+
+    Attributes:
+        node: Who names it.
+        where: The path of the parameter.
+        selector: The variable.
+        accepts: The types that it may have.
+        outputs: The variables of the node that it is of; None where there is no such node.
+    """
+
+    node: NodeSpec
+    where: str
+    selector: Selector
+    accepts: Sequence[VariableType]
+    outputs: Mapping[str, VariableType] | None
+
+
+def unreadable(state: State) -> Iterator[Reading]:
+    """What is named and is not there, and results of a container that are not of a node inside."""
+    graph, checker = state.graph, state.checker
+    for spec in graph.nodes:
+        node = state.known(spec)
+        if node is None:
+            continue
+        outer = around(graph, spec.id)
+        listed = [(each.where, each.selector, each.accepts) for each in node.references]
+        listed += [(where, selector, tuple(T)) for where, selector in node.results]
+        for where, selector, accepts in listed:
+            if selector.node not in graph.by_id:
+                yield Reading(spec, where, selector, accepts, None)
+                continue
+            known = checker.inner if selector.node in outer else checker.outputs
+            outputs = known.get(selector.node)
+            if outputs is not None and lookup(outputs, selector.variable) is None:
+                yield Reading(spec, where, selector, accepts, outputs)
+
+
+def _moved(state: State, reading: Reading, to: Selector, why: str) -> Proposal:
+    params = renamed(reading.node, lambda each: to if each == reading.selector else each)
+    what = f"{reading.where}: {list(reading.selector)} is {list(to)}"
+    return Proposal(reading.node.id, what, why, with_params(state.graph, reading.node, params))
+
+
+def items(state: State) -> Iterator[Proposal]:
+    """The item and the index of the container around, in other spellings or named as another node's."""
+    for node in state.graph.nodes:  # in texts, without a node: {{#item#}}
+        params = with_items(state.graph, node)
+        if params != node.params:
+            why = f"it runs inside {node.parent!r}"
+            yield Proposal(node.id, "the item is named with its iteration", why, with_params(state.graph, node, params))
+    for reading in unreadable(state):
+        variable, named = reading.selector
+        outer = [each for each in around(state.graph, reading.node.id) if is_container(state.graph, each)]
+        holder = state.graph.by_id.get(named)
+        if reading.where == "output_selector" or not outer:
+            continue
+        if holder is None and named in ("item", "index"):
+            yield _moved(state, reading, Selector(f"{named}.{variable}", outer[0]), f"it runs inside {outer[0]!r}")
+            continue
+        own = holder is not None and (holder.type in STARTS or holder.id in outer)
+        if not (own or variable.partition(".")[0] in ("item", "index")):
+            continue
+        owner = outer[0] if holder is None or (holder.id not in outer and holder.parent not in outer) else holder.id if holder.id in outer else holder.parent  # fmt: skip
+        name, _, path = variable.partition(".")
+        name = "index" if _INDEX.fullmatch(name) else "item"
+        to = Selector(f"{name}.{path}" if path else name, owner)
+        yield _moved(state, reading, to, f"inside {owner!r}, the item and the index are its own")
+
+
+def variables(state: State) -> Iterator[Proposal]:
+    """Variables that their node does not have: a near name of it, its only one that fits, one of that name elsewhere."""
+    for reading in unreadable(state):
+        if reading.outputs is None:
+            continue
+        for variable, why in possible(state, reading):
+            yield _moved(state, reading, Selector(variable, reading.selector.node), why)
+        if holder := _only_holder(state, reading):
+            yield _moved(state, reading, holder, "no other node before it has a variable of that name")
+
+
+def possible(state: State, reading: Reading) -> Iterator[tuple[str, str]]:
+    """The variables of the same node that may be meant, each with why; the likeliest first."""
+    name, _, path = reading.selector.variable.partition(".")
+    outputs = reading.outputs or {}
+    fitting = [each for each, kind in outputs.items() if any(kind.may_be(wanted) for wanted in reading.accepts)]
+    holder = state.graph.by_id[reading.selector.node]
+    asked = name in state.contract.input_names and holder.type == "start"
+    if near := get_close_matches(name, fitting, n=2, cutoff=0.75):
+        if not asked:
+            yield near[0], "its name is the nearest"
+    elif len(fitting) == 1 and (holder.type != "start" or _GENERIC.fullmatch(name)):
+        yield fitting[0], f"it is the only variable of {holder.id!r} that fits"
+        if path:
+            yield f"{fitting[0]}.{path}", f"it is the only variable of {holder.id!r} that fits"
+    elif _MAIN.get(holder.type) in fitting:
+        yield _MAIN[holder.type], f"it is what a node of type {holder.type} gives"
+    elif near := get_close_matches(name, fitting, n=2, cutoff=0.6):
+        yield near[0], "its name is the nearest"
+
+
+def _only_holder(state: State, reading: Reading) -> Selector | None:
+    name = reading.selector.variable
+    here = (reading.node.parent, *[state.graph.by_id[each].parent for each in around(state.graph, reading.node.id)])
+    holders = [
+        Selector(name, other)
+        for other, outputs in state.checker.outputs.items()
+        if name in outputs and other != reading.node.id and state.graph.by_id[other].parent in here
+        and any(outputs[name].may_be(wanted) for wanted in reading.accepts)
+        and (state.checker.comes_before(other, reading.node.id) or state.graph.by_id[other].type == "start")
+    ]  # fmt: skip
+    return holders[0] if len(holders) == 1 and not _GENERIC.fullmatch(name) else None
+
+
+def nodes(state: State) -> Iterator[Proposal]:
+    """Nodes that there are none of: of a type that one node has, of a number, a near id; or the only holder of the variable."""
+    ids = list(state.graph.by_id)
+    readings = [*unreadable(state), *_half_read(state)]
+    for reading in readings:
+        if reading.outputs is not None:
+            continue
+        said = reading.selector.node
+        of_type = [node.id for node in state.graph.nodes if node.type in (said.lower(), said.lower().replace("_", "-"))]
+        digits = re.findall(r"\d+(?:-\d+)?", said)
+        meant = of_type if len(of_type) == 1 else digits if len(digits) == 1 and digits[0] in ids else []
+        if not meant and not said.isdigit():
+            meant = get_close_matches(said, ids, n=1, cutoff=0.8)
+        if meant:
+            yield _moved(state, reading, Selector(reading.selector.variable, meant[0]), "no other node is named so")
+        if holder := _only_holder(state, reading):
+            yield _moved(state, reading, holder, "no other node before it has a variable of that name")
+
+
+def _half_read(state: State) -> Iterator[Reading]:
+    for spec in state.graph.nodes:
+        if state.known(spec) is not None:
+            continue
+        params_type = params_type_of(spec)
+        if params_type is not None:
+            for each in references_in(params_type, readable(params_type, spec.params)):
+                if each.selector.node not in state.graph.by_id:
+                    yield Reading(spec, each.where, each.selector, each.accepts, None)
+
+
+def inside_read_outside(state: State) -> Iterator[Proposal]:
+    """Variables of a node inside a container, read outside: what the container gives of it."""
+    for node in state.graph.nodes:
+        here = [node.id, *around(state.graph, node.id)]
+        known = state.known(node)
+        results = {each for _, each in known.results} if known else set[Selector]()
+        for selector in dict.fromkeys(_selectors(state, node)):
+            holder = state.graph.by_id.get(selector.node)
+            if holder is None or not holder.parent or holder.parent in here or selector in results:
+                continue
+            if not is_container(state.graph, holder.parent):
+                continue
+            to = Selector("output", holder.parent)
+            params = renamed(node, lambda each: to if each == selector else each)  # noqa: B023 - called at once
+            what = f"{list(selector)} is {list(to)}"
+            why = f"{holder.id!r} runs inside {holder.parent!r}, and only what that gives can be read outside"
+            yield Proposal(node.id, what, why, with_params(state.graph, node, params))
+
+
+def _selectors(state: State, node: NodeSpec) -> list[Selector]:
+    known = state.known(node)
+    return [each.selector for each in known.references] if known else []
+
+
+def results(state: State) -> Iterator[Proposal]:
+    """The result of an iteration that is missing, or that is not of a node inside: that of the last node inside."""
+    for node in state.graph.nodes:
+        if node.type != "iteration" or not params_of(node):
+            continue
+        params = params_of(node)
+        match params.get("output_selector"):
+            case [str() as variable, str() as other]:
+                holder = state.graph.by_id.get(other)
+                if holder is not None and holder.parent == node.id and holder.type not in STARTS:
+                    continue
+            case _:
+                variable = ""
+        inside = [each for each in state.graph.nodes if each.parent == node.id and each.type not in STARTS]
+        leaving = {edge.source for edge in state.graph.edges if edge.target in {each.id for each in inside}}
+        named = [each for each in inside if variable and lookup(state.checker.outputs.get(each.id, {}), variable)]
+        last = [each for each in inside if each.id not in leaving and each.type not in ("end",)]
+        for each in named if len(named) == 1 else last if len(last) == 1 else last[-1:]:
+            outputs = state.checker.outputs.get(each.id) or _declared(state, each)
+            name = variable if variable in outputs else _MAIN.get(each.type) or next(iter(outputs), "")
+            if not name or (len(outputs) > 1 and name != variable and each.type not in _MAIN):
+                continue
+            mended = {**params, "output_selector": [name, each.id]}
+            what = f"output_selector: {[name, each.id]}"
+            why = f"{each.id!r} is the last inside" if each in last else "only it has that variable"
+            yield Proposal(node.id, what, why, with_params(state.graph, node, mended))
+
+
+def _declared(state: State, spec: NodeSpec) -> Mapping[str, VariableType]:
+    node = state.known(spec)
+    return node.outputs(lambda selector: T.ANY) if node else {}
+
+
+def empty_names(state: State) -> Iterator[Proposal]:
+    """Selectors without a variable's name: that of the only variable of the node."""
+
+    def change(wanted: Any, given: Any) -> Any:
+        match given:
+            case ["", str() as node] if wanted is Selector and len(outputs := state.checker.outputs.get(node, {})) == 1:
+                return [next(iter(outputs)), node]
+            case _:
+                return given
+
+    for node in state.graph.nodes:
+        params = changed(node, change)
+        if params != node.params:
+            why = "it is the only variable of that node"
+            yield Proposal(node.id, "selectors without a name have one", why, with_params(state.graph, node, params))

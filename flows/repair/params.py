@@ -1,0 +1,322 @@
+"""Parameters as their types declare them: texts, pairs, names, words; nothing of the meaning changes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, cast, get_args, get_origin
+
+from operad.flows.formats import shapes
+from operad.flows.formats.shapes import list_of
+from operad.flows.node_graph import NodeGraph, NodeSpec
+from operad.flows.repair.references import as_selector, by_node
+from operad.flows.repair.state import Proposal, State, params_of, with_params
+from operad.flows.repair.walk import fields_of, is_literal, is_record, params_type_of
+from operad.operators.conditions import fault_of
+from operad.operators.variables import Selector, Text, VariableType, as_text
+
+T = VariableType
+
+
+_TYPES: Mapping[str, T] = {
+    "str": T.STRING, "text": T.STRING, "paragraph": T.STRING, "text-input": T.STRING, "select": T.STRING, "url": T.STRING,
+    "int": T.NUMBER, "integer": T.NUMBER, "float": T.NUMBER, "num": T.NUMBER, "bool": T.BOOLEAN, "checkbox": T.BOOLEAN,
+    "dict": T.OBJECT, "json": T.OBJECT, "map": T.OBJECT, "image": T.FILE, "document": T.FILE, "pdf": T.FILE,
+    "files": T.ARRAY_FILE, "file-list": T.ARRAY_FILE, "file_list": T.ARRAY_FILE, "images": T.ARRAY_FILE,
+    "list": T.ARRAY_STRING, "array": T.ARRAY_STRING, "array[text]": T.ARRAY_STRING, "array[str]": T.ARRAY_STRING,
+    "array[int]": T.ARRAY_NUMBER, "array[integer]": T.ARRAY_NUMBER, "array[float]": T.ARRAY_NUMBER,
+    "array[dict]": T.ARRAY_OBJECT, "array[json]": T.ARRAY_OBJECT, "array[image]": T.ARRAY_FILE, "array[document]": T.ARRAY_FILE,
+}  # fmt: skip
+
+
+_LITERALS = {"word": "docx", "doc": "docx", "ppt": "pptx", "powerpoint": "pptx", "markdown": "md", "htm": "html",
+             "image": "png", "picture": "png", "column": "bar", "histogram": "bar", "&&": "and", "||": "or"}  # fmt: skip
+
+
+_NAMES = {
+    "prompt": ("system", "user", "text"), "system_prompt": ("system",), "user_prompt": ("user",), "query": ("user",),
+    "class": ("classes",), "categories": ("classes",), "code_content": ("code",), "conditions": ("cases",),
+    "url": ("url",), "file": ("variable_selector",), "selector": ("variable_selector", "query_variable_selector"),
+    "query_selector": ("query_variable_selector",), "variable_selector": ("query_variable_selector", "variable"),
+    "content": ("md_text", "text", "template"), "text": ("md_text", "user"), "markdown": ("md_text",), "format": ("target_type",),
+    "type": ("chart_type", "target_type"), "title": ("chart_title",), "x_axis": ("x_axisORcategories",),
+    "x_axis_or_categories": ("x_axisORcategories",), "categories_or_x_axis": ("x_axisORcategories",),
+    "input": ("iterator_selector", "variables"), "output": ("output_selector", "outputs"), "inputs": ("variables",),
+    "iterator": ("iterator_selector",), "code": ("mermaid_code",), "mermaid": ("mermaid_code",),
+}  # fmt: skip
+
+"""Names that models give to parameters, and the parameters that they mean."""
+
+
+def names_of_params(state: State) -> Iterator[Proposal]:
+    """Parameters with another name, and parameters that there are none of."""
+    for node in state.graph.nodes:
+        params_type = params_type_of(node)
+        if params_type is None or not params_of(node):
+            continue
+        given = params_of(node)
+        fields = params_type.model_fields
+        missing = [name for name, field in fields.items() if field.is_required() and name not in given]
+        for key in [key for key in given if key not in fields]:
+            meant = [name for name in _NAMES.get(key.lower(), ()) if name in missing]
+            meant = meant or get_close_matches(key, missing, n=1, cutoff=0.6)
+            rest = {name: value for name, value in given.items() if name != key}
+            if meant:
+                what = f"its parameter {key!r} is called {meant[0]!r}"
+                mended = {**rest, meant[0]: given[key]}
+            else:
+                what, mended = f"its parameter {key!r} is left out, as there is none", rest
+            yield Proposal(
+                node.id, what, f"a {node.type} has {', '.join(fields)}", with_params(state.graph, node, mended)
+            )
+        empty = [name for name in missing if (node.type, name) in _EMPTY]
+        if empty and not given.keys() - fields.keys():
+            what = f"{', '.join(empty)}: an empty text, as it was left out"
+            mended = {**given, **dict.fromkeys(empty, "")}
+            yield Proposal(node.id, what, "it may be empty", with_params(state.graph, node, mended))
+
+
+_EMPTY = {("llm", "system"), ("llm", "user"), ("parameter-extractor", "instruction"), ("echarts", "chart_title")}
+
+
+def texts(state: State) -> Iterator[Proposal]:
+    """Nulls, numbers and lists of texts where a text is needed."""
+
+    def change(graph: NodeGraph) -> Callable[[Any, Any], Any]:
+        def to_text(wanted: Any, given: Any) -> Any:
+            if wanted not in (Text, str) or isinstance(given, str):
+                return given
+            if given is None:
+                return ""
+            if isinstance(given, bool | int | float):
+                return as_text(given)
+            if wanted is Text and isinstance(given, list) and _all_texts(given) and not as_selector(given, graph):
+                return "\n".join(cast("list[str]", given))
+            return json.dumps(given, ensure_ascii=False, indent=2) if isinstance(given, dict) else cast("Any", given)
+
+        return to_text
+
+    yield from by_node(state, change, "what is no text is written as one", "a text is needed there")
+
+
+def _all_texts(given: Any) -> bool:
+    return all(isinstance(each, str) for each in given)
+
+
+def pairs(state: State) -> Iterator[Proposal]:
+    """Named values in other forms: objects, flat lists, names alone, one where a list is needed."""
+
+    def change(graph: NodeGraph) -> Callable[[Any, Any], Any]:
+        def to_record(wanted: Any, given: Any) -> Any:
+            if get_origin(wanted) is list:
+                return _as_list(get_args(wanted)[0], given, graph)
+            return _as_record(wanted, given, graph) if is_record(wanted) else given
+
+        return to_record
+
+    yield from by_node(state, change, "named values are written [name, value]", "the format has them so")
+
+
+def _as_list(item: Any, given: Any, graph: NodeGraph) -> Any:
+    if is_record(item):
+        match given:
+            case {"name": _} | {"variable": _}:
+                return [given]
+            case {**named} if named:
+                names = list(fields_of(item))
+                return [[name, value] for name, value in cast("dict[str, Any]", named).items()] if len(names) == 2 else given  # fmt: skip
+            case [str(), [str(), str()]] if len(fields_of(item)) == 2:
+                return [given]
+            case _:
+                return given
+    if item is Selector and isinstance(given, list | str) and given and as_selector(given, graph):
+        return [given]
+    if item in (str, Text) and isinstance(given, str):
+        return [given]
+    return (
+        [_name_in(each) for each in list_of(given)] if item is str and isinstance(given, list) else cast("Any", given)
+    )
+
+
+def _name_in(value: Any) -> Any:
+    """The name of what is written as an object where its name alone is wanted."""
+    fields = shapes.fields_of(value)
+    return next((fields[key] for key in ("name", "class", "label", "value") if key in fields), value)
+
+
+def _as_record(wanted: Any, given: Any, graph: NodeGraph) -> Any:
+    fields = fields_of(wanted)
+    names = list(fields)
+    last = fields[names[-1]] if names else None
+    match given:
+        case {**known}:
+            named = cast("dict[str, Any]", known)
+            values = [
+                next((named[key] for key in (name, *_KEYS.get(name, ())) if key in named), None) for name in names
+            ]
+            return values if values[0] is not None and values[-1] is not None else given
+        case [str() as name, str() as variable, str() as node] if (
+            last is not T and len(names) == 2 and node in graph.by_id
+        ):
+            return [name, [variable, node]]
+        case [str() as name, [[*_] as inner]] if len(names) == 2 and as_selector(inner, graph):
+            return [name, inner]
+        case [str() as name] if names[1:] == ["type"]:
+            return [name, "string"]
+        case str() if names == ["name", "type"]:
+            return [given, "string"]
+        case [[str(), str()] as inner] if len(names) == 2 and (found := as_selector(inner, graph)):
+            return [found.variable, list(found)]
+        case [str() as variable, str() as node] if names == ["name", "value"] and node in graph.by_id:
+            return [variable, [variable, node]]  # the variable under its own name
+        case [str() as name, str() as kind] if names == ["description", "name", "type"]:
+            return [name, name, kind]
+        case _:
+            return given
+
+
+_KEYS = {
+    "name": ("variable", "key", "arg", "output"),
+    "value": ("value_selector", "selector", "source", "variable_selector", "from"),
+    "type": ("value_type", "kind", "variable_type"),
+    "description": ("desc", "name"),
+    "variable": ("variable_selector", "selector"),
+    "operator": ("comparison_operator", "op"),
+    "logic": ("logical_operator",),
+}
+
+
+def variable_types(state: State) -> Iterator[Proposal]:
+    """Types of variables and words in other spellings: ``str``, ``Array[String]``, ``Word``."""
+    kinds = {kind.value for kind in T}
+
+    def change(graph: NodeGraph) -> Callable[[Any, Any], Any]:
+        def to_word(wanted: Any, given: Any) -> Any:
+            if not isinstance(given, str):
+                return given
+            if wanted is T and given not in kinds:
+                name = re.sub(r"\s+", "", given.strip().lower())
+                name = re.sub(r"^list[\[<(]?(\w*)[\]>)]?$|^array[<(](\w+)[>)]$|^(\w+)\[\]$", _array, name)
+                return name if name in kinds else _TYPES[name].value if name in _TYPES else given
+            if is_literal(wanted) and given not in get_args(wanted):
+                name = given.strip().lower().removeprefix(".")
+                name = _LITERALS.get(name, name)
+                return name if name in get_args(wanted) else given
+            return given
+
+        return to_word
+
+    yield from by_node(state, change, "types and choices are spelt as declared", "they mean no other")
+
+
+def _array(found: re.Match[str]) -> str:
+    item = found[1] or found[2] or found[3]
+    return f"array[{_TYPES[item].value if item in _TYPES else item}]" if item else "array"
+
+
+def cases(state: State) -> Iterator[Proposal]:
+    """Cases of an if-else in other forms: conditions without a list, without ``null`` before them, objects, names alone."""
+    for node in state.graph.nodes:
+        if node.type != "if-else" or not params_of(node):
+            continue
+        given = params_of(node).get("cases")
+        if isinstance(given, list):
+            mended = [_with_nodes(state, node, _case(each, state.graph)) for each in cast("list[Any]", given)]
+            if mended != given:
+                params = {**params_of(node), "cases": mended}
+                what = "cases are written [logic, [conditions]]"
+                yield Proposal(node.id, what, "the format has them so", with_params(state.graph, node, params))
+
+
+def _with_nodes(state: State, node: NodeSpec, case: Any) -> Any:
+    """A case in whose conditions variables that are named alone are those of the only node that has them."""
+    match case:
+        case [logic, [*conditions]]:
+            return [logic, [_with_node(state, node, each) for each in conditions]]
+        case _:
+            return case
+
+
+def _with_node(state: State, node: NodeSpec, condition: Any) -> Any:
+    match condition:
+        case [str() as variable, str() as operator, *value] if operator not in state.graph.by_id:
+            name = variable.strip("{}# ")
+            holders = [each for each, outputs in state.checker.outputs.items() if name in outputs and each != node.id]
+            return [[name, holders[0]], operator, *value] if len(holders) == 1 else cast("Any", condition)
+        case _:
+            return condition
+
+
+def _case(given: Any, graph: NodeGraph) -> Any:
+    match given:
+        case {**known}:
+            named = cast("dict[str, Any]", known)
+            return [named.get("logic") or named.get("logical_operator"), named.get("conditions", given)]
+        case [None | str() as logic, [condition, *_] as inner] if as_selector(condition, graph) and isinstance(
+            condition, list
+        ):
+            return [logic, [inner]]
+        case [[selector, str(), *_], *_] if isinstance(selector, list) and as_selector(selector, graph):
+            return [None, given]
+        case [selector, str() as operator, *value] if isinstance(selector, list) and as_selector(selector, graph):
+            return [None, [[selector, operator, *value]]]
+        case [None | str() as logic, [*conditions]]:
+            return [logic, [_condition(each, graph) for each in conditions]]
+        case _:
+            return given
+
+
+def _condition(given: Any, graph: NodeGraph) -> Any:
+    match given:
+        case [str() as variable, str() as node, str() as operator, *rest] if node in graph.by_id:
+            return [[variable, node], operator, *rest]
+        case [[_, _] as selector, str() as part, str() as operator, value]:  # a part of the variable
+            found = as_selector(selector, graph)
+            return [[f"{found.variable}.{part}", found.node], operator, value] if found else given
+        case _:
+            return given
+
+
+def comparisons(state: State) -> Iterator[Proposal]:
+    """Comparisons that are spelt as those of another type: ``=`` of a text, ``is`` of a number."""
+    for node in state.graph.nodes:
+        known = state.known(node)
+        if node.type != "if-else" or known is None:
+            continue
+        cases = list_of(node.params["cases"])
+        mended = [[logic, [_compared(state, each) for each in conditions]] for logic, conditions in cases]
+        if mended != cases:
+            why = "the variable's type has no other comparison that means it"
+            yield Proposal(node.id, "comparisons are those of the variables' types", why,
+                           with_params(state.graph, node, {**node.params, "cases": mended}))  # fmt: skip
+
+
+_OF_TEXTS = {"=": "is", "==": "is", "≠": "is not", "!=": "is not", "equals": "is", "equal": "is", "not equals": "is not",
+             "starts with": "start with", "ends with": "end with", "not in": "not contains", "includes": "contains",
+             "is empty": "empty", "is not empty": "not empty", "exists": "not empty", "not exists": "empty", "not null": "not empty"}  # fmt: skip
+
+
+_OF_NUMBERS = {
+    "is": "=",
+    "==": "=",
+    "equals": "=",
+    "is not": "≠",
+    "!=": "≠",
+    "is empty": "empty",
+    "is not empty": "not empty",
+}
+
+
+_OF_FILES = {"not empty": "exists", "is not empty": "exists", "empty": "not exists", "is empty": "not exists"}
+
+
+def _compared(state: State, condition: Any) -> Any:
+    selector, operator, *value = condition
+    kind = state.type_of(Selector(*selector))
+    words = _OF_NUMBERS if kind is T.NUMBER else _OF_FILES if kind is T.FILE else _OF_TEXTS
+    if kind is None or not fault_of(operator, value[0] if value else None, kind):
+        return condition
+    meant = words.get(operator.strip().lower())
+    return [selector, meant, *value] if meant else condition

@@ -1,0 +1,56 @@
+"""The response around the workflow: which node types its selection names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from operad.flows.formats.chat2workflow import NAME
+from operad.flows.formats.shapes import fields_of
+from operad.flows.node_graph import NodeGraph
+from operad.flows.repair.shape import known_type
+from operad.flows.repair.state import Proposal, State
+
+_SELECTION = re.compile(r"(<node_selection>)(.*?)(</node_selection>)", re.DOTALL)
+_SPOKEN = {
+    "llm": "LLM", "if-else": "If-Else", "http-request": "HTTP Request", "template-transform": "Template", "tts": "Text to Speech",
+    "text2image": "Text to Image", "echarts": "Echarts",
+}  # fmt: skip
+
+
+def selection(state: State) -> Iterator[Proposal]:
+    """The selection names the types of the workflow: those that it lacks are added, those that no node has are left out."""
+    graph = state.graph
+    before = str(fields_of(graph.extra.get(NAME)).get("before", ""))
+    found = _SELECTION.search(before)
+    if found is None or not any(issue.code == "not-selected" for issue in state.issues):
+        return
+    there = list(dict.fromkeys(node.type for node in graph.nodes))
+    said = [each.strip() for each in re.split(r"[,;\n](?![^()]*\))", found[2]) if each.strip()]
+    kept = {each: type_ for each in said if (type_ := _type_of(each)) in there}
+    gone = [each for each in said if each not in kept]
+    new = [spoken(each) for each in there if each not in kept.values()]
+    listed = ", ".join([*(re.sub(r"\s*\([^()]*\)", "", each).strip(" -*`.") for each in kept), *new])
+    changed = _SELECTION.sub(lambda each: f"{each[1]}{listed}{each[3]}", before, count=1)
+    what = "; ".join(f"{', '.join(each)}: {done}" for each, done in ((new, "added"), (gone, "left out")) if each)
+    why = "it names the types of the workflow"
+    yield Proposal("<node_selection>", what or "is written anew", why, with_before(graph, changed))
+    plain = ", ".join(spoken(each) for each in there)
+    changed = _SELECTION.sub(lambda each: f"{each[1]}{plain}{each[3]}", before, count=1)
+    yield Proposal("<node_selection>", "is written anew", why, with_before(graph, changed))
+
+
+def with_before(graph: NodeGraph, before: str) -> NodeGraph:
+    """The workflow of a response with another text before it."""
+    around = {**fields_of(graph.extra.get(NAME)), "before": before}
+    return replace(graph, extra={**graph.extra, NAME: around})
+
+
+def _type_of(said: str) -> str:
+    return known_type(re.sub(r"\([^()]*\)", "", said).strip(" \t.*`'\"-"))
+
+
+def spoken(name: str) -> str:
+    """A type as it is called in a selection."""
+    return _SPOKEN.get(name) or " ".join(word.capitalize() for word in name.split("-"))

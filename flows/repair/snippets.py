@@ -1,0 +1,196 @@
+"""Code and templates, and what they read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Any, cast
+
+from operad.flows.formats.shapes import is_selector, list_of
+from operad.flows.node_graph import Edge, NodeSpec
+from operad.flows.repair.aggregators import free_id
+from operad.flows.repair.state import Proposal, State, params_of, with_params
+from operad.flows.repair.walk import renamed
+from operad.operators.sandbox.code import check_code
+from operad.operators.sandbox.template import check_template, names_of
+from operad.operators.sandbox.uses import walked_through
+from operad.operators.variables import Selector, Text
+
+
+def template_references(state: State) -> Iterator[Proposal]:
+    """References ``{{#id.variable#}}`` in Jinja: variables of the template."""
+    for node in state.graph.nodes:
+        if node.type != "template-transform" or not params_of(node):
+            continue
+        params = params_of(node)
+        template, variables = params.get("template"), params.get("variables")
+        if not isinstance(template, str) or not isinstance(variables, list) or not Text(template).selectors:
+            continue
+        named = [list(each) for each in map(list_of, list_of(variables)) if each]
+        of = {tuple(pair[1]): str(pair[0]) for pair in named if len(pair) == 2 and is_selector(pair[1])}
+        names = {str(pair[0]) for pair in named}
+        for selector in Text(template).selectors:
+            if tuple(selector) not in of:
+                name = _fresh(re.sub(r"\W+", "_", selector.variable) or "value", names)
+                of[tuple(selector)] = name
+                names.add(name)
+                named.append([name, list(selector)])
+        text = Text(template).renamed(lambda each: f"{{{{ {of[tuple(each)]} }}}}")  # noqa: B023 - called at once
+        mended = {**params, "variables": named, "template": text}
+        what = "references in the template are variables of it"
+        yield Proposal(node.id, what, "a template names only its own variables", with_params(state.graph, node, mended))
+
+
+def _fresh(name: str, names: set[str]) -> str:
+    name = f"_{name}" if name[:1].isdigit() else name
+    number = 2
+    fresh = name
+    while fresh in names:
+        fresh, number = f"{name}_{number}", number + 1
+    return fresh
+
+
+def template_names(state: State) -> Iterator[Proposal]:
+    """Names in a template that it does not declare: spelt as a declared one; declared, where one variable has that name."""
+    for issue in state.issues:
+        node = state.graph.by_id.get(issue.where)
+        if node is None or node.type != "template-transform" or issue.code != "undefined-variable":
+            continue
+        params = params_of(node)
+        found = re.match(r"template: '([^']+)' is not among", issue.message)
+        if not found or state.known(node) is None:
+            continue
+        name, used = found[1], names_of(params["template"])
+        if name not in used:
+            continue
+        holders = [
+            Selector(name, other)
+            for other, outputs in state.checker.outputs.items()
+            if name in outputs and state.checker.comes_before(other, node.id)
+        ]
+        if len(holders) == 1:
+            mended = {**params, "variables": [*params["variables"], [name, list(holders[0])]]}
+            what = f"{name!r} is declared: [{name}, [{name}, {holders[0].node}]]"
+            why = "no other node before it has a variable of that name"
+            yield Proposal(node.id, what, why, with_params(state.graph, node, mended))
+        unused = [each[0] for each in params["variables"] if each[0] not in used]
+        near = get_close_matches(name, unused, n=1, cutoff=0.6) or (unused if len(unused) == 1 else [])
+        for other in near:
+            mended = {
+                **params,
+                "variables": [[name if each[0] == other else each[0], each[1]] for each in params["variables"]],
+            }
+            what = f"its variable {other!r} is called {name!r}, as in the template"
+            yield Proposal(node.id, what, "it is the only one not used", with_params(state.graph, node, mended))
+
+
+def unknown_names(state: State) -> Iterator[Proposal]:
+    """Names in a template that nothing before it gives: left out, as nothing would stand there."""
+    for node in state.graph.nodes:
+        known = state.known(node)
+        if node.type != "template-transform" or known is None or check_template(known.params.template):
+            continue
+        template = known.params.template
+        given = {each.name for each in known.params.variables}
+        for name in [each for each in names_of(template) if each not in given]:
+            mended = re.sub(r"\{\{-?\s*" + re.escape(name) + r"\s*-?\}\}", "", template)
+            if mended != template:
+                why = "no node gives it, and nothing would stand there"
+                yield Proposal(node.id, f"template: {{{{ {name} }}}} is left out", why,
+                               with_params(state.graph, node, {**node.params, "template": mended}))  # fmt: skip
+
+
+def escapes(state: State) -> Iterator[Proposal]:
+    """Code whose line ends and tabs are escaped twice, so that it is none."""
+    for node in state.graph.nodes:
+        params = params_of(node)
+        code = params.get("code")
+        if node.type != "code" or not isinstance(code, str) or not re.search(r"\\\\?[nt]", code) or _is_code(code):
+            continue
+        for mended in (code.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"'), _outside_texts(code)):
+            if _is_code(mended):
+                why = "it is no Python as it stands"
+                graph = with_params(state.graph, node, {**params, "code": mended})
+                yield Proposal(node.id, "code: line ends that are escaped twice are line ends", why, graph)
+
+
+def _is_code(code: str) -> bool:
+    return bool(code.strip()) and not any(issue.code == "code" for issue in check_code(code))
+
+
+def _outside_texts(code: str) -> str:
+    """The code with line ends for those escaped, but for those in texts on one line."""
+    return re.sub(r"""("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')|\\n|\\t""", _line_end, code)
+
+
+def _line_end(found: re.Match[str]) -> str:
+    return found[1] or ("\n" if found[0] == "\\n" else "\t")
+
+
+def walked_lists(state: State) -> Iterator[Proposal]:
+    """Values that a model reads out as one number, and that code walks through: several."""
+    for node in state.graph.nodes:
+        known = state.known(node)
+        if node.type != "code" or known is None:
+            continue
+        walked = walked_through(known.params.code)
+        for name, selector in known.params.variables:
+            holder = state.graph.by_id.get(selector.node)
+            if name not in walked or holder is None or holder.type != "parameter-extractor" or not state.known(holder):
+                continue
+            parameters = cast("list[Any]", holder.params["parameters"])
+            mended = [
+                [about, called, f"array[{kind}]"]
+                if called == selector.variable and kind in ("number", "string")
+                else [about, called, kind]
+                for about, called, kind in parameters
+            ]
+            if mended != parameters:
+                what = f"its parameter {selector.variable!r} is a list"
+                why = f"{node.id!r} walks through it"
+                yield Proposal(
+                    holder.id, what, why, with_params(state.graph, holder, {**holder.params, "parameters": mended})
+                )
+
+
+def whole_extracts(state: State) -> Iterator[Proposal]:
+    """All that a parameter-extractor reads out, named as one variable that it does not have: a text with all of them."""
+    graph = state.graph
+    for node in graph.nodes:
+        known = state.known(node)
+        if node.type != "parameter-extractor" or known is None:
+            continue
+        names = list(dict.fromkeys(each.name for each in known.params.parameters))
+        wrong = {
+            each.selector.variable
+            for other in state.checker.nodes.values()
+            for each in other.references
+            if each.selector.node == node.id
+            and _WHOLE.fullmatch(each.selector.variable)
+            and each.selector.variable not in names
+        }
+        if len(names) < 2 or not wrong or not all(name.isidentifier() for name in names):
+            continue
+        made = free_id(set(graph.by_id), node.parent)
+        fields = ",\n".join(f'  "{name}": {{{{ {name} | tojson }}}}' for name in names)
+        template = NodeSpec(
+            made,
+            "template-transform",
+            {"variables": [[name, [name, node.id]] for name in names], "template": f"{{\n{fields}\n}}"},
+            node.parent,
+        )
+        to = Selector("output", made)
+        nodes = [replace(each, params=renamed(each, lambda one: to if one.node == node.id and one.variable in wrong else one))  # noqa: B023 - called at once
+                 for each in graph.nodes]  # fmt: skip
+        place = next(number for number, each in enumerate(nodes) if each.id == node.id)
+        nodes.insert(place + 1, template)
+        edges = [replace(edge, source=made) if edge.source == node.id else edge for edge in graph.edges]
+        edges.append(Edge(node.id, made))
+        what = f"{', '.join(sorted(wrong))} of it is a text with all that it reads out, by {made!r}, a template-transform that is added"
+        why = "it has no such variable, and several others"
+        yield Proposal(node.id, what, why, replace(graph, nodes=nodes, edges=edges))
+
+
+_WHOLE = re.compile(r"(output|result|parameters|params|json|object|data|text|extracted_\w+)s?", re.IGNORECASE)

@@ -1,0 +1,106 @@
+"""Parameters as they are written, walked along with what the node type declares them to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+
+from operad.flows.formats import shapes
+from operad.flows.node_graph import NodeSpec
+from operad.operators.node import NodeOperator, NodeParams
+from operad.operators.nodes import NODE_TYPES
+from operad.operators.variables import Selector, Text
+
+Change = Callable[[Any, Any], Any]
+"""Given what a value should be and what is written, what to write; the same for no change."""
+
+
+def params_type_of(node: NodeSpec) -> type[NodeParams] | None:
+    """What a node's parameters should be; None for an unknown type."""
+    node_type: type[NodeOperator[Any]] | None = NODE_TYPES.get(node.type)
+    return node_type.params_type if node_type else None
+
+
+@cache
+def fields_of(declared: type) -> Mapping[str, Any]:
+    """The fields of parameters, or of a named tuple, with what each should be."""
+    hints = get_type_hints(declared)
+    names: Sequence[str] = getattr(declared, "_fields", None) or list(cast("type[NodeParams]", declared).model_fields)
+    return {name: hints[name] for name in names}
+
+
+def is_record(wanted: Any) -> bool:
+    """Whether a named tuple other than a selector is wanted: ``[name, value]`` and such."""
+    return isinstance(wanted, type) and issubclass(wanted, tuple) and wanted is not Selector
+
+
+def changed(node: NodeSpec, change: Change) -> Any:
+    """A node's parameters with every value changed, the outer ones first."""
+    params_type = params_type_of(node)
+    given = shapes.fields_of(node.params)
+    if params_type is None or not given:
+        return node.params
+    fields = fields_of(params_type)
+    return {name: walk(fields[name], value, change) if name in fields else value for name, value in given.items()}
+
+
+def walk(wanted: Any, given: Any, change: Change) -> Any:
+    """A value changed, and then what is in it."""
+    wanted = plain(wanted)
+    given = change(wanted, given)
+    if get_origin(wanted) in (Union, UnionType):
+        return given
+    if get_origin(wanted) is list and isinstance(given, list):
+        (item,) = get_args(wanted)
+        return [walk(item, each, change) for each in cast("list[Any]", given)]
+    if is_record(wanted) and isinstance(given, list | tuple):
+        steps = list(fields_of(wanted).values())
+        values = list(cast("Sequence[Any]", given))
+        return [walk(steps[place], each, change) if place < len(steps) else each for place, each in enumerate(values)]
+    return given
+
+
+def plain(wanted: Any) -> Any:
+    """What is wanted, without annotations; of a union that may hold a text, the text."""
+    if get_origin(wanted) is Annotated:
+        return plain(get_args(wanted)[0])
+    if get_origin(wanted) in (Union, UnionType):
+        branches = [plain(each) for each in get_args(wanted) if each is not type(None)]
+        if len(branches) == 1:
+            return branches[0]
+        if Text in branches:
+            return Text
+        if Selector in branches:
+            return Selector
+    return wanted
+
+
+def is_literal(wanted: Any) -> bool:
+    """Whether one of some words is wanted."""
+    return get_origin(wanted) is Literal
+
+
+def renamed(node: NodeSpec, name: Callable[[Selector], Selector]) -> Any:
+    """A node's parameters with other variables in the place of those that they name."""
+
+    def change(wanted: Any, given: Any) -> Any:
+        if wanted is Selector and isinstance(given, list):
+            match cast("list[Any]", given):
+                case [str() as variable, str() as other]:
+                    return list(name(Selector(variable, other)))
+                case _:
+                    return cast("Any", given)
+        if wanted is Text and isinstance(given, str):
+            text = Text(given)
+            moved = any(name(each) != each for each in text.selectors)
+            return text.renamed(lambda each: name(each).in_text) if moved else given
+        return given
+
+    return changed(node, change)
+
+
+def ids_renamed(nodes: Sequence[NodeSpec], names: Mapping[str, str]) -> list[Any]:
+    """The parameters of nodes, in which other nodes are called by new ids."""
+    return [renamed(node, lambda each: Selector(each.variable, names.get(each.node, each.node))) for node in nodes]

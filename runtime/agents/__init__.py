@@ -1,0 +1,1 @@
+"""Experts, and the leader that splits a job among them."""

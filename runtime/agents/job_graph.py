@@ -1,0 +1,108 @@
+"""A job split into parts, each for an expert."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from graphlib import CycleError
+from typing import Any
+
+from operad.runtime.graph.schedule import Plan
+from operad.runtime.values.errors import Issue, did_you_mean
+from operad.runtime.values.message import Job, SubJob, Value
+
+MAX_SUB_JOBS = 64
+"""How many parts a job may be split into at once."""
+
+_ID = re.compile(r"[\w-]([\w -]{0,62}[\w-])?")
+
+
+class JobGraph(Value):
+    """Sub-jobs and which of them needs the results of which (Chat2Graph, Job Graph).
+
+    Attributes:
+        sub_jobs: The parts, in the order in which the leader named them.
+    """
+
+    sub_jobs: tuple[SubJob, ...]
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any], job: Job) -> JobGraph:
+        """The graph that an answer of the form `split.split_schema` describes; it may be wrong: see `check`.
+
+        The parts of a part get its id in front of theirs, so that every sub-job of a job has an id of its own.
+        """
+        prefix = _prefix(job)
+        shared: dict[str, Any] = {
+            "session_id": job.session_id,
+            "files": job.files,
+            "inputs": job.inputs,
+            "parent_id": job.parent_id if isinstance(job, SubJob) else job.id,
+        }
+        return cls(
+            sub_jobs=tuple(
+                SubJob(
+                    id=prefix + part["id"],
+                    goal=part["goal"],
+                    context=part["context"],
+                    completion_criteria=part["completion_criteria"],
+                    dependencies=tuple(dict.fromkeys(prefix + other for other in part["dependencies"])),
+                    assigned_expert_name=part["assigned_expert"],
+                    **shared,
+                )
+                for part in answer["sub_jobs"]
+            )
+        )
+
+    @classmethod
+    def alone(cls, job: Job, expert: str) -> JobGraph:
+        """The whole job as one part, for one expert."""
+        own: dict[str, Any] = {"id": "job", "parent_id": job.id, "dependencies": (), "assigned_expert_name": expert}
+        return cls(sub_jobs=(SubJob(**{**dict(job), **own}),))
+
+    @property
+    def tails(self) -> tuple[str, ...]:
+        """The ids of the parts that no other part needs: their results are the job's."""
+        needed = {other for part in self.sub_jobs for other in part.dependencies}
+        return tuple(part.id for part in self.sub_jobs if part.id not in needed)
+
+    def check(self, job: Job, experts: Collection[str]) -> list[Issue]:
+        """All that is wrong with it as a split of that job, seen by a leader of these experts."""
+        ids, prefix = [part.id for part in self.sub_jobs], _prefix(job)
+        if not ids:
+            return [Issue("empty", "there is no sub-job: name at least one")]
+        if len(ids) > MAX_SUB_JOBS:
+            return [Issue("too-many", f"{len(ids)} sub-jobs are more than {MAX_SUB_JOBS}: split more coarsely")]
+        issues: list[Issue] = []
+        for number, part in enumerate(self.sub_jobs):
+            own = part.id.removeprefix(prefix)
+            if not _ID.fullmatch(own):
+                rule = "an id is made of at most 64 letters, digits, dashes and underscores, with spaces between them"
+                issues.append(Issue("id", rule, repr(own[:100])))
+            if part.id in ids[:number]:
+                issues.append(Issue("duplicate-id", "another sub-job has this id", own))
+            if not part.goal.strip():
+                issues.append(Issue("no-goal", "its goal is empty", own))
+            expert = part.assigned_expert_name or ""
+            if expert not in experts:
+                known = f"{did_you_mean(expert, experts)}; there are: {', '.join(experts)}"
+                issues.append(Issue("unknown-expert", f"no expert is called {expert!r}{known}", own))
+            for other in part.dependencies:
+                if other not in ids:
+                    name = other.removeprefix(prefix)
+                    hint = did_you_mean(name, [known.removeprefix(prefix) for known in ids])
+                    issues.append(Issue("unknown-dependency", f"depends on {name!r}, which is no sub-job{hint}", own))
+        return issues + self._cycles(ids, prefix)
+
+    def _cycles(self, ids: Sequence[str], prefix: str) -> list[Issue]:
+        known = {part.id: [other for other in part.dependencies if other in ids] for part in self.sub_jobs}
+        try:
+            Plan(known)
+        except CycleError as error:
+            along = " → ".join(part_id.removeprefix(prefix) for part_id in error.args[1])
+            return [Issue("cycle", f"each of these waits for the one before it: {along}")]
+        return []
+
+
+def _prefix(job: Job) -> str:
+    return f"{job.id}." if isinstance(job, SubJob) else ""

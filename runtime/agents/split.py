@@ -1,0 +1,134 @@
+"""Splitting a job: what a leader is asked, and what is made of its answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from operad.runtime.agents.agent import Profile
+from operad.runtime.agents.job_graph import JobGraph
+from operad.runtime.events import JobSplit, emit
+from operad.runtime.reasoning.reasoner import Reasoner, ask
+from operad.runtime.reasoning.task import Task
+from operad.runtime.tools.connections import connections
+from operad.runtime.tools.toolkit import Action, Toolkit
+from operad.runtime.values.errors import AnswerError, InputError, Issue
+from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.schema import validate
+
+MAX_TOLD = 50
+"""How much of what is wrong with a split is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Splitter:
+    """Asks for splits of jobs until one can be used.
+
+    Attributes:
+        leader: Who splits, for errors.
+        experts: Who does the parts.
+        actions: What may be done in order to split well.
+        toolkit: The graph that recommends actions and tools.
+        max_splits: How often at most a split is asked for.
+    """
+
+    leader: str
+    experts: Sequence[Profile]
+    actions: tuple[Action, ...]
+    toolkit: Toolkit
+    max_splits: int
+
+    async def split(
+        self, reasoner: Reasoner, job: Job, given: Sequence[WorkflowMessage], lesson: str | None
+    ) -> JobGraph:
+        """Ask a reasoner for a split.
+
+        Raises:
+            AnswerError: None of `max_splits` can be used; all that is wrong with the last is listed.
+            InputError: The model is too small to write anything that can be used.
+        """
+        if not getattr(reasoner, "writes_prose", True):
+            raise InputError(
+                f"leader {self.leader!r}: the embedded model cannot split jobs; set OPENAI_API_KEY, or name an endpoint "
+                "(--base-url, `model:`), or give the job to an expert (--expert, Job(assigned_expert_name=…))"
+            )
+        names = [expert.name for expert in self.experts]
+        recommended = self.toolkit.recommend(self.actions)
+        issues: list[Issue] = []
+        async with connections() as opened:
+            task = Task(
+                job=job,
+                instruction=split_instruction(self.experts),
+                output_schema=json.dumps(split_schema(names), ensure_ascii=False),
+                actions=recommended.actions,
+                tools=await opened.tools(recommended.tools),
+                previous_expert_outputs=tuple(given),
+                lesson=lesson or "",
+                files=job.files,
+            )
+            for _ in range(self.max_splits):
+                answer = ""
+                try:
+                    answer = await ask(reasoner, task)
+                    graph = JobGraph.of(validate(split_schema(), answer), job)
+                except AnswerError as error:
+                    issues = [Issue("form", str(error))]
+                else:
+                    issues = graph.check(job, names)
+                    if not issues:
+                        emit(JobSplit(sub_jobs=graph.sub_jobs))
+                        return graph
+                task = _again(task, answer, issues, lesson)
+        raise AnswerError(
+            "\n  ".join(
+                [
+                    f"leader {self.leader!r} made no split of job {job.id!r} that can be used, in {self.max_splits} tries; "
+                    "the last one:",
+                    *_told(issues),
+                ]
+            )
+        )
+
+
+def _again(task: Task, answer: str, issues: Sequence[Issue], lesson: str | None) -> Task:
+    told = "\n".join(["Your last split cannot be used:", *(f"- {issue}" for issue in _told(issues))])
+    verdict = WorkflowMessage(scratchpad=answer, status=WorkflowStatus.EXECUTION_ERROR, operator_id="your last split")
+    return task.model_copy(update={"workflow_messages": (verdict,), "lesson": "\n".join(filter(None, (lesson, told)))})
+
+
+def _told(issues: Sequence[Issue]) -> list[str]:
+    more = [f"and {len(issues) - MAX_TOLD} more"] if len(issues) > MAX_TOLD else []
+    return [*map(str, issues[:MAX_TOLD]), *more]
+
+
+def split_schema(experts: Sequence[str] = ()) -> dict[str, Any]:
+    """The JSON Schema of a split; with experts, one that names no others."""
+    text = {"type": "string"}
+    expert = {"type": "string", "enum": list(experts)} if experts else text
+    part = _closed(
+        id={"type": "string", "description": "A short name of its own, one word."},
+        goal={"type": "string", "description": "What is to be done."},
+        context={"type": "string", "description": "All that one needs to know for it; empty if nothing."},
+        completion_criteria={"type": "string", "description": "When it counts as done."},
+        dependencies={"type": "array", "items": text, "description": "The ids of the parts whose results it needs."},
+        assigned_expert=expert,
+    )
+    return _closed(sub_jobs={"type": "array", "items": part})
+
+
+def split_instruction(experts: Sequence[Profile]) -> str:
+    """What a leader is told about splitting."""
+    team = "\n".join(f"- {expert.name}: {expert.description or 'says nothing about itself'}" for expert in experts)
+    return (
+        "You lead a team of experts. Split the job into parts, each for one of them, as few as will do: one is enough "
+        "where one expert can do it all. A part begins when all parts that it depends on are done, and gets their "
+        "results; parts that do not depend on each other are done at the same time. Whoever does a part sees nothing "
+        "but its goal, its context, its completion criteria and those results. What no other part depends on is the "
+        f"result of the job.\n\nThe experts:\n{team}"
+    )
+
+
+def _closed(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}

@@ -1,0 +1,82 @@
+"""Files of events: one a line, as JSON, as `operad run --events` writes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from operad.runtime.events import Event, read_event
+from operad.runtime.values.errors import InputError
+
+MAX_LINE = 64 * 2**20
+"""The longest line, in bytes: an event with what an operator said."""
+
+
+def line_of(event: Event) -> str:
+    """An event as a line of a file, its end included."""
+    return json.dumps(event.as_dict(), ensure_ascii=False, default=str) + "\n"
+
+
+@dataclass(slots=True)
+class EventsFile:
+    """A file of events that may still be written.
+
+    Attributes:
+        path: The file.
+        line: How many lines have been read.
+        unknown: How many of them hold an event of a type that is not known here: of another version, or of the user's.
+    """
+
+    path: Path
+    line: int = 0
+    unknown: int = 0
+    _read: int = 0
+
+    def events(self) -> Iterator[Event]:
+        """The events that were written since the last call. A line that has no end yet is left for the next.
+
+        Raises:
+            InputError: The file cannot be read, or a line of it is no event.
+        """
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._read)
+                yield from self._new(file)
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be read: {error.strerror or error}") from error
+
+    @property
+    def rest(self) -> int:
+        """How many bytes follow the last whole line: of one that is being written, or was cut off."""
+        return self.path.stat().st_size - self._read
+
+    def _new(self, file: BinaryIO) -> Iterator[Event]:
+        while line := file.readline(MAX_LINE):
+            is_whole = line.endswith(b"\n")
+            if not is_whole and len(line) < MAX_LINE:
+                return
+            self.line += 1
+            if not is_whole:
+                raise self._wrong(f"is longer than {MAX_LINE // 2**20} MiB")
+            self._read += len(line)
+            if line.strip() and (event := self._event(line)):
+                yield event
+
+    def _event(self, line: bytes) -> Event | None:
+        try:
+            values: Any = json.loads(line)
+            if not (isinstance(values, dict) and isinstance(cast("dict[str, Any]", values).get("event"), str)):
+                raise ValueError("it has no field 'event'")
+            event = read_event(cast("dict[str, Any]", values))
+        except (ValueError, RecursionError) as error:
+            raise self._wrong(f"is no event: {str(error)[:200]}") from error
+        self.unknown += event is None
+        return event
+
+    def _wrong(self, what: str) -> InputError:
+        return InputError(
+            f"{self.path}: line {self.line} {what}; give a file that operad run --events FILE.jsonl has written"
+        )

@@ -1,0 +1,107 @@
+"""Asking a person in the midst of a run.
+
+`interrupt` waits inside the operator that asks, so that whatever ran before it is not run again: the
+operator goes on where it stood. Meanwhile its time limits stand still, its place among the operators
+that may run at once is free for others, and everything that does not depend on it goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import Any
+
+from operad.runtime import events
+from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
+from operad.runtime.values.questions import Question
+from operad.runtime.values.schema import TYPE_WORDS, check_schema, parse_output_schema
+
+
+async def interrupt(question: str, schema: Mapping[str, Any] | str | None = None) -> Any:
+    """Ask a person, and wait for the answer; for operators and tools.
+
+    The run's stream yields `events.Interrupted`; ``workflow.resume(run_id, {interrupt_id: answer})``
+    answers. A run that nobody streams raises `PausedError` when nothing else in it can go on.
+
+    Args:
+        question: What to ask.
+        schema: The form of the answer: a JSON Schema, a word such as ``boolean``, or a text as for
+            an `output_schema`; None for any answer.
+
+    Returns:
+        The answer, which fits the schema.
+
+    Raises:
+        InputError: It is not called inside a run.
+        InvalidError: The schema cannot be used.
+    """
+    scope = events.current_scope()
+    if scope is None:
+        raise InputError("interrupt(…) asks on behalf of a run, and no run is going on here; call it in an operator")
+    form = _form(schema)
+    asked = scope.run.questions
+    scope.questions += 1
+    path = "/".join(scope.path)
+    question_id = path if scope.questions == 1 else f"{path}#{scope.questions}"
+    while question_id in asked.asked:  # two runs of one workflow, side by side in one operator
+        scope.questions += 1
+        question_id = f"{path}#{scope.questions}"
+    return await ask(scope, Question(id=question_id, text=question, schema_=form))
+
+
+async def ask(scope: events.Scope, question: Question) -> Any:
+    """Ask a person on behalf of an operator, and wait for the answer; see `interrupt`.
+
+    Args:
+        scope: Where the operator runs.
+        question: What to ask, under an id that nothing else in the run asks under just now.
+    """
+    asked, root = scope.run.questions, scope.run.root
+    keeper = root.keeper
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    async with AsyncExitStack() as waiting:
+        answer = asked.ask(question)
+        waiting.callback(asked.withdraw, question.id)
+        if keeper is not None and (known := await keeper.answer_to(question, scope)) is not None:
+            return known[0]
+        for outer in scope.outwards():
+            await waiting.enter_async_context(outer.run.waiting(outer))
+        scope.write(events.Interrupted(interrupt_id=question.id, question=question.text, schema=question.schema_))
+        scope.waits_for += 1
+        if scope.waits_for == 1:
+            scope.run.idle += 1
+        try:
+            root.look_whether_paused()
+            value = await answer
+        finally:
+            scope.waits_for -= 1
+            if not scope.waits_for:
+                scope.run.idle -= 1
+            asked.withdraw(question.id)
+    root.look_whether_paused()  # the operator may have asked more than this
+    if keeper is not None:
+        await keeper.keep_answer(question.id, value, scope)
+    scope.write(events.Resumed(interrupt_id=question.id, seconds=loop.time() - began))
+    return value
+
+
+def _form(schema: Mapping[str, Any] | str | None) -> dict[str, Any] | None:
+    if schema is None:
+        return None
+    try:
+        if not isinstance(schema, str):
+            check_schema(dict(schema))
+            return dict(schema)
+        word = schema.strip()
+        form = dict(TYPE_WORDS[word]) if word in TYPE_WORDS else parse_output_schema(schema)
+    except InvalidError as error:
+        raise InvalidError("the schema of a question", error.issues) from error
+    if form is None:  # an answer that nobody checks must be asked for as such
+        hint = did_you_mean(word, TYPE_WORDS)
+        issue = Issue(
+            "no-form", f"{word!r} says no form of an answer{hint}; use {', '.join(TYPE_WORDS)}, or a JSON Schema"
+        )
+        raise InvalidError("the schema of a question", [issue])
+    return form

@@ -1,0 +1,116 @@
+"""What a run asks of whoever keeps its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import unquote
+
+from pydantic import JsonValue
+
+from operad.runtime.events import Scope, current_scope
+from operad.runtime.values.message import WorkflowMessage
+
+if TYPE_CHECKING:
+    from operad.runtime.values.questions import Question
+    from operad.runtime.workflow.errand import Errand
+    from operad.runtime.workflow.guard import Call
+    from operad.runtime.workflow.run import Run
+
+
+class Ledger(Protocol):
+    """Where runs are kept; `operad.runtime.durable.Ledger` is one."""
+
+    @property
+    def workers(self) -> object | None:
+        """The workers, with models of their own, that do the operators' work; None where it is done here."""
+        ...
+
+    async def drive(self, workflow: Any, run: Run, call: Call) -> WorkflowMessage:
+        """Begin a run, or go on with it."""
+        ...
+
+    def open_questions(self, run_id: str) -> Sequence[Question]:
+        """What a run asks and nobody has answered yet."""
+        ...
+
+    def answer(self, run_id: str, answers: Mapping[str, JsonValue]) -> None:
+        """Answer what a run asks; may block."""
+        ...
+
+
+_QUOTED = str.maketrans({sign: f"%{ord(sign):02X}" for sign in "%/@~\0"})
+"""What keys are made of, where it is part of an id."""
+
+
+class Keeper(Protocol):
+    """Keeps what comes of the operators of a run, so that none whose message is kept runs again."""
+
+    async def perform(self, errand: Errand, scope: Scope) -> WorkflowMessage:
+        """The kept message; where there is none, have the work done and keep what comes of it.
+
+        Raises:
+            BaseException: What the operator raised, now or then.
+        """
+        ...
+
+    async def once(self, name: str, scope: Scope, work: Callable[[], Awaitable[WorkflowMessage]]) -> WorkflowMessage:
+        """The same for a part of an operator's work that has a name of its own in it."""
+        ...
+
+    async def answer_to(self, question: Question, scope: Scope) -> tuple[JsonValue] | None:
+        """Note that it is asked; return the answer, if one is kept already."""
+        ...
+
+    async def keep_answer(self, question_id: str, value: JsonValue, scope: Scope) -> None:
+        """Keep an answer."""
+        ...
+
+
+def key_of(scope: Scope, part: str = "") -> str:
+    """What an operator's work, or a part of it, is known by in its run, the same whenever the run is gone on with.
+
+    The ids of the operators around it and its own, with slashes; each with its round and, where it is around
+    others or has parts, its attempt, as far as these are not the first: ``each[2]/check@2``. A part has two slashes
+    before it, so that it is no operator's.
+    """
+    steps = [step.translate(_QUOTED) for step in scope.path]
+    for outer in scope.outwards():
+        place = len(outer.path) - 1
+        if outer.key:
+            steps[: place + 1] = [outer.key]
+            break
+        if outer.round > 1:
+            steps[place] += f"@{outer.round}"
+        if (part or outer is not scope) and outer.attempt > 1:
+            steps[place] += f"~{outer.attempt}"
+    return "/".join([*steps, "", part.translate(_QUOTED)] if part else steps)
+
+
+def bare(key: str) -> tuple[list[str], list[int]]:
+    """The path of a key, and the round of each of its steps."""
+    steps = [step.partition("~")[0].partition("@") for step in key.split("/")]
+    return [unquote(name) for name, _, _ in steps], [int(number or 1) for _, _, number in steps]
+
+
+def idempotency_key() -> str:
+    """What the current operator's work is known by wherever and however often it is done: the run's id and its place.
+
+    An operator with effects outside passes it on, so that they happen once though it may run twice. Outside of
+    runs it is empty.
+    """
+    scope = current_scope()
+    return f"{scope.run.root.log.run_id}:{key_of(scope)}" if scope else ""
+
+
+async def once(name: str, work: Callable[[], Awaitable[WorkflowMessage]]) -> WorkflowMessage:
+    """Do a part of the current operator's work, or take what is kept of it.
+
+    Args:
+        name: What tells it from other parts.
+        work: What does it.
+    """
+    scope = current_scope()
+    if scope is None or scope.run.keeper is None:
+        return await work()
+    return await scope.run.keeper.once(name, scope, work)

@@ -1,0 +1,72 @@
+"""RunContext: the run that a function works in, as a parameter of operators and tools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from operad.runtime import events
+from operad.runtime.events import interrupts, keeper
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """The run that a function works in: annotate a parameter of an operator or a tool with it.
+
+        @operator
+        async def publish(answer: str, context: RunContext) -> str:
+            if await context.ask(f"Publish this? {answer}", "boolean"):
+                return await post(answer, key=context.idempotency_key)
+            return "not published"
+
+    Attributes:
+        run_id: The run's id; empty outside of runs.
+        operator_id: The operator.
+        round: The round of the workflow, counted from 1.
+        attempt: The operator's attempt in that round, counted from 1.
+        lesson: What the evaluator wants to be done better than in the last round; empty in the first.
+        idempotency_key: A key for side effects: the same whenever the same work is done again.
+    """
+
+    run_id: str = ""
+    operator_id: str = ""
+    round: int = 1
+    attempt: int = 1
+    lesson: str = ""
+    idempotency_key: str = ""
+
+    @classmethod
+    def current(cls, lesson: str | None = None) -> RunContext:
+        """Return the context of the operator that the current code runs in.
+
+        Args:
+            lesson: The operator's lesson.
+        """
+        scope = events.current_scope()
+        if scope is None:
+            return cls(lesson=lesson or "")
+        return cls(
+            run_id=scope.run.root.log.run_id,
+            operator_id=scope.operator_id,
+            round=scope.round,
+            attempt=scope.attempt,
+            lesson=lesson or "",
+            idempotency_key=keeper.idempotency_key(),
+        )
+
+    async def ask(self, question: str, schema: Mapping[str, Any] | str | None = None) -> Any:
+        """Ask a person, and wait for the answer; see `interrupt`.
+
+        Args:
+            question: The question.
+            schema: The form of the answer: a JSON Schema or a word such as ``boolean``; None for any answer.
+
+        Raises:
+            InputError: No run is going on.
+        """
+        return await interrupts.interrupt(question, schema)
+
+    def emit(self, event: events.Event) -> None:
+        """Emit an event, such as ``events.Progress(done=1, total=3)``."""
+        events.emit(event)

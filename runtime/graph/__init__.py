@@ -1,0 +1,1 @@
+"""The frozen graph of a workflow, its schedule, and the engines that run it."""

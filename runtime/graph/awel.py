@@ -1,0 +1,385 @@
+"""Workflows as DB-GPT AWEL DAGs, and a runner for any AWEL DAG. The one place that imports dbgpt.
+
+`AwelRunner` runs each node as soon as its parents have finished, through the same scheduler as
+`BuiltinWorkflow`. It takes AWEL's own operators too; where AWEL's default runner differs, these
+rules hold:
+
+- Independent branches run concurrently. When a node raises, the others are cancelled and awaited,
+  and its error reaches the caller unchanged.
+- A node is skipped when a branch before it did not choose it, or when all nodes before it were
+  skipped, unless it was made with ``can_skip_in_branch=False``. A join that runs after a skipped
+  branch gets None in its place (so a combine function that asks ``is_empty_data(x)`` must ask
+  ``x is None`` here); AWEL's own "first that ran" join gets only those that ran.
+  A call whose end node was skipped is an error.
+- A stream with several consumers reaches all of them, whole.
+- A cycle is an error before anything runs, and names the nodes along it.
+"""
+
+# dbgpt ships no complete types, and its extension points are partly private (test_awel.py holds it to each).
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, redirect_stdout, suppress
+from graphlib import CycleError
+from io import StringIO
+from typing import Any, cast
+
+from operad.runtime.graph.build import Engine
+from operad.runtime.graph.engine import Step, drive
+from operad.runtime.graph.schedule import Plan, Progress
+from operad.runtime.values.errors import InvalidError, Issue, OperadError
+from operad.runtime.values.message import new_id
+
+_random_state = random.getstate()
+with redirect_stdout(StringIO()) as _printed:  # under pytest and in CI, dbgpt says that it seeds the global `random`
+    from dbgpt.core.awel import DAG, BaseOperator, BranchOperator, DAGContext, JoinOperator, WorkflowRunner
+    from dbgpt.core.awel.dag.base import DAGNode, DAGVar, DAGVariables
+    from dbgpt.core.awel.operators.base import CURRENT_DAG_CONTEXT
+    from dbgpt.core.awel.task.base import SKIP_DATA, TaskContext, TaskOutput, TaskState
+    from dbgpt.core.awel.task.task_impl import (
+        DefaultInputContext,
+        DefaultTaskContext,
+        SimpleStreamTaskOutput,
+        SimpleTaskOutput,
+    )
+random.setstate(_random_state)
+if _others := _printed.getvalue().replace("Setting random seed to 42\n", ""):  # other threads print, too
+    sys.stdout.write(_others)
+
+
+def build(plan: Plan) -> Engine:
+    """Make an AWEL DAG of a plan that ends in one node.
+
+    Returns:
+        What runs the DAG: a call of its end node, with where to start and the step of that run as call data.
+    """
+    dag = DAG(f"operad-{new_id()}")
+    runner = AwelRunner()
+    nodes = [OperatorNode(dag=dag, task_id=node_id, task_name=node_id, runner=runner) for node_id in plan.ids]
+    for node, parents in zip(nodes, plan.parents, strict=True):
+        node.upstream.extend(nodes[parent] for parent in parents)  # set_upstream compares each with all before it
+        for parent in parents:
+            nodes[parent].downstream.append(node)
+    end = nodes[-1]
+
+    async def engine(start: Iterable[int], step: Step) -> None:
+        await end.call((start, step))
+
+    return engine
+
+
+class OperatorNode(BaseOperator[None]):
+    """One of our operators in an AWEL DAG. What it does is the call's: the step, given its number."""
+
+    async def _do_run(self, dag_ctx: DAGContext) -> TaskOutput[None]:
+        raise OperadError(f"operator node {self.node_id!r} runs through the workflow that it was built for")
+
+
+class AwelRunner(WorkflowRunner[Any]):
+    """Runs any AWEL DAG concurrently, without recursion, and leaves nothing behind.
+
+    It keeps no state: one instance may serve every DAG, thread and event loop, and may be AWEL's
+    default runner (``dbgpt.core.awel.operators.base.initialize_runner(AwelRunner())``).
+    """
+
+    async def execute_workflow(
+        self,
+        node: BaseOperator[Any],
+        call_data: Any = None,
+        streaming_call: bool = False,
+        exist_dag_ctx: DAGContext | None = None,
+        dag_variables: DAGVariables | None = None,
+    ) -> DAGContext:
+        """Run all that `node` depends on, then `node`.
+
+        Args:
+            node: The end node.
+            call_data: What `call` was given, as ``{"data": …}``; for several root nodes a
+                mapping from their ids.
+            streaming_call: Whether the caller will consume a stream.
+            exist_dag_ctx: The context of an outer call, whose outputs are not made again.
+            dag_variables: Values for variables in the nodes.
+
+        Returns:
+            The end node's context, with its output.
+
+        Raises:
+            InvalidError: The nodes form a cycle.
+            OperadError: The end node was skipped.
+        """
+        if isinstance(node, OperatorNode):
+            start, step = cast("dict[str, tuple[Iterable[int], Step]]", call_data)["data"]
+            await drive(start, step)
+            return _context_of(node, SimpleTaskOutput(None))
+        run = _AwelRun(node, call_data, streaming_call, exist_dag_ctx, dag_variables)
+        return await run.execute()
+
+
+def _context_of(node: BaseOperator[Any], output: TaskOutput[Any]) -> DAGContext:
+    context = DAGContext({}, {}, event_loop_task_id=id(asyncio.current_task()))
+    context.set_current_task_context(DefaultTaskContext(node.node_id, TaskState.SUCCESS, output))
+    return context
+
+
+class _AwelRun:
+    """One call of a DAG of AWEL's own operators.
+
+    AWEL keeps one "current task" per context, so every node gets a context of its own; outputs,
+    shared data and their lock are the call's.
+    """
+
+    def __init__(
+        self,
+        end: BaseOperator[Any],
+        call_data: Any,
+        streaming_call: bool,
+        outer: DAGContext | None,
+        variables: DAGVariables | None,
+    ) -> None:
+        self._nodes = _upstream_closure(end)
+        self._plan = _plan_of(self._nodes)
+        self._progress = Progress(self._plan)
+        self._end = len(self._nodes) - 1
+        self._streaming_call = streaming_call
+        self._outer = outer
+        self._call_data = call_data
+        self._outputs: dict[str, TaskContext[Any]] = outer._node_to_outputs if outer else {}
+        self._share_data: dict[str, Any] = outer._share_data if outer else {}
+        self._share_lock = outer._share_data_lock if outer else asyncio.Lock()
+        self._task_id = outer._event_loop_task_id if outer else id(asyncio.current_task())
+        self._dags: list[DAG] = outer.dags if isinstance(outer, _NodeContext) else []
+        self._running: dict[str, asyncio.Event] = outer.running if isinstance(outer, _NodeContext) else {}
+        if outer and variables and outer._dag_variables:
+            variables = variables.merge(outer._dag_variables)
+        self._variables = variables or (end.dag._default_dag_variables if end.dag else None)
+        self._names = {n.node_name: n.node_id for n in self._nodes if n.node_name is not None}
+        self._skipped: dict[int, str] = {}
+        self._streams: dict[int, deque[AsyncIterator[Any]]] = {}
+
+    async def execute(self) -> DAGContext:
+        end = self._nodes[self._end]
+        context = self._new_context()
+        ends_here = not self._streaming_call and self._outer is None
+        if end.dag:
+            end.dag._event_loop_task_id_to_ctx[self._task_id] = context
+            self._dags.append(end.dag)
+        try:
+            for node in self._nodes:
+                await node.before_dag_run()
+            await drive(self._progress.ready, self._step)
+            context.set_current_task_context(self._outputs[end.node_id])
+        except BaseException:
+            if ends_here:
+                with suppress(Exception):  # what failed first is what the caller gets
+                    await self._after_dag_end(context)
+            raise
+        if ends_here:
+            await self._after_dag_end(context)
+        elif self._outer is None:
+            CURRENT_DAG_CONTEXT.set(context)  # the caller consumes the stream, and so runs some of its nodes
+        if self._end in self._skipped:
+            raise OperadError(f"the end node {_name(end)} was skipped: {self._skipped[self._end]}")
+        return context
+
+    async def _after_dag_end(self, context: DAGContext) -> None:
+        dag = self._nodes[self._end].dag
+        async with AsyncExitStack() as hooks:  # all of them run, whatever one raises; the last added is the first
+            hooks.callback(self._forget)
+            # dbgpt's conversation operators save what the call shared
+            hooks.callback(CURRENT_DAG_CONTEXT.reset, CURRENT_DAG_CONTEXT.set(context))
+            for node in reversed([*dag.node_map.values()] if dag else self._nodes):
+                hooks.push_async_callback(node.after_dag_end, self._task_id)
+
+    def _forget(self) -> None:
+        for dag in self._dags:
+            dag._event_loop_task_id_to_ctx.pop(self._task_id, None)
+
+    async def _step(self, number: int) -> list[int]:
+        await self._run_node(number)
+        return self._progress.finish(number)
+
+    async def _run_node(self, number: int) -> None:
+        node_id = self._nodes[number].node_id
+        while node_id in self._running:  # siblings may call one DAG with the same context at once
+            await self._running[node_id].wait()
+        if node_id in self._outputs:
+            if self._outputs[node_id].current_state is TaskState.SKIP:
+                self._skipped[number] = "the outer call skipped it"
+            return
+        finished = self._running[node_id] = asyncio.Event()
+        try:
+            await self._run_first(number, self._nodes[number])
+        finally:
+            del self._running[node_id]
+            finished.set()
+
+    async def _run_first(self, number: int, node: BaseOperator[Any]) -> None:
+        task = DefaultTaskContext[Any](node.node_id, TaskState.RUNNING, log_index=1)
+        parents = self._plan.parents[number]
+        why = self._why_skip(number, node)
+        if why:
+            self._skipped[number] = why
+            task.set_current_state(TaskState.SKIP)
+            task.set_task_output(SimpleTaskOutput(SKIP_DATA))
+            self._outputs[node.node_id] = task
+            return
+        if not parents and self._call_data:
+            only_root = len(self._plan.roots) == 1
+            task.set_call_data(self._call_data if only_root else self._call_data.get(node.node_id))
+        task.set_task_input(DefaultInputContext(self._inputs(number, node)))
+        context = self._new_context()
+        context.set_current_task_context(task)
+        system_app = DAGVar.get_current_system_app()
+        if system_app is not None and node.system_app is None:
+            node.set_system_app(system_app)
+        try:
+            await node._run(context, task.log_id)
+        except BaseException:
+            task.set_current_state(TaskState.FAILED)
+            raise
+        task = cast("DefaultTaskContext[Any]", context.current_task_context)
+        task.set_current_state(TaskState.SUCCESS)
+        consumers = len(self._plan.children[number])
+        if task.task_output.is_stream and consumers > 1:
+            self._streams[number] = deque(_Tee(task.task_output.output_stream, consumers).copies())
+        self._outputs[node.node_id] = task
+
+    def _why_skip(self, number: int, node: BaseOperator[Any]) -> str:
+        if not node.can_skip_in_branch():
+            return ""
+        parents = self._plan.parents[number]
+        for parent in parents:
+            branch = self._nodes[parent]
+            if isinstance(branch, BranchOperator) and parent not in self._skipped:
+                not_chosen = self._outputs[branch.node_id].metadata.get("skip_node_names", ())
+                if node.node_name in not_chosen:
+                    return f"branch {_name(branch)} did not choose {_name(node)}"
+        if parents and all(parent in self._skipped for parent in parents):
+            return self._skipped[parents[0]]
+        return ""
+
+    def _inputs(self, number: int, node: BaseOperator[Any]) -> list[TaskContext[Any]]:
+        inputs: list[TaskContext[Any]] = []
+        takes_first = isinstance(node, JoinOperator) and node.combine_function == node._return_first_non_empty
+        for parent in self._plan.parents[number]:
+            parent_id = self._nodes[parent].node_id
+            if parent in self._skipped:
+                nothing: TaskOutput[Any] = SimpleTaskOutput(SKIP_DATA) if takes_first else _Nothing(None)
+                inputs.append(DefaultTaskContext(parent_id, TaskState.SKIP, nothing))
+            elif parent in self._streams:
+                copy = SimpleStreamTaskOutput(self._streams[parent].popleft())
+                inputs.append(DefaultTaskContext(parent_id, TaskState.SUCCESS, copy))
+            else:
+                inputs.append(self._outputs[parent_id])
+        return inputs
+
+    def _new_context(self) -> _NodeContext:
+        context = _NodeContext(
+            node_to_outputs=self._outputs,
+            share_data=self._share_data,
+            event_loop_task_id=self._task_id,
+            streaming_call=self._streaming_call,
+            node_name_to_ids=self._names,
+            dag_variables=self._variables,
+        )
+        context._share_data_lock = self._share_lock
+        context.dags = self._dags
+        context.running = self._running
+        return context
+
+
+class _NodeContext(DAGContext):
+    """The context of a node in one call.
+
+    Attributes:
+        dags: Where the call is registered, for whoever calls `DAG._after_dag_end`: the DAG that
+            was called, and those that its nodes called with their context.
+        running: The nodes of all these that are running, by id, and when each has finished.
+    """
+
+    dags: list[DAG]
+    running: dict[str, asyncio.Event]
+
+
+class _Nothing(SimpleTaskOutput[None]):
+    """What a join gets in place of a skipped parent: None, which AWEL shall count as empty."""
+
+    @property
+    def is_empty(self) -> bool:
+        return True
+
+
+def _upstream_closure(end: BaseOperator[Any]) -> list[BaseOperator[Any]]:
+    """`end` and all before it, each once, `end` last."""
+    seen: dict[int, DAGNode] = {id(end): end}
+    open_: list[DAGNode] = [end]
+    while open_:
+        node = open_.pop()
+        if not node._node_id:
+            node.set_node_id(new_id())
+        for parent in reversed(node.upstream):  # so that siblings start in order of the edges, as AWEL's do
+            if id(parent) not in seen:
+                seen[id(parent)] = parent
+                open_.append(parent)
+    return cast("list[BaseOperator[Any]]", list(seen.values())[::-1])
+
+
+def _plan_of(nodes: list[BaseOperator[Any]]) -> Plan:
+    try:
+        return Plan({node.node_id: [parent.node_id for parent in node.upstream] for node in nodes})
+    except CycleError as error:
+        names = {node.node_id: _name(node) for node in nodes}
+        cycle = " → ".join(names[node_id] for node_id in error.args[1])
+        raise InvalidError(
+            "the AWEL DAG cannot run", [Issue("cycle", f"each waits for the one before it: {cycle}")]
+        ) from error
+
+
+def _name(node: BaseOperator[Any]) -> str:
+    return repr(node.node_name or node.node_id)
+
+
+class _Tee:
+    """One stream for several consumers; each item is kept until the last of them has had it."""
+
+    def __init__(self, stream: AsyncIterator[Any], consumers: int) -> None:
+        self._stream = stream
+        self._buffers = [deque[Any]() for _ in range(consumers)]
+        self._lock = asyncio.Lock()
+        self._ended = False
+        self._error: Exception | None = None
+
+    def copies(self) -> list[AsyncIterator[Any]]:
+        """The stream, once per consumer."""
+        return [self._copy(buffer) for buffer in self._buffers]
+
+    async def _copy(self, buffer: deque[Any]) -> AsyncIterator[Any]:
+        while True:
+            if not buffer:
+                async with self._lock:
+                    if not buffer and not self._ended:
+                        await self._advance()
+            if buffer:
+                yield buffer.popleft()
+            elif self._error:
+                raise self._error
+            else:
+                return
+
+    async def _advance(self) -> None:
+        try:
+            item = await anext(self._stream)
+        except StopAsyncIteration:
+            self._ended = True
+        except Exception as error:  # noqa: BLE001 - raised to every consumer
+            self._ended, self._error = True, error
+        else:
+            for buffer in self._buffers:
+                buffer.append(item)

@@ -1,0 +1,315 @@
+"""What a workflow consists of, and whether it can run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from graphlib import CycleError
+from typing import TYPE_CHECKING, Protocol, cast
+
+from operad.runtime.graph.schedule import Join, Plan, Ports
+from operad.runtime.policies.policy import Policy
+from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
+from operad.runtime.values.message import Job, WorkflowMessage
+
+if TYPE_CHECKING:
+    from operad.runtime.workflow.workflow import Workflow
+
+END = "<end>"
+"""The id of the node that ends a workflow: it joins the verdicts, or the tails where nobody judges."""
+
+
+class Executable(Protocol):
+    """What a workflow runs: an operator, or anything else with an id that executes.
+
+    It may also have
+
+    - ``ports: Sequence[str]``, the ports that its messages may take, so that edges from others are
+      found when the workflow is built; with ``takes_one_port = True`` every message takes exactly one;
+    - ``check(before: Mapping[str, Executable]) -> list[Issue]``, what is wrong with it in a workflow
+      where these operators come before it;
+    - ``fingerprint()``, plain values that are the same for operators that answer alike, so that its
+      messages can be cached;
+    - ``asks_model: bool | None``, whether it asks the reasoner: a run without a model then ends before it begins;
+      None where that is not known, False where neither it nor a workflow that it runs does;
+    - ``instruction: str``, what it is there for, so that who judges the run can tell who is at fault;
+    - ``runs_workflows: Sequence[Workflow]``, where it does nothing but run workflows, each in a place of its own,
+      these or some that it makes: then what is kept of a run is what came of the operators in them, and it runs
+      anew when the run is gone on with;
+    - ``settings``, a mapping of JSON values: for one that runs workflows, what it does besides that;
+    - ``in_turn = True``, where it runs a workflow pass after pass, each on what the last one made;
+    - ``reads: Sequence[str]``, the ids of operators further back, whose messages it is given as well,
+      after those of the operators right before it, as far as they ran. One that is not in its workflow
+      is looked for among the messages that the workflow was given.
+    """
+
+    def get_id(self) -> str:
+        """Its identity; unique in a workflow."""
+        ...
+
+    async def execute(
+        self,
+        reasoner: Reasoner,
+        job: Job,
+        workflow_messages: list[WorkflowMessage] | None = None,
+        previous_expert_outputs: list[WorkflowMessage] | None = None,
+        lesson: str | None = None,
+    ) -> WorkflowMessage | str:
+        """Do the work; plain text counts as a message with that text."""
+        ...
+
+
+def ports_of(executable: Executable) -> Sequence[str]:
+    """The ports that an operator declares; none where it declares nothing."""
+    ports = getattr(executable, "ports", None) or ()
+    return (ports,) if isinstance(ports, str) else tuple(ports)
+
+
+def reads_of(executable: Executable) -> Sequence[str]:
+    """The operators further back whose messages an operator asks for."""
+    return tuple(getattr(executable, "reads", None) or ())
+
+
+def workflows_in(executable: Executable) -> Sequence[Workflow] | None:
+    """The workflows that an operator runs; None where it does work of its own."""
+    return getattr(executable, "runs_workflows", None)
+
+
+def read_outside(operators: Sequence[Executable]) -> Sequence[str]:
+    """The ids of operators whose messages these ask for and that are not among them."""
+    inside = {operator.get_id() for operator in operators}
+    return tuple(dict.fromkeys(read for each in operators for read in reads_of(each) if read not in inside))
+
+
+def asks_model(operators: Iterable[Executable]) -> bool:
+    """Whether one of these, or an operator of a workflow that one runs, is known to ask the reasoner of the run."""
+    open_, seen = [*operators], set[int]()
+    while open_:
+        operator = open_.pop()
+        asks: bool | None = getattr(operator, "asks_model", None)
+        if asks:
+            return True
+        for inner in () if asks is False else workflows_in(operator) or ():
+            if id(inner) not in seen:
+                seen.add(id(inner))
+                graph = inner.graph()
+                open_ += [*graph.operators.values(), *graph.evaluators]
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowGraph:
+    """The operators of a workflow and their order, frozen.
+
+    Attributes:
+        operators: The operators by id, in order of adding.
+        before: Per operator those before it, in order, each with the ports that the edge leaves
+            from; with none, the edge is taken whenever that operator ran.
+        joins: How operators join those before them, where it is not ``all_done``.
+        policies: How operators run, where anything is said about it.
+        evaluators: What judges the result.
+        doubles: Ids under which a second operator was added.
+    """
+
+    operators: Mapping[str, Executable]
+    before: Mapping[str, Mapping[str, Ports]]
+    joins: Mapping[str, Join] = field(default_factory=dict[str, Join])
+    policies: Mapping[str, Policy] = field(default_factory=dict[str, Policy])
+    evaluators: tuple[Executable, ...] = ()
+    doubles: tuple[str, ...] = ()
+
+    def plan(self, name: str) -> Plan:
+        """The graph as a plan: the operators, after their tails the evaluators, and one node at the end.
+
+        Args:
+            name: What to call the workflow in an error.
+
+        Raises:
+            InvalidError: It cannot run; every issue that `check` finds is listed.
+        """
+        issues = self.check()
+        if issues:
+            raise InvalidError(f"workflow {name!r} cannot be built", issues)
+        has_children = {parent for parents in self.before.values() for parent in parents}
+        tails = [node_id for node_id in self.before if node_id not in has_children]
+        judges = [evaluator.get_id() for evaluator in self.evaluators]
+        return Plan({**self.before, **dict.fromkeys(judges, tails), END: judges or tails}, self.joins, self._ports())
+
+    def check(self) -> list[Issue]:
+        """All that is wrong with it: no operators, duplicate and unknown ids, unknown ports, cycles, joins that
+        can never run, and what its operators find themselves.
+        """
+        issues = [] if self.operators else [Issue("no-operators", "add at least one operator")]
+        issues += [
+            Issue(
+                "duplicate-id",
+                "two different operators have this id; give each its own (a workflow's is its name)",
+                node_id,
+            )
+            for node_id in self.doubles
+        ]
+        taken = {*self.operators, END}
+        for judge in (evaluator.get_id() for evaluator in self.evaluators):
+            if judge in taken:
+                issues.append(Issue("duplicate-id", "an evaluator has the id of an operator, or of another", judge))
+            taken.add(judge)
+        if END in self.operators:
+            issues.append(Issue("duplicate-id", "an operator has the id of what ends the workflow", END))
+        missing = [(node_id, p) for node_id, parents in self.before.items() for p in parents if p not in self.operators]
+        issues += [
+            Issue(
+                "unknown-operator",
+                f"operator {parent!r} comes before it but was never added{did_you_mean(parent, self.operators)}",
+                node_id,
+            )
+            for node_id, parent in missing
+        ]
+        issues += [
+            Issue("unknown-operator", "comes after other operators but was never added", node_id)
+            for node_id in self.before
+            if node_id not in self.operators
+        ]
+        known = {node_id: [p for p in parents if p in self.before] for node_id, parents in self.before.items()}
+        try:
+            order = Plan(known)
+        except CycleError as error:
+            issues.append(Issue("cycle", "each of these waits for the one before it: " + " → ".join(error.args[1])))
+        else:
+            if not issues and self._ports():
+                issues += self._unknown_ports() or self._impossible(order)
+            issues += self._found_by_operators()
+            return issues or self._read_too_early(order)
+        return issues + self._found_by_operators()
+
+    def _read_too_early(self, plan: Plan) -> list[Issue]:
+        number = {node_id: node for node, node_id in enumerate(plan.ids)}
+        everything = range(len(plan.ids))
+        return [
+            Issue("read-too-early", f"reads what {read!r} said, which does not come before it", node_id)
+            for node_id, operator in self.operators.items()
+            if (reads := [read for read in reads_of(operator) if read in number])
+            for before in [plan.ancestors([number[node_id]], among=everything) - {number[node_id]}]
+            for read in reads
+            if number[read] not in before
+        ]
+
+    def _ports(self) -> dict[tuple[str, str], Ports]:
+        return {
+            (parent, key): ports for key, parents in self.before.items() for parent, ports in parents.items() if ports
+        }
+
+    def _unknown_ports(self) -> list[Issue]:
+        issues: list[Issue] = []
+        for (parent, node_id), ports in self._ports().items():
+            known = ports_of(self.operators[parent])
+            declares = bool(known) or getattr(self.operators[parent], "takes_one_port", False)
+            issues += [
+                Issue(
+                    "unknown-port",
+                    f"operator {parent!r} has no port {port!r}{did_you_mean(port, known)}; "
+                    f"it has: {', '.join(known) or 'none'}",
+                    node_id,
+                )
+                for port in sorted(ports)
+                if declares and port not in known
+            ]
+        return issues
+
+    def _impossible(self, plan: Plan) -> list[Issue]:
+        """Operators that no choice of ports ever lets run, where operators say that they take exactly one."""
+        issues: list[Issue] = []
+        needs: list[dict[str, Ports] | None] = [None] * len(plan.ids)  # per node: which ports others must take
+        ports = self._ports()
+        for node in _in_order(plan):
+            node_id = plan.ids[node]
+            ways: list[dict[str, Ports]] = []
+            for parent in plan.parents[node]:
+                parent_id = plan.ids[parent]
+                before = needs[parent]
+                leaves = ports.get((parent_id, node_id))
+                if before is not None and leaves and getattr(self.operators[parent_id], "takes_one_port", False):
+                    before = _both(before, {parent_id: leaves})
+                if before is not None:
+                    ways.append(before)
+            if self.joins.get(node_id) == "all" and plan.parents[node]:
+                needs[node] = {} if len(ways) == len(plan.parents[node]) else None
+                for way in ways:
+                    needs[node] = _both(needs[node] or {}, way) if needs[node] is not None else None
+            else:
+                needs[node] = _either(ways) if ways or plan.parents[node] else {}
+            if needs[node] is None and all(needs[parent] is not None for parent in plan.parents[node]):
+                routers = sorted({router for way in ways for router in way})
+                issues.append(
+                    Issue(
+                        "never-runs",
+                        f"it waits for all before it, but {' and '.join(map(repr, routers))} would have to take "
+                        "different ports at once; use join='all_done' or 'any'",
+                        node_id,
+                    )
+                )
+        return issues
+
+    def _found_by_operators(self) -> list[Issue]:
+        issues: list[Issue] = []
+        for node_id, operator in self.operators.items():
+            check = cast("Callable[[Mapping[str, Executable]], list[Issue]] | None", getattr(operator, "check", None))
+            if check is not None:
+                before = self.before.get(node_id, {})
+                issues += check({key: self.operators[key] for key in before if key in self.operators})
+        issues += [
+            Issue(
+                "fallback-port",
+                "its fallback takes no port, and so would take all; give a message with ports=(…,)",
+                node_id,
+            )
+            for node_id, policy in self.policies.items()
+            if node_id in self.operators
+            and getattr(self.operators[node_id], "takes_one_port", False)
+            and ports_of(self.operators[node_id])
+            and (
+                isinstance(policy.fallback, str)
+                or (isinstance(policy.fallback, WorkflowMessage) and policy.fallback.ports is None)
+            )
+        ]
+        everybody = {**self.operators, **{evaluator.get_id(): evaluator for evaluator in self.evaluators}}
+        for node_id, policy in self.policies.items():
+            operator = everybody.get(node_id)
+            if policy.cache and operator is not None and not hasattr(operator, "fingerprint"):
+                issues.append(
+                    Issue(
+                        "no-fingerprint",
+                        "its messages are to be cached, but nothing tells it from others: "
+                        "give it a method fingerprint(), or Policy(cache=False)",
+                        node_id,
+                    )
+                )
+        return issues
+
+
+def _in_order(plan: Plan) -> list[int]:
+    waits, order = list(plan.waits), list(plan.roots)
+    for node in order:
+        for child in plan.children[node]:
+            waits[child] -= 1
+            if not waits[child]:
+                order.append(child)
+    return order
+
+
+def _both(one: Mapping[str, Ports], other: Mapping[str, Ports]) -> dict[str, Ports] | None:
+    """What must be taken for both; None where that cannot be."""
+    merged = dict(one)
+    for router, ports in other.items():
+        merged[router] = merged[router] & ports if router in merged else ports
+        if not merged[router]:
+            return None
+    return merged
+
+
+def _either(ways: Sequence[Mapping[str, Ports]]) -> dict[str, Ports] | None:
+    """What must be taken whichever way is gone; None where there is no way."""
+    if not ways:
+        return None
+    common = set(ways[0]).intersection(*ways[1:])
+    return {router: frozenset[str]().union(*(way[router] for way in ways)) for router in common}

@@ -1,0 +1,151 @@
+"""A file's content → passages with their places. Text is read as it is, documents through the extra ``documents``."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import PurePath
+
+from operad.runtime.knowledge.chunks import chunks
+from operad.runtime.knowledge.passage_index import IndexedPassage
+from operad.runtime.knowledge.readers import (
+    check_packed,
+    csv_rows,
+    decoded,
+    markdown,
+    not_text,
+    pages,
+    sheets,
+    slides,
+    table_lines,
+)
+from operad.runtime.values.errors import InputError, MissingExtraError, describe
+
+MAX_FILE_PASSAGES = 20_000
+"""How many passages a file may have."""
+
+_WITH_HEADINGS = {".md", ".markdown", ".mdx", ".rst", ".txt", ""}
+
+_PACKED = {".docx", ".pptx", ".xlsx"}
+_TABLES = {".csv", ".tsv"}
+
+
+def extract(data: bytes, name: str) -> list[IndexedPassage]:
+    """The passages of a file.
+
+    Args:
+        data: Its content.
+        name: Its name, which says what it is.
+
+    Raises:
+        InputError: It cannot be read; the message says why, without the name.
+        MissingExtraError: A package is missing that such files need.
+    """
+    suffix = PurePath(name).suffix.lower()
+    need_extra(suffix)
+    reader = _READERS[suffix][0] if suffix in _READERS else _text
+    try:
+        passages = list(islice(reader(data, suffix), MAX_FILE_PASSAGES + 1))
+    except (InputError, MissingExtraError):
+        raise
+    except Exception as error:  # a broken document makes its reader raise anything
+        raise InputError(f"is no {suffix} file that can be read: {describe(error)[:300]}") from error
+    if len(passages) > MAX_FILE_PASSAGES:
+        raise InputError(f"has more than the {MAX_FILE_PASSAGES:,} passages that a file may have; split it")
+    return passages
+
+
+def is_foreign(start: bytes, name: str) -> str:
+    """Why a file cannot be what its name says, by its first 1,024 bytes alone; empty where it may be."""
+    suffix = PurePath(name).suffix.lower()
+    if suffix in _PACKED:
+        return "" if start.startswith(b"PK") else f"is no {suffix} file that can be read"
+    if suffix == ".pdf":
+        return "" if b"%PDF-" in start else "is no .pdf file that can be read"
+    is_text = suffix not in _READERS or suffix in _TABLES
+    return not_text(start, suffix, sorted(_READERS)) if is_text else ""
+
+
+def need_extra(suffix: str) -> None:
+    """Make sure that what reads such files is installed; nothing is imported.
+
+    Raises:
+        MissingExtraError: It is not.
+    """
+    needed = _READERS[suffix][1] if suffix in _READERS else ()
+    if missing := [package for package in needed if find_spec(package) is None]:
+        raise MissingExtraError(
+            f"reading {suffix} files needs the package{'s' if missing[1:] else ''} {' and '.join(missing)}: "
+            "pip install 'operad[documents]' (or leave such files out)"
+        )
+
+
+# Readers
+
+
+def _text(data: bytes, suffix: str) -> Iterator[IndexedPassage]:
+    for chunk in chunks(decoded(data, suffix, sorted(_READERS)), headings=suffix in _WITH_HEADINGS):
+        yield IndexedPassage(chunk.text, f":{chunk.line}", chunk.heading)
+
+
+def _csv(data: bytes, suffix: str) -> Iterator[IndexedPassage]:
+    text = decoded(data, suffix, sorted(_READERS))
+    try:
+        table = _table(csv_rows(text, suffix))
+    except csv.Error:  # broken, it is text still
+        yield from _text(data, suffix)
+    else:
+        for chunk, line in table:
+            yield IndexedPassage(chunk, f":{line}")
+
+
+def _docx(data: bytes, suffix: str) -> Iterator[IndexedPassage]:
+    check_packed(data)
+    for chunk in chunks(markdown("DocxConverter", data)):
+        yield IndexedPassage(chunk.text, "", chunk.heading)
+
+
+def _html(data: bytes, suffix: str) -> Iterator[IndexedPassage]:
+    for chunk in chunks(markdown("HtmlConverter", data)):
+        yield IndexedPassage(chunk.text, "", chunk.heading)
+
+
+def _pptx(data: bytes, suffix: str) -> Iterator[IndexedPassage]:
+    for number, slide in slides(data):
+        for chunk in chunks(slide):
+            yield IndexedPassage(chunk.text, f" slide {number}", chunk.heading)
+
+
+def _xlsx(data: bytes, suffix: str) -> Iterator[IndexedPassage]:
+    for title, rows in sheets(data):
+        for chunk, row in _table(rows):
+            yield IndexedPassage(chunk, f" row {row}", title)
+
+
+def _table(rows: Iterable[tuple[int, Sequence[object]]]) -> Iterator[tuple[str, int]]:
+    """Numbered rows as a table: its pieces, and the rows that they begin at. All are looked at before it returns."""
+    lines = list(table_lines(rows))
+    text = "\n".join(line for _, line in lines)
+    return ((chunk.text, lines[chunk.line - 1][0]) for chunk in chunks(text, headings=False))
+
+
+def _pdf(data: bytes, suffix: str) -> Iterator[IndexedPassage]:
+    for number, page in enumerate(pages(data), 1):
+        for chunk in chunks(page, headings=False):
+            yield IndexedPassage(chunk.text, f" p.{number}")
+
+
+_Reader = Callable[[bytes, str], Iterator[IndexedPassage]]
+_READERS: Mapping[str, tuple[_Reader, tuple[str, ...]]] = {
+    ".csv": (_csv, ()),
+    ".docx": (_docx, ("markitdown", "mammoth")),
+    ".htm": (_html, ("markitdown",)),
+    ".html": (_html, ("markitdown",)),
+    ".pdf": (_pdf, ("pypdfium2",)),
+    ".pptx": (_pptx, ("markitdown", "pptx")),
+    ".tsv": (_csv, ()),
+    ".xlsx": (_xlsx, ("openpyxl",)),
+}
+"""By the name's end: what reads such files, and the packages that this takes."""

@@ -1,0 +1,583 @@
+"""The model client: any endpoint that speaks the OpenAI chat-completions protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
+
+from pydantic import ConfigDict, Field, PrivateAttr, SecretStr
+
+from operad.runtime.events import ModelAnswered, ModelAsked, ModelFailed, TokenStreamed, current_scope, emit, heard
+from operad.runtime.models.endpoint import (
+    OPENAI_URL,
+    Endpoint,
+    beginning,
+    page_title,
+    shown,
+    without_key,
+    without_login,
+)
+from operad.runtime.policies.deadline import standing_still
+from operad.runtime.policies.limits import Limiter, Limits, SharedLimits
+from operad.runtime.tools.tool import Tool
+from operad.runtime.values.errors import InputError, ModelError, RequestError, describe, did_you_mean
+from operad.runtime.values.message import NO_USAGE, Usage, Value, new_id
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+    from typing_extensions import Self
+
+DEFAULT_MODEL = "gpt-4.1-mini"
+"""The model that is asked where a key or an endpoint is named, but no model."""
+
+EMBEDDED = "embedded"
+"""The name of the model inside this process."""
+
+MOST_CHARACTERS = 2**21
+"""Characters of an answer, with what it says to tools; of one without end, no more is read."""
+
+MOST_CALLS = 128
+"""How many tools one turn may call."""
+
+ChatMessage = Mapping[str, Any]
+"""A message of the protocol: ``role``, ``content`` and, where tools are called, more."""
+
+
+class ToolCall(Value):
+    """A tool that a model wants called.
+
+    Attributes:
+        id: What the result refers to.
+        name: The tool's name, as the model wrote it.
+        arguments: JSON text, as the model wrote it; it may be broken.
+    """
+
+    model_config = ConfigDict(hide_input_in_errors=True)  # an endpoint may have repeated the key
+
+    id: str
+    name: str
+    arguments: str = ""
+
+
+class Price(Value):
+    """What a model's tokens cost, in US dollars.
+
+    Attributes:
+        prompt: For a million tokens read.
+        completion: For a million tokens written.
+    """
+
+    prompt: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    completion: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+
+    def of(self, prompt_tokens: int, completion_tokens: int) -> float:
+        """What so many tokens cost."""
+        return (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1e6
+
+
+class Completion(Value):
+    """What a model said in one turn.
+
+    Attributes:
+        text: Its words; may be empty where it calls tools.
+        tool_calls: The tools that it wants called.
+        usage: What the turn cost.
+        finish_reason: Why it stopped, in the endpoint's words; ``length`` when `max_tokens` cut it off.
+    """
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    text: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    usage: Usage = NO_USAGE
+    finish_reason: str = ""
+
+    def as_message(self) -> dict[str, Any]:
+        """The turn as a message of the conversation."""
+        message: dict[str, Any] = {"role": "assistant", "content": self.text}
+        if self.tool_calls:
+            message["tool_calls"] = [
+                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                for call in self.tool_calls
+            ]
+        return message
+
+
+class Model(Endpoint):
+    """A client of a chat endpoint.
+
+    A value: it may be copied, compared and shared by any number of runs, threads and event loops.
+    Connections are opened on first use, one pool per event loop, and belong to the model that
+    opened them, not to its copies. They close when `asyncio.run` ends, or by `aclose`.
+
+    Attributes:
+        name: The model's name at the endpoint.
+        base_url: Where the endpoint is; ``/chat/completions`` follows.
+        api_key: The key, or None for endpoints that want none. Never shown.
+        temperature: From 0 (always the likeliest word) up; None leaves it to the endpoint.
+        max_tokens: The most tokens an answer may have; None leaves it to the endpoint.
+        timeout: Seconds that the endpoint may be silent.
+        total_timeout: Seconds that a call may take from its first request to the end of the answer, retries and
+            the waits between them included; the wait for `limits` is not.
+        max_retries: How often a call that was refused for the time being (429, 5xx, no connection)
+            is tried again; each retry is a `ModelRetried` event.
+        tools: How tools are offered: ``native``, by the protocol, or ``constrained``, where the
+            endpoint knows no tool calls but keeps to a JSON Schema.
+        structured: Whether the endpoint keeps to a JSON Schema given as ``response_format``.
+        prose: Whether what it writes freely can be used; a very small model invents half of it.
+        vision: Whether it can be shown images; if so, it sees those among a task's files.
+        limits: What the endpoint lets one do; kept by all models of this name and key at this endpoint
+            that have the same limits, in all runs and threads of the process together; in kept runs, those a
+            minute are kept by all processes together.
+        price: What its tokens cost, for `Usage.cost` and budgets of money; None where that is unknown. `resolve_model`
+            fills it in where it is known.
+    """
+
+    name: str = DEFAULT_MODEL
+    temperature: float | None = Field(default=None, ge=0)
+    max_tokens: int | None = Field(default=None, ge=1)
+    tools: Literal["native", "constrained"] = "native"
+    structured: bool = True
+    prose: bool = True
+    vision: bool = False
+    limits: Limits | None = None
+    price: Price | None = None
+
+    _indifferent: ClassVar[frozenset[str]] = Endpoint._indifferent | {"limits", "price"}
+    _protocol: ClassVar[str] = "chat-completions"
+    _connections: _Connections = PrivateAttr(default_factory=lambda: _Connections())
+
+    def __copy__(self) -> Self:
+        copied = super().__copy__()
+        copied._connections = _Connections()
+        return copied
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        return self.__copy__()
+
+    async def complete(
+        self,
+        messages: Sequence[ChatMessage],
+        *,
+        tools: Sequence[Tool] = (),
+        tool_choice: Literal["auto", "none"] = "auto",
+        response_format: Mapping[str, Any] | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+    ) -> Completion:
+        """Ask for the next turn of a conversation.
+
+        Emits `ModelAsked`, `ModelRetried` before the request is sent again, `TokenStreamed` as text arrives, and
+        `ModelAnswered` or `ModelFailed` at the end.
+
+        Args:
+            messages: The conversation so far.
+            tools: What the model may call.
+            tool_choice: ``none`` forbids calls in this turn; the tools are still described.
+            response_format: The protocol's ``response_format``, as `schema.response_format` makes it.
+            temperature: Instead of the model's own.
+            max_tokens: Instead of the model's own.
+
+        Raises:
+            ModelError: The endpoint cannot be reached, refuses the call, breaks off, or finds no end.
+            RequestError: It does not take this request; its content filter stops the answer; or the model refuses it.
+        """
+        request: dict[str, Any] = {"messages": _sendable(messages)}
+        if tools:
+            request |= {"tools": [_as_function(tool) for tool in tools], "tool_choice": tool_choice}
+        if response_format is not None:
+            request["response_format"] = dict(response_format)
+        if (temperature := self.temperature if temperature is None else temperature) is not None:
+            request["temperature"] = temperature
+        if (max_tokens := max_tokens or self.max_tokens) is not None:
+            # OpenAI's newer models refuse the old name; most other endpoints know only that one.
+            newer = urlsplit(self.base_url).hostname == urlsplit(OPENAI_URL).hostname
+            request["max_completion_tokens" if newer else "max_tokens"] = max_tokens
+
+        connection = await self._connection()
+        async with self._admitted(connection.limiter) as limiters:
+            call_id = new_id() if heard() else ""
+            if call_id:
+                names = tuple(tool.name for tool in tools)
+                emit(ModelAsked(call_id=call_id, model=self.name, messages=_shown(messages), tools=names))
+            try:
+                completion, refusal = await self._in_time(self._turn(connection, request, call_id))
+            except Exception as error:
+                emit(ModelFailed(call_id=call_id, model=self.name, error=describe(error)))
+                raise
+            await _spend(limiters, completion.usage.tokens)
+        calls = tuple({"name": call.name, "arguments": call.arguments} for call in completion.tool_calls)
+        emit(
+            ModelAnswered(
+                model=self.name,
+                usage=completion.usage,
+                call_id=call_id,
+                text=completion.text,
+                tool_calls=calls,
+                finish_reason=completion.finish_reason,
+            )
+        )
+        if completion.finish_reason == "content_filter":
+            raise RequestError(
+                f"{self.describe()}: its content filter stopped the answer after {len(completion.text):,} characters; "
+                "change the prompt or the filter"
+            )
+        if refusal and not completion.text:
+            raise RequestError(f"{self.describe()}: the model refuses to answer: {shown(refusal)}; change the prompt")
+        return completion
+
+    async def _turn(self, connection: _Connection, request: dict[str, Any], call_id: str) -> tuple[Completion, str]:
+        """One turn, as it streams, and what the model says where it refuses to answer.
+
+        Raises:
+            ModelError: The endpoint cannot be reached, refuses the call, breaks off, or finds no end.
+        """
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        turn = _Turn()
+        async with aclosing(self._chunks(connection, request, call_id)) as chunks:
+            async for chunk in chunks:
+                with self._reading():
+                    text = turn.add(chunk)
+                if turn.characters > MOST_CHARACTERS:
+                    raise ModelError(
+                        f"{self.describe()} goes on after the {MOST_CHARACTERS:,} characters that an answer may have; "
+                        "set max_tokens"
+                    )
+                if len(turn.calls) > MOST_CALLS:
+                    raise ModelError(f"{self.describe()} calls more than the {MOST_CALLS} tools that one turn may call")
+                if text:
+                    emit(TokenStreamed(text=text))
+        with self._reading():
+            return self._completed(turn, clock() - began), turn.refusal
+
+    @asynccontextmanager
+    async def _admitted(self, own: Limiter | None) -> AsyncGenerator[list[Limiter], None]:
+        """Wait until the endpoint's limits, and those of the workflows around the call, let it in.
+
+        The operator's own time limit stands still meanwhile: it is no fault of its own.
+
+        Raises:
+            BudgetError: A run around the call has nothing left for it.
+            InputError: Such a run has a budget of money, and this model no price.
+        """
+        scopes = list(scope.outwards()) if (scope := current_scope()) else []
+        limiters = [limiter for scope in reversed(scopes) for limiter in scope.run.calls]
+        if own:
+            limiters.append(own)
+        shared = _shared_limits()
+        async with AsyncExitStack() as admitted:
+            with standing_still(scopes[0].deadlines if scopes and limiters else ()):
+                for limiter in limiters:
+                    await admitted.enter_async_context(limiter.admitted())
+                    if shared:
+                        await shared.admit(limiter)
+            for scope in scopes:
+                if self.price is None and scope.run.budget.cost is not None:
+                    raise InputError(
+                        f"{self.describe()} has no price, so a budget of money cannot be kept; "
+                        "give it one: Model(price=Price(prompt=…, completion=…)), `price` in a configuration, or a file "
+                        "of prices (--prices FILE, OPERAD_PRICES)"
+                    )
+                scope.run.check_budget(by_next=True)
+            yield limiters
+
+    async def aclose(self) -> None:
+        """Close the connections of the event loop this is called in. The model can be used again."""
+        connection = self._connections.get(asyncio.get_running_loop())
+        if connection is not None:
+            await connection.guard.aclose()
+
+    async def _endpoint(self) -> tuple[str, str]:
+        """Address and key. A model that is served on demand overrides this."""
+        return self.base_url, self.api_key.get_secret_value() if self.api_key else ""
+
+    async def _connection(self) -> _Connection:
+        base_url, key = await self._endpoint()
+        loop = asyncio.get_running_loop()
+        connection = self._connections.get(loop)
+        if connection is None:
+            client = self._client(base_url, key)
+            whose = hashlib.sha256(key.encode()).hexdigest()
+            limiter = Limiter.of(f"{self.name} {base_url} {whose}", self.limits) if self.limits else None
+            connection = self._connections[loop] = _Connection(client, limiter, self._hold(client))
+            await anext(connection.guard)
+        return connection
+
+    async def _hold(self, client: AsyncOpenAI) -> AsyncGenerator[None, None]:
+        """Closes `client` when it is closed itself, as `asyncio.run` does at its end with every open generator."""
+        try:
+            yield
+        finally:
+            self._connections.pop(asyncio.get_running_loop(), None)
+            await client.close()
+
+    async def _chunks(
+        self, connection: _Connection, request: dict[str, Any], call_id: str
+    ) -> AsyncGenerator[Any, None]:
+        """The answer as it streams; whatever the endpoint does wrong is a `ModelError`."""
+        from openai import AsyncStream
+
+        client = connection.client
+        everything = {**request, "model": self.name, "stream": True, "stream_options": {"include_usage": True}}
+        # Not client.chat.completions: to make objects of openai's types costs more than all else in a call.
+        ask = partial(
+            client.post,
+            "/chat/completions",
+            cast_to=object,
+            body=everything,
+            stream=True,
+            stream_cls=AsyncStream[object],
+        )
+        stream = await self._asked(ask, client.api_key, call_id, partial(_hold_off, connection.limiter))
+        try:
+            heard = False
+            async with stream:
+                async for chunk in stream:
+                    heard = True
+                    yield chunk
+            if not heard:
+                raise self._no_stream(without_key(beginning(stream.response), client.api_key))
+        except ModelError:
+            raise
+        except (ValueError, RecursionError) as error:
+            raise self._no_protocol("it sent something that is not JSON") from error
+        except Exception as error:
+            raise self._broke_off(error, client.api_key) from error
+
+    def _no_stream(self, said: str) -> ModelError:
+        """What an answer without a single event is."""
+        title = page_title(said)
+        if title is not None:
+            return self._no_protocol(f"it answered with a web page{f', {title!r}' if title else ''}")
+        if not said.startswith("{"):
+            return self._no_protocol("its answer holds no choices")
+        if re.search(r'"choices"\s*:', said):
+            return ModelError(
+                f"{self.describe()} answered with plain JSON instead of a stream of events; "
+                'the endpoint must take `"stream": true`'
+            )
+        return self._no_protocol(f"it answered with plain JSON: {shown(said)}")
+
+    def _completed(self, turn: _Turn, seconds: float) -> Completion:
+        if not turn.began:
+            raise self._no_protocol("its answer holds no choices")
+        if not turn.finish_reason:
+            raise ModelError(
+                f"{self.describe()} broke off its answer after {len(turn.text):,} characters; try again",
+                transient=True,
+            )
+        usage = Usage(
+            calls=1,
+            prompt_tokens=turn.prompt_tokens,
+            completion_tokens=turn.completion_tokens,
+            seconds=seconds,
+            cost=self.price.of(turn.prompt_tokens, turn.completion_tokens) if self.price else 0.0,
+            unpriced=0 if self.price else 1,
+        )
+        calls = tuple(
+            ToolCall(id=call.id or f"call_{index}", name=call.name, arguments=call.arguments)
+            for index, call in sorted(turn.calls.items())
+        )
+        return Completion(text=turn.text, tool_calls=calls, usage=usage, finish_reason=turn.finish_reason)
+
+
+_NO_MODEL = (
+    "no model is configured: set OPENAI_API_KEY, or OPENAI_BASE_URL and OPERAD_MODEL, in the environment; "
+    "or use --model and --base-url; or write `model: {name: …, base_url: …}` in the YAML. "
+    "The embedded model needs no key, but can only pick from given choices: OPERAD_MODEL=embedded, "
+    '--model embedded, `model: embedded`, or MonoModelReasoner("embedded")'
+)
+
+
+def is_embedded(name: str) -> bool:
+    """Whether the name is that of a model inside this process: ``embedded``, or the path of a ``.gguf`` file."""
+    return name == EMBEDDED or name.endswith(".gguf")
+
+
+def resolve_model(
+    name: str | None = None,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Model:
+    """The model that options and environment ask for; `Model.describe` says which it is.
+
+    An option wins over its variable. With a key or a base URL it is the model called `name` there
+    (by default `DEFAULT_MODEL` at OpenAI). The name ``embedded``, or the path of a ``.gguf`` file,
+    is a model inside this process, whatever the environment says of endpoints and keys.
+
+    Its price is what `prices.known_price` says: that of the user's file of prices, or of the table of this package.
+
+    Args:
+        name: The model's name; otherwise ``OPERAD_MODEL``.
+        base_url: The endpoint; otherwise ``OPENAI_BASE_URL``.
+        api_key: The key; otherwise ``OPENAI_API_KEY``.
+        environ: Read instead of `os.environ`, which is read when this is called.
+
+    Raises:
+        InputError: No model is configured; a model of an endpoint is named, but neither endpoint nor key; the
+            embedded model is named, and an endpoint as well; or the file of prices cannot be read.
+        InvalidError: The file of prices is none.
+    """
+    from operad.runtime.models.embedded import EmbeddedModel
+    from operad.runtime.models.prices import known_price
+
+    environ = os.environ if environ is None else environ
+    name = name or environ.get("OPERAD_MODEL")
+    if name and is_embedded(name):
+        if base_url:
+            raise InputError(
+                f"model {name!r} runs inside this process, and {without_login(base_url)} is named as its endpoint; "
+                "name a model of that endpoint, or leave the endpoint out"
+            )
+        return cast("Model", EmbeddedModel() if name == EMBEDDED else EmbeddedModel.of(name))
+    base_url = base_url or environ.get("OPENAI_BASE_URL")
+    api_key = api_key or environ.get("OPENAI_API_KEY")
+    if not (name or base_url or api_key):
+        raise InputError(_NO_MODEL)
+    if not (base_url or api_key):
+        raise InputError(
+            f"model {name!r}{did_you_mean(name or '', [EMBEDDED])}: no endpoint is configured; set OPENAI_API_KEY, or "
+            "OPENAI_BASE_URL for an endpoint of your own"
+        )
+    name, base_url = name or DEFAULT_MODEL, base_url or OPENAI_URL
+    return Model(
+        name=name,
+        base_url=base_url,
+        api_key=SecretStr(api_key) if api_key else None,
+        price=cast("Price | None", known_price(name, base_url, environ)),
+    )
+
+
+def _shared_limits() -> SharedLimits | None:
+    """What keeps limits together with other processes, where the run around the call has that."""
+    scope = current_scope()
+    return scope.run.shared_limits if scope else None
+
+
+async def _hold_off(limiter: Limiter | None, failure: ModelError) -> None:
+    """Let other calls wait, too, for as long as the endpoint asks this one to wait."""
+    if limiter and failure.retry_after:
+        limiter.hold_off(failure.retry_after)
+        if shared := _shared_limits():
+            await shared.hold_off(limiter, failure.retry_after)
+
+
+async def _spend(limiters: Sequence[Limiter], tokens: int) -> None:
+    """Count tokens, here and for other processes; an answer is not lost because that takes long."""
+    for limiter in limiters:
+        limiter.spent(tokens)
+    if (scope := current_scope()) and (shared := scope.run.shared_limits):
+        with standing_still(scope.deadlines):
+            for limiter in limiters:
+                await shared.spent(limiter, tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class _Connection:
+    client: AsyncOpenAI
+    limiter: Limiter | None
+    guard: AsyncGenerator[None, None]
+
+
+class _Connections(WeakKeyDictionary[asyncio.AbstractEventLoop, _Connection]):
+    """Connections by event loop; which are open makes no model another one."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Connections)
+
+
+@dataclass(slots=True)
+class _Call:
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+@dataclass(slots=True)
+class _Turn:
+    """A turn put together from its chunks.
+
+    Attributes:
+        characters: How long it is so far, with what it says to tools.
+    """
+
+    began: bool = False
+    characters: int = 0
+    text: str = ""
+    refusal: str = ""
+    finish_reason: str = ""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    calls: dict[int, _Call] = field(default_factory=dict[int, _Call])
+
+    def add(self, chunk: object) -> str:
+        """Take in a chunk, as JSON; its text. What is no object says nothing."""
+        said = cast("Any", chunk if isinstance(chunk, dict) else {})
+        if usage := said.get("usage"):
+            self.prompt_tokens = usage.get("prompt_tokens") or 0
+            self.completion_tokens = usage.get("completion_tokens") or 0
+        choices = said.get("choices")
+        if not choices:
+            return ""
+        self.began = True
+        self.finish_reason = choices[0].get("finish_reason") or self.finish_reason
+        delta: Any = choices[0].get("delta") or {}
+        for part in delta.get("tool_calls") or ():
+            call = self.calls.setdefault(part.get("index"), _Call())
+            call.id = part.get("id") or call.id
+            if function := part.get("function"):
+                name, arguments = function.get("name") or "", function.get("arguments") or ""
+                call.name += name
+                call.arguments += arguments
+                self.characters += len(name) + len(arguments)
+        refusal = cast("str", delta.get("refusal") or "")
+        self.refusal += refusal
+        text = cast("str", delta.get("content") or "")
+        self.text += text
+        self.characters += len(text) + len(refusal)
+        return text
+
+
+def _sendable(value: Any) -> Any:
+    """Messages that UTF-8 can say: half a surrogate pair, which models and tools may give, is replaced."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if isinstance(value, Mapping):
+        return {name: _sendable(item) for name, item in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_sendable(item) for item in cast("Sequence[Any]", value)]
+    return value
+
+
+def _shown(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
+    """Messages for people, as they are now: of images in them only how long they are."""
+    return tuple({name: _shown_field(value) for name, value in message.items()} for message in messages)
+
+
+def _shown_field(value: Any) -> Any:
+    return [_shown_part(part) for part in cast("list[Any]", value)] if isinstance(value, list) else value
+
+
+def _shown_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "image_url" not in part:
+        return part
+    return {"type": "image_url", "characters": len(part["image_url"]["url"])}
+
+
+def _as_function(tool: Tool) -> dict[str, Any]:
+    parameters = tool.parameters or {"type": "object", "properties": {}}
+    return {
+        "type": "function",
+        "function": {"name": tool.name, "description": tool.description, "parameters": parameters},
+    }

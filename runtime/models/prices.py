@@ -1,0 +1,146 @@
+"""What models cost: a table that comes with this package, and the user's own file, which wins over it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from operad.runtime.models.model import Price
+from operad.runtime.values.document import Document, Path_, parse_document
+from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
+from operad.runtime.values.file import FileDescriptor
+
+MAX_BYTES = 2**18
+"""The largest file of prices, in bytes."""
+
+MAX_PRICE = 1e9
+"""The highest price of a million tokens."""
+
+Prices = Mapping[str, Mapping[str, Price]]
+"""Prices by the host of the endpoint, in lower case, and the model's name there."""
+
+_SHIPPED = Path(__file__).with_name("prices.yaml")
+_DATE = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8})$")
+_KEYS = ("prompt", "completion")
+
+
+def known_price(name: str, base_url: str, environ: Mapping[str, str]) -> Price | None:
+    """What a model's tokens cost, as the user's file says, or else the table of this package; None where neither knows.
+
+    A model is known by its endpoint's host, with the port or without, and its name; a name that ends in a date
+    and is not listed, such as ``gpt-4o-2024-08-06``, counts as the one without the date.
+
+    Args:
+        name: The model's name.
+        base_url: Where its endpoint is.
+        environ: Says where the user's file is (`own_file`).
+
+    Raises:
+        InputError: The user's file cannot be read.
+        InvalidError: It is no file of prices; every issue has its line.
+    """
+    try:
+        parts = urlsplit(base_url)
+    except ValueError:  # no endpoint has such an address, which is said where it is asked
+        return None
+    hosts = [parts.netloc.rpartition("@")[2].lower(), parts.hostname or ""]
+    own = own_file(environ)
+    tables = [read_prices(own), _shipped()] if own else [_shipped()]
+    for known_as in (name, _DATE.sub("", name)):
+        for table in tables:
+            for host in hosts:
+                if price := table.get(host, {}).get(known_as):
+                    return price
+    return None
+
+
+def own_file(environ: Mapping[str, str]) -> Path | None:
+    """The user's file of prices; None where there is none.
+
+    What ``OPERAD_PRICES`` names, or else ``operad/prices.yaml`` in ``$XDG_CONFIG_HOME``, which is ``~/.config`` by
+    default.
+    """
+    if given := environ.get("OPERAD_PRICES"):
+        return Path(given)
+    folder = config_folder(environ)
+    file = folder and folder / "prices.yaml"
+    return file if file and os.path.exists(file) else None  # where one may not look, too
+
+
+def config_folder(environ: Mapping[str, str]) -> Path | None:
+    """Return the user's folder for configuration of operad; None where the environment names no home."""
+    base, home = Path(environ.get("XDG_CONFIG_HOME", "")), environ.get("HOME")
+    if base.is_absolute():
+        return base / "operad"
+    return Path(home) / ".config" / "operad" if home else None
+
+
+def read_prices(path: str | Path) -> Prices:
+    """The prices in a file, as ``prices.yaml`` beside this module is written.
+
+    Raises:
+        InputError: There is no such file, it is too large, empty or not text.
+        InvalidError: It is no file of prices; every issue has its line.
+    """
+    document = parse_document(FileDescriptor.of(path).read_text(MAX_BYTES), str(path))
+    if issues := list(_issues(document)):
+        raise InvalidError(f"{path}: these prices cannot be used", issues)
+    hosts = cast("Mapping[str, Mapping[str, Mapping[str, float]]]", document.data)
+    return {
+        host.lower(): {name: Price.model_validate(price) for name, price in models.items()}
+        for host, models in hosts.items()
+    }
+
+
+@cache
+def _shipped() -> Prices:
+    return read_prices(_SHIPPED)
+
+
+def _issues(document: Document) -> Iterator[Issue]:
+    for host, models in document.data.items():
+        if problem := _no_host(host, models):
+            yield Issue("host", problem, document.where((host,)))
+        elif not isinstance(models, dict):
+            yield Issue("value", "must be a mapping of models to their prices", document.where((host,)))
+        else:
+            for name, price in cast("dict[str, Any]", models).items():
+                yield from _issues_of_price(document, (host, name), price)
+
+
+def _no_host(host: str, models: Any) -> str:
+    """What is wrong with the name of a host; empty where it may be one."""
+    if isinstance(models, dict) and set(_KEYS) & cast("dict[str, Any]", models).keys():
+        return "a model stands below the host of its endpoint, such as api.openai.com, not beside it"
+    if "/" in host or "@" in host:  # what stands before an @ may be a password
+        return "write the host alone, such as api.openai.com or gpu-1:8000, without https:// and what follows"
+    return "" if host.strip() else "a host has a name"
+
+
+def _issues_of_price(document: Document, path: Path_, price: Any) -> Iterator[Issue]:
+    if not isinstance(price, dict):
+        yield Issue("value", "must be a mapping: {prompt: …, completion: …}", document.where(path))
+        return
+    given = cast("dict[str, Any]", price)
+    for key in (key for key in given if key not in _KEYS):
+        message = f"unknown key{did_you_mean(key, _KEYS)}; known: {', '.join(_KEYS)}"
+        yield Issue("unknown-key", message, document.where((*path, key)))
+    for key in _KEYS:
+        if key not in given:
+            message = f"{key!r} is missing: what a million such tokens cost, in US dollars; 0 if nothing"
+            yield Issue("missing-key", message, document.where(path))
+        elif problem := _no_amount(given[key]):
+            yield Issue("value", problem, document.where((*path, key)))
+
+
+def _no_amount(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return f"must be a number of US dollars, not {value!r:.80}"
+    if not 0 <= value <= MAX_PRICE:
+        return f"must be from 0 to {MAX_PRICE:,.0f} US dollars, not {value!r:.80}"
+    return ""

@@ -1,0 +1,1 @@
+"""What watches runs: the trace, OpenTelemetry, metrics, logs, notebooks."""

@@ -1,0 +1,209 @@
+"""What runs do, counted for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from operad.runtime import events
+from operad.runtime.events import Event, current_scope
+from operad.runtime.events.repeat import repeated
+from operad.runtime.values.errors import InputError, MissingExtraError, describe
+from operad.runtime.values.valid_json import to_text
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
+"""The upper ends of the histogram's buckets."""
+
+MOST_NAMES = 500
+"""How many names of operators, of models and of tools are told apart: some are made up by models."""
+
+MOST_OF_A_NAME = 200
+"""Characters of such a name."""
+
+OTHER = "other"
+"""What is counted under when there are more."""
+
+
+class Metrics:
+    """A workflow's listener that counts, in a registry of its own.
+
+    What is told once more, because it was done earlier or by a worker, is counted by whoever did it.
+
+    Raises:
+        MissingExtraError: The extra ``tracing`` is not installed.
+
+    Attributes:
+        registry: The metrics.
+    """
+
+    def __init__(self) -> None:
+        made = _client()
+        self.registry: CollectorRegistry = made.CollectorRegistry(auto_describe=True)
+
+        def metric(kind: str, name: str, said: str, *labels: str, **more: Any) -> Any:
+            return getattr(made, kind)(f"operad_{name}", said, labels, registry=self.registry, **more)
+
+        self._started = metric("Counter", "runs_started", "Runs that began.", "workflow")
+        self._ended = metric("Counter", "runs_finished", "Runs that ended, by how.", "workflow", "status")
+        self._running = metric("Gauge", "operators_running", "Operators at work.")
+        self._seconds = metric(
+            "Histogram",
+            "operator_seconds",
+            "How long operators took.",
+            "workflow",
+            "operator",
+            "state",
+            buckets=SECONDS,
+        )
+        self._retries = metric("Counter", "operator_retries", "Attempts that failed.", "workflow", "operator")
+        self._calls = metric("Counter", "model_calls", "Calls of models.", "model", "state")
+        self._again = metric("Counter", "model_retries", "Requests to models that were sent again.", "model")
+        self._tokens = metric("Counter", "model_tokens", "Tokens that models read and wrote.", "model", "kind")
+        self._cost = metric("Counter", "model_cost", "What models cost, in US dollars, as far as known.", "model")
+        self._unpriced = metric("Counter", "model_calls_unpriced", "Calls of models of unknown price.", "model")
+        self._tools = metric("Counter", "tool_calls", "Calls of tools.", "tool", "state")
+        self._tool_seconds = metric("Histogram", "tool_seconds", "How long tools took.", "tool", buckets=SECONDS)
+        self._questions = metric("Gauge", "open_questions", "Questions that wait for a person.")
+        self._names: dict[str, set[tuple[str, ...]]] = {}
+        self._workflows: dict[str, str] = {}
+        self._done_before: set[tuple[str, tuple[str, ...]]] = set()
+        self._asked: dict[tuple[str, tuple[str, ...]], set[str]] = {}
+
+    def __call__(self, event: Event) -> None:
+        """Take in an event."""
+        match event:
+            case events.RunStarted():
+                [self._workflows[event.run_id]] = self._known("workflow", event.workflow)
+                self._started.labels(self._workflows[event.run_id]).inc()
+            case events.RunFinished():
+                self._ended.labels(self._workflows.pop(event.run_id, OTHER), event.message.status.value).inc()
+            case events.RunFailed():
+                self._ended.labels(self._workflows.pop(event.run_id, OTHER), "failed").inc()
+            case events.OperatorStarted():
+                self._running.inc()
+            case events.OperatorFinished() | events.OperatorFailed() | events.OperatorCancelled():
+                self._operator_ended(event)
+            case events.MessageKept() | events.CacheHit():
+                self._done_before.add((event.run_id, event.path))
+            case events.Interrupted() | events.Resumed():
+                self._count_question(event)
+            case _ if repeated() is None:
+                self._called(event)
+            case _:
+                pass
+
+    def _operator_ended(
+        self, event: events.OperatorFinished | events.OperatorFailed | events.OperatorCancelled
+    ) -> None:
+        self._running.dec()
+        place = event.run_id, event.path
+        if self._asked.pop(place, None):  # nobody waits for an answer any more
+            self._questions.set(sum(map(len, self._asked.values())))
+        if place in self._done_before:
+            self._done_before.discard(place)
+            return
+        state = type(event).__name__.removeprefix("Operator").lower()
+        self._seconds.labels(*self._operator(), state).observe(event.seconds)
+
+    def _called(self, event: Event) -> None:
+        match event:
+            case events.OperatorRetried():
+                self._retries.labels(*self._operator()).inc()
+            case events.ModelAnswered():
+                [model], usage = self._known("model", event.model), event.usage
+                self._calls.labels(model, "answered").inc()
+                self._tokens.labels(model, "prompt").inc(usage.prompt_tokens)
+                self._tokens.labels(model, "completion").inc(usage.completion_tokens)
+                if usage.unpriced:
+                    self._unpriced.labels(model).inc(usage.unpriced)
+                if usage.known_cost is not None:
+                    self._cost.labels(model).inc(usage.known_cost)
+            case events.ModelRetried():
+                self._again.labels(*self._known("model", event.model)).inc()
+            case events.ModelFailed():
+                self._calls.labels(*self._known("model", event.model), "failed").inc()
+            case events.ToolReturned():
+                [tool] = self._known("tool", event.tool)
+                self._tools.labels(tool, "failed" if event.failed else "returned").inc()
+                self._tool_seconds.labels(tool).observe(event.seconds)
+            case _:
+                pass
+
+    def _count_question(self, event: events.Interrupted | events.Resumed) -> None:
+        asked = self._asked.setdefault((event.run_id, event.path), set())
+        (asked.add if isinstance(event, events.Interrupted) else asked.discard)(event.interrupt_id)
+        self._questions.set(sum(map(len, self._asked.values())))
+
+    # Names
+
+    def _operator(self) -> tuple[str, str]:
+        """The workflow and the operator that the current code runs in."""
+        scope = current_scope()
+        if scope is None:
+            return OTHER, OTHER
+        workflow, operator = self._known("operator", scope.run.workflow, scope.operator_id)
+        return workflow, operator
+
+    def _known(self, kind: str, *names: str) -> tuple[str, ...]:
+        names = tuple(to_text(name[:MOST_OF_A_NAME]) for name in names)
+        known = self._names.setdefault(kind, set())
+        if names not in known and len(known) >= MOST_NAMES:
+            return (OTHER,) * len(names)
+        known.add(names)
+        return names
+
+    # What else is there to see
+
+    def watch(self, name: str, said: str, look: Callable[[], float]) -> None:
+        """Add a gauge that is looked at whenever the metrics are asked for.
+
+        Args:
+            name: What it is called, after ``operad_``.
+            said: What it is.
+            look: Its value.
+        """
+        _client().Gauge(f"operad_{name}", said, registry=self.registry).set_function(look)
+
+
+def exposition(registry: CollectorRegistry) -> tuple[bytes, str]:
+    """Metrics as Prometheus reads them: the text, and its content type."""
+    made = _client()
+    return made.generate_latest(registry), made.CONTENT_TYPE_LATEST
+
+
+def serve(registry: CollectorRegistry, port: int, host: str = "127.0.0.1") -> tuple[int, Callable[[], None]]:
+    """Answer ``http://HOST:PORT/metrics`` from a thread.
+
+    Args:
+        registry: The metrics.
+        port: Where; 0 for any that is free.
+        host: Who can reach it: by default this machine alone.
+
+    Returns:
+        The port, and what ends it.
+
+    Raises:
+        InputError: That port cannot be had.
+    """
+    try:
+        server, thread = _client().start_http_server(port, host, registry)
+    except (OSError, OverflowError) as error:
+        raise InputError(f"metrics cannot be served at {host}:{port}: {describe(error)}; name another port") from error
+
+    def stop() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return int(server.server_port), stop
+
+
+def _client() -> Any:
+    try:
+        return import_module("prometheus_client")
+    except ImportError as error:
+        raise MissingExtraError(f"metrics need prometheus-client: pip install 'operad[tracing]' ({error})") from error

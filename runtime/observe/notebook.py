@@ -1,0 +1,217 @@
+"""What a notebook shows: a workflow's picture, how a run gets on, what a message says."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from html import escape
+from importlib import import_module
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from operad.runtime.events import Event, Listener, RunFailed, RunFinished, RunStarted
+from operad.runtime.observe.trace import Span, Trace, structural
+
+if TYPE_CHECKING:
+    from operad.runtime.values.message import Usage, WorkflowMessage
+
+SECONDS_BETWEEN = 0.2
+"""How long a shown state stays at least."""
+
+MOST_SHOWN = 20_000
+"""Characters of a text that are shown."""
+
+MOST_ROWS = 300
+"""Operators that a table shows."""
+
+_SIGNS: Mapping[str, str] = {
+    "waiting": "○",
+    "running": "◐",
+    "asking": "?",
+    "done": "✓",
+    "cached": "✓",
+    "kept": "✓",
+    "skipped": "–",
+    "failed": "✗",
+    "stopped": "■",
+}
+
+
+def picture(code: str) -> dict[str, str]:
+    """A flowchart as a notebook shows it.
+
+    Args:
+        code: Mermaid's code.
+
+    Returns:
+        By media type: Markdown with the code; a picture too, where the extra ``media`` is installed.
+    """
+    bundle = {"text/markdown": f"```mermaid\n{code}```\n"}
+    with suppress(Exception):  # no extra, or too large to be drawn: then the code says as much
+        draw: Any = import_module("mermaid_render").mermaid_to_svg
+        bundle["image/svg+xml"] = draw(code).decode()
+    return bundle
+
+
+def progress_in_notebook() -> tuple[Listener, ...]:
+    """Who shows how a run gets on below the cell that it is started in; nobody where this is no notebook."""
+    ipython: Any = sys.modules.get("IPython")
+    return (_Progress(),) if ipython and hasattr(ipython.get_ipython(), "kernel") else ()
+
+
+class _Progress:
+    """A listener that keeps a table below the cell up to date."""
+
+    def __init__(self) -> None:
+        self._trace = Trace()
+        self._handle: Any = None
+        self._shown = 0.0
+
+    def __call__(self, event: Event) -> None:
+        self._trace.apply(event)
+        last = isinstance(event, RunFinished | RunFailed)
+        if last or isinstance(event, RunStarted) or monotonic() - self._shown >= SECONDS_BETWEEN:
+            display: Any = import_module("IPython.display")
+            html = display.HTML(progress_html(self._trace))
+            if self._handle is None:
+                self._handle = display.display(html, display_id=True)
+            else:
+                self._handle.update(html)
+            self._shown = monotonic()
+
+
+def progress_html(trace: Trace) -> str:
+    """How a run gets on: a row for each operator, and what it said once it has ended."""
+    root = trace.root
+    if root is None:
+        return ""
+    rows = _rows(trace)
+    end = trace.now if root.end is None else root.end
+    rounds = sum(span.kind == "round" and span.parent == root.id for span in trace.spans)
+    head = (
+        f"<b>{escape(trace.workflow)}</b> {_verdict(root)} · {rounds} round{'s' * (rounds != 1)} · "
+        f"{end - root.start:.1f} s{_used(root.usage)}"
+    )
+    table = "".join(row.html() for row in rows[:MOST_ROWS])
+    more = f"<p>… and {len(rows) - MOST_ROWS:,} more operators</p>" if len(rows) > MOST_ROWS else ""
+    error = f"<pre>{_text(str(root.details['error']))}</pre>" if "error" in root.details else ""
+    return (
+        f"<div><p>{head}</p>{error}<table><thead><tr><th></th><th>operator</th><th>state</th><th>runs</th>"
+        f"<th>seconds</th><th>tokens</th><th>says</th></tr></thead><tbody>{table}</tbody></table>{more}</div>"
+    )
+
+
+def message_html(message: WorkflowMessage) -> str:
+    """A message with all that it bears; what operators and models say is text, and never markup."""
+    said = [
+        ("says", message.scratchpad),
+        *(
+            (f"output {name}", value if isinstance(value, str) else repr(value))
+            for name, value in message.outputs.items()
+        ),
+        ("evaluation", message.evaluation),
+        ("lesson", message.lesson),
+        ("blame", ", ".join(message.blame)),
+        ("score", "" if message.score is None else f"{message.score:g}"),
+    ]
+    rows = "".join(f"<tr><th>{escape(what)}</th><td>{_folded(text)}</td></tr>" for what, text in said if text)
+    parts = "".join(
+        f"<details><summary>{escape(part.operator_id or 'part')}</summary>{message_html(part)}</details>"
+        for part in message.parts
+    )
+    who = f" · {escape(message.operator_id)}" if message.operator_id else ""
+    return f"<div><p><b>{message.status.value}</b>{who}{_used(message.usage)}</p><table><tbody>{rows}</tbody></table>{parts}</div>"
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """An operator, in all its runs.
+
+    Attributes:
+        path: Where it is, without the numbers of items.
+        runs: Its spans.
+        asks: Whether one of them waits for a person.
+    """
+
+    path: tuple[str, ...]
+    runs: Sequence[Span]
+    asks: bool
+
+    def html(self) -> str:
+        """The row of a table."""
+        state = self._state()
+        usage = sum(span.usage.tokens for span in self.runs)
+        indent = "&nbsp;" * 4 * (len(self.path) - 1)
+        cells = (
+            f"<span aria-hidden='true'>{_SIGNS[state]}</span>",
+            f"{indent}{escape(self.path[-1])}",
+            f"{state}{self._progress()}",
+            str(len(self.runs) or ""),
+            f"{sum(span.seconds for span in self.runs):.1f}" if self.runs else "",
+            f"{usage:,}" if usage else "",
+            self._said(),
+        )
+        return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+
+    def _state(self) -> str:
+        if self.asks:
+            return "asking"
+        going = [span for span in self.runs if span.end is None]
+        return "running" if going else self.runs[-1].state if self.runs else "waiting"
+
+    def _progress(self) -> str:
+        done = self.runs[-1].details.get("progress") if self.runs else None
+        return f" {done[0]}/{done[1]}" if done else ""
+
+    def _said(self) -> str:
+        details = self.runs[-1].details if self.runs else {}
+        message: Mapping[str, Any] = details.get("message") or {}
+        return _folded(str(details.get("error") or details.get("reason") or message.get("scratchpad") or ""))
+
+
+def _rows(trace: Trace) -> list[_Row]:
+    """The operators, those of workflows inside below the operator that runs them."""
+    runs: dict[tuple[str, ...], list[Span]] = {}
+    asking: set[tuple[str, ...]] = set()
+    for span in trace.spans:
+        if span.kind == "operator":
+            runs.setdefault(structural(span.path), []).append(span)
+        elif span.kind == "question" and span.end is None:
+            asking.add(structural(span.path))
+    rows: list[_Row] = []
+
+    def add(place: tuple[str, ...]) -> None:
+        graph = trace.graphs.get(place)
+        for name in (*graph.before, *graph.judges) if graph else ():
+            path = (*place, name)
+            rows.append(_Row(path, runs.get(path, ()), path in asking))
+            add(path)
+
+    add(())
+    return rows
+
+
+def _used(usage: Usage) -> str:
+    if not usage.calls:
+        return ""
+    return f" · {usage.calls:,} model call{'s' * (usage.calls != 1)}, {usage.tokens:,} tokens, cost {usage.money()}"
+
+
+def _verdict(root: Span) -> str:
+    message: Mapping[str, Any] = root.details.get("message") or {}
+    return escape(str(message.get("status") or root.state))
+
+
+def _folded(text: str) -> str:
+    """A text in a cell: its first line, and the rest when asked."""
+    first, _, rest = text.strip().partition("\n")
+    if not rest and len(first) <= 120:
+        return escape(first)
+    return f"<details><summary>{escape(first[:120])}…</summary><pre>{_text(text)}</pre></details>"
+
+
+def _text(text: str) -> str:
+    more = len(text) - MOST_SHOWN
+    return escape(text if more <= 0 else f"{text[:MOST_SHOWN]}… and {more:,} more characters")

@@ -1,0 +1,244 @@
+"""Spans of a run in the words of OpenInference, which viewers of traces understand, and some of our own (``operad.…``).
+
+How much is said is bounded: texts are cut, and of long conversations the first message and the last ones are told.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from openinference.semconv.trace import (
+    DocumentAttributes,
+    MessageAttributes,
+    MessageContentAttributes,
+    OpenInferenceMimeTypeValues,
+    OpenInferenceSpanKindValues,
+    SpanAttributes,
+    ToolCallAttributes,
+)
+
+from operad.runtime.events import KnowledgeRetrieved
+from operad.runtime.observe.trace import Span
+from operad.runtime.reasoning.prompt import cut
+
+MOST_CHARACTERS = 16_000
+"""The longest text of an attribute."""
+
+MOST_IN_MESSAGES = 64_000
+"""Characters of all messages that a model is asked with."""
+
+MOST_ATTRIBUTES = 80
+"""How many attributes these messages make: the SDK keeps 128 of a span, the last ones."""
+
+MOST_SOURCES = 50
+"""How many passages that were looked up are named."""
+
+Said = dict[str, "str | int | float | bool | Sequence[str]"]
+"""Attributes of a span."""
+
+_Kind = OpenInferenceSpanKindValues
+_KINDS = {"model": _Kind.LLM, "tool": _Kind.TOOL}
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What of a run's contents is written: texts of people, models and tools.
+
+    Attributes:
+        inputs: What is asked: jobs, tasks, messages, arguments.
+        outputs: What comes of it: answers, results, verdicts, texts of errors.
+    """
+
+    inputs: bool = True
+    outputs: bool = True
+
+
+def kind_of(span: Span, judges: Sequence[str] = ()) -> str:
+    """OpenInference's kind of span: an operator is an AGENT where it asked a model, and an EVALUATOR where it judges."""
+    if span.kind == "operator" and span.name in judges:
+        return _Kind.EVALUATOR.value
+    if span.kind == "operator" and "tasks" in span.details:
+        return _Kind.AGENT.value
+    return _KINDS.get(span.kind, _Kind.CHAIN).value
+
+
+def attributes_of(span: Span, shown: Shown) -> Said:
+    """What is known of a span that has ended; but for its kind."""
+    said: Said = dict(_usage(span) if span.kind == "model" else _account(span))
+    said["operad.state"] = span.state
+    details = span.details
+    if span.kind == "tool":
+        said[SpanAttributes.TOOL_NAME] = span.name
+        if shown.inputs:
+            said[SpanAttributes.TOOL_PARAMETERS] = _json(details.get("arguments", {}))
+    if span.kind == "model":
+        said[SpanAttributes.LLM_MODEL_NAME] = span.name
+        said |= _conversation(details, shown)
+    if verdict := _verdict_in(span):
+        said |= _verdict(verdict, shown)
+    if shown.inputs:
+        said |= _value(SpanAttributes.INPUT_VALUE, SpanAttributes.INPUT_MIME_TYPE, _asked(span))
+    if shown.outputs:
+        said |= _value(SpanAttributes.OUTPUT_VALUE, SpanAttributes.OUTPUT_MIME_TYPE, _answered(span))
+    return said
+
+
+def looked_up(event: KnowledgeRetrieved, goal: str, shown: Shown) -> Said:
+    """What is said of a look-up in a knowledge base."""
+    said: Said = {SpanAttributes.OPENINFERENCE_SPAN_KIND: _Kind.RETRIEVER.value}
+    if shown.inputs:
+        said |= _value(SpanAttributes.INPUT_VALUE, SpanAttributes.INPUT_MIME_TYPE, goal)
+    for place, (source, score) in enumerate(zip(event.sources[:MOST_SOURCES], event.scores, strict=False)):
+        document = f"{SpanAttributes.RETRIEVAL_DOCUMENTS}.{place}"
+        said[f"{document}.{DocumentAttributes.DOCUMENT_SCORE}"] = score
+        if shown.outputs:
+            said[f"{document}.{DocumentAttributes.DOCUMENT_ID}"] = cut(source, MOST_CHARACTERS)
+    return said
+
+
+def of_session(session: str) -> Said:
+    """The conversation that a run belongs to."""
+    return {SpanAttributes.SESSION_ID: session}
+
+
+def of_kind(kind: str) -> Said:
+    """A span's kind."""
+    return {SpanAttributes.OPENINFERENCE_SPAN_KIND: kind}
+
+
+def _account(span: Span) -> Iterator[tuple[str, int | float]]:
+    """What models cost in it; not in OpenInference's words, whose readers add up what each call of a model says."""
+    usage = span.usage
+    if usage.calls:
+        yield "operad.usage.calls", usage.calls
+        yield "operad.usage.prompt_tokens", usage.prompt_tokens
+        yield "operad.usage.completion_tokens", usage.completion_tokens
+        yield "operad.usage.unpriced", usage.unpriced
+        if usage.known_cost is not None:
+            yield "operad.usage.cost", usage.known_cost
+
+
+def _usage(span: Span) -> Iterator[tuple[str, int | float]]:
+    usage = span.usage
+    if span.state == "done":
+        yield SpanAttributes.LLM_TOKEN_COUNT_PROMPT, usage.prompt_tokens
+        yield SpanAttributes.LLM_TOKEN_COUNT_COMPLETION, usage.completion_tokens
+        yield SpanAttributes.LLM_TOKEN_COUNT_TOTAL, usage.tokens
+    if usage.calls and usage.known_cost is not None:
+        yield SpanAttributes.LLM_COST_TOTAL, usage.known_cost
+
+
+def _verdict_in(span: Span) -> Mapping[str, Any]:
+    return span.details if span.kind == "round" else span.details.get("message", {})
+
+
+def _verdict(message: Mapping[str, Any], shown: Shown) -> Said:
+    said: Said = {"operad.status": str(message.get("status", ""))}
+    if blame := message.get("blame"):
+        said["operad.blame"] = [str(name) for name in blame]
+    if isinstance(score := message.get("score"), int | float):
+        said["operad.score"] = score
+    for name in ("evaluation", "lesson") if shown.outputs else ():
+        if text := message.get(name):
+            said[f"operad.{name}"] = cut(str(text), MOST_CHARACTERS)
+    return said
+
+
+def _asked(span: Span) -> object:
+    details = span.details
+    if span.kind == "model":
+        messages: list[dict[str, Any]] = details.get("messages") or [{}]
+        return _text(messages[-1].get("content"))
+    if span.kind == "operator":
+        tasks = details.get("tasks", [])
+        return tasks[0] if len(tasks) == 1 else tasks or None
+    return details.get({"run": "goal", "tool": "arguments", "question": "question"}.get(span.kind, ""))
+
+
+def _answered(span: Span) -> object:
+    details = span.details
+    if message := _verdict_in(span):
+        return message.get("scratchpad") or message.get("outputs") or None
+    if span.kind == "model":
+        return details.get("text") or details.get("tool_calls") or None
+    return details.get("result")
+
+
+def _value(name: str, mime_type: str, value: object) -> Said:
+    if value is None:
+        return {}
+    kinds = OpenInferenceMimeTypeValues
+    if isinstance(value, str):
+        return {name: cut(value, MOST_CHARACTERS), mime_type: kinds.TEXT.value}
+    return {name: _json(value), mime_type: kinds.JSON.value}
+
+
+def _conversation(details: Mapping[str, Any], shown: Shown) -> Said:
+    said: Said = {}
+    if shown.inputs:
+        messages: list[dict[str, Any]] = details.get("messages") or []
+        told, left_out = _as_fit(messages)
+        for place, message in enumerate(told):
+            said |= {f"{SpanAttributes.LLM_INPUT_MESSAGES}.{place}.{name}": value for name, value in message.items()}
+        if left_out:
+            said["operad.messages_left_out"] = left_out
+    if shown.outputs and ("text" in details or details.get("tool_calls")):
+        calls = [{"function": call} for call in details.get("tool_calls") or ()]
+        answer = _message({"role": "assistant", "content": details.get("text", ""), "tool_calls": calls})
+        said |= {f"{SpanAttributes.LLM_OUTPUT_MESSAGES}.0.{name}": value for name, value in answer.items()}
+    return said
+
+
+def _as_fit(messages: Sequence[Mapping[str, Any]]) -> tuple[list[Said], int]:
+    """The first message and the last ones, as many as there is room for; and how many are left out between."""
+    characters, attributes = MOST_IN_MESSAGES, MOST_ATTRIBUTES
+    last_ones: list[Said] = []
+    for message in (*messages[:1], *reversed(messages[1:])):
+        said = _message(message)
+        characters -= sum(len(str(value)) for value in said.values())
+        attributes -= len(said)
+        if last_ones and (characters < 0 or attributes < 0):
+            break
+        last_ones.append(said)
+    told = [*last_ones[:1], *reversed(last_ones[1:])]
+    return told, len(messages) - len(told)
+
+
+def _message(message: Mapping[str, Any]) -> Said:
+    said: Said = {MessageAttributes.MESSAGE_ROLE: str(message.get("role", ""))}
+    content: Any = message.get("content")
+    if isinstance(content, list):
+        for place, part in enumerate(cast("list[dict[str, Any]]", content)[:MOST_SOURCES]):
+            name = f"{MessageAttributes.MESSAGE_CONTENTS}.{place}"
+            said[f"{name}.{MessageContentAttributes.MESSAGE_CONTENT_TYPE}"] = "text"
+            said[f"{name}.{MessageContentAttributes.MESSAGE_CONTENT_TEXT}"] = cut(_part(part), MOST_CHARACTERS)
+    elif content:
+        said[MessageAttributes.MESSAGE_CONTENT] = cut(str(content), MOST_CHARACTERS)
+    if answers := message.get("tool_call_id"):
+        said[MessageAttributes.MESSAGE_TOOL_CALL_ID] = str(answers)
+    for place, call in enumerate(list(message.get("tool_calls") or ())[:MOST_SOURCES]):
+        name, function = f"{MessageAttributes.MESSAGE_TOOL_CALLS}.{place}", call.get("function") or {}
+        if call.get("id"):
+            said[f"{name}.{ToolCallAttributes.TOOL_CALL_ID}"] = str(call["id"])
+        said[f"{name}.{ToolCallAttributes.TOOL_CALL_FUNCTION_NAME}"] = str(function.get("name", ""))
+        arguments = cut(str(function.get("arguments", "")), MOST_CHARACTERS)
+        said[f"{name}.{ToolCallAttributes.TOOL_CALL_FUNCTION_ARGUMENTS_JSON}"] = arguments
+    return said
+
+
+def _text(content: Any) -> str | None:
+    """What a message says."""
+    if isinstance(content, list):
+        return "\n".join(map(_part, cast("list[dict[str, Any]]", content)))
+    return content if isinstance(content, str) else None
+
+
+def _part(part: dict[str, Any]) -> str:
+    return str(part["text"]) if "text" in part else _json(part)
+
+
+def _json(value: object) -> str:
+    return cut(json.dumps(value, ensure_ascii=False, default=str), MOST_CHARACTERS)

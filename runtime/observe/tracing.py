@@ -1,0 +1,356 @@
+"""Runs as OpenTelemetry spans, written as they happen, for any collector."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from copy import copy
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
+
+from operad.runtime import events
+from operad.runtime.events import Event, current_scope
+from operad.runtime.events.repeat import repeated, traced
+from operad.runtime.observe.trace import Graph, Span, Trace, structural
+from operad.runtime.reasoning.prompt import cut
+from operad.runtime.values.errors import MissingExtraError
+from operad.runtime.values.valid_json import to_text
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Span as Written
+    from opentelemetry.trace import Tracer, TracerProvider
+
+_SKIPPED = ("attempt", "pause")
+"""Kinds of spans that are told as events of their operator."""
+
+_BEGINS = events.RunStarted | events.OperatorStarted | events.ModelAsked | events.ToolCalled
+_ENDS = (
+    events.RunFinished | events.RunFailed | events.OperatorFinished | events.OperatorFailed | events.OperatorCancelled
+)
+_NOTES = (
+    events.AnswerRejected
+    | events.ModelRetried
+    | events.FellBack
+    | events.CacheHit
+    | events.MessageKept
+    | events.BlameUnknown
+)
+_STAMP = frozenset(Event.__struct_fields__)
+_TRUE = ("1", "true", "yes", "on")
+_MOST_OF_A_NAME = 200
+_MOST_OF_AN_ERROR = 4_000
+
+
+class OpenTelemetryListener:
+    """A workflow's listener that writes its runs as spans: the run, rounds, operators, items of maps, calls of models
+    and tools, look-ups, questions; in the words of OpenInference.
+
+    Inside an operator, and inside a tool, its span is OpenTelemetry's current one, so that what other libraries write
+    there lies within. A run begun where a span is current lies within that; else the trace's id follows from the run's
+    id, so that all processes that work on a run write one trace, also after a crash.
+
+    One listener serves any number of runs, workflows and threads.
+
+    Args:
+        provider: Where spans go; None for what the program has set with ``opentelemetry.trace.set_tracer_provider``.
+        content: Whether texts are written: jobs, messages, answers, arguments, results, what errors say. Where
+            ``OPENINFERENCE_HIDE_INPUTS`` or ``OPENINFERENCE_HIDE_OUTPUTS`` is true, inputs or outputs are not.
+
+    Raises:
+        MissingExtraError: The extra ``tracing`` is not installed.
+    """
+
+    def __init__(self, provider: TracerProvider | None = None, *, content: bool = True) -> None:
+        try:
+            self._api: Any = import_module("opentelemetry.trace")
+            self._context: Any = import_module("opentelemetry.context")
+            self._sdk: Any = import_module("opentelemetry.sdk.trace")
+            self._words: Any = import_module("operad.runtime.observe.openinference")
+        except ImportError as error:
+            raise MissingExtraError(f"traces need OpenTelemetry: pip install 'operad[tracing]' ({error})") from error
+        self._provider = provider
+        self._shown = self._words.Shown(
+            inputs=content and not _is_set("OPENINFERENCE_HIDE_INPUTS"),
+            outputs=content and not _is_set("OPENINFERENCE_HIDE_OUTPUTS"),
+        )
+        self._runs: dict[str, _Traced | None] = {}
+
+    def __call__(self, event: Event) -> None:
+        """Take in an event."""
+        if isinstance(event, events.RunStarted):
+            self._runs[event.run_id] = None if self._is_heard_further_out() else self._begun(event.run_id)
+        elif isinstance(event, events.OperatorStarted) and event.run_id not in self._runs:
+            self._runs[event.run_id] = self._begun(event.run_id, elsewhere=True)
+        run = self._runs.get(event.run_id)
+        if run is not None:
+            run.apply(event)
+        if isinstance(event, events.RunFinished | events.RunFailed) or (run is not None and run.is_over):
+            self._runs.pop(event.run_id, None)
+
+    def _begun(self, run_id: str, *, elsewhere: bool = False) -> _Traced:
+        provider = self._provider or self._api.get_tracer_provider()
+        tracer: Any = provider.get_tracer("operad")
+        if isinstance(tracer, self._sdk.Tracer):
+            tracer = copy(tracer)
+            tracer.id_generator = _Ids(run_id, tracer.id_generator)
+        return _Traced(tracer, self._api, self._context, self._words, self._shown, elsewhere=elsewhere)
+
+    def _is_heard_further_out(self) -> bool:
+        """Whether the run is a part of one that is traced here already."""
+        scope = current_scope()
+        return scope is not None and any(self._runs.get(each.run.log.run_id) for each in scope.outwards())
+
+
+class _Ids:
+    """The trace's id follows from the run's; those of spans are whatever the program's are."""
+
+    def __init__(self, run_id: str, others: Any) -> None:
+        self._run_id = run_id
+        self._others = others
+
+    def generate_trace_id(self) -> int:
+        return trace_id_of(self._run_id)
+
+    def generate_span_id(self) -> int:
+        return self._others.generate_span_id()
+
+    def is_trace_id_random(self) -> bool:
+        return False
+
+
+class _Traced:
+    """A run that is being traced; or, where `elsewhere`, the operators of one that another process drives."""
+
+    def __init__(self, tracer: Tracer, api: Any, context: Any, words: Any, shown: Any, *, elsewhere: bool) -> None:
+        self._tracer = tracer
+        self._api = api
+        self._context = context
+        self._words = words
+        self._shown = shown
+        self._elsewhere = elsewhere
+        self._trace = Trace()
+        self._written: dict[int, Written] = {}
+        self._before: dict[int, Context] = {}
+        self._items: dict[int, list[Span]] = {}
+        self._session = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left of what another process had done here."""
+        return self._elsewhere and not self._written
+
+    def apply(self, event: Event) -> None:
+        repeat = repeated()
+        known = len(self._trace.spans)
+        if self._elsewhere and not known:
+            self._trace.apply(
+                events.RunStarted(run_id=event.run_id, time=event.time, workflow="", goal="", operators={})
+            )
+            known = 1
+        changed = self._trace.apply(event)
+        for span in changed:
+            if span.id >= known and span.kind not in _SKIPPED and not (repeat and repeat.traced):
+                self._begin(span, event, now=repeat is None)
+        self._note(event, changed, told=repeat is not None and repeat.traced)
+        for span in reversed(changed):
+            if span.end is not None and span.kind != "item":
+                self._end(span, event)
+        if isinstance(event, _ENDS) and repeat is None and changed:
+            self._leave(changed[0])
+
+    # The beginning and the end
+
+    def _begin(self, span: Span, event: Event, *, now: bool) -> None:
+        around = self._around(span)
+        current = self._api.get_current_span()
+        if self._elsewhere and around is None and current.get_span_context().is_remote:
+            self._written[span.id] = current  # whoever drives the run writes this one
+        else:
+            within = None if around is None else self._api.set_span_in_context(around, self._context.Context())
+            attributes = _sendable(self._place(span))
+            self._written[span.id] = self._tracer.start_span(
+                _name(span), within, attributes=attributes, start_time=_nanoseconds(span.start)
+            )
+        if span.kind == "item" and span.parent is not None:
+            self._items.setdefault(span.parent, []).append(span)
+        if now and isinstance(event, _BEGINS):
+            self._enter(span)
+
+    def _around(self, span: Span) -> Written | None:
+        """The nearest span around it that is written."""
+        while span.parent is not None:
+            if written := self._written.get(span.parent):
+                return written
+            span = self._trace.spans[span.parent]
+        return None
+
+    def _place(self, span: Span) -> dict[str, Any]:
+        said: dict[str, Any] = {
+            **self._words.of_kind(self._words.kind_of(span)),
+            "operad.kind": span.kind,
+            "operad.run_id": self._trace.run_id,
+        }
+        if span.kind == "run":
+            said["operad.workflow"] = self._trace.workflow
+        if span.path:
+            said["operad.path"] = "/".join(span.path)
+        if span.round:
+            said["operad.round"] = span.round
+        if span.attempt:
+            said["operad.attempt"] = span.attempt
+        return said
+
+    def _enter(self, span: Span) -> None:
+        """Have it be the current one in the context that the event is written in: the operator's own."""
+        written = self._written[span.id]
+        self._before[span.id] = before = self._context.get_current()
+        self._context.attach(self._api.set_span_in_context(written, before))
+        if span.kind in ("run", "operator"):
+            traced.set(True)
+        scope = current_scope()
+        if span.kind == "operator" and scope is not None and not self._session:
+            self._session = scope.run.root.job.session_id
+            if root := self._written.get(0):
+                root.set_attributes(_sendable(self._words.of_session(self._session)))
+
+    def _leave(self, span: Span) -> None:
+        """Have what was current before be so again; not by its token, which belongs to one context."""
+        if (before := self._before.pop(span.id, None)) is not None:
+            self._context.attach(before)
+
+    def _end(self, span: Span, event: Event) -> None:
+        written = self._written.pop(span.id, None)
+        for item in self._items.pop(span.id, ()):  # another round of it might have followed
+            self._end(item, event)
+        if written is None:
+            return
+        if span.kind in ("model", "tool"):
+            before = self._before.pop(span.id, None)
+            if before is not None and self._api.get_current_span() is written:
+                self._context.attach(before)
+        if written.is_recording():
+            self._say(span, written)
+        written.end(_nanoseconds(span.end if span.end is not None else event.time))
+        span.details.clear()  # a long run has many spans
+
+    def _say(self, span: Span, written: Written) -> None:
+        graph = self._trace.graphs.get(structural(span.path[:-1])) or Graph("", {})
+        if span.kind == "run":
+            span.details["goal"] = self._trace.goal
+        attributes = self._words.attributes_of(span, self._shown) | self._words.of_kind(
+            self._words.kind_of(span, graph.judges)
+        )
+        if self._session and span.kind in ("run", "operator", "model"):
+            attributes |= self._words.of_session(self._session)
+        written.set_attributes(_sendable(attributes))
+        code = self._api.StatusCode
+        fault = _fault(span)
+        if fault is None:
+            written.set_status(code.OK if span.state in ("done", "cached", "kept") else code.UNSET)
+            return
+        said = to_text(fault[:_MOST_OF_AN_ERROR]) if self._shown.outputs else ""
+        written.set_status(code.ERROR, said or None)
+        if span.state == "failed":
+            written.add_event("exception", self._exception(fault), _nanoseconds(span.end or span.start))
+
+    # What is said in between
+
+    def _note(self, event: Event, changed: Sequence[Span], *, told: bool) -> None:
+        written = self._written.get(changed[0].id) if changed else None
+        if written is None or told:
+            return
+        at = _nanoseconds(event.time)
+        match event:
+            case events.KnowledgeRetrieved():
+                within = self._api.set_span_in_context(written, self._context.Context())
+                attributes = _sendable(
+                    {
+                        **self._place(changed[0]),
+                        "operad.kind": "knowledge",
+                        **self._words.looked_up(event, self._trace.goal, self._shown),
+                    }
+                )
+                self._tracer.start_span("knowledge", within, attributes=attributes, start_time=at).end(at)
+            case events.OperatorRetried():
+                more = {"operad.attempt": event.attempt, "operad.delay": event.delay}
+                written.add_event("exception", {**self._exception(event.error), **more}, at)
+                written.set_attribute("operad.attempt", event.attempt + 1)
+            case _ if isinstance(event, _NOTES):
+                fields = event.as_dict() if self._shown.outputs else {}
+                said = {
+                    f"operad.{name}": cut(str(value), _MOST_OF_AN_ERROR)
+                    for name, value in fields.items()
+                    if name not in _STAMP
+                }
+                written.add_event(type(event).__name__, _sendable(said), at)
+            case _:
+                pass
+
+    def _exception(self, error: str) -> dict[str, str]:
+        kind, colon, text = error.partition(": ")
+        named = bool(colon) and kind.isidentifier()
+        said = {"exception.type": kind if named or error.isidentifier() else "OperadError"}
+        if not self._shown.outputs:
+            return said
+        return _sendable({**said, "exception.message": (text if named else error)[:_MOST_OF_AN_ERROR]})
+
+
+def trace_id_of(run_id: str) -> int:
+    """The id of the trace of a run that began within no span: 128 bits."""
+    return int.from_bytes(hashlib.sha256(f"operad:{run_id}".encode()).digest()[:16], "big") or 1
+
+
+def carried() -> str:
+    """The current span as a text that `continued` takes in another process (W3C's ``traceparent``); empty without one."""
+    if "opentelemetry.trace" not in sys.modules:
+        return ""
+    carrier: dict[str, str] = {}
+    _propagator().inject(carrier)
+    return carrier.get("traceparent", "")
+
+
+def continued(text: str) -> None:
+    """Have a span of another process be the current one in this context, for what is written here."""
+    if text and "opentelemetry.trace" in sys.modules:
+        import_module("opentelemetry.context").attach(_propagator().extract({"traceparent": text}))
+
+
+def _propagator() -> Any:
+    return import_module("opentelemetry.trace.propagation.tracecontext").TraceContextTextMapPropagator()
+
+
+def _fault(span: Span) -> str | None:
+    """Why it counts as failed; None where it does not."""
+    details = span.details
+    if span.state == "failed":
+        return str(details.get("error") or details.get("result") or "failed")
+    verdict: dict[str, Any] = {"run": details.get("message", {}), "round": details}.get(span.kind, {})
+    if (status := verdict.get("status", "SUCCESS")) != "SUCCESS":
+        return f"{status}: {verdict.get('evaluation', '')}".rstrip(": ")
+    return None
+
+
+def _name(span: Span) -> str:
+    return f"round {span.name}" if span.kind == "round" else to_text(span.name[:_MOST_OF_A_NAME]) or span.kind
+
+
+def _sendable(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes that an exporter can encode; it would leave out the others."""
+    return {name: _sendable_value(value) for name, value in attributes.items()}
+
+
+def _sendable_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return to_text(value)
+    return [to_text(each) for each in cast("list[str]", value)] if isinstance(value, list) else value
+
+
+def _nanoseconds(seconds: float) -> int:
+    return round(seconds * 1e9)
+
+
+def _is_set(variable: str) -> bool:
+    return os.environ.get(variable, "").strip().lower() in _TRUE

@@ -1,0 +1,191 @@
+"""A cache of answers by content: of this process, or in an SQLite file that several share."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import threading
+import time
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from operad.runtime.values.errors import InvalidError, Issue
+from operad.runtime.values.fingerprint import fingerprint
+from operad.runtime.values.message import WorkflowMessage
+from operad.runtime.values.sqlite_file import FileKind, SqliteFile
+
+if TYPE_CHECKING:
+    import sqlite3
+
+APPLICATION_ID = 0x6F706164
+"""What marks an SQLite file as a cache of ours: "opad"."""
+
+_CACHE = FileKind(
+    name="a cache",
+    application_id=APPLICATION_ID,
+    version=1,
+    tables=(
+        "CREATE TABLE IF NOT EXISTS answers "
+        "(key TEXT PRIMARY KEY, stored REAL NOT NULL, message TEXT NOT NULL) WITHOUT ROWID",
+        "CREATE INDEX IF NOT EXISTS answers_by_age ON answers (stored)",
+    ),
+)
+
+
+def cache_key(*parts: object) -> str:
+    """A key for what depends on these parts alone: SHA-256, in hexadecimal, over their canonical JSON.
+
+    Parts are JSON values, and whatever has a `fingerprint`; files count by their content, which is
+    read: call it in a thread where they may be large.
+
+    Raises:
+        InputError: A part has no JSON form, or a file cannot be read.
+    """
+    text = json.dumps(fingerprint(parts), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Cache:
+    """Keeps messages by key, for as long and as many as it is told.
+
+    Threads and event loops may share one; processes may share a file. A message is kept as it was
+    said, with the id of its job and what it cost.
+
+    Args:
+        path: An SQLite file, made when it is first needed; None to keep messages in memory.
+        max_age: Seconds after which a message is forgotten, by the clock on the wall; None for never.
+        max_entries: How many messages are kept. Beyond that, memory forgets those not used for the
+            longest time, and a file the oldest, which may be a sixteenth too many for a while.
+
+    Raises:
+        InvalidError: `max_age` is not above 0, or `max_entries` is below 1.
+    """
+
+    def __init__(
+        self, path: str | Path | None = None, *, max_age: float | None = None, max_entries: int = 10_000
+    ) -> None:
+        issues: list[Issue] = []
+        if max_age is not None and not max_age > 0:
+            issues.append(Issue("cache", f"must be above 0 seconds, or None, not {max_age!r}", "Cache.max_age"))
+        if max_entries < 1:
+            issues.append(Issue("cache", f"must be at least 1, not {max_entries!r}", "Cache.max_entries"))
+        if issues:
+            raise InvalidError("cache", issues)
+        self._memory = _Memory(max_age, max_entries) if path is None else None
+        self._file = None if path is None else _File(path, max_age, max_entries)
+
+    async def get(self, key: str) -> WorkflowMessage | None:
+        """The message with this key; None where there is none that is young enough and can be read.
+
+        Raises:
+            InputError: The file cannot be used.
+        """
+        if self._memory:
+            return self._memory.get(key)
+        assert self._file  # noqa: S101 - it is one or the other
+        return await asyncio.to_thread(self._file.get, key)
+
+    async def put(self, key: str, message: WorkflowMessage) -> bool:
+        """Keep a message, in place of an earlier one with this key.
+
+        Returns:
+            Whether it is kept. A file keeps only what it can give back as it was: a message whose
+            outputs are not plain JSON values is not kept.
+
+        Raises:
+            InputError: The file cannot be used.
+        """
+        if self._memory:
+            return self._memory.put(key, message)
+        assert self._file  # noqa: S101 - it is one or the other
+        return await asyncio.to_thread(self._file.put, key, message)
+
+    def close(self) -> None:
+        """Close the file. The cache can be used again."""
+        if self._file:
+            self._file.close()
+
+
+class _Memory:
+    def __init__(self, max_age: float | None, max_entries: int) -> None:
+        self._max_age = max_age
+        self._max_entries = max_entries
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[str, tuple[float, WorkflowMessage]] = OrderedDict()
+
+    def get(self, key: str) -> WorkflowMessage | None:
+        with self._lock:
+            if key not in self._entries:
+                return None
+            stored, message = self._entries[key]
+            if _is_over(stored, self._max_age):
+                del self._entries[key]
+                return None
+            self._entries.move_to_end(key)
+            return message
+
+    def put(self, key: str, message: WorkflowMessage) -> bool:
+        with self._lock:
+            self._entries[key] = (time.time(), message)
+            self._entries.move_to_end(key)
+            if len(self._entries) > self._max_entries:
+                self._entries.popitem(last=False)
+            return True
+
+
+class _File:
+    def __init__(self, path: str | Path, max_age: float | None, max_entries: int) -> None:
+        self._file = SqliteFile(path, _CACHE)
+        self._max_age = max_age
+        self._max_entries = max_entries
+        self._puts = 0
+
+    def get(self, key: str) -> WorkflowMessage | None:
+        with self._file.connection() as connection:
+            row = connection.execute("SELECT stored, message FROM answers WHERE key = ?", (key,)).fetchone()
+        if row is None or _is_over(row[0], self._max_age):
+            return None
+        try:
+            return WorkflowMessage.model_validate_json(row[1])
+        except ValidationError:  # of another release, perhaps; the next `put` replaces it
+            return None
+
+    def put(self, key: str, message: WorkflowMessage) -> bool:
+        text = _lossless(message)
+        if text is None:
+            return False
+        with self._file.transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", (key, time.time(), text))
+            if self._puts % max(1, self._max_entries // 16) == 0:
+                self._tidy(connection)
+            self._puts += 1
+        return True
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _tidy(self, connection: sqlite3.Connection) -> None:
+        if self._max_age is not None:
+            connection.execute("DELETE FROM answers WHERE stored < ?", (time.time() - self._max_age,))
+        connection.execute(
+            "DELETE FROM answers WHERE key IN (SELECT key FROM answers ORDER BY stored DESC LIMIT -1 OFFSET ?)",
+            (self._max_entries,),
+        )
+
+
+def _is_over(stored: float, max_age: float | None) -> bool:
+    return max_age is not None and time.time() - stored > max_age
+
+
+def _lossless(message: WorkflowMessage) -> str | None:
+    """The message as JSON; None where it would come back as another one."""
+    try:
+        text = message.model_dump_json()
+        again = WorkflowMessage.model_validate_json(text)
+    except (ValueError, RecursionError):
+        return None
+    return text if repr(again) == repr(message) else None  # to == an enum is its text, and True is 1

@@ -1,0 +1,219 @@
+"""What an operator may take and what happens when it fails, as plain values."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from operad.runtime.policies.cache import Cache
+from operad.runtime.values.errors import FetchError, InvalidError, Issue, ModelError
+from operad.runtime.values.message import Usage, WorkflowMessage
+
+if TYPE_CHECKING:
+    from operad.runtime.graph.graph import Executable
+    from operad.runtime.models.model import Model
+    from operad.runtime.workflow.workflow import Workflow
+
+_PASSING = (TimeoutError, asyncio.TimeoutError, ConnectionError)  # the second is the first since Python 3.11
+
+
+def check_positive(what: str, whole: Collection[str] = (), **given: float | None) -> None:
+    """Refuse what is given and not above zero; and those named in `whole`, where they are no whole numbers.
+
+    Raises:
+        InvalidError: With an issue for each.
+    """
+    issues: list[Issue] = []
+    for name, value in given.items():
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
+            issues.append(Issue("no-number", f"{value!r} is no number", f"{what}.{name}"))
+        elif name in whole and not isinstance(value, int):
+            issues.append(Issue("no-count", f"{value!r} is no whole number", f"{what}.{name}"))
+        elif not value > 0:
+            issues.append(Issue("not-positive", f"{value:g} must be more than 0", f"{what}.{name}"))
+    if issues:
+        raise InvalidError(what, issues)
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Try again after an error.
+
+    Attempt n + 1 begins after a random time between 0 and ``first_delay * 2 ** (n - 1)`` seconds,
+    at most `max_delay` (exponential back-off with full jitter); where an endpoint asks for a longer
+    wait (Retry-After), after that.
+
+    Attributes:
+        attempts: How many in all.
+        first_delay: Seconds.
+        max_delay: Seconds.
+        on: Which errors; None for those that pass by themselves: endpoints that cannot be reached,
+            are overloaded or ask to wait (429, 5xx), timeouts, broken connections.
+
+    Raises:
+        InvalidError: A value is not above zero.
+    """
+
+    attempts: int = 3
+    first_delay: float = 1.0
+    max_delay: float = 60.0
+    on: tuple[type[Exception], ...] | None = None
+
+    def __post_init__(self) -> None:
+        delays = {"first_delay": self.first_delay, "max_delay": self.max_delay}
+        check_positive("Retry", ("attempts",), attempts=self.attempts, **delays)
+        on: Any = self.on
+        if on is not None:
+            kinds: tuple[Any, ...] = (on,) if isinstance(on, type) else tuple(on)
+            wrong: list[Any] = [k for k in kinds if not (isinstance(k, type) and issubclass(k, Exception))]
+            if wrong:
+                raise InvalidError(
+                    "Retry", [Issue("on", f"{kind!r} is no type of error", "Retry.on") for kind in wrong]
+                )
+            object.__setattr__(self, "on", kinds)
+
+    def wants(self, error: BaseException) -> bool:
+        """Whether this error, or the one that it comes from, is worth another attempt."""
+        chain = list(causes(error))
+        if self.on is not None:
+            return any(isinstance(link, self.on) for link in chain)
+        return any(
+            link.transient if isinstance(link, ModelError | FetchError) else isinstance(link, _PASSING)
+            for link in chain
+        )
+
+    def delay(self, attempt: int, error: BaseException) -> float:
+        """Seconds to wait after that attempt failed with that error."""
+        most = min(self.max_delay, self.first_delay * 2 ** min(attempt - 1, 64))
+        asked = max((link.retry_after or 0.0 for link in causes(error) if isinstance(link, ModelError)), default=0.0)
+        return max(asked, random.uniform(0, most))  # noqa: S311 - jitter, not a secret
+
+
+def causes(error: BaseException) -> list[BaseException]:
+    """The error and those that it comes from, nearest first."""
+    chain: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and link not in chain:
+        chain.append(link)
+        link = link.__cause__
+    return chain
+
+
+@dataclass(frozen=True, slots=True)
+class Timeout:
+    """How long an attempt may take. Time in which a person is asked does not count.
+
+    Attributes:
+        run: Seconds from its start to its end.
+        idle: Seconds without a sign of life: a token, a call of a tool, any event.
+
+    Raises:
+        InvalidError: A value is not above zero.
+    """
+
+    run: float | None = None
+    idle: float | None = None
+
+    def __post_init__(self) -> None:
+        check_positive("Timeout", run=self.run, idle=self.idle)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a whole run may use, all that it runs inside included.
+
+    Attributes:
+        tokens: Tokens read and written.
+        calls: Calls of models.
+        cost: US dollars; a model whose price is unknown may not be asked then.
+        seconds: From its start; time in which a person is asked does not count.
+
+    Raises:
+        InvalidError: A value is not above zero.
+    """
+
+    tokens: int | None = None
+    calls: int | None = None
+    cost: float | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        counts = {"tokens": self.tokens, "calls": self.calls}
+        check_positive("Budget", tuple(counts), **counts, cost=self.cost, seconds=self.seconds)
+
+    def exceeded(self, usage: Usage, *, by_next: bool = False) -> str:
+        """What is used up, in words; empty where all is well.
+
+        Args:
+            usage: What was used.
+            by_next: Whether another call is to be made, for which something must be left.
+        """
+        for unit, used, most in (
+            ("tokens", usage.tokens, self.tokens),
+            ("calls", usage.calls, self.calls),
+            ("cost", usage.cost, self.cost),
+        ):
+            if most is not None and (used > most or (by_next and used >= most)):
+                return f"{used:,} of {most:,} {unit}" if isinstance(most, int) else f"{used:.6g} of {most:g} {unit}"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How an operator runs. None is what the workflow's own policy says; False is nothing, whatever that says.
+
+    Attributes:
+        retry: When to try again.
+        timeout: How long an attempt may take.
+        fallback: What takes its place when the last attempt failed: another operator or workflow,
+            the same operator with another model, a message or a text.
+        cache: Where its messages are kept, so that the same work is not done twice.
+
+    Raises:
+        InvalidError: The fallback is none of these.
+    """
+
+    retry: Retry | Literal[False] | None = None
+    timeout: Timeout | Literal[False] | None = None
+    fallback: Executable | Workflow | Model | WorkflowMessage | str | Literal[False] | None = None
+    cache: Cache | Literal[False] | None = None
+
+    def __post_init__(self) -> None:
+        for name, kind in (("retry", Retry), ("timeout", Timeout), ("cache", Cache)):
+            part = getattr(self, name)
+            if part is not None and part is not False and not isinstance(part, kind):
+                issue = Issue(name, f"is no {kind.__name__} but {part!r}", f"Policy.{name}")
+                raise InvalidError("Policy", [issue])
+        fallback = self.fallback
+        can = (
+            isinstance(fallback, str | WorkflowMessage) or hasattr(fallback, "execute") or hasattr(fallback, "complete")
+        )
+        if fallback is not None and fallback is not False and not can:
+            kind = type(fallback).__name__
+            issue = Issue("fallback", f"is no operator, model, message or text but {kind}", "Policy.fallback")
+            raise InvalidError("Policy", [issue])
+
+    def or_else(self, default: Policy) -> Policy:
+        """This policy, completed by another."""
+        return replace(
+            self,
+            retry=default.retry if self.retry is None else self.retry,
+            timeout=default.timeout if self.timeout is None else self.timeout,
+            fallback=default.fallback if self.fallback is None else self.fallback,
+            cache=default.cache if self.cache is None else self.cache,
+        )
+
+    def __bool__(self) -> bool:
+        """Whether it says anything."""
+        return any(
+            part is not None and part is not False for part in (self.retry, self.timeout, self.fallback, self.cache)
+        )
+
+
+NO_POLICY = Policy()
+NO_BUDGET = Budget()

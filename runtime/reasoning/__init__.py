@@ -1,0 +1,1 @@
+"""From a task to an answer: Task, prompt, Reasoner, conversation."""

@@ -1,0 +1,303 @@
+"""A conversation with a model: it calls tools, round by round, and in the end it answers in a form."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from operad.runtime.events import AnswerRejected, ToolCalled, ToolReturned, emit
+from operad.runtime.models.model import Completion, Model, ToolCall
+from operad.runtime.reasoning.prompt import cut, fence
+from operad.runtime.tools.tool import Tool
+from operad.runtime.values.errors import AnswerError, ToolError, did_you_mean
+from operad.runtime.values.message import new_id
+from operad.runtime.values.schema import Schema, SchemaMismatch, response_format, validate
+
+RESULT_BUDGET = 16_000
+"""Characters of a tool's result that go back to the model."""
+
+MAX_EXCERPT = 200
+"""Characters of an answer that an error shows."""
+
+_RAISE = "; raise max_tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The form of an answer.
+
+    Attributes:
+        schema: What the answer must fit.
+        enclosed: Whether the model is asked for an object whose one key ``answer`` holds the
+            answer, because endpoints want objects.
+    """
+
+    schema: Schema
+    enclosed: bool = False
+
+    @classmethod
+    def of(cls, schema: Schema) -> Form:
+        """The form of answers that fit `schema`."""
+        return cls(schema, enclosed=schema.get("type", "object") != "object")
+
+    @property
+    def asked(self) -> Schema:
+        """What a model is asked for."""
+        if not self.enclosed:
+            return self.schema
+        moved = {key: self.schema[key] for key in ("$defs", "definitions") if key in self.schema}
+        inner = {key: value for key, value in self.schema.items() if key not in moved}
+        return {
+            "type": "object",
+            "properties": {"answer": inner},
+            "required": ["answer"],
+            "additionalProperties": False,
+            **moved,
+        }
+
+    def read(self, text: str, *, repair: bool = True) -> Any:
+        """The value in an answer, given with its enclosure or without.
+
+        Raises:
+            SchemaMismatch: It does not fit.
+        """
+        if not self.enclosed:
+            return validate(self.schema, text, repair=repair)
+        try:
+            return validate(self.schema, text, repair=False)
+        except SchemaMismatch:
+            return validate(self.asked, text, repair=repair)["answer"]
+
+
+class Conversation:
+    """One model at work on one task.
+
+    Args:
+        model: Who is asked.
+        messages: How it opens.
+        tools: What the model may call.
+    """
+
+    def __init__(self, model: Model, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool] = ()) -> None:
+        self.model = model
+        self._messages = [dict(message) for message in messages]
+        self._tools = {tool.name: tool for tool in tools}
+
+    def say(self, text: str) -> None:
+        """Add something for the model to read; to what it is about to read anyway, if there is such."""
+        last = self._messages[-1]
+        if last["role"] != "user":
+            self._messages.append({"role": "user", "content": text})
+        elif isinstance(last["content"], str):
+            last["content"] += f"\n\n{text}"
+        else:  # parts, images among them, which an aside shares
+            last["content"] = [*last["content"], {"type": "text", "text": text}]
+
+    async def work(self, max_rounds: int) -> Completion | None:
+        """Let the model call tools until it has something to say.
+
+        Args:
+            max_rounds: How many turns it may take, that of the answer included.
+
+        Returns:
+            What it said; None where it only decided to answer, or has no turn left but to answer.
+        """
+        for _ in range(max_rounds - 1 if self._tools else 0):
+            if self.model.tools == "constrained":
+                call = await self._choose()
+                if call is None:
+                    return None
+                self._messages.append(
+                    {"role": "assistant", "content": json.dumps({"tool": call.name, "arguments": call.arguments})}
+                )
+                self.say(f"Result of {call.name}:\n{fence(await self._call(call))}")
+                continue
+            turn = await self.model.complete(self._messages, tools=list(self._tools.values()))
+            self._messages.append(turn.as_message())
+            if not turn.tool_calls:
+                return turn
+            results = await _all(*map(self._call, turn.tool_calls))
+            for call, result in zip(turn.tool_calls, results, strict=True):
+                self._messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
+        return None
+
+    async def answer(self, form: Form | None, draft: Completion | None = None, max_repairs: int = 0) -> str:
+        """The model's answer.
+
+        Args:
+            form: What it must fit; None for words.
+            draft: What the model said last. It is taken if it fits.
+            max_repairs: How often an answer that does not fit is asked for again.
+
+        Returns:
+            Words, or normalised JSON.
+
+        Raises:
+            AnswerError: It never fits, or there are no words.
+        """
+        if form is None:
+            return await self._words(draft)
+        if draft and draft.text:
+            try:
+                return _as_json(_read(form, draft))
+            except SchemaMismatch:
+                self.say(_asking_for(form))
+        elif not self.model.structured or self._messages[-1]["role"] == "assistant":
+            self.say(_asking_for(form))
+        fault, turn = "", Completion()
+        for attempt in range(1, max_repairs + 2):
+            turn = await self._speak(form)
+            try:
+                return _as_json(_read(form, turn))
+            except SchemaMismatch as mismatch:
+                fault = str(mismatch)
+                if _was_cut(turn):
+                    fault = f"the answer was cut off at the most tokens it may have; be shorter\n{fault}"
+            if attempt <= max_repairs:
+                emit(AnswerRejected(error=fault, repair=attempt))
+                self.say(f"That answer does not fit:\n{fault}\n\n{_asking_for(form)}")
+        excerpt = turn.text if len(turn.text) <= MAX_EXCERPT else turn.text[:MAX_EXCERPT] + "…"
+        raise AnswerError(
+            f"{self.model.name} gave no answer that fits its schema in {max_repairs + 1} tries; "
+            f"the last was {excerpt!r}: {fault}{_RAISE if _was_cut(turn) else ''}"
+        )
+
+    @property
+    def _native_tools(self) -> bool:
+        return bool(self._tools) and self.model.tools == "native"
+
+    async def _words(self, draft: Completion | None) -> str:
+        turn = draft if draft and draft.text.strip() else await self._speak()
+        if turn.text.strip():
+            return turn.text
+        why = ""
+        if turn.tool_calls:
+            why = ": it called tools when it was to answer"
+        elif _was_cut(turn):
+            why = f": it was cut off at the most tokens it may have{_RAISE}"
+        raise AnswerError(f"{self.model.name} said nothing{why}")
+
+    async def _speak(self, form: Form | None = None) -> Completion:
+        """A turn without tool calls; the tools stay described where the conversation holds calls."""
+        turn = await self.model.complete(
+            self._messages,
+            tools=list(self._tools.values()) if self._native_tools else (),
+            tool_choice="none",
+            response_format=response_format(form.asked) if form and self.model.structured else None,
+        )
+        self._messages.append({"role": "assistant", "content": turn.text})
+        return turn
+
+    async def _choose(self) -> ToolCall | None:
+        """Have the model choose a tool, then its arguments, each held to a schema; None to answer."""
+        answer = "answer" if "answer" not in self._tools else "give_answer"
+        known = "\n".join(f"- {tool.name}: {tool.description}" for tool in self._tools.values())
+        choice = _object({"tool": {"type": "string", "enum": [answer, *self._tools]}})
+        asked = f"Choose the tool to use next, or {answer!r} if you can answer now.\n{known}\n- {answer}: answer now"
+        name = str((await self._decide(asked, choice)).get("tool", answer))
+        tool = self._tools.get(name)
+        if tool is None:
+            return None
+        arguments: dict[str, Any] = {}
+        if tool.parameters.get("properties"):
+            asked = f"Give the arguments for the tool {name!r}: {tool.description}"
+            arguments = await self._decide(asked, tool.parameters)
+        return ToolCall(id=f"call_{new_id()}", name=name, arguments=json.dumps(arguments, ensure_ascii=False))
+
+    async def _decide(self, asked: str, schema: Schema) -> dict[str, Any]:
+        """A decision that is asked for beside the conversation, which keeps only what comes of it."""
+        aside = Conversation(self.model, self._messages)
+        aside.say(asked)
+        return cast("dict[str, Any]", json.loads(await aside.answer(Form(schema), max_repairs=1)))
+
+    async def _call(self, call: ToolCall) -> str:
+        """Call a tool. What goes wrong is a result too, which the model can learn from."""
+        began = time.perf_counter()
+        arguments: dict[str, Any] = {}
+        failed = True
+        try:
+            try:
+                arguments = _arguments(call)
+            finally:
+                emit(ToolCalled(call_id=call.id, tool=call.name, arguments=arguments))
+            result, failed = await self._result(call.name, arguments), False
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a tool raises is for the model to read
+            result = _told(error)
+        except asyncio.CancelledError as error:
+            if _is_cancelled():
+                raise
+            result = _told(error)
+        result = cut(result, RESULT_BUDGET)
+        seconds = time.perf_counter() - began
+        emit(ToolReturned(call_id=call.id, tool=call.name, result=result, failed=failed, seconds=seconds))
+        return result
+
+    async def _result(self, name: str, arguments: Mapping[str, Any]) -> str:
+        if name not in self._tools:
+            raise ToolError(f"there is no tool {name!r}{did_you_mean(name, self._tools)}: {', '.join(self._tools)}")
+        result = await self._tools[name].call(arguments)
+        return result if isinstance(result, str) else _as_json(result)
+
+
+def _was_cut(turn: Completion) -> bool:
+    return turn.finish_reason == "length"
+
+
+def _read(form: Form, turn: Completion) -> Any:
+    # A repaired end of an answer that was cut off would lose the rest without a word.
+    return form.read(turn.text, repair=not _was_cut(turn))
+
+
+def _arguments(call: ToolCall) -> dict[str, Any]:
+    try:
+        arguments = json.loads(call.arguments or "{}", parse_constant=_no_number)
+    except ValueError as error:
+        raise ToolError(f"the arguments of {call.name!r} are not JSON: {error}") from error
+    except RecursionError as error:
+        raise ToolError(f"the arguments of {call.name!r} are nested too deep") from error
+    if not isinstance(arguments, dict):
+        raise ToolError(f"the arguments of {call.name!r} are not a JSON object but {call.arguments[:MAX_EXCERPT]}")
+    return cast("dict[str, Any]", arguments)
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word} is no number of JSON; give one that is finite")
+
+
+def _told(error: BaseException) -> str:
+    """What went wrong in a tool, for a model to read."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - others wrote this error, its text too
+        return f"{type(error).__name__}, whose text cannot be read"
+
+
+def _is_cancelled() -> bool:
+    """Whether whoever awaits the current task wants it to end, rather than something that a tool awaited has ended."""
+    task = asyncio.current_task()
+    return getattr(task, "cancelling", lambda: 1)() > 0  # Python 3.10 cannot tell
+
+
+async def _all(*calls: Any) -> list[str]:
+    """Await all at once; when this is cancelled, all are cancelled, and have ended when it ends."""
+    results: list[Any] = await asyncio.gather(*calls, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results
+
+
+def _asking_for(form: Form) -> str:
+    return f"Answer with JSON alone, which fits this JSON Schema:\n{json.dumps(form.asked, ensure_ascii=False)}"
+
+
+def _object(properties: Schema) -> Schema:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,94 @@
+"""The task: all that a reasoner may see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pydantic import JsonValue
+
+from operad.runtime.knowledge.knowledge import Insight, Knowledge
+from operad.runtime.tools.tool import Tool
+from operad.runtime.tools.toolkit import Action
+from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.message import Contribution, Job, SubJob, Value, WorkflowMessage, WorkflowStatus
+
+
+class Example(Value):
+    """An input of the same kind with its right answer.
+
+    Attributes:
+        input: As a job's goal would say it.
+        output: The answer, in the form that the task asks for.
+    """
+
+    input: str
+    output: str
+
+
+class Task(Value):
+    """What an operator asks of a reasoner (Chat2Graph, Workflow module, section 2.2).
+
+    Attributes:
+        job: The job that the workflow works on.
+        instruction: The operator's role, aim and style.
+        examples: Inputs with right answers, shown before the job as if they had been asked and answered.
+        output_schema: The form of the answer: a JSON Schema, a YAML or JSON example, or words.
+        actions: Recommended actions.
+        tools: Recommended tools, those of the actions included.
+        workflow_messages: What the operators before this one said. When an operator that was
+            found at fault runs again, its own earlier messages follow, each with its verdict.
+        previous_expert_outputs: What earlier experts produced.
+        trail: For who judges: what each operator was there for, and what it said.
+        knowledge: Passages that fit the job.
+        insights: What earlier runs learned.
+        lesson: What to do better than last time.
+        files: The files the job is about.
+    """
+
+    job: Job
+    instruction: str
+    examples: tuple[Example, ...] = ()
+    output_schema: str = ""
+    actions: tuple[Action, ...] = ()
+    tools: tuple[Tool, ...] = ()
+    workflow_messages: tuple[WorkflowMessage, ...] = ()
+    previous_expert_outputs: tuple[WorkflowMessage, ...] = ()
+    trail: tuple[Contribution, ...] = ()
+    knowledge: Knowledge = Knowledge()
+    insights: tuple[Insight, ...] = ()
+    lesson: str = ""
+    files: tuple[FileDescriptor, ...] = ()
+
+    def shown(self) -> dict[str, JsonValue]:
+        """The task for people, as plain values: what there is nothing to say of is left out."""
+        job = self.job
+        said: dict[str, JsonValue] = {
+            "instruction": self.instruction,
+            "goal": job.goal,
+            "context": job.context,
+            "completion_criteria": job.completion_criteria if isinstance(job, SubJob) else "",
+            "inputs": job.inputs,
+            "files": [str(file.path) for file in self.files],
+            "lesson": self.lesson,
+            "workflow_messages": _said(self.workflow_messages),
+            "previous_expert_outputs": _said(self.previous_expert_outputs),
+            "trail": _said(each.message for each in self.trail),
+            "knowledge": [{"source": each.source, "text": each.text} for each in self.knowledge.passages],
+            "insights": [each.text for each in self.insights],
+            "actions": [{"name": each.name, "description": each.description} for each in self.actions],
+            "tools": [{"name": each.name, "description": each.description} for each in self.tools],
+            "examples": [each.model_dump() for each in self.examples],
+            "output_schema": self.output_schema,
+        }
+        return {name: value for name, value in said.items() if value}
+
+
+def _said(messages: Iterable[WorkflowMessage]) -> list[JsonValue]:
+    """Who said what, with the verdict of those that bear one."""
+    said: list[JsonValue] = []
+    for message in messages:
+        fields = {"operator_id": message.operator_id, "text": message.scratchpad, "lesson": message.lesson}
+        if message.status is not WorkflowStatus.SUCCESS:
+            fields["status"] = message.status.value
+        said.append({name: value for name, value in fields.items() if value})
+    return said

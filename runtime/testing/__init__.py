@@ -1,0 +1,43 @@
+"""Fakes for tests: a reasoner and a model that follow a script, and a clock that waits for nobody.
+
+`ScriptedReasoner` stands in for all thinking. `ScriptedModel` is an HTTP server on this machine that
+speaks the OpenAI chat-completions protocol, so that the client, its errors and the reasoners are
+the real ones. Both say clearly when a test asked more or less of them than its script holds.
+`run_on_fake_clock` runs a coroutine on an event loop on which waiting takes no time.
+"""
+
+from operad.runtime.testing.fake_clock import DeadlockError, FakeClockLoop, run_on_fake_clock
+from operad.runtime.testing.scripted_model import (
+    BreakOff,
+    CallTools,
+    Fail,
+    Hang,
+    LeftoverStepsError,
+    Plausible,
+    Raw,
+    Say,
+    ScriptedModel,
+    Step,
+    UnexpectedStepError,
+    plausible,
+)
+from operad.runtime.testing.scripted_reasoner import ScriptedReasoner
+
+__all__ = [
+    "BreakOff",
+    "CallTools",
+    "DeadlockError",
+    "Fail",
+    "FakeClockLoop",
+    "Hang",
+    "LeftoverStepsError",
+    "Plausible",
+    "Raw",
+    "Say",
+    "ScriptedModel",
+    "ScriptedReasoner",
+    "Step",
+    "UnexpectedStepError",
+    "plausible",
+    "run_on_fake_clock",
+]

@@ -1,0 +1,356 @@
+"""An endpoint that answers from a script, for tests."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from pydantic import SecretStr
+
+from operad.runtime.models.model import Model
+from operad.runtime.values.errors import OperadError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class UnexpectedStepError(OperadError):
+    """More was asked than the script holds."""
+
+
+class LeftoverStepsError(OperadError):
+    """Less was asked than the script holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """The model says `text`.
+
+    Attributes:
+        text: What it says; it streams word by word.
+        finish_reason: Why it stops; ``length`` when it was cut off.
+    """
+
+    text: str
+    finish_reason: str = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class CallTools:
+    """The model calls tools: pairs of a name and arguments, or JSON text, which may be broken."""
+
+    calls: Sequence[tuple[str, Mapping[str, Any] | str]]
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The endpoint refuses with an HTTP status."""
+
+    status: int
+    message: str = "scripted failure"
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    error: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """More fields of the error object: ``type``, ``code``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hang:
+    """The endpoint takes the request and says nothing until the model is closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class BreakOff:
+    """The connection breaks after so many characters of `text`."""
+
+    after_chars: int
+    text: str = "an answer that nobody will hear the end of"
+
+
+@dataclass(frozen=True, slots=True)
+class Plausible:
+    """The model answers whatever is asked: a value that fits the JSON Schema of the request, or a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """The endpoint sends these bytes as its answer, whatever they are."""
+
+    body: bytes
+    content_type: str = "text/html"
+
+
+Step = Say | CallTools | Fail | Hang | BreakOff | Plausible | Raw
+Request = dict[str, Any]
+"""A request's body, as the protocol has it: ``messages``, ``tools``, ``response_format``, …"""
+
+
+class ScriptedModel:
+    """An endpoint on this machine that answers from a script.
+
+        with ScriptedModel([CallTools([("search", {"query": "x"})]), Say("found")]) as scripted:
+            workflow.execute(job, MonoModelReasoner(scripted.model))
+        assert scripted.requests[1]["messages"][-1]["role"] == "tool"
+
+    Args:
+        script: Steps in the order of the requests, each a step or a function from request to step;
+            or one function for all requests.
+        wants_key: The only key that is let in; None lets in all.
+
+    Attributes:
+        requests: The bodies of the requests so far, those with a wrong key excepted.
+
+    Raises:
+        UnexpectedStepError: On leaving the context: there were more requests than steps. The
+            requests themselves got an HTTP 500.
+        LeftoverStepsError: On leaving the context: there were fewer.
+    """
+
+    def __init__(
+        self,
+        script: Sequence[Step | Callable[[Request], Step]] | Callable[[Request], Step],
+        *,
+        wants_key: str | None = None,
+    ) -> None:
+        self.requests: list[Request] = []
+        self._wants_key = wants_key
+        self._function = script if callable(script) else None
+        self._steps = [] if callable(script) else list(script)
+        self._unexpected = 0
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._server: ThreadingHTTPServer | None = None
+
+    @property
+    def base_url(self) -> str:
+        """Where the endpoint is, while the context is open."""
+        if self._server is None:
+            raise OperadError("the scripted model is not running: use it in a with block")
+        return f"http://127.0.0.1:{self._server.server_port}/v1"
+
+    @property
+    def model(self) -> Model:
+        """A client of this endpoint. It does not try again by itself, so that every failure is seen."""
+        key = SecretStr(self._wants_key or "scripted")
+        return Model(name="scripted", base_url=self.base_url, api_key=key, max_retries=0)
+
+    def __enter__(self) -> Self:
+        exchange = type("Exchange", (_Exchange,), {"choose": staticmethod(self._choose), "closed": self._closed})
+        self._server = _Server(("127.0.0.1", 0), exchange)
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._closed.set()
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+        if error is not None:
+            return
+        if self._unexpected:
+            raise UnexpectedStepError(
+                f"the model was asked {len(self.requests)} times, {self._unexpected} more than its script has steps"
+            )
+        if self._steps:
+            raise LeftoverStepsError(
+                f"the model was asked {len(self.requests)} times; left of its script: "
+                f"{', '.join(map(_name, self._steps))}"
+            )
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, traceback)
+
+    def _choose(self, path: str, authorization: str, request: Request) -> Step:
+        key = authorization.removeprefix("Bearer ")
+        if self._wants_key is not None and key != self._wants_key:
+            return Fail(401, f"Incorrect API key provided: {key}.", error={"code": "invalid_api_key"})
+        if path != "/v1/chat/completions":
+            return Fail(404, f"there is no {path} here")
+        with self._lock:
+            self.requests.append(request)
+            if self._function is None and not self._steps:
+                self._unexpected += 1
+                return Fail(500, f"request {len(self.requests)} is more than the script has steps")
+            step = self._function or self._steps.pop(0)
+        return step(request) if callable(step) else step
+
+
+def plausible(schema: Mapping[str, Any]) -> Any:
+    """A value that fits a JSON Schema: the first choice of each, one item per list, ``text`` for strings.
+
+    Follows references inside the schema; knows no patterns or formats.
+    """
+    return _plausible(schema, schema, 0)
+
+
+def _plausible(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Any:
+    if "const" in schema:
+        return schema["const"]
+    if "$ref" in schema:
+        target: Any = root
+        for part in filter(None, str(schema["$ref"]).lstrip("#").split("/")):
+            target = target[part]
+        return _plausible(target, root, depth + 1)
+    for key in ("enum", "anyOf", "oneOf"):
+        if key in schema:
+            first: Any = schema[key][0]
+            return first if key == "enum" else _plausible(first, root, depth)
+    return _plausible_of_type(schema, root, depth)
+
+
+def _plausible_of_type(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Any:
+    kinds = schema.get("type", "object" if "properties" in schema else "string")
+    kind = kinds if isinstance(kinds, str) else kinds[0]
+    if kind == "object":
+        properties: Mapping[str, Any] = schema.get("properties", {})
+        return {name: _plausible(part, root, depth + 1) for name, part in properties.items()}
+    if kind == "array":
+        wanted = max(int(schema.get("minItems", 0)), 0 if depth > 8 else 1)
+        return [_plausible(schema.get("items", {}), root, depth + 1)] * min(wanted, schema.get("maxItems", wanted))
+    if kind in {"integer", "number"}:
+        return max(schema.get("minimum", 1), min(1, schema.get("maximum", 1)))
+    if kind == "string":
+        return "text".ljust(int(schema.get("minLength", 0)), ".")[: schema.get("maxLength")]
+    return {"boolean": True, "null": None}[kind]
+
+
+def _name(step: Any) -> str:
+    return getattr(step, "__name__", "function") if callable(step) else repr(step)
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 1024  # the standard 5 resets connections when many come at once
+
+
+class _Exchange(BaseHTTPRequestHandler):
+    """One request and its answer."""
+
+    choose: Callable[[str, str, Request], Step]
+    closed: threading.Event
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing on the terminal."""
+
+    def do_POST(self) -> None:
+        """Answer a chat completion."""
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        step = self.choose(self.path, self.headers.get("Authorization", ""), request)
+        with suppress(ConnectionError):  # the client has gone
+            self._play(step, request)
+
+    def _play(self, step: Step, request: Request) -> None:
+        if isinstance(step, Plausible):
+            step = Say(_plausible_text(request))
+        if isinstance(step, Hang):
+            self.closed.wait()
+            self.close_connection = True
+        elif isinstance(step, Fail):
+            error = {"message": step.message, **step.error}
+            self._send(step.status, json.dumps({"error": error}).encode(), "application/json", step.headers)
+        elif isinstance(step, Raw):
+            self._send(200, step.body, step.content_type)
+        elif isinstance(step, BreakOff):
+            self._stream(_chunks(Say(step.text[: step.after_chars]), request), broken=True)
+        elif request.get("stream"):
+            self._stream(_chunks(step, request))
+        else:
+            self._send(200, json.dumps(_whole(step, request)).encode(), "application/json")
+
+    def _send(self, status: int, body: bytes, content_type: str, headers: Mapping[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, value in {**(headers or {}), "Content-Type": content_type, "Connection": "close"}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _stream(self, chunks: Iterator[Mapping[str, Any]], broken: bool = False) -> None:
+        self.send_response(200)
+        for name, value in {
+            "Content-Type": "text/event-stream",
+            "Transfer-Encoding": "chunked",
+            "Connection": "close",
+        }.items():
+            self.send_header(name, value)
+        self.end_headers()
+        for chunk in chunks:
+            if broken and not (chunk["choices"] and chunk["choices"][0]["delta"]):
+                return
+            self._event(json.dumps(chunk))
+        self._event("[DONE]")
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _event(self, data: str) -> None:
+        event = f"data: {data}\n\n".encode()
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(event), event))
+
+
+def _plausible_text(request: Request) -> str:
+    asked: Any = request.get("response_format") or {}
+    schema = asked.get("json_schema", {}).get("schema")
+    return "text" if schema is None else json.dumps(plausible(schema))
+
+
+def _calls(step: Say | CallTools) -> list[dict[str, Any]]:
+    calls = step.calls if isinstance(step, CallTools) else ()
+    return [
+        {
+            "index": index,
+            "id": f"call_{index}",
+            "type": "function",
+            "function": {
+                "name": name,
+                "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments),
+            },
+        }
+        for index, (name, arguments) in enumerate(calls)
+    ]
+
+
+def _usage(step: Say | CallTools, request: Request) -> dict[str, int]:
+    """Words stand for tokens."""
+    prompt = sum(len(str(message.get("content") or "").split()) for message in request["messages"])
+    written = len(step.text.split()) + sum(len(call["function"]["arguments"].split()) for call in _calls(step))
+    return {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written}
+
+
+def _finish_reason(step: Say | CallTools) -> str:
+    return "tool_calls" if isinstance(step, CallTools) else step.finish_reason
+
+
+def _whole(step: Say | CallTools, request: Request) -> dict[str, Any]:
+    message = {"role": "assistant", "content": step.text, "tool_calls": _calls(step) or None}
+    choice = {"index": 0, "message": message, "finish_reason": _finish_reason(step)}
+    return {**_head(request, "chat.completion"), "choices": [choice], "usage": _usage(step, request)}
+
+
+def _chunks(step: Say | CallTools, request: Request) -> Iterator[dict[str, Any]]:
+    head = _head(request, "chat.completion.chunk")
+    deltas: list[dict[str, Any]] = [{"content": piece} for piece in re.findall(r"\S+\s*|\s+", step.text)]
+    if calls := _calls(step):
+        deltas.append({"tool_calls": calls})
+    for delta in deltas:
+        yield {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+    yield {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": _finish_reason(step)}]}
+    options: Any = request.get("stream_options") or {}
+    if options.get("include_usage"):
+        yield {**head, "choices": [], "usage": _usage(step, request)}
+
+
+def _head(request: Request, kind: str) -> dict[str, Any]:
+    return {"id": "scripted", "object": kind, "created": 0, "model": request.get("model", "")}

@@ -1,0 +1,42 @@
+"""Approval: a person is asked before a tool runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from operad.runtime.events import current_scope
+from operad.runtime.events.interrupts import interrupt
+from operad.runtime.values.errors import InputError, ToolError
+
+ANSWERS = ("yes", "no", "always")
+"""The answers: ``always`` is for all calls of the tool in the rest of the run."""
+
+
+async def approve(tool: str, arguments: Mapping[str, Any]) -> None:
+    """Return once a person allows a call of a tool.
+
+    Args:
+        tool: The tool's name.
+        arguments: The arguments, which the person is shown.
+
+    Raises:
+        InputError: No run is going on.
+        ToolError: The person refuses.
+    """
+    scope = current_scope()
+    if scope is None:
+        raise InputError(
+            f"tool {tool!r} asks a person before it runs, and no run is going on here; call it in an operator"
+        )
+    allowed = scope.run.questions.allowed
+    if tool in allowed:
+        return
+    shown = json.dumps(dict(arguments), ensure_ascii=False, default=str)
+    question = f"Allow the tool {tool} with {shown}? (always: for the rest of this run)"
+    answer = await interrupt(question, {"type": "string", "enum": list(ANSWERS)})
+    if answer == "always":
+        allowed.add(tool)
+    elif answer != "yes":
+        raise ToolError(f"a person did not allow {tool} with {shown}")

@@ -1,0 +1,190 @@
+"""A function's parameters as a model sees them: a JSON Schema, and the validation of a call."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from types import MethodType
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
+from pydantic.json_schema import GenerateJsonSchema
+
+from operad.runtime.events.run_context import RunContext
+from operad.runtime.tools.docstring import Docstring
+from operad.runtime.values.errors import ToolError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+_UNUSABLE = (PydanticUserError, PydanticUndefinedAnnotation, SyntaxError)
+
+
+class Signature:
+    """What a function is called with.
+
+    The fields of the pydantic model behind it are numbered, and aliased to the parameters' names,
+    since a parameter may be called what a field may not: `_id`, `json`, `schema`.
+
+    Attributes:
+        name: The function's name.
+        description: Its docstring, without the section on arguments.
+        schema: JSON Schema of its arguments.
+        context: The parameter that is annotated with `RunContext`, which a model neither sees nor gives; empty if none is.
+    """
+
+    def __init__(self, function: Callable[..., Any], name: str = "") -> None:
+        """Read the signature and the docstring of `function`.
+
+        Args:
+            function: Any callable.
+            name: Another name than its own, for errors too.
+
+        Raises:
+            ToolError: A parameter cannot be given by name, or its type has no JSON Schema.
+        """
+        self.name = name or _name_of(function)
+        docstring = Docstring.parse(_docstring_of(function))
+        self.description = docstring.text
+        parameters = self._parameters(function)
+        self.context = next((each.name for each in parameters if _is_context(each.annotation)), "")
+        parameters = [each for each in parameters if each.name != self.context]
+        self._names = tuple(parameter.name for parameter in parameters)
+        namespace: dict[str, Any] = getattr(_unbound(function), "__globals__", {})
+        try:
+            self._model = _model_of(parameters, namespace)
+            self.schema = self._model.model_json_schema(schema_generator=_ArgumentsSchema)
+        except _UNUSABLE as error:
+            unusable = [p.name for p in parameters if not _is_usable(p, namespace)]
+            raise ToolError(
+                f"tool {self.name!r}: a model cannot be told the type of parameter {', '.join(map(repr, unusable))}: "
+                f"{str(error).splitlines()[0].split('. ')[0]}"
+            ) from error
+        del self.schema["title"]
+        for name, schema in self.schema["properties"].items():
+            if said := docstring.arguments.get(name):
+                schema.setdefault("description", said)
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments, converted to the annotated types; those not given stay out.
+
+        Raises:
+            ToolError: Some are wrong; all faults are named.
+        """
+        try:
+            valid = self._model.model_validate(arguments)
+        except ValidationError as error:
+            faults = [self._fault(fault["type"], fault["loc"], fault["msg"]) for fault in error.errors()]
+            raise wrong_arguments(self.name, faults) from error
+        return {
+            name: getattr(valid, field)
+            for name, field in zip(self._names, self._model.model_fields, strict=True)
+            if field in valid.model_fields_set
+        }
+
+    def _parameters(self, function: Callable[..., Any]) -> list[inspect.Parameter]:
+        try:
+            signature = inspect.signature(function)
+        except (TypeError, ValueError) as error:
+            raise ToolError(
+                f"tool {self.name!r} has no signature to read; wrap it in a function of your own"
+            ) from error
+        bound: Iterable[str] = function.keywords if isinstance(function, functools.partial) else ()
+        parameters = [parameter for parameter in signature.parameters.values() if parameter.name not in bound]
+        for parameter in parameters:
+            if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+                raise ToolError(
+                    f"tool {self.name!r}: parameter {str(parameter)!r} is {parameter.kind.description}; a model gives "
+                    "arguments by name, so each needs one (a decorator without functools.wraps hides them)"
+                )
+        return parameters
+
+    def _fault(self, kind: str, where: tuple[int | str, ...], message: str) -> str:
+        if len(where) == 1 and kind == "extra_forbidden":
+            return unknown_argument(str(where[0]), self._names)
+        if len(where) == 1 and kind == "missing":
+            return missing_argument(str(where[0]))
+        return wrong_argument(where, message)
+
+
+def missing_argument(name: str) -> str:
+    """The fault of an argument that was not given."""
+    return f"{name!r} is missing"
+
+
+def unknown_argument(name: str, known: Iterable[str]) -> str:
+    """The fault of an argument that nobody asked for."""
+    return f"{name!r} is not an argument{did_you_mean(name, known)}"
+
+
+def wrong_argument(where: Iterable[int | str], message: str) -> str:
+    """The fault of a value at a path."""
+    return f"{'.'.join(map(str, where))!r}: {message}"
+
+
+def wrong_arguments(tool: str, faults: Iterable[str]) -> ToolError:
+    """The error that names every fault of a call."""
+    return ToolError(f"tool {tool!r} was called with wrong arguments: {'; '.join(faults)}")
+
+
+class _ArgumentsSchema(GenerateJsonSchema):
+    """JSON Schema without the titles that repeat names, and without the defaults that JSON cannot say."""
+
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def _is_context(annotation: Any) -> bool:
+    """Whether a parameter is annotated with `RunContext`, or with that or None."""
+    if isinstance(annotation, str):
+        return annotation.replace(" ", "").removesuffix("|None").rpartition(".")[2] == RunContext.__name__
+    return annotation is RunContext or RunContext in get_args(annotation)
+
+
+def _model_of(parameters: Iterable[inspect.Parameter], namespace: dict[str, Any]) -> type[BaseModel]:
+    fields: dict[str, Any] = {}
+    for number, parameter in enumerate(parameters):
+        annotation = Any if parameter.annotation is parameter.empty else parameter.annotation
+        default = ... if parameter.default is parameter.empty else parameter.default
+        fields[f"argument{number}"] = (annotation, Field(default, alias=parameter.name))
+    model = create_model("Arguments", __config__=ConfigDict(extra="forbid"), **fields)
+    model.model_rebuild(force=True, _types_namespace=namespace)
+    return model
+
+
+def _is_usable(parameter: inspect.Parameter, namespace: dict[str, Any]) -> bool:
+    try:
+        _model_of([parameter], namespace).model_json_schema(schema_generator=_ArgumentsSchema)
+    except _UNUSABLE:
+        return False
+    return True
+
+
+def _unbound(function: Any) -> Any:
+    """The plain function within a partial, a method, a decorated function or a callable object."""
+    while True:
+        if isinstance(function, functools.partial):
+            function = cast("Any", function).func
+        elif isinstance(function, MethodType):
+            function = function.__func__
+        elif hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        elif inspect.isroutine(function) or isinstance(function, type):
+            return cast("Any", function)
+        else:
+            function = type(function).__call__
+
+
+def _name_of(function: Any) -> str:
+    while isinstance(function, functools.partial):
+        function = cast("Any", function).func
+    return getattr(function, "__name__", "") or type(function).__name__
+
+
+def _docstring_of(function: Any) -> str | None:
+    if isinstance(function, functools.partial):
+        return _docstring_of(cast("Any", function).func)
+    return _unbound(function).__doc__ or inspect.getdoc(function)

@@ -1,0 +1,316 @@
+"""Tools: functions that a model may call."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast, overload
+
+from pydantic import Field, PrivateAttr
+
+from operad.runtime.events import current_scope
+from operad.runtime.events.run_context import RunContext
+from operad.runtime.policies.deadline import Deadline, within
+from operad.runtime.policies.policy import Timeout
+from operad.runtime.tools.approval import approve
+from operad.runtime.tools.signature import (
+    Signature,
+    missing_argument,
+    unknown_argument,
+    wrong_argument,
+    wrong_arguments,
+)
+from operad.runtime.values.errors import ToolError, describe, did_you_mean
+from operad.runtime.values.json_schema import EndlessSchemaError, schema_errors
+from operad.runtime.values.message import Value, new_id
+from operad.runtime.values.output import shown
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+    from types import ModuleType
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class Tool(Value):
+    """Something a model may call.
+
+    A tool is usually made of a function, by `Tool.of`: then the function's signature validates
+    a call's arguments and converts them to the annotated types. A tool that is put together
+    field by field, as one from an MCP server is, has its arguments checked against `parameters`.
+
+    Attributes:
+        name: What the model calls it by: letters, digits, ``_`` and ``-``, at most 64.
+        description: What it does, for the model.
+        parameters: JSON Schema of its arguments, an object.
+        function: What is called with the arguments, by name; sync or async.
+        timeout: Seconds that a call may take; None for any time. A sync function's thread goes on
+            after that, but nobody waits for it.
+        id: Its identity in a toolkit.
+        approve: Whether a person is asked before each call, and shown the arguments.
+    """
+
+    name: str = Field(pattern=f"^{_NAME.pattern}$")
+    description: str = ""
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    function: Callable[..., Any] = Field(exclude=True, repr=False)
+    timeout: float | None = Field(default=None, gt=0)
+    id: str = Field(default_factory=new_id)
+    approve: bool = False
+
+    _indifferent = Value._indifferent | {"approve"}
+    _signature: Signature | None = PrivateAttr(default=None)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function itself, as in a test of it; nobody is asked, and the arguments are not checked."""
+        return self.function(*args, **kwargs)
+
+    @classmethod
+    def of(
+        cls,
+        function: Callable[..., Any],
+        *,
+        name: str = "",
+        description: str = "",
+        timeout: float | None = None,
+        approve: bool = False,
+    ) -> Tool:
+        """Make a tool of a function: name, description and schema come from its signature and docstring.
+
+        Any callable will do: a function, sync or async, a method, a callable object, a
+        `functools.partial` (what it binds by name the model neither sees nor gives).
+        A parameter without annotation takes any JSON value. A model gives arguments by name,
+        so ``*args``, ``**kwargs`` and positional-only parameters are errors.
+
+        Args:
+            function: What to call.
+            name: Another name than its own.
+            description: Another description than its docstring.
+            timeout: Seconds that a call may take; None for any time.
+            approve: Whether a person is asked before each call, and shown the arguments.
+
+        Raises:
+            ToolError: It has no name that a model can call, or a parameter that a model cannot give.
+        """
+        signature = Signature(function, name)
+        if not _NAME.fullmatch(signature.name):
+            raise ToolError(
+                f"tool {signature.name!r}: a model calls a tool by letters, digits, '_' and '-', at most 64 of them; "
+                "give it a name: Tool.of(function, name=…)"
+            )
+        tool = cls(
+            name=signature.name,
+            description=description or signature.description,
+            parameters=signature.schema,
+            function=function,
+            timeout=timeout,
+            approve=approve,
+        )
+        tool._signature = signature
+        return tool
+
+    @classmethod
+    def load(cls, module_path: str, name: str, description: str = "") -> Tool:
+        """Make a tool of what a module holds under a name, as a LOCAL_TOOL in YAML asks.
+
+        A `Tool` is used as it is, a function becomes one, and a class is instantiated without
+        arguments and must give either a `Tool` or a callable object, which gets the class's name.
+
+        Args:
+            module_path: The module's dotted name.
+            name: The attribute's name.
+            description: Another description than the tool's own.
+
+        Raises:
+            ToolError: The module does not import, has no such attribute, or it is none of these.
+        """
+        try:
+            module = importlib.import_module(module_path)
+        except (Exception, SystemExit) as error:
+            raise ToolError(f"tool {name!r}: module {module_path!r} does not import: {describe(error)}") from error
+        return tool_in(module, module_path, name, description)
+
+    async def call(self, arguments: Mapping[str, Any]) -> Any:
+        """Validate the arguments, then call the function; a sync one runs in a thread.
+
+        Args:
+            arguments: By name.
+
+        Returns:
+            What the function returned, as it is.
+
+        Raises:
+            ToolError: Arguments are wrong; all faults are named. Or it took longer than its timeout. What the function raises
+                comes through unchanged.
+        """
+        if self._signature:
+            given = self._signature.validate(arguments)
+        else:
+            given = dict(arguments)
+            _check_schema(self.name, self.parameters, given)
+        if self.approve:
+            await approve(self.name, arguments)
+        if self._signature and self._signature.context:
+            given[self._signature.context] = RunContext.current()
+        if self.timeout is None:
+            return await self._call(given)
+        scope = current_scope()
+        result = await within(Timeout(run=self.timeout), self._call(given), scope.deadlines if scope else [])
+        if isinstance(result, Deadline):
+            raise ToolError(f"tool {self.name!r} {result.expired} and was stopped")
+        return result
+
+    async def _call(self, given: dict[str, Any]) -> Any:
+        if inspect.iscoroutinefunction(self.function):
+            return await self.function(**given)
+        result = await asyncio.to_thread(_run, self.function, given)
+        return await result if inspect.isawaitable(result) else result
+
+
+class ToolGroup(Value):
+    """Tools that come and go together.
+
+    Attributes:
+        name: What people call it by.
+        description: What its tools are for.
+        tools: Its tools.
+        id: Its identity in a toolkit.
+    """
+
+    name: str
+    description: str = ""
+    tools: tuple[Tool, ...] = ()
+    id: str = Field(default_factory=new_id)
+
+
+class ToolSource(ToolGroup, ABC):
+    """A group whose tools are known only while it is open: a server to connect to."""
+
+    @abstractmethod
+    def open(self) -> AbstractAsyncContextManager[ToolGroup]:
+        """Open it: the group with its tools, which may be called until the context is left.
+
+        Raises:
+            ToolError: It cannot be opened.
+        """
+
+
+def tool_in(module: ModuleType, module_path: str, name: str, description: str = "") -> Tool:
+    """Make a tool of what a module holds under a name; see `Tool.load`.
+
+    Raises:
+        ToolError: The module has no such attribute, or no tool can be made of it.
+    """
+    if not hasattr(module, name):
+        public = [known for known in vars(module) if not known.startswith("_")]
+        raise ToolError(f"tool {name!r}: module {module_path!r} has no {name!r}{did_you_mean(name, public)}")
+    found = getattr(module, name)
+    if isinstance(found, type):
+        try:
+            found = cast("type[Any]", found)()
+        except (Exception, SystemExit) as error:
+            raise ToolError(
+                f"tool {name!r}: class {module_path}.{name} cannot be instantiated without arguments: {describe(error)}"
+            ) from error
+    if isinstance(found, Tool):
+        return found.model_copy(update={"description": description}) if description else found
+    if not callable(found):
+        raise ToolError(
+            f"tool {name!r}: {module_path}.{name} gives {found!r}; "
+            "it must be a function, a Tool, or a class whose instances are one or can be called"
+        )
+    return Tool.of(found, name=name, description=description)
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+@overload
+def tool(
+    *, name: str = "", description: str = "", timeout: float | None = None, approve: bool = False
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a tool of a function, for a model to call.
+
+        @tool
+        def search(claim: str) -> str:
+            'Look a claim up.'
+            return "The moon has no atmosphere to speak of."
+
+        check = Operator("Check each claim.", tools=[search])
+
+    A parameter that is annotated with `RunContext` is not shown to the model. The tool can still be called as the
+    function that it is made of: ``search("…")``.
+
+    Args:
+        function: The function; see `Tool.of`.
+        options: ``name``, ``description``, ``timeout`` and ``approve``, as for `Tool.of`: with ``approve=True`` a person
+            is asked before each call, and shown the arguments; the answer ``always`` allows the tool for the rest of the run.
+
+    Raises:
+        ToolError: A model cannot call the function.
+    """
+    if function is None:
+        return partial(tool_of, **options)
+    return tool_of(function)
+
+
+def tool_of(function: Any, **options: Any) -> Tool:
+    """A function as a tool; a tool as it is.
+
+    Raises:
+        ToolError: It is neither, or a model cannot call it.
+    """
+    if isinstance(function, Tool):
+        return function.model_copy(update=options) if options else function
+    if isinstance(function, type) or not callable(function):
+        raise ToolError(f"expected a function or a tool, got {shown(function)}")
+    return Tool.of(function, **options)
+
+
+def as_tools(given: Any) -> Any:
+    """Functions and tools as tools, for the fields that take both.
+
+    Raises:
+        ToolError: One of them is neither.
+    """
+    if isinstance(given, str | Mapping | Value) or not isinstance(given, Iterable):
+        raise ToolError(f"tools: expected a list of functions and tools, got {shown(cast('object', given))}")
+    return tuple(each if isinstance(each, ToolGroup) else tool_of(each) for each in cast("Iterable[Any]", given))
+
+
+def _check_schema(tool: str, schema: dict[str, Any], arguments: dict[str, Any]) -> None:
+    from jsonschema import Draft202012Validator, SchemaError
+    from jsonschema.validators import validator_for
+    from referencing.exceptions import Unresolvable
+
+    try:
+        validator_for(schema, default=Draft202012Validator).check_schema(schema)
+        errors = schema_errors(schema, arguments)
+    except (SchemaError, Unresolvable, EndlessSchemaError, RecursionError) as error:
+        raise ToolError(f"tool {tool!r}: its parameters are not a usable JSON Schema: {error}") from error
+    except OverflowError as error:
+        raise ToolError(f"tool {tool!r} was called with a number that is too large") from error
+    known = list(schema.get("properties", {}))
+    faults: dict[str, None] = {}
+    for error in errors:
+        if error.validator == "additionalProperties" and not error.path:
+            faults |= dict.fromkeys(unknown_argument(name, known) for name in arguments if name not in known)
+        elif error.validator == "required" and not error.path:
+            faults |= dict.fromkeys(missing_argument(name) for name in schema["required"] if name not in arguments)
+        else:
+            faults[wrong_argument(error.path, error.message) if error.path else error.message] = None
+    if faults:
+        raise wrong_arguments(tool, faults)
+
+
+def _run(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    """Call a function in a thread; a StopIteration, which no future can hold, leaves as a RuntimeError."""
+    try:
+        return function(**arguments)
+    except StopIteration as error:
+        raise RuntimeError("the function raised StopIteration") from error

@@ -1,0 +1,1 @@
+"""Values without I/O: messages, files, errors, JSON Schema, documents with line numbers."""

@@ -1,0 +1,123 @@
+"""Files as jobs name them: described by reference, read late and within bounds."""
+
+from __future__ import annotations
+
+import hashlib
+import mimetypes
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from operad.runtime.values.errors import InputError, did_you_mean
+
+MAX_TEXT_BYTES = 16 * 2**20
+"""The largest text that is read whole into memory, in bytes."""
+
+_MIME_TYPES = {".webp": "image/webp"}
+"""Types that Python's own table lacks before 3.13."""
+
+_SUFFIXES = {
+    "audio/flac": ".flac",
+    "audio/ogg": ".ogg",
+    "audio/pcm": ".pcm",
+    "audio/wav": ".wav",
+    "audio/wave": ".wav",
+    "audio/x-wav": ".wav",
+    "image/webp": ".webp",
+}
+"""The ends of names that Python's own table lacks in some version, or has others for."""
+
+
+def suffix_of(mime_type: str) -> str:
+    """How the name of a file of this type ends, with the dot; ``.bin`` of an unknown one."""
+    return _SUFFIXES.get(mime_type) or mimetypes.guess_extension(mime_type) or ".bin"
+
+
+class FileDescriptor(BaseModel):
+    """A file by reference.
+
+    Attributes:
+        path: Where it lies.
+        name: Its name without folders.
+        size: Bytes.
+        mime_type: As guessed from the name; ``application/octet-stream`` when unknown.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: Path
+    name: str
+    size: int
+    mime_type: str
+
+    @classmethod
+    def of(cls, path: str | Path) -> FileDescriptor:
+        """Describe an existing regular file.
+
+        Raises:
+            InputError: There is no such file, or it is not a regular file.
+        """
+        try:
+            return cls._of(Path(path).expanduser())
+        except (OSError, RuntimeError, ValueError) as error:  # no permission; no such user's home; a zero byte
+            raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+    @classmethod
+    def _of(cls, path: Path) -> FileDescriptor:
+        if not path.is_file():
+            if path.is_dir():
+                raise InputError(f"{path}: is a folder; name the files in it")
+            if path.exists():
+                raise InputError(f"{path}: is not a regular file; write what it gives into one")
+            beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+            raise InputError(f"{path}: no such file{did_you_mean(path.name, beside)}")
+        mime_type = mimetypes.guess_type(path.name)[0] or _MIME_TYPES.get(
+            path.suffix.lower(), "application/octet-stream"
+        )
+        return cls(path=path.resolve(), name=path.name, size=path.stat().st_size, mime_type=mime_type)
+
+    def fingerprint(self) -> dict[str, JsonValue]:
+        """What makes two files count as the same: name, type and content, which is read; not where they lie.
+
+        Raises:
+            InputError: It cannot be read.
+        """
+        digest = hashlib.sha256()
+        try:
+            with self.path.open("rb") as stream:
+                while block := stream.read(2**20):
+                    digest.update(block)
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be read: {error.strerror or error}") from error
+        return {"name": self.name, "mime_type": self.mime_type, "sha256": digest.hexdigest()}
+
+    def read_text(self, max_bytes: int = MAX_TEXT_BYTES) -> str:
+        """The file's text, read as UTF-8.
+
+        Raises:
+            InputError: It is larger than `max_bytes`, unreadable, binary, or in another encoding.
+        """
+        if self.size > max_bytes:
+            raise InputError(
+                f"{self.path}: {self.size:,} bytes are more than the {max_bytes:,} that are read as text; "
+                "cut out the part that matters"
+            )
+        try:
+            with self.path.open("rb") as stream:
+                data = stream.read(max_bytes + 1)
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be read: {error.strerror or error}") from error
+        if len(data) > max_bytes:
+            raise InputError(f"{self.path}: grew beyond the {max_bytes:,} bytes that are read as text")
+        if data.startswith(b"\x1f\x8b"):
+            raise InputError(f"{self.path}: is compressed; unpack it, for example with: gunzip -k")
+        if b"\0" in data:
+            raise InputError(f"{self.path}: is binary (it holds a zero byte); a text file is needed")
+        try:
+            return data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            raise InputError(
+                f"{self.path}:{line}: is not UTF-8 text (byte {data[error.start]:#04x} at offset {error.start}); "
+                "convert it, for example with: iconv -f LATIN1 -t UTF-8"
+            ) from error

@@ -1,0 +1,187 @@
+"""The type of an answer: a JSON Schema for the model, and the value that a message holds."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any, Generic, cast, get_origin, is_typeddict
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+from pydantic.json_schema import GenerateJsonSchema
+from typing_extensions import TypedDict, TypeVar, get_type_hints
+
+from operad.runtime.values.errors import InputError, InvalidError
+from operad.runtime.values.message import WorkflowMessage
+from operad.runtime.values.schema import is_json_schema, parse_output_schema
+
+T = TypeVar("T", default=Any)
+
+EXPECTED = (
+    "a pydantic model, a dataclass, a TypedDict, a type such as list[str] or Literal['a', 'b'], a JSON Schema as a dict, "
+    "or text such as '{claims: [string]}'"
+)
+
+MOST_FAULTS = 5
+"""How many faults of one value an error lists."""
+
+
+class Output(Generic[T]):
+    """The type of an operator's answers.
+
+        output = Output(Claims)
+        output.schema  # the JSON Schema, as text for `OperatorConfig.output_schema`
+        output.read(message)  # the answer, an instance of Claims
+
+    Args:
+        type: The type; None for any value.
+        schema: What a model is told about it; by default the JSON Schema of the type, and nothing for text.
+
+    Attributes:
+        type: The type.
+        schema: What a model is told about it.
+
+    Raises:
+        InputError: pydantic cannot read or describe the type.
+    """
+
+    def __init__(self, type: Any = None, schema: str | None = None) -> None:
+        self.type = type
+        self._adapter: TypeAdapter[Any] | None = None
+        if type is not None and type is not str:
+            self._adapter = adapter(type)
+        self.schema = schema if schema is not None else self._described()
+
+    @classmethod
+    def of(cls, declared: Any) -> Output[Any]:
+        """The type that a user declares: see `EXPECTED`; None for text.
+
+        Raises:
+            InputError: It is none of these.
+        """
+        if declared is None or declared is str:
+            return Output(str)
+        if isinstance(declared, str | Mapping):
+            schema = declared if isinstance(declared, str) else json.dumps(declared, ensure_ascii=False)
+            try:
+                parse_output_schema(schema)
+            except InvalidError as error:
+                raise InputError(f"output: {'; '.join(issue.message for issue in error.issues)}") from error
+            return Output(None, schema)
+        if isinstance(declared, type) or get_origin(declared) is not None:
+            return Output(declared)
+        raise InputError(f"output: expected {EXPECTED}; got {shown(declared)}")
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the answer is plain text."""
+        return self.type is str
+
+    def read(self, message: WorkflowMessage) -> T:
+        """The value that a message holds, as an instance of the type.
+
+        Raises:
+            ValueError: The value does not fit the type; the text lists its faults on one line.
+        """
+        value: Any = plain_value(message)
+        if self.type is str:
+            return value if isinstance(value, str) else message.scratchpad  # type: ignore[return-value]
+        if self._adapter is None:
+            return value
+        try:
+            return self._adapter.validate_python(value)
+        except ValidationError as error:
+            fault = error
+        try:
+            text = value if isinstance(value, str) else json.dumps(value)
+            return self._adapter.validate_json(text)
+        except (ValidationError, TypeError, ValueError):
+            raise ValueError(_faults(fault)) from fault
+
+    def _described(self) -> str:
+        if self._adapter is None:
+            return ""
+        try:
+            schema = self._adapter.json_schema(schema_generator=_AnswerSchema)
+        except PydanticUserError as error:
+            raise InputError(f"output: {name(self.type)} has no JSON Schema: {_first_sentence(error)}") from error
+        text = json.dumps(_closed(schema), ensure_ascii=False)
+        if not is_json_schema(text):
+            text = json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
+        return text
+
+
+class _AnswerSchema(GenerateJsonSchema):
+    """JSON Schema without the titles that repeat names."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """What validates values of a type.
+
+    Raises:
+        InputError: pydantic cannot read the type.
+    """
+    if sys.version_info < (3, 12) and is_typeddict(kind):
+        kind = _typed_dict(kind)
+    try:
+        return TypeAdapter(kind)
+    except PydanticUserError as error:
+        raise InputError(
+            f"pydantic cannot read the type {name(kind)}: {_first_sentence(error)}; use {EXPECTED}"
+        ) from error
+
+
+def plain_value(message: WorkflowMessage) -> Any:
+    """What a message holds: its output named ``output`` where that is the only one, its outputs, or its text."""
+    outputs = message.outputs
+    if not outputs:
+        return message.scratchpad
+    return outputs["output"] if outputs.keys() == {"output"} else outputs
+
+
+def name(kind: Any) -> str:
+    """A type's name, as errors show it."""
+    return kind.__name__ if isinstance(kind, type) and get_origin(kind) is None else str(kind).replace("typing.", "")
+
+
+def shown(value: object) -> str:
+    """A value that is of a wrong type, as errors show it."""
+    text = repr(value)
+    return f"{text if len(text) <= 60 else text[:60] + '…'} ({type(value).__name__})"
+
+
+def _typed_dict(kind: Any) -> Any:
+    """The same as one of typing_extensions, which is what pydantic reads before Python 3.12."""
+    if kind.__class__.__module__ == TypedDict.__module__:
+        return kind
+    hints = get_type_hints(kind, include_extras=True)
+    made: Any = TypedDict(kind.__name__, hints, total=kind.__total__)  # type: ignore[misc]
+    made.__required_keys__, made.__optional_keys__ = kind.__required_keys__, kind.__optional_keys__
+    return made
+
+
+def _closed(part: Any) -> Any:
+    """A schema whose objects take no other keys than those that they declare, unless they say so."""
+    if isinstance(part, list):
+        return [_closed(item) for item in part]  # pyright: ignore
+    if not isinstance(part, dict):
+        return part
+    closed = {key: _closed(value) for key, value in cast("dict[str, Any]", part).items()}
+    if closed.get("type") == "object" and isinstance(closed.get("properties"), dict):
+        closed.setdefault("additionalProperties", False)
+    return closed
+
+
+def _first_sentence(error: Exception) -> str:
+    return str(error).splitlines()[0].split(". ")[0].rstrip(".")
+
+
+def _faults(error: ValidationError) -> str:
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    said = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}".removeprefix(": ") for each in found[:MOST_FAULTS]]
+    more = f"; and {len(found) - MOST_FAULTS} more" if len(found) > MOST_FAULTS else ""
+    return "; ".join(said) + more

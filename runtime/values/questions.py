@@ -1,0 +1,83 @@
+"""The open questions of a run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import JsonValue
+
+from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
+from operad.runtime.values.message import Value
+from operad.runtime.values.schema import faults
+
+
+class Question(Value):
+    """What a run asks.
+
+    Attributes:
+        id: What the answer is given under: the path of who asks, with slashes; its second question
+            ends in ``#2``, and so on.
+        text: The question.
+        schema_: The JSON Schema of the answer; None for any.
+    """
+
+    id: str
+    text: str
+    schema_: dict[str, Any] | None = None
+
+
+class Questions:
+    """The open questions of a run.
+
+    Attributes:
+        asked: By id, each with what waits for its answer.
+        allowed: The tools that a person has allowed for the rest of the run.
+    """
+
+    def __init__(self) -> None:
+        self.allowed: set[str] = set()
+        self.asked: dict[str, tuple[Question, asyncio.Future[JsonValue]]] = {}
+
+    def ask(self, question: Question) -> asyncio.Future[JsonValue]:
+        """Open a question; the future gets its answer."""
+        future: asyncio.Future[JsonValue] = asyncio.get_running_loop().create_future()
+        self.asked[question.id] = question, future
+        return future
+
+    def withdraw(self, question_id: str) -> None:
+        """Close a question, answered or not."""
+        self.asked.pop(question_id, None)
+
+    def open(self) -> Sequence[Question]:
+        """What is asked and not answered yet, in order of asking."""
+        return [question for question, future in self.asked.values() if not future.done()]
+
+    def waits(self) -> bool:
+        """Whether something is asked, and nobody is about to go on with an answer."""
+        return bool(self.asked) and not any(future.done() for _, future in self.asked.values())
+
+    def answer(self, answers: Mapping[str, JsonValue]) -> None:
+        """Answer questions: all that are given, or none.
+
+        Raises:
+            InvalidError: An answer breaks its question's schema, or nobody asks what it answers.
+        """
+        open_ = {question.id: question for question in self.open()}
+        issues: list[Issue] = []
+        for question_id, value in answers.items():
+            question = open_.get(question_id)
+            if question is None:
+                hint = did_you_mean(question_id, open_)
+                issues.append(Issue("unknown-question", f"nobody asks this{hint}; open: {_names(open_)}", question_id))
+            elif question.schema_ is not None:
+                issues += [Issue("wrong-answer", fault, question_id) for fault in faults(question.schema_, value)]
+        if issues:
+            raise InvalidError("the answers", issues)
+        for question_id, value in answers.items():
+            self.asked[question_id][1].set_result(value)
+
+
+def _names(asked: Mapping[str, Question]) -> str:
+    return ", ".join(asked) or "none"

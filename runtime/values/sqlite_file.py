@@ -1,0 +1,183 @@
+"""An SQLite file of ours: opened late, claimed by a mark, shared by threads and processes."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from operad.runtime.values.errors import InputError
+
+if TYPE_CHECKING:
+    import sqlite3
+
+BUSY_SECONDS = 10.0
+"""How long one waits for another process that is writing."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileKind:
+    """What such a file is for.
+
+    Attributes:
+        name: What errors call it, such as ``a cache``.
+        application_id: What marks it as of this kind: the `application_id` of the SQLite format.
+        version: Of its tables; a file of another is left alone.
+        tables: The statements that make them.
+        private: Whether a new file is made for its owner's eyes alone.
+    """
+
+    name: str
+    application_id: int
+    version: int
+    tables: Sequence[str]
+    private: bool = False
+
+
+class SqliteFile:
+    """An SQLite file of one kind. Where it was deleted or replaced since it was opened, what is there now is used.
+
+    Args:
+        path: Where it is; made when it is first needed. None for memory, which closing empties.
+        kind: What it is for.
+    """
+
+    def __init__(self, path: str | Path | None, kind: FileKind) -> None:
+        self.path = ":memory:" if path is None else Path(path).expanduser().absolute()
+        self._kind = kind
+        self._lock = threading.Lock()
+        self._opened: sqlite3.Connection | None = None
+        self._closing: weakref.finalize[..., SqliteFile] | None = None
+        self._identities: dict[str, tuple[int, int] | None] = {}
+
+    def check(self) -> None:
+        """Look whether the file can be used, if it is there; none is made.
+
+        Raises:
+            InputError: As `connection`, or there is something else than a file.
+        """
+        if not os.path.exists(self.path):  # memory neither
+            return
+        if not os.path.isfile(self.path):
+            problem = "is a folder; name a file in it" if os.path.isdir(self.path) else "is no file; name another one"
+            raise InputError(f"{self.path}: {problem}")
+        with self.connection():
+            pass
+        self.close()
+
+    @contextmanager
+    def connection(self) -> Generator[sqlite3.Connection, None, None]:
+        """The connection, for one thread at a time. It commits by itself unless a transaction is begun.
+
+        Raises:
+            InputError: The file cannot be used: SQLite finds something wrong, or it is of another kind.
+        """
+        import sqlite3  # where it is needed: most runs keep nothing in a file
+
+        try:
+            with self._lock:
+                if self._opened is not None and self._is_replaced():
+                    self._let_go()
+                if self._opened is None:
+                    self._opened = self._open()
+                    self._closing = weakref.finalize(self, self._opened.close)
+                yield self._opened
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter where what SQLite says is broken, too
+            what_to_do = "the file is left as it is: move it away, or name another one"
+            if isinstance(error, sqlite3.OperationalError):
+                what_to_do = "is its folder there, may it be written to, is there room, does another program hold it?"
+            raise InputError(f"{self.path}: cannot be used as {self._kind.name}: {error}; {what_to_do}") from error
+
+    @contextmanager
+    def transaction(self) -> Generator[sqlite3.Connection, None, None]:
+        """The connection, in a transaction that no other writer breaks into; undone if the block raises.
+
+        Raises:
+            InputError: As `connection`.
+        """
+        with self.connection() as connection, connection:
+            connection.execute("BEGIN IMMEDIATE")
+            yield connection
+
+    def close(self) -> None:
+        """Close the file. It can be used again."""
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        if self._closing:
+            self._closing()
+        self._opened = self._closing = None
+
+    def _is_replaced(self) -> bool:
+        """Whether the file at the path is not the one that is open, or none is there."""
+        return self.path != ":memory:" and _identity(self.path) != self._identities[str(self.path)]
+
+    def _let_go(self) -> None:
+        """Close a file that is at the path no more, and remove its journal: SQLite would play it into the next file."""
+        self._close()
+        for beside in self._journal():
+            identity = self._identities.get(beside)
+            if identity and identity == _identity(beside):
+                with suppress(OSError):
+                    os.unlink(beside)
+
+    def _journal(self) -> Sequence[str]:
+        return [os.path.realpath(self.path) + suffix for suffix in ("-wal", "-shm")]
+
+    def _open(self) -> sqlite3.Connection:
+        import sqlite3
+
+        if self._kind.private and self.path != ":memory:":
+            with suppress(OSError):  # it is there, or SQLite says what is wrong; its journal gets the same rights
+                os.close(os.open(os.path.realpath(self.path), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
+                self._claim(connection)
+            with suppress(sqlite3.OperationalError):  # another process is at it, and sets the same
+                connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # from now on there is a journal
+            self._identities = {path: _identity(path) for path in (str(self.path), *self._journal())}
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _claim(self, connection: sqlite3.Connection) -> None:
+        """Make a new file ours; leave one alone that is somebody else's."""
+        kind = self._kind
+        application, version, tables = (
+            connection.execute(question).fetchone()[0]
+            for question in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
+        )
+        if (application, version) == (kind.application_id, kind.version):
+            return
+        if application == kind.application_id:
+            raise InputError(
+                f"{self.path}: is {kind.name} of another version of operad (format {version}, not {kind.version}); "
+                "delete it, or name another file"
+            )
+        if application or version or tables:
+            name = kind.name.split(" ", 1)[1]
+            raise InputError(f"{self.path}: is an SQLite file, but no {name} of operad; name another file")
+        for statement in kind.tables:
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {kind.application_id}")
+        connection.execute(f"PRAGMA user_version = {kind.version}")
+
+
+def _identity(path: str | Path) -> tuple[int, int] | None:
+    """What tells a file from another one at the same path; None where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -1,0 +1,99 @@
+"""The synchronous door: callers without an event loop share one that runs in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
+from functools import cache
+from typing import Any, TypeVar, cast
+
+from operad.runtime.values.errors import RunningLoopError
+
+T = TypeVar("T")
+
+LONGEST_WIND_UP = 1.0
+"""Seconds that runs have to clean up when the process ends."""
+
+_first_call = threading.Lock()  # `cache` alone may start a loop for each of several first callers
+
+
+def run_sync(start: Callable[[], Coroutine[Any, Any, T]], instead: str) -> T:
+    """Run the coroutine that `start` makes, and wait for it.
+
+    The loop lives as long as the process, so that connections kept by model clients serve later
+    calls too. Ctrl-C cancels the coroutine and waits until it has ended.
+
+    Args:
+        start: Makes the coroutine.
+        instead: What to await where a loop is running already.
+
+    Raises:
+        RunningLoopError: The caller is inside a running event loop.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    else:
+        raise RunningLoopError(f"an event loop is running here, and waiting would block it: use `await {instead}`")
+    with _first_call:
+        loop = _background_loop(os.getpid())
+    tasks: list[asyncio.Task[Any]] = []
+
+    async def run() -> T:
+        tasks.append(cast("asyncio.Task[Any]", asyncio.current_task()))
+        return await start()
+
+    future = asyncio.run_coroutine_threadsafe(run(), loop)
+    try:
+        return future.result()
+    except KeyboardInterrupt:
+        loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])  # cancelling the future would not wait
+        with suppress(CancelledError, Exception):  # it has ended; the interrupt is what counts
+            future.result()
+        raise
+    finally:
+        tasks.clear()
+        del future  # future -> error -> traceback -> this frame -> future would wait for the garbage collector
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop that runs in this thread, if there is one."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+@cache
+def _background_loop(pid: int) -> asyncio.AbstractEventLoop:  # a forked process needs its own
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=_keep_running, args=(loop,), name=f"operad-{pid}", daemon=True).start()
+    atexit.register(_wind_up, loop, pid)
+    return loop
+
+
+def _wind_up(loop: asyncio.AbstractEventLoop, pid: int) -> None:
+    """At the end of the process: runs that still wait, for a person perhaps, are cancelled and clean up."""
+    if os.getpid() == pid:
+        with suppress(TimeoutError, FutureTimeoutError, CancelledError):
+            asyncio.run_coroutine_threadsafe(_cancel_all(), loop).result(LONGEST_WIND_UP)
+
+
+async def _cancel_all() -> None:
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+
+
+def _keep_running(loop: asyncio.AbstractEventLoop) -> None:
+    while True:
+        with suppress(SystemExit, KeyboardInterrupt):  # asyncio hands them to their caller, and stops the loop
+            loop.run_forever()

@@ -1,0 +1,1 @@
+"""Workflow, and one run of it: rounds, steps, questions, maps."""

@@ -1,0 +1,157 @@
+"""Edges between operators, as users write them: ``a >> [b, c] >> d`` and ``triage["refund"] >> refund``.
+
+Writing edges adds nothing to a workflow: it makes a `Chain`, a value that `Workflow(chain)` or `workflow.add(chain)` takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Generic, cast, overload
+
+from pydantic import BaseModel
+from typing_extensions import TypeVar
+
+from operad.runtime.graph.graph import Executable
+from operad.runtime.values.errors import InputError
+from operad.runtime.values.output import shown
+
+T = TypeVar("T", default=Any, covariant=True)
+U = TypeVar("U")
+
+Function = Callable[..., Any]
+"""A plain function as a step; see `operad.runtime.workflow.function`."""
+
+
+class Step(Generic[T]):
+    """A part of a workflow that edges lead from and to; generic in the type of its answers."""
+
+    __slots__ = ()
+
+    @overload
+    def __rshift__(self, after: Step[U]) -> Chain[U]: ...
+    @overload
+    def __rshift__(self, after: Executable | Sequence[Step[Any] | Executable | Function]) -> Chain[Any]: ...
+    @overload
+    def __rshift__(self, after: Callable[..., AsyncIterator[str] | Iterator[str]]) -> Chain[str]: ...
+    @overload
+    def __rshift__(self, after: Callable[..., Awaitable[U]]) -> Chain[U]: ...
+    @overload
+    def __rshift__(self, after: Callable[..., U]) -> Chain[U]: ...
+    def __rshift__(self, after: Any) -> Chain[Any]:
+        return chain_of(self).then(chain_of(after))
+
+    def __rrshift__(self, before: Executable | Sequence[Step[Any] | Executable | Function] | Function) -> Chain[T]:
+        return chain_of(before).then(chain_of(self))
+
+    def __getitem__(self, port: str) -> Port[T]:
+        if not isinstance(port, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"a port is named by text, such as operator['refund']; got {shown(port)}")
+        return Port(self, port)
+
+
+@dataclass(frozen=True, slots=True)
+class Port(Step[T]):
+    """A port of an operator: an edge that leaves from it is taken when the operator's message takes the port.
+
+        workflow = Workflow([triage["refund"] >> refund, triage["question"] >> answer])
+        workflow.add_operator(refund, previous_ops=[Port(triage, "refund")])
+
+    Attributes:
+        operator: The operator.
+        name: The port's name.
+    """
+
+    operator: Any
+    name: str
+
+    def __getitem__(self, port: str) -> Port[T]:
+        raise InputError(
+            f"a port has no ports of its own: write operator[{port!r}], not operator[{self.name!r}][{port!r}]"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Chain(Step[T]):
+    """Operators with the edges between them.
+
+    Attributes:
+        steps: The operators, workflows and plain functions, in the order in which they were written.
+        edges: Pairs: an operator or a port of one, and the operator that follows.
+        heads: The steps that an edge to the chain leads to.
+        tails: The steps, or their ports, that an edge from the chain leaves from.
+    """
+
+    steps: tuple[Any, ...]
+    edges: tuple[tuple[Any, Any], ...]
+    heads: tuple[Any, ...]
+    tails: tuple[Any, ...]
+
+    def then(self, after: Chain[U]) -> Chain[U]:
+        """The two chains with an edge from every tail of this one to every head of the other."""
+        between = tuple(product(self.tails, after.heads))
+        return Chain(self.steps + after.steps, self.edges + between + after.edges, self.heads, after.tails)
+
+    def __getitem__(self, port: str) -> Port[T]:
+        raise InputError(f"a port belongs to one operator: write a >> b[{port!r}], not (a >> b)[{port!r}]")
+
+
+def chain_of(value: object) -> Chain[Any]:
+    """An operand of ``>>`` as a chain.
+
+    Args:
+        value: An operator, a workflow, a port, a plain function, a chain, or a list of these.
+
+    Raises:
+        InputError: It is none of these.
+    """
+    if isinstance(value, Chain):
+        return cast("Chain[Any]", value)
+    if isinstance(value, Port):
+        port = cast("Port[Any]", value)
+        return Chain((port.operator,), (), (port.operator,), (port,))
+    if isinstance(value, list | tuple):
+        return _side_by_side(cast("Sequence[object]", value))
+    check_step(value)
+    return Chain((value,), (), (value,), (value,))
+
+
+def check_step(value: object) -> None:
+    """Refuse what is no operator, workflow or function.
+
+    Raises:
+        InputError: It is none of these; the text says what was expected.
+    """
+    expected = "expected an operator, a workflow or a function"
+    if isinstance(value, str):
+        raise InputError(
+            f"{expected}, got the text {value!r}; an operator that was added before is named in workflow.add(…, after=[{value!r}])"
+        )
+    if isinstance(value, type):
+        raise InputError(f"{expected}, got the class {value.__name__}; give an instance: {value.__name__}(…)")
+    if is_executable(value):
+        return
+    if isinstance(value, BaseModel) and callable(value):
+        raise InputError(
+            f"{expected}, got the tool {getattr(value, 'name', '')!r}; tools are given to an operator: tools=[…]"
+        )
+    if not callable(value):
+        raise InputError(f"{expected}, or a list of these; got {shown(value)}")
+
+
+def is_executable(value: object) -> bool:
+    """Whether a value is an operator or a workflow, rather than a function."""
+    methods = (getattr(value, name, None) for name in ("get_id", "execute"))
+    return not isinstance(value, type) and all(map(callable, methods))
+
+
+def _side_by_side(values: Iterable[object]) -> Chain[Any]:
+    chains = [chain_of(value) for value in values]
+    if not chains:
+        raise InputError("expected operators in the list, and it is empty")
+    steps = tuple(step for chain in chains for step in chain.steps)
+    edges = tuple(edge for chain in chains for edge in chain.edges)
+    heads = tuple(head for chain in chains for head in chain.heads)
+    tails = tuple(tail for chain in chains for tail in chain.tails)
+    return Chain(steps, edges, heads, tails)

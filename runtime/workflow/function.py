@@ -1,0 +1,519 @@
+"""Functions as operators: parameters are bound to what comes before, and what is returned becomes a message."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import json
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cached_property
+from types import UnionType
+from typing import Annotated, Any, Generic, Literal, Union, cast, get_args, get_origin, get_type_hints, overload
+
+from pydantic import JsonValue
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+from typing_extensions import TypeVar
+
+from operad.runtime.events import TokenStreamed, current_scope, emit
+from operad.runtime.events.run_context import RunContext
+from operad.runtime.graph.graph import Executable
+from operad.runtime.policies.policy import Policy
+from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.values.errors import FaultError, InputError, Issue, OperadError, PortError, did_you_mean, shorten
+from operad.runtime.values.fingerprint import fingerprint, name_of
+from operad.runtime.values.ids import as_name, settled_id, slug
+from operad.runtime.values.message import Job, WorkflowMessage
+from operad.runtime.values.output import Output, name, shown
+from operad.runtime.workflow.edges import Step, check_step
+
+T = TypeVar("T", default=Any, covariant=True)
+
+_Special = Literal["job", "reasoner", "context"]
+
+
+@dataclass(frozen=True, slots=True)
+class Take(Generic[T]):
+    """What a function returns to take a port, with its answer.
+
+        @operator
+        def triage(mail: str) -> Take[str]:
+            return Take("refund" if "money" in mail else "question", mail)
+
+    Attributes:
+        port: The port: edges that leave from other ports are skipped.
+        value: The answer, as any function returns it.
+    """
+
+    port: str
+    value: T = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, slots=True)
+class _Parameter:
+    """A parameter of a function.
+
+    Attributes:
+        name: Its name.
+        special: What its annotation asks for besides the answers of operators.
+        output: The type that an answer is validated into.
+        optional: Whether it accepts None.
+        default: Its default; `inspect.Parameter.empty` without one.
+    """
+
+    name: str
+    special: _Special | None
+    output: Output[Any]
+    optional: bool
+    default: Any
+
+    @property
+    def required(self) -> bool:
+        return self.default is inspect.Parameter.empty and not self.optional
+
+
+class FunctionOperator(Step[T]):
+    """A function as an operator of a workflow; `operator` makes one.
+
+    Args:
+        function: The function: sync, which runs in a thread, or async; a generator streams its text.
+        id: The operator's id; by default the function's name.
+        ports: The ports that the function may take, each by returning `Take`.
+        policy: How the operator runs.
+
+    Attributes:
+        function: The function.
+        ports: The ports that it may take.
+        policy: How it runs.
+        instruction: The first line of its docstring.
+
+    Raises:
+        InputError: It is not a function, or has parameters that cannot be bound by name.
+    """
+
+    asks_model: bool | None = None
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        id: str = "",
+        ports: Sequence[str] = (),
+        policy: Policy | None = None,
+        names: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not callable(function) or isinstance(function, type):
+            raise InputError(f"operator(…) expects a function, got {shown(function)}")
+        check_step(function)
+        if isinstance(ports, str) or not all(isinstance(cast("Any", port), str) and port for port in ports):
+            raise InputError(
+                f"operator(…): ports are a list of names, such as ['refund', 'question']; got {shown(ports)}"
+            )
+        plain = inspect.unwrap(_without_partial(function))
+        own_name = getattr(plain, "__name__", "") or type(function).__name__
+        self.function = function
+        self.ports: Sequence[str] = tuple(ports)
+        self.takes_one_port = bool(ports)
+        self.policy = policy
+        self.instruction = (inspect.getdoc(plain) or "").partition("\n")[0] if plain is not type(function) else ""
+        self._id = id or (own_name if own_name.isidentifier() else slug(own_name))
+        self._settled = bool(id)
+        self._bound: dict[tuple[str, ...], Mapping[str, str]] = {}
+        self._signature = _signature(function, self._id)
+        self._is_async = inspect.iscoroutinefunction(plain) or inspect.isasyncgenfunction(plain)
+        self._streams = inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain)
+        functools.update_wrapper(self, function, updated=())
+        self._names = names
+        with suppress(InputError):  # then it is resolved, or told, when the workflow is built
+            _ = self._hints
+        self._names = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function itself, as in a test of it."""
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<operator {self._id!r}>"
+
+    def get_id(self) -> str:
+        """The operator's id."""
+        return self._id
+
+    def settle_id(self, taken: Collection[str]) -> None:
+        """Make the id unique among those that are taken, unless it was chosen or is settled."""
+        if not self._settled:
+            self._id, self._settled = settled_id(self._id, taken), True
+
+    def fingerprint(self) -> dict[str, JsonValue]:
+        """Return what tells the operator from others: the function's name and what it binds, not its code."""
+        return {"type": name_of(type(self)), "function": fingerprint(self.function), "ports": list(self.ports)}
+
+    def read_output(self, message: WorkflowMessage) -> T:
+        """Return the value of one of its messages, as an instance of the function's return type."""
+        return self._returns.read(message)
+
+    def check(self, before: Mapping[str, Executable]) -> list[Issue]:
+        """Return what is wrong with the function's parameters, where these operators come before it."""
+        try:
+            free = self._free
+            _ = self._returns
+        except OperadError as error:
+            return [Issue("parameter", str(error), self._id)]
+        if not before:
+            return []
+        found, known = _bindings(free, list(before)), [as_name(each) for each in before]
+        return [
+            Issue(
+                "parameter",
+                f"parameter {parameter.name!r} is no operator before it{did_you_mean(parameter.name, known)}; "
+                f"before it: {shorten(known)}. Other parameters are annotated with Job, Reasoner or RunContext",
+                self._id,
+            )
+            for parameter in free
+            if parameter.name not in found and parameter.default is inspect.Parameter.empty
+        ]
+
+    async def execute(
+        self,
+        reasoner: Any,
+        job: Job,
+        workflow_messages: list[WorkflowMessage] | None = None,
+        previous_expert_outputs: list[WorkflowMessage] | None = None,
+        lesson: str | None = None,
+    ) -> WorkflowMessage | str:
+        """Call the function with its parameters bound, and return what it returns as a message.
+
+        Raises:
+            FaultError: What an operator before it said does not fit the parameter's type; that operator is blamed.
+            InputError: A parameter has no value, or what the function returns has no JSON form.
+            PortError: The function has ports, and takes none.
+        """
+        arguments = self._given(job, workflow_messages or ()) if self._free else {}
+        for parameter, special in self._special:
+            if special == "context":
+                arguments[parameter] = RunContext.current(lesson)
+            else:
+                arguments[parameter] = job if special == "job" else reasoner
+        returned = await self._call(arguments)
+        return returned if isinstance(returned, str) and not self.ports else self._message(returned)
+
+    # Parameters
+
+    @cached_property
+    def _hints(self) -> Mapping[str, Any]:
+        function = self.function
+        plain = inspect.unwrap(_without_partial(function))
+        target = plain if inspect.isroutine(plain) else type(plain).__call__
+        try:
+            return get_type_hints(target, localns=dict(self._names or {}), include_extras=True)
+        except NameError as error:
+            raise InputError(
+                f"an annotation of {self._id!r} cannot be resolved: {error}; define it before it runs"
+            ) from error
+        except TypeError as error:
+            raise InputError(f"an annotation of {self._id!r} cannot be read: {error}") from error
+
+    @cached_property
+    def _parameters(self) -> Sequence[_Parameter]:
+        return [self._parameter(each) for each in self._signature]
+
+    @cached_property
+    def _free(self) -> Sequence[_Parameter]:
+        """The parameters that take what operators said."""
+        return [parameter for parameter in self._parameters if not parameter.special]
+
+    @cached_property
+    def _special(self) -> Sequence[tuple[str, _Special]]:
+        """The other parameters, with what they ask for."""
+        return [(parameter.name, parameter.special) for parameter in self._parameters if parameter.special]
+
+    def _parameter(self, parameter: inspect.Parameter) -> _Parameter:
+        annotation = self._hints.get(parameter.name, Any)
+        special = _special_of(annotation)
+        optional = type(None) in get_args(_bare(annotation)) if _is_union(annotation) else annotation is type(None)
+        kind = None if special or annotation in (Any, WorkflowMessage) else annotation
+        try:
+            output: Output[Any] = Output(kind, "")
+        except InputError as error:
+            raise InputError(f"parameter {parameter.name!r}: {error}") from error
+        if annotation is WorkflowMessage:
+            output.type = WorkflowMessage
+        return _Parameter(parameter.name, special, output, optional, parameter.default)
+
+    @cached_property
+    def _returns(self) -> Output[Any]:
+        """The type of the function's answers."""
+        if self._streams:
+            return Output(str, "")
+        kind = self._hints.get("return", Any)
+        if get_origin(kind) is Take:
+            kind = (*get_args(kind), Any)[0]
+        if kind in (Any, Take, WorkflowMessage) or isinstance(kind, TypeVar):  # pyright: ignore
+            return Output(None, "")
+        try:
+            return Output(kind, "")
+        except InputError as error:
+            raise InputError(f"what it returns: {error}") from error
+
+    def _given(self, job: Job, messages: Sequence[WorkflowMessage]) -> dict[str, Any]:
+        """The values of the free parameters."""
+        scope = current_scope()
+        before = scope.run.build.before.get(scope.operator_id, ()) if scope else ()
+        own = scope.operator_id if scope else self._id
+        said: dict[str, WorkflowMessage] = {}
+        for message in messages:
+            if message.operator_id != own or message.operator_id in before:
+                said.setdefault(message.operator_id, message)
+            else:
+                break  # an earlier answer of its own, and the verdicts on it
+        if not before:
+            before = tuple(said)
+        if not before:
+            return self._from_job(job)
+        bound = self._bound.get(before)
+        if bound is None:
+            bound = self._bound[before] = _bindings(self._free, before)
+        return {
+            parameter.name: self._value(parameter, said.get(bound.get(parameter.name, "")))
+            for parameter in self._free
+            if parameter.default is inspect.Parameter.empty or bound.get(parameter.name) in said
+        }
+
+    def _value(self, parameter: _Parameter, message: WorkflowMessage | None) -> Any:
+        if message is None:
+            if parameter.required:
+                raise InputError(
+                    f"parameter {parameter.name!r} has no value: that operator did not run; "
+                    f"if it may be skipped, annotate the parameter as optional: {parameter.name}: … | None"
+                )
+            return None
+        if parameter.output.type is WorkflowMessage:
+            return message
+        if parameter.output.is_text and not message.outputs:
+            return message.scratchpad
+        try:
+            value = parameter.output.read(message)
+            return deepcopy(value) if parameter.output.type is None else value  # others are given the message, too
+        except ValueError as error:
+            kind = name(parameter.output.type)
+            raise FaultError(
+                f"{message.operator_id!r} gave no {kind} for parameter {parameter.name!r}: {error}",
+                lesson=f"Answer in the form of {kind}: {error}",
+                blame=[message.operator_id],
+            ) from error
+
+    def _from_job(self, job: Job) -> dict[str, Any]:
+        """For an operator without others before it: the job's inputs by name, or its goal for a single parameter."""
+        values: dict[str, Any] = {}
+        for parameter in self._free:
+            if parameter.name in job.inputs:
+                given: Any = job.inputs[parameter.name]
+            elif parameter.default is not inspect.Parameter.empty:
+                continue
+            elif len(self._free) == 1 and not job.inputs:
+                given = job.goal
+            elif parameter.optional:
+                given = None
+            else:
+                hint = did_you_mean(parameter.name, job.inputs)
+                raise InputError(
+                    f"parameter {parameter.name!r} of {self._id!r} is no input of the job{hint}; "
+                    f"its inputs: {shorten(list(job.inputs)) or 'none'}"
+                )
+            message = WorkflowMessage(scratchpad=given) if isinstance(given, str) else _message_of(given)
+            try:
+                values[parameter.name] = parameter.output.read(message)
+            except ValueError as error:
+                raise InputError(
+                    f"input {parameter.name!r} of the job is no {name(parameter.output.type)}: {error}"
+                ) from error
+        return values
+
+    # The call
+
+    async def _call(self, arguments: dict[str, Any]) -> Any:
+        if self._is_async and not self._streams:
+            return await self.function(**arguments)
+        if self._is_async:
+            return "".join([_streamed(self._id, part) async for part in self.function(**arguments)])
+        returned = await asyncio.to_thread(_in_thread, self.function, arguments)
+        return await returned if inspect.isawaitable(returned) else returned
+
+    def _message(self, returned: Any) -> WorkflowMessage:
+        ports: tuple[str, ...] | None = None
+        if isinstance(returned, Take):
+            take = cast("Take[Any]", returned)
+            ports, returned = (take.port,), take.value
+        if isinstance(returned, WorkflowMessage):
+            message = returned if ports is None else returned.model_copy(update={"ports": ports})
+        else:
+            try:
+                message = _message_of(returned, ports)
+            except PydanticSerializationError as error:
+                raise InputError(
+                    f"{self._id!r} returned {shown(returned)}, which has no JSON form; return text, a pydantic model, "
+                    "JSON values, Take(port, value) or a WorkflowMessage"
+                ) from error
+        if self.ports and message.ports is None:
+            raise PortError(
+                f"{self._id!r} took none of its ports; return Take({self.ports[0]!r}, …): {', '.join(self.ports)}"
+            )
+        return message
+
+
+class _Decorator:
+    """What `operator(id=…)` makes: the decorator, typed for each kind of function."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._options = options
+
+    @overload
+    def __call__(self, function: Callable[..., AsyncIterator[str] | Iterator[str]]) -> FunctionOperator[str]: ...
+    @overload
+    def __call__(self, function: Callable[..., Awaitable[Take[T]]]) -> FunctionOperator[T]: ...
+    @overload
+    def __call__(self, function: Callable[..., Take[T]]) -> FunctionOperator[T]: ...
+    @overload
+    def __call__(self, function: Callable[..., Awaitable[T]]) -> FunctionOperator[T]: ...
+    @overload
+    def __call__(self, function: Callable[..., T]) -> FunctionOperator[T]: ...
+    def __call__(self, function: Callable[..., Any]) -> FunctionOperator[Any]:
+        return FunctionOperator(function, **self._options, names=_names(sys._getframe(1)))  # pyright: ignore[reportPrivateUsage]
+
+
+@overload
+def operator(function: Callable[..., AsyncIterator[str] | Iterator[str]], /) -> FunctionOperator[str]: ...
+@overload
+def operator(function: Callable[..., Awaitable[Take[T]]], /) -> FunctionOperator[T]: ...
+@overload
+def operator(function: Callable[..., Take[T]], /) -> FunctionOperator[T]: ...
+@overload
+def operator(function: Callable[..., Awaitable[T]], /) -> FunctionOperator[T]: ...
+@overload
+def operator(function: Callable[..., T], /) -> FunctionOperator[T]: ...
+@overload
+def operator(*, id: str = "", ports: Sequence[str] = (), policy: Policy | None = None) -> _Decorator: ...
+def operator(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    id: str = "",
+    ports: Sequence[str] = (),
+    policy: Policy | None = None,
+) -> Any:
+    r"""Make an operator of a function.
+
+        @operator
+        def bullets(facts: Claims) -> str:  # the parameter is the answer of the operator 'facts'
+            return "\n".join(f"- {claim}" for claim in facts.claims)
+
+    Parameters are bound by their annotation (`Job`, `Reasoner`, `RunContext`), else by the id of an operator before
+    it, whose answer is validated into the annotated type. A single such parameter takes the answer of the only
+    operator before it, whatever its name. An operator without others before it gets the job's inputs by name, or the
+    job's goal. A name that fits nothing is an issue before anything runs.
+
+    The function returns text, a pydantic model or JSON values, `Take(port, value)`, or a `WorkflowMessage`. A
+    generator streams its text. A sync function runs in a thread, an async one on the event loop.
+
+    Args:
+        function: The function.
+        id: The operator's id; by default the function's name.
+        ports: The ports that the function may take.
+        policy: How the operator runs.
+
+    Raises:
+        InputError: It is not a function, or has parameters that cannot be bound by name.
+    """
+    if function is None:
+        return _Decorator({"id": id, "ports": ports, "policy": policy})
+    names = _names(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
+    return FunctionOperator(function, id=id, ports=ports, policy=policy, names=names)
+
+
+def _names(frame: Any) -> Mapping[str, Any] | None:
+    """The local names where a function is defined, for annotations that are text; None at the top of a module."""
+    return None if frame.f_locals is frame.f_globals else dict(frame.f_locals)
+
+
+def _without_partial(function: Any) -> Any:
+    while isinstance(function, functools.partial):
+        function = cast("functools.partial[Any]", function).func
+    return function
+
+
+def _signature(function: Callable[..., Any], who: str) -> Sequence[inspect.Parameter]:
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError) as error:
+        raise InputError(f"operator {who!r} has no signature to read; wrap it in a function of your own") from error
+    bound: Iterable[str] = function.keywords if isinstance(function, functools.partial) else ()
+    for parameter in parameters:
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise InputError(
+                f"operator {who!r}: parameter {str(parameter)!r} is {parameter.kind.description}; parameters are bound by name"
+            )
+    return [parameter for parameter in parameters if parameter.name not in bound]
+
+
+def _bare(annotation: Any) -> Any:
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+
+
+def _is_union(annotation: Any) -> bool:
+    return get_origin(_bare(annotation)) in (Union, UnionType)
+
+
+def _special_of(annotation: Any) -> _Special | None:
+    kinds = get_args(_bare(annotation)) if _is_union(annotation) else (_bare(annotation),)
+    for kind in kinds:
+        if kind is Reasoner:
+            return "reasoner"
+        if kind is RunContext:
+            return "context"
+        if isinstance(kind, type) and get_origin(kind) is None and issubclass(kind, Job):
+            return "job"
+    return None
+
+
+def _bindings(free: Sequence[_Parameter], before: Sequence[str]) -> dict[str, str]:
+    """The operator that each parameter is bound to, by name."""
+    ids = {as_name(each): each for each in reversed(before)}
+    bound = {parameter.name: ids[parameter.name] for parameter in free if parameter.name in ids}
+    required = [parameter for parameter in free if parameter.default is inspect.Parameter.empty] or list(free)
+    if not bound and len(required) == 1 and len(before) == 1:
+        return {required[0].name: before[0]}
+    return bound
+
+
+def _in_thread(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    """Call a sync function; a generator is run to its end, and what it yields is streamed."""
+    try:
+        returned = function(**arguments)
+        if inspect.isgenerator(returned):
+            return "".join(_streamed(getattr(function, "__name__", "operator"), part) for part in returned)
+    except StopIteration as error:  # which no future can hold
+        raise RuntimeError("the function raised StopIteration") from error
+    return returned
+
+
+def _streamed(who: str, part: Any) -> str:
+    if not isinstance(part, str):
+        raise InputError(f"{who!r} yields {shown(part)}; a generator yields text, which is streamed")
+    emit(TokenStreamed(text=part))
+    return part
+
+
+def _message_of(value: Any, ports: tuple[str, ...] | None = None) -> WorkflowMessage:
+    """A value as a message: text as it is, an object by its fields, any other value as the output ``output``."""
+    if isinstance(value, str):
+        return WorkflowMessage(scratchpad=value, ports=ports)
+    plain = to_jsonable_python(value, by_alias=True)
+    if isinstance(plain, str):  # an Enum, a date
+        return WorkflowMessage(scratchpad=plain, outputs={"output": plain}, ports=ports)
+    text = "" if plain is None else json.dumps(plain, ensure_ascii=False)
+    outputs = cast("dict[str, Any]", plain) if isinstance(plain, dict) else {"output": plain}
+    return WorkflowMessage(scratchpad=text, outputs=outputs, ports=ports)

@@ -1,0 +1,101 @@
+"""RunHandle: a run that is going on, to wait for, watch, answer and cancel."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping, Sequence
+from typing import Any, Generic
+
+from pydantic import JsonValue
+from typing_extensions import TypeVar
+
+from operad.runtime.events import Event
+from operad.runtime.events.stream import Buffer
+from operad.runtime.values.message import WorkflowMessage
+from operad.runtime.values.questions import Question
+from operad.runtime.workflow.live import LiveRun
+from operad.runtime.workflow.result import Result
+
+T = TypeVar("T", default=Any, covariant=True)
+
+
+class RunHandle(Generic[T]):
+    """A run that is going on; `Workflow.start` makes it.
+
+        run = flow.start("Is this so? The moon has air.")
+        async for event in run:
+            if isinstance(event, events.Interrupted):
+                await run.answer({event.interrupt_id: True})
+        result = await run
+
+    Iterating yields the events from the first on; of a run that nobody has iterated yet, the last 1,000 are kept. A
+    consumer that falls far behind slows the run down; a run whose events nobody reads is not slowed.
+
+    Attributes:
+        run_id: The run's id.
+    """
+
+    def __init__(
+        self, run_id: str, live: LiveRun, buffer: Buffer, result: Callable[[WorkflowMessage], Result[T]]
+    ) -> None:
+        self.run_id = run_id
+        self._live = live
+        self._buffer = buffer
+        self._make = result
+        self._readers = 0
+        live.task.add_done_callback(lambda _: buffer.close())
+
+    def __repr__(self) -> str:
+        state = "done" if self.done else "waits for answers" if self.questions else "running"
+        return f"<RunHandle {self.run_id!r}: {state}>"
+
+    def __await__(self) -> Generator[Any, None, Result[T]]:
+        """Wait for the result.
+
+        Raises:
+            PausedError: The run waits for a person, and nobody reads its events; after `answer` it can be awaited again.
+            Exception: As `Workflow.aexecute`.
+        """
+        return self._result().__await__()
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self._events()
+
+    @property
+    def done(self) -> bool:
+        """Whether the run has ended."""
+        return self._live.task.done()
+
+    @property
+    def questions(self) -> Sequence[Question]:
+        """What the run asks and nobody has answered yet."""
+        return () if self.done else self._live.run.questions.open()
+
+    async def answer(self, answers: Mapping[str, JsonValue]) -> None:
+        """Answer questions of the run, by their ids; not all need be answered at once.
+
+        Raises:
+            InvalidError: An answer breaks its question's schema, or nobody asks what it answers; no answer was given.
+        """
+        await self._live.answer(answers)
+
+    async def cancel(self) -> None:
+        """End the run, and wait until all in it has ended."""
+        await self._live.cancel()
+
+    async def _result(self) -> Result[T]:
+        if self._readers:  # who reads the events learns of the questions
+            return self._make(await asyncio.shield(self._live.task))
+        return self._make(await self._live.outcome())
+
+    async def _events(self) -> AsyncGenerator[Event, None]:
+        self._readers += 1
+        self._buffer.slows = True
+        try:
+            while (event := await self._buffer.get()) is not None:
+                yield event
+            await self._live.task
+        finally:
+            self._readers -= 1
+            self._buffer.slows = bool(self._readers)
+            self._buffer.look()

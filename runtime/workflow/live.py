@@ -1,0 +1,141 @@
+"""A run that is going on: waited for, paused, resumed, cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from pydantic import JsonValue
+
+from operad.runtime.events import current_scope
+from operad.runtime.policies.deadline import ended
+from operad.runtime.values.errors import PausedError
+from operad.runtime.values.message import WorkflowMessage
+from operad.runtime.workflow.run import Run
+
+MOMENT = 3
+"""Turns of the event loop in which whoever listens to a run may answer its question at once."""
+
+
+class LiveRun:
+    """A run in a task of its own, so that it can stay as it is while nobody waits for it.
+
+    Args:
+        run_id: Its identity.
+        run: What runs.
+        work: What runs it.
+        streamed: Whether somebody consumes its events, and so learns of its questions and its end.
+        forget: Called when it has ended and somebody knows: one that fails while it waits for a
+            person keeps its error for whoever resumes it.
+
+    Attributes:
+        run: What runs.
+        streamed: Whether somebody consumes its events.
+        task: The run's task.
+        loop: The event loop that it runs in.
+    """
+
+    def __init__(
+        self,
+        run_id: str,
+        run: Run,
+        work: Callable[[], Coroutine[Any, Any, WorkflowMessage]],
+        *,
+        streamed: bool,
+        forget: Callable[[], object],
+    ) -> None:
+        self.run = run
+        self.streamed = streamed
+        self.loop = asyncio.get_running_loop()
+        self._run_id = run_id
+        self._forget = forget
+        self._waiting = 0
+        self._is_cancelled = False
+        self._going_on: asyncio.Task[WorkflowMessage] | None = None
+        self._settled: asyncio.Future[None] = self.loop.create_future()
+        if not streamed:
+            run.on_paused = self._settle
+        self.task = asyncio.ensure_future(work())
+        self.task.add_done_callback(self._end)
+
+    async def outcome(self) -> WorkflowMessage:
+        """Its message, once it has ended.
+
+        Raises:
+            PausedError: It waits for a person; it stays as it is.
+            Exception: What it failed with.
+        """
+        self._waiting += 1
+        try:
+            while True:
+                await self._settled
+                if self.task.done():
+                    self._forget()
+                    return self.task.result()
+                for _ in range(MOMENT):
+                    await asyncio.sleep(0)
+                if self.run.questions.waits():
+                    raise PausedError(self._run_id, self.run.questions.open())
+                if self._settled.done():
+                    self._settled = self.loop.create_future()
+        except asyncio.CancelledError:
+            await self.cancel()
+            raise
+        finally:
+            self._waiting -= 1
+            del self  # self -> task -> error -> traceback -> this frame -> self
+
+    async def answer(self, answers: Mapping[str, JsonValue]) -> None:
+        """Answer what it asks, and let it go on; what comes of it is in its events.
+
+        Raises:
+            InvalidError: An answer cannot be taken; none was given.
+        """
+        self.run.questions.answer(answers)
+        if not self.streamed:
+            if self._settled.done():
+                self._settled = self.loop.create_future()
+            self.run.look_whether_paused()
+            self._going_on = asyncio.ensure_future(
+                self.outcome()
+            )  # somebody has to wait for it, or it is never forgotten
+            self._going_on.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def resume(self, answers: Mapping[str, JsonValue]) -> WorkflowMessage | None:
+        """Answer what it asks, and wait for what comes of it, unless it is streamed.
+
+        Raises:
+            InvalidError: An answer cannot be taken; none was given.
+            PausedError: It waits for more answers.
+            Exception: What it failed with.
+        """
+        if self.task.done():
+            return await self.outcome()
+        self.run.questions.answer(answers)
+        if self.streamed:
+            return None
+        if self._settled.done():
+            self._settled = self.loop.create_future()
+        self.run.look_whether_paused()
+        return await self.outcome()
+
+    async def cancel(self) -> None:
+        """End it, and wait until all in it has ended; unless what asks for it is a part of it, and ends with it."""
+        self._is_cancelled = True  # nobody asks for it any more, even where it finishes before it is cancelled
+        self.task.cancel()
+        scope = current_scope()
+        if scope is not None and any(outer.run is self.run for outer in scope.outwards()):
+            return
+        await ended(self.task)
+        if not self.task.cancelled():
+            self.task.exception()  # seen, where whoever waited for it has left before it was raised
+
+    def _end(self, task: asyncio.Task[WorkflowMessage]) -> None:
+        if self.streamed or self._waiting or self._is_cancelled or task.cancelled():
+            self._forget()
+        self._settle()
+
+    def _settle(self) -> None:
+        if not self._settled.done():
+            self._settled.set_result(None)

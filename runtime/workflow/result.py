@@ -1,0 +1,135 @@
+"""Result: what came of a run, with the answers as values of their types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, cast, overload
+
+from typing_extensions import TypeVar
+
+from operad.runtime.values.errors import AnswerError, InputError, did_you_mean, shorten
+from operad.runtime.values.message import Usage, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.output import plain_value
+from operad.runtime.workflow.edges import Step
+
+T = TypeVar("T", default=Any, covariant=True)
+U = TypeVar("U")
+
+
+@dataclass(frozen=True, repr=False)
+class Result(Generic[T]):
+    """What came of a run.
+
+        result = flow.run("Is this so? The moon has air.")
+        result.output  # the answer of the last operator, an instance of its type
+        result["facts"]  # that of the operator 'facts'; result[facts], by the operator itself, is typed
+        print(result.text, result.status, result.cost)
+
+    Attributes:
+        message: The run's message.
+        messages: The messages of the operators that ran, by id, in order of adding: those of the round that counts.
+        steps: The operators, by id.
+        tails: The ids of the operators that nothing follows.
+        rounds: How many rounds the run had.
+        run_id: The run's id.
+    """
+
+    message: WorkflowMessage
+    messages: Mapping[str, WorkflowMessage]
+    steps: Mapping[str, Any]
+    tails: tuple[str, ...]
+    rounds: int
+    run_id: str
+
+    @property
+    def output(self) -> T:
+        """The answer of the last operator, an instance of its type.
+
+        Of several last operators, the answer of the only one that ran, or a dict of their answers by id.
+
+        Raises:
+            AnswerError: The answer does not fit the type.
+        """
+        ran = [tail for tail in self.tails if tail in self.messages]
+        if len(ran) > 1:
+            return cast("T", {tail: self[tail] for tail in ran})
+        if ran:
+            return cast("T", self[ran[0]])
+        [tail, *others] = self.tails
+        return cast("T", plain_value(self.message) if others else _value(self.steps[tail], tail, self.message))
+
+    @overload
+    def __getitem__(self, of: Step[U]) -> U: ...
+    @overload
+    def __getitem__(self, of: str | Callable[..., Any]) -> Any: ...
+    def __getitem__(self, of: Any) -> Any:
+        """The answer of an operator, given by its id or itself, as an instance of its type.
+
+        Raises:
+            InputError: The workflow has no such operator, or it did not run.
+            AnswerError: The answer does not fit the type.
+        """
+        key = self._id_of(of)
+        if key not in self.messages:
+            raise InputError(f"operator {key!r} has no answer: it did not run, or its message is not kept")
+        return _value(self.steps[key], key, self.messages[key])
+
+    def __contains__(self, of: object) -> bool:
+        """Whether an operator, given by its id or itself, has an answer."""
+        return self._id_of(of) in self.messages
+
+    def __repr__(self) -> str:
+        return f"<Result of run {self.run_id!r}: {self.status.value}, rounds: {self.rounds}>"
+
+    @property
+    def text(self) -> str:
+        """The run's text."""
+        return self.message.scratchpad
+
+    @property
+    def status(self) -> WorkflowStatus:
+        """The verdict; SUCCESS without an evaluator."""
+        return self.message.status
+
+    @property
+    def evaluation(self) -> str:
+        """The reason for the verdict."""
+        return self.message.evaluation
+
+    @property
+    def lesson(self) -> str:
+        """The evaluator's last advice."""
+        return self.message.lesson
+
+    @property
+    def usage(self) -> Usage:
+        """What the run's model calls used."""
+        return self.message.usage
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars; None where no price is known."""
+        return self.usage.known_cost
+
+    def _id_of(self, of: Any) -> str:
+        get_id: Callable[[], str] | None = getattr(of, "get_id", None)
+        key: str = of if isinstance(of, str) else get_id() if get_id is not None else self._id_of_function(of)
+        if key not in self.steps:
+            hint = did_you_mean(key, self.steps)
+            raise InputError(f"no operator has the id {key!r}{hint}; the workflow has: {shorten(list(self.steps))}")
+        return key
+
+    def _id_of_function(self, of: Any) -> str:
+        for key, step in self.steps.items():
+            if getattr(step, "function", None) == of:
+                return key
+        raise InputError(f"result[…] expects an operator or its id, got {of!r}")
+
+
+def _value(step: Any, key: str, message: WorkflowMessage) -> Any:
+    read: Callable[[WorkflowMessage], Any] = getattr(step, "read_output", plain_value)
+    try:
+        return read(message)
+    except ValueError as error:
+        raise AnswerError(f"the answer of operator {key!r} does not fit its type: {error}", operator_id=key) from error

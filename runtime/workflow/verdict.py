@@ -1,0 +1,147 @@
+"""Verdicts: what ends a round, whoever says it: an evaluator, several of them, or an operator that raised."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from operad.runtime.graph.graph import END
+from operad.runtime.policies.policy import causes
+from operad.runtime.values.errors import (
+    AnswerError,
+    BudgetError,
+    FaultError,
+    InputError,
+    InvalidError,
+    JobError,
+    MissingExtraError,
+    ModelError,
+    OperadError,
+    OperatorError,
+    PausedError,
+    RunningLoopError,
+    describe,
+    did_you_mean,
+)
+from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
+
+LONGEST_LESSON = 2_000
+"""Characters of an error that operators are told of in a lesson."""
+
+_FINAL = (
+    AnswerError,
+    BudgetError,
+    InputError,
+    InvalidError,
+    JobError,
+    MissingExtraError,
+    ModelError,
+    PausedError,
+    RunningLoopError,
+)
+"""What no lesson mends: the same call would fail the same way, or has been tried again already."""
+
+
+def mendable(error: BaseException) -> bool:
+    """Whether the operator that raised may do better with a lesson."""
+    first = _first(error)
+    return isinstance(first, Exception) and not isinstance(first, _FINAL)
+
+
+def fault_in(error: BaseException) -> FaultError | None:
+    """The `FaultError` that it began with, in whatever workflows and maps; None where it is another error."""
+    first = _first(error)
+    return first if isinstance(first, FaultError) else None
+
+
+def verdict_of(error: BaseException, operator_id: str, job: Job, known: Collection[str]) -> WorkflowMessage:
+    """An operator's error as a verdict: it blames that operator, or whom a `FaultError` names.
+
+    A `FaultError` inside a workflow or a map may blame those out here that are known; those inside
+    are the business of that one, which is blamed as a whole.
+    """
+    said, fault = describe(error), fault_in(error)
+    blame = () if fault is None else fault.blame if fault is error else tuple(w for w in fault.blame if w in known)
+    return WorkflowMessage(
+        status=WorkflowStatus.EXECUTION_ERROR,
+        evaluation=f"{operator_id} failed: {said}",
+        lesson=(fault.lesson if fault else "") or f"{operator_id} failed: {said[:LONGEST_LESSON]}",
+        blame=blame or (operator_id,),
+        job_id=job.id,
+        operator_id=operator_id,
+    )
+
+
+def _first(error: BaseException) -> BaseException:
+    """What went wrong, without the errors that workflows and maps around it have put it into."""
+    return next((link for link in causes(error) if type(link) not in (OperadError, OperatorError)), error)
+
+
+def joined(verdicts: Sequence[WorkflowMessage]) -> WorkflowMessage:
+    """Several verdicts as one.
+
+    The status with the highest priority wins. Evaluations and lessons are joined, each with who
+    says it. Those are blamed whom verdicts of that status blame; nobody, if one of these blames
+    nobody, for then anybody may be at fault. The score is the lowest.
+    """
+    if len(verdicts) == 1:
+        return verdicts[0]
+    worst = min(verdicts, key=lambda verdict: verdict.status.priority)
+    decisive = [verdict.blame for verdict in verdicts if verdict.status is worst.status]
+    scores = [verdict.score for verdict in verdicts if verdict.score is not None]
+    return worst.model_copy(
+        update={
+            "evaluation": _with_sources([(verdict.operator_id, verdict.evaluation) for verdict in verdicts]),
+            "lesson": _with_sources([(verdict.operator_id, verdict.lesson) for verdict in verdicts]),
+            "blame": tuple(dict.fromkeys(who for blame in decisive for who in blame)) if all(decisive) else (),
+            "score": min(scores) if scores else None,
+            "outputs": {name: value for verdict in verdicts for name, value in verdict.outputs.items()},
+        }
+    )
+
+
+def joined_tails(tails: Sequence[WorkflowMessage], job: Job) -> WorkflowMessage:
+    """The messages of a workflow's tails as one: that of the only one, or all of them; the worst of their statuses counts."""
+    if len(tails) == 1:
+        return tails[0]
+    worst = min(tails, key=lambda message: message.status.priority)
+    return WorkflowMessage(
+        scratchpad="\n\n".join(message.scratchpad for message in tails),
+        status=worst.status,
+        evaluation=worst.evaluation,
+        lesson=worst.lesson,
+        outputs={message.operator_id: message.outputs for message in tails},
+        blame=worst.blame,
+        job_id=job.id,
+        operator_id=END,
+        parts=tuple(tails),
+    )
+
+
+def bearing(verdict: WorkflowMessage, judged: WorkflowMessage) -> WorkflowMessage:
+    """The verdict, with the text and the outputs that it judged."""
+    return verdict.model_copy(
+        update={
+            "scratchpad": verdict.scratchpad or judged.scratchpad,
+            "outputs": {**judged.outputs, **verdict.outputs},
+            "parts": judged.parts,
+        }
+    )
+
+
+def better(verdict: WorkflowMessage, than: WorkflowMessage) -> bool:
+    """Whether a later verdict is the better one: by status, then by score, then because it is later."""
+    return _rank(verdict) >= _rank(than)
+
+
+def unknown(blame: Sequence[str], known: Collection[str]) -> str:
+    """Who is blamed and is nobody, with the nearest known name, in words; empty where there is none."""
+    strangers = [f"{who!r}{did_you_mean(who, known)}" for who in blame if who not in known]
+    return ", ".join(strangers)
+
+
+def _rank(verdict: WorkflowMessage) -> tuple[int, float]:
+    return verdict.status.priority, float("-inf") if verdict.score is None else verdict.score
+
+
+def _with_sources(said: Sequence[tuple[str, str]]) -> str:
+    return "\n".join(f"{who}: {text}" for who, text in said if text)

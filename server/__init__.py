@@ -1,0 +1,1 @@
+"""HTTP: the run page and the API, behind one guard."""

@@ -1,0 +1,170 @@
+"""The server as an ASGI application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.routing import Match, Route
+
+from operad.runtime.durable.places import version_here
+from operad.runtime.values.errors import InputError
+from operad.runtime.values.message import Value
+from operad.server.api.bounds import DEFAULT_BOUNDS, Bounds
+from operad.server.api.chat import chat_routes
+from operad.server.api.experts import Offer
+from operad.server.api.mcp_tools import McpDoor
+from operad.server.api.plain import PlainDoor, refusals
+from operad.server.api.problems import RefusedError
+from operad.server.api.replies import error_reply, json_reply
+from operad.server.api.runs import Runs
+from operad.server.guard import LOOPBACK, Guard
+
+_ABOUT = """Experts of operad, as chat models of the OpenAI protocol under `/v1`, as runs under `/runs`, and as tools of \
+an MCP server (streamable HTTP) under `/mcp`."""
+
+
+class Health(Value):
+    """Whether it serves."""
+
+    status: Literal["ok", "ending"]
+
+
+class Serving:
+    """Experts on offer, as an ASGI application.
+
+    Args:
+        offers: The experts, by name.
+        keys: The keys that let in; without any, nobody is asked for one.
+        hosts: The hosts that requests may name; None for any.
+        bounds: What is taken on.
+
+    Attributes:
+        runs: The runs.
+        app: The application.
+    """
+
+    def __init__(
+        self,
+        offers: Mapping[str, Offer],
+        *,
+        keys: Sequence[str] = (),
+        hosts: Sequence[str] | None = LOOPBACK,
+        bounds: Bounds = DEFAULT_BOUNDS,
+    ) -> None:
+        if hosts is None and not keys:
+            raise InputError("a server that any host may name needs keys, for any page and machine could use it")
+        self.runs = Runs(offers, bounds)
+        self._door = McpDoor(self.runs)
+        api = FastAPI(
+            title="operad",
+            docs_url=None,
+            redoc_url=None,
+            lifespan=self._lifespan,
+            generate_unique_id_function=_operation_id,
+        )
+        routers = [PlainDoor(self.runs).router(), chat_routes(self.runs)]
+        for router in routers:
+            api.include_router(router)
+        self._routes = [route for router in routers for route in router.routes if isinstance(route, Route)]
+        api.router.routes.append(Route("/mcp", self._door, include_in_schema=False))
+        self._add_health(api)
+        api.add_exception_handler(RefusedError, _told)
+        api.add_exception_handler(HTTPException, self._told_of_http)
+        api.add_exception_handler(RequestValidationError, _told_of_faults)
+        api.add_exception_handler(Exception, _told_of_bug)
+        document = _document(api, list(offers), with_keys=bool(keys))
+        api.openapi = lambda: document
+        self.app = Guard(api, keys, hosts, bounds)
+
+    async def drain(self, grace: float) -> None:
+        """Begin no more runs, wait so many seconds for those that work, end the rest, and close the MCP sessions."""
+        await self.runs.end(grace)
+        await self._door.close()
+
+    @asynccontextmanager
+    async def _lifespan(self, app: FastAPI) -> AsyncGenerator[None, None]:
+        await self._door.open()
+        await self.runs.take_up()
+        try:
+            yield
+        finally:
+            await self.drain(0)
+
+    def _add_health(self, api: FastAPI) -> None:
+        @api.get(
+            "/healthz",
+            response_model=Health,
+            responses={503: {"description": "The server is ending.", "model": Health}, **refusals()},
+            tags=["server"],
+        )
+        async def health() -> Response:  # pyright: ignore[reportUnusedFunction]
+            """Whether it serves."""
+            ending = self.runs.ending
+            return json_reply(Health(status="ending" if ending else "ok"), 503 if ending else 200)
+
+    async def _told_of_http(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)  # noqa: S101
+        what = f"{request.method} {request.url.path[:200]}"
+        said = {
+            404: f"{what}: there is no such path; GET /openapi.json describes all",
+            405: f"{what}: this path does not take this method; the header Allow says which it takes",
+        }
+        refused = RefusedError(error.status_code, said.get(error.status_code, f"{what}: {error.detail}"))
+        refused.headers.update(error.headers or {})
+        there = [route for route in self._routes if route.matches(request.scope)[0] is not Match.NONE]
+        if error.status_code == 405 and there:  # each route by itself names its own methods only
+            refused.headers["Allow"] = ", ".join(sorted({name for route in there for name in route.methods or ()}))
+        return error_reply(refused)
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name
+
+
+def _document(api: FastAPI, names: Sequence[str], *, with_keys: bool) -> dict[str, Any]:
+    """The OpenAPI document, which names the experts that there are."""
+    document = get_openapi(title="operad", version=version_here(), description=_ABOUT, routes=api.routes)
+    schemas = document["components"]["schemas"]
+    schemas["RunRequest"]["properties"]["expert"]["enum"] = list(names)
+    schemas["ChatRequest"]["properties"]["model"]["enum"] = list(names)
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            operation["responses"].pop("422", None)
+            if with_keys and path != "/healthz":
+                operation["security"] = [{"key": []}]
+    if with_keys:
+        document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    return document
+
+
+async def _told(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RefusedError)  # noqa: S101 - it is called for these
+    return error_reply(error)
+
+
+async def _told_of_faults(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101
+    faults = [(".".join(map(str, fault["loc"])), str(fault["msg"])) for fault in error.errors()]
+    if any(where == "body" for where, _ in faults):
+        faults.append(("body", "send a JSON object, with Content-Type: application/json"))
+    lines = [f"{where}: {what}" for where, what in dict.fromkeys(faults)]
+    more = [f"and {len(lines) - 20} more"] if len(lines) > 20 else []
+    text = f"the request: {len(lines)} issue{'s' if len(lines) != 1 else ''}"
+    return error_reply(
+        RefusedError(400, "\n  ".join([text, *lines[:20], *more]), param=faults[0][0] if faults else None)
+    )
+
+
+async def _told_of_bug(request: Request, error: Exception) -> Response:
+    problem = RefusedError(500, f"{type(error).__name__}: internal error; the log of the server says more")
+    problem.headers["x-should-retry"] = "false"
+    return error_reply(problem)

@@ -1,0 +1,163 @@
+"""A conversation of the OpenAI protocol, read as a job, or as the answer to what a run asks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
+from pydantic.json_schema import SkipJsonSchema
+
+from operad.cli.ask import WrongAnswerError, describe_answer, read_answer
+from operad.runtime.values.questions import Question
+from operad.server.api.problems import RefusedError
+from operad.server.api.runs import Runs, ServedRun
+
+_ASKED = re.compile(r"\(run ([A-Za-z0-9_][A-Za-z0-9_.-]{0,99}) asks under ([^\n]{1,400}); say the answer\)\s*\Z")
+
+
+class TextPart(BaseModel):
+    """A piece of a message: text."""
+
+    type: Literal["text"]
+    text: str
+
+
+class OtherPart(BaseModel):
+    """A piece of a message that is no text, and is refused."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+
+
+class ChatMessage(BaseModel):
+    """A message of a conversation."""
+
+    model_config = ConfigDict(extra="allow", hide_input_in_errors=True)
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[TextPart | SkipJsonSchema[OtherPart]] | None = Field(
+        default=None, description="Its text, whole or in pieces."
+    )
+
+
+class StreamOptions(BaseModel):
+    """How to stream."""
+
+    model_config = ConfigDict(extra="allow")
+
+    include_usage: StrictBool | None = Field(default=None, description="Whether a last chunk says what it has cost.")
+
+
+_TEXT = {"type": "string", "pattern": r"\S"}
+_PART = {"type": "object", "required": ["text"], "properties": {"text": _TEXT}}
+_WITH_TEXT: dict[str, Any] = {
+    "type": "object",
+    "required": ["role", "content"],
+    "properties": {
+        "role": {"const": "user"},
+        "content": {"anyOf": [_TEXT, {"type": "array", "contains": _PART}]},
+    },
+}
+
+
+class ChatRequest(BaseModel):
+    """A conversation that an expert is to go on with. Fields that are not named here change nothing."""
+
+    model_config = ConfigDict(extra="allow", hide_input_in_errors=True)
+
+    model: str = Field(description="The expert; GET /v1/models lists them.")
+    messages: list[ChatMessage] = Field(
+        min_length=1,
+        description="The last one of a user that has text is what is to be done; the others are what to know for it.",
+        json_schema_extra={"contains": _WITH_TEXT},
+    )
+    stream: StrictBool | None = Field(default=None, description="Whether the answer is sent piece by piece.")
+    stream_options: StreamOptions | None = None
+    n: Annotated[int, Field(ge=1, le=1, strict=True)] | None = Field(default=None, description="One answer is given.")
+
+
+def refuse_unable(request: ChatRequest) -> None:
+    """Say what is asked for that no expert does.
+
+    Raises:
+        RefusedError: Something is.
+    """
+    extra: dict[str, Any] = request.model_extra or {}
+    for name in ("tools", "functions"):
+        if extra.get(name):
+            raise RefusedError(
+                400, f"{name}: experts have tools of their own and call none of yours; leave it out", param=name
+            )
+    form: Any = extra.get("response_format")
+    if form is not None and form != {"type": "text"}:
+        raise RefusedError(
+            400,
+            "response_format: the form of an answer is the expert's own (its output_schema); leave it out",
+            param="response_format",
+        )
+    if extra.get("logprobs"):
+        raise RefusedError(400, "logprobs: are not known here; leave it out", param="logprobs")
+
+
+def read_conversation(messages: Sequence[ChatMessage]) -> tuple[str, str]:
+    """What is to be done, and what one needs to know for it.
+
+    Raises:
+        RefusedError: A message holds something else than text, or no user says anything.
+    """
+    texts = [_text(message, number) for number, message in enumerate(messages)]
+    goal = next((n for n in reversed(range(len(texts))) if messages[n].role == "user" and texts[n].strip()), None)
+    if goal is None:
+        raise RefusedError(
+            400, "messages: none of the role 'user' has text; give one that says what is to be done", param="messages"
+        )
+    others = [f"{messages[n].role}: {text}" for n, text in enumerate(texts) if n != goal and text]
+    return texts[goal], "\n\n".join(others)
+
+
+def _text(message: ChatMessage, number: int) -> str:
+    if message.content is None or isinstance(message.content, str):
+        return message.content or ""
+    for place, part in enumerate(message.content):
+        if not isinstance(part, TextPart):
+            where = f"messages[{number}].content[{place}]"
+            raise RefusedError(
+                400,
+                f"{where}: is {part.type[:60]!r}, and only parts of the type 'text' are taken; say it in words",
+                param=where,
+            )
+    return "\n".join(part.text for part in message.content if isinstance(part, TextPart))
+
+
+def asked(run: ServedRun, question: Question, wrong: str = "") -> str:
+    """A question as an assistant says it; the next message of a user answers it."""
+    form = f" ({wanted})" if (wanted := describe_answer(question.schema_)) else ""
+    again = f"{wrong}; try again\n\n" if wrong else ""
+    return f"{again}{question.text}{form}\n\n(run {run.id} asks under {question.id}; say the answer)"
+
+
+async def answered_run(runs: Runs, messages: Sequence[ChatMessage], answer: str) -> tuple[ServedRun, str] | None:
+    """The run whose question the last message answers, and what is wrong with the answer; None where it answers none.
+
+    Raises:
+        RefusedError: The run is not known any more.
+    """
+    said = [message for message in messages if message.role in ("assistant", "user")]
+    if len(said) < 2 or said[-1].role != "user" or said[-2].role != "assistant":
+        return None
+    found = _ASKED.search(_text(said[-2], messages.index(said[-2])))
+    if found is None:
+        return None
+    run_id, question_id = found.groups()
+    run = await runs.find(run_id)
+    question = next((each for each in run.questions if each.id == question_id), None)
+    if question is None:
+        return run, ""  # it was answered before; what came of it is said again
+    try:
+        await runs.answer(run, question_id, read_answer(answer, question.schema_))
+    except WrongAnswerError as error:
+        return run, str(error)
+    return run, ""

@@ -1,0 +1,108 @@
+"""The events of a run, kept within bounds for whoever follows it, from the beginning or from where it was."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
+
+from operad.runtime.events import Event
+from operad.runtime.values.valid_json import to_json
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An event.
+
+    Attributes:
+        number: Its place in the run, from 1.
+        name: Its type.
+        event: The event; None for one of the log's own.
+        data: It as JSON.
+    """
+
+    number: int
+    name: str
+    event: Event | None
+    data: bytes
+
+
+class EventLog:
+    """The last events of a run.
+
+    Args:
+        most: How many are kept.
+        most_bytes: How many bytes of them, as JSON; the last is kept whatever its size.
+
+    Attributes:
+        last: The number of the last event; 0 before the first.
+    """
+
+    def __init__(self, most: int, most_bytes: int) -> None:
+        self._most, self._most_bytes = most, most_bytes
+        self._entries: deque[Entry] = deque()
+        self._bytes = 0
+        self._dropped = 0
+        self._closed = False
+        self._news = asyncio.Event()
+        self.last = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of the events that are kept, as JSON."""
+        return self._bytes
+
+    def add(self, event: Event) -> None:
+        """Take in an event."""
+        entry = Entry(event.seq, type(event).__name__, event, to_json(event.as_dict()).encode())
+        self._entries.append(entry)
+        self._bytes += len(entry.data)
+        while len(self._entries) > self._most or (self._bytes > self._most_bytes and len(self._entries) > 1):
+            gone = self._entries.popleft()
+            self._bytes -= len(gone.data)
+            self._dropped = gone.number
+        self.last = entry.number
+        self._tell()
+
+    def close(self) -> None:
+        """No event will follow."""
+        self._closed = True
+        self._tell()
+
+    async def follow(self, after: int = 0, beat: float | None = None) -> AsyncGenerator[Entry | None, None]:
+        """The events after a number, as they come, until the last.
+
+        Whoever asks for some that are dropped, or is so slow that they are by the time, is told by an entry
+        ``EventsMissed`` with the numbers of the first and the last of them.
+
+        Args:
+            after: The number.
+            beat: Seconds of silence after which None is yielded; None for never.
+        """
+        while True:
+            news, closed = self._news, self._closed
+            if after < self._dropped:
+                yield _missed(after + 1, self._dropped)
+                after = self._dropped
+            new = list(takewhile(lambda entry, after=after: entry.number > after, reversed(self._entries)))
+            for entry in reversed(new):
+                yield entry
+                after = entry.number
+            if closed:
+                return
+            try:
+                await asyncio.wait_for(news.wait(), beat)
+            except asyncio.TimeoutError:
+                yield None
+
+    def _tell(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+
+def _missed(first: int, last: int) -> Entry:
+    said: Mapping[str, Any] = {"event": "EventsMissed", "first": first, "last": last}
+    return Entry(last, "EventsMissed", None, to_json(said).encode())

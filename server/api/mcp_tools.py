@@ -1,0 +1,192 @@
+"""Experts as tools of an MCP server, by streamable HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams, TextContent, Tool
+from pydantic import Field, JsonValue, ValidationError
+
+from operad.cli.ask import describe_answer
+from operad.runtime import events
+from operad.runtime.durable.places import version_here
+from operad.runtime.values.errors import did_you_mean
+from operad.runtime.values.message import Value, WorkflowStatus
+from operad.runtime.values.valid_json import to_text
+from operad.server.api.experts import Offer
+from operad.server.api.problems import RefusedError
+from operad.server.api.runs import Runs, ServedRun
+
+if TYPE_CHECKING:
+    from mcp.server.context import ServerRequestContext
+
+ANSWER = "answer_question"
+"""The tool that answers what a run asks."""
+
+MOST_SESSIONS = 100
+
+
+class ToolArguments(Value):
+    """What an expert's tool takes."""
+
+    goal: str = Field(description="What is to be done, in words.")
+    context: str = Field(default="", description="What one needs to know for it.")
+    inputs: dict[str, JsonValue] = Field(default_factory=dict, description="Named values that it is about.")
+
+
+class AnswerArguments(Value):
+    """What the tool takes that answers."""
+
+    run_id: str = Field(description="The run that asks.")
+    question_id: str = Field(description="The id of its question.")
+    answer: JsonValue = Field(description="The answer, in the form that it asks for.")
+
+
+class McpDoor:
+    """An MCP server whose tools are the experts, as an ASGI application.
+
+    It serves from `open` to `close`, in a task of its own, so that it can be closed before the connections are.
+
+    Args:
+        runs: What its tools begin.
+    """
+
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
+        self._names = _tool_names(runs.offers)
+        server: Server[Any] = Server(
+            "operad", version=version_here(), on_list_tools=self._list_tools, on_call_tool=self._call_tool
+        )
+        self._manager = StreamableHTTPSessionManager(
+            server,
+            max_sessions=MOST_SESSIONS,
+            max_request_body_size=runs.bounds.body,
+            session_idle_timeout=runs.bounds.session_seconds,
+        )
+        self._closing = asyncio.Event()
+        self._serving: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request."""
+        await self._manager.handle_request(scope, receive, send)
+
+    async def open(self) -> None:
+        """Begin."""
+        opened = asyncio.Event()
+        self._serving = asyncio.ensure_future(self._serve(opened))
+        await opened.wait()
+
+    async def close(self) -> None:
+        """End all sessions."""
+        self._closing.set()
+        if self._serving:
+            await self._serving
+
+    async def _serve(self, opened: asyncio.Event) -> None:
+        async with self._manager.run():
+            opened.set()
+            await self._closing.wait()
+
+    async def _list_tools(
+        self, context: ServerRequestContext[Any], params: PaginatedRequestParams | None
+    ) -> ListToolsResult:
+        tools = [
+            Tool(name=name, description=offer.description or offer.name, input_schema=_schema_for(offer))
+            for name, offer in self._names.items()
+        ]
+        answering = Tool(
+            name=ANSWER,
+            description="Answer a question that another tool of this server asked instead of giving its result.",
+            input_schema=AnswerArguments.model_json_schema(),
+        )
+        return ListToolsResult(tools=[*tools, answering])
+
+    async def _call_tool(self, context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
+        try:
+            run = await self._run_of(params.name, params.arguments or {})
+        except RefusedError as problem:
+            return _said(str(problem), failed=True)
+        whole = False
+        try:
+            await self._tell(context, run)
+            whole = True
+        finally:
+            if not whole:
+                await self._runs.cancel(run, "was cancelled, for whoever called the tool has gone")
+        return _result(run)
+
+    async def _run_of(self, name: str, arguments: Mapping[str, Any]) -> ServedRun:
+        try:
+            if name == ANSWER:
+                given = AnswerArguments.model_validate(arguments)
+                run = await self._runs.find(given.run_id)
+                await self._runs.answer(run, given.question_id, given.answer)
+                return run
+            if name not in self._names:
+                hint = did_you_mean(name[:200], self._names)
+                raise RefusedError(404, f"no tool is called {name[:200]!r}{hint}; there are: {', '.join(self._names)}")
+            offer, asked = self._names[name], ToolArguments.model_validate(arguments)
+        except ValidationError as error:
+            faults = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+            raise RefusedError(400, f"the arguments of {name!r}: {faults}") from error
+        run, _ = await self._runs.begin(offer, offer.job(asked.goal, asked.context, asked.inputs))
+        return run
+
+    async def _tell(self, context: ServerRequestContext[Any], run: ServedRun) -> None:
+        """Tell how far it is, until it asks or has ended."""
+        steps = 0
+        async with aclosing(run.log.follow()) as entries:
+            if run.questions:
+                return
+            async for entry in entries:
+                event = entry and entry.event
+                if isinstance(event, events.OperatorStarted | events.OperatorFinished):
+                    steps += 1
+                    what = "runs" if isinstance(event, events.OperatorStarted) else "has finished"
+                    await context.session.report_progress(steps, None, f"{'/'.join(event.path)} {what}")
+                if run.questions:
+                    return
+
+
+def _schema_for(offer: Offer) -> dict[str, Any]:
+    schema = ToolArguments.model_json_schema()
+    if offer.variables is not None:
+        named = ", ".join(f"{name} ({kind.value})" for name, kind in offer.variables) or "none"
+        schema["properties"]["inputs"]["description"] += f" It needs: {named}."
+    return schema
+
+
+def _tool_names(offers: Mapping[str, Offer]) -> dict[str, Offer]:
+    """The offers by names that tools may have, each its own."""
+    named: dict[str, Offer] = {}
+    for name, offer in offers.items():
+        plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:56] or "expert"
+        number, unique = 1, plain
+        while unique in named or unique == ANSWER:
+            number += 1
+            unique = f"{plain}_{number}"
+        named[unique] = offer
+    return named
+
+
+def _result(run: ServedRun) -> CallToolResult:
+    if questions := run.questions:
+        asked = "\n".join(f"{q.id}: {q.text} ({describe_answer(q.schema_) or 'in words'})" for q in questions)
+        return _said(f"Run {run.id} asks, and waits; give the answers to the tool {ANSWER}:\n{asked}")
+    message = run.message
+    if message is None:
+        return _said(f"Run {run.id} {'failed: ' if run.state == 'failed' else ''}{run.error}", failed=True)
+    if message.status is WorkflowStatus.SUCCESS:
+        return _said(run.text)
+    judged = "\n".join(filter(None, (f"Judged {message.status.value}. {message.evaluation}", message.lesson)))
+    return _said(f"{run.text}\n\n{judged}", failed=True)
+
+
+def _said(text: str, *, failed: bool = False) -> CallToolResult:
+    return CallToolResult(content=[TextContent(type="text", text=to_text(text))], is_error=failed)

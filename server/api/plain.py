@@ -1,0 +1,313 @@
+"""Runs as plain HTTP: start, follow, answer, end, result."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from datetime import datetime, timezone
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Path, Query, Response
+from pydantic import ConfigDict, Field, JsonValue
+
+from operad.runtime.values.message import Usage, Value, WorkflowStatus
+from operad.runtime.values.valid_json import to_json
+from operad.server.api.experts import Offer, find_offer, leads
+from operad.server.api.problems import ErrorReply, RefusedError
+from operad.server.api.replies import EventStream, json_reply
+from operad.server.api.runs import Runs, ServedRun, State
+
+RUN_ID = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]{0,99}$"
+
+RunId = Annotated[str, Path(description="The run's id.", min_length=1, max_length=100, pattern=RUN_ID)]
+
+
+class RunRequest(Value):
+    """A run that is to begin."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    expert: str = Field(description="Who does it; GET /experts lists them.")
+    goal: str = Field(description="What is to be done, in words.")
+    context: str = Field(default="", description="What one needs to know for it.")
+    inputs: dict[str, JsonValue] = Field(
+        default_factory=dict, description="Named values that it is about; those that are files cannot be given."
+    )
+    answers: dict[str, JsonValue] = Field(
+        default_factory=dict, description="Answers to questions that it may ask, by the questions' ids."
+    )
+    id: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=100,
+        pattern=RUN_ID,
+        description="The run's id, by default a fresh one. The same again is the same run, and begins no other.",
+    )
+
+
+class Answer(Value):
+    """An answer to what a run asks."""
+
+    answer: JsonValue = Field(description="The answer, as the question's schema asks.")
+
+
+class QuestionView(Value):
+    """What a run asks."""
+
+    id: str = Field(description="What it is answered under: POST /runs/{run_id}/answers/{question_id}.")
+    text: str
+    form: dict[str, Any] | None = Field(description="The JSON Schema of the answer; null for any.")
+
+
+class RunView(Value):
+    """A run as it stands."""
+
+    id: str
+    expert: str
+    goal: str
+    state: State = Field(description="asks: it waits for an answer to one of its questions.")
+    created: datetime
+    status: WorkflowStatus | None = Field(description="How its result was judged, once there is one.")
+    result: str = Field(description="The text of its result.")
+    outputs: dict[str, Any] = Field(description="The named values of its result; files by where the server has them.")
+    evaluation: str
+    lesson: str
+    score: float | None
+    usage: Usage = Field(description="What it has cost, once it has ended.")
+    error: str = Field(description="Why there is no result.")
+    questions: list[QuestionView]
+
+
+class RunSummary(Value):
+    """A run in a list; GET /runs/{run_id} shows it with its goal and its result."""
+
+    id: str
+    expert: str
+    state: State
+    created: datetime
+    status: WorkflowStatus | None = Field(description="How its result was judged, once there is one.")
+
+
+class RunList(Value):
+    """Runs, the newest first."""
+
+    runs: list[RunSummary]
+
+
+class ExpertView(Value):
+    """An expert."""
+
+    name: str
+    description: str
+    leader: bool = Field(description="Whether it splits jobs over others.")
+    operators: list[str] = Field(description="What it consists of.")
+    inputs: dict[str, str] | None = Field(
+        description="The inputs that it needs, with their types; null where any will do."
+    )
+
+
+class ExpertList(Value):
+    """The experts that are offered."""
+
+    experts: list[ExpertView]
+
+
+EVENTS: dict[str, Any] = {
+    "text/event-stream": {
+        "schema": {
+            "description": "Of each event.",
+            "type": "object",
+            "required": ["data"],
+            "properties": {"id": {"type": "string"}, "event": {"type": "string"}, "data": {"type": "string"}},
+        }
+    }
+}
+
+
+def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """What else a path may answer, for the OpenAPI document; what any may is among them."""
+    said = {
+        400: "The request is wrong; the message says what is, and where.",
+        401: "The key is missing, or is none of this server's.",
+        403: "The request names another host, or comes from a page of another origin.",
+        404: "There is no such thing; the message names what is near.",
+        408: "The body did not arrive in time.",
+        409: "It cannot be done as things are.",
+        413: "The body is too large.",
+        429: "Too much at once; Retry-After says when to come again.",
+        502: "The run failed.",
+        503: "The server is ending.",
+        504: "The run took longer than it may.",
+    }
+    return {
+        status: {"description": said[status], "model": ErrorReply}
+        for status in sorted({400, 401, 403, 408, 413, 429, *statuses})
+    }
+
+
+def view(run: ServedRun) -> dict[str, Any]:
+    """A run as it stands, as JSON."""
+    message = run.message
+    seen = RunView.model_construct(
+        id=run.id,
+        expert=run.offer.name,
+        goal=run.job.goal,
+        state=run.shown_state,
+        created=datetime.fromtimestamp(run.began, timezone.utc),
+        status=message.status if message else None,
+        result=run.text,
+        outputs=dict(message.outputs) if message else {},
+        evaluation=message.evaluation if message else "",
+        lesson=message.lesson if message else "",
+        score=message.score if message else None,
+        usage=run.usage,
+        error="" if message else run.error,
+        questions=[QuestionView(id=q.id, text=q.text, form=q.schema_) for q in run.questions],
+    )
+    return seen.model_dump(mode="json", fallback=str, warnings=False)
+
+
+def _summary(run: ServedRun) -> RunSummary:
+    return RunSummary(
+        id=run.id,
+        expert=run.offer.name,
+        state=run.shown_state,
+        created=datetime.fromtimestamp(run.began, timezone.utc),
+        status=run.message.status if run.message else None,
+    )
+
+
+def _expert_view(offer: Offer) -> ExpertView:
+    inputs = None if offer.variables is None else {name: kind.value for name, kind in offer.variables}
+    return ExpertView(
+        name=offer.name,
+        description=offer.description,
+        leader=leads(offer),
+        operators=[operator.get_id() for operator in offer.agent.workflow.get_operators()],
+        inputs=inputs,
+    )
+
+
+class PlainDoor:
+    """Runs as plain HTTP.
+
+    Args:
+        runs: What is begun, shown, answered and ended.
+    """
+
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
+        self._followers = 0
+
+    def router(self) -> APIRouter:
+        """Its paths."""
+        router = APIRouter(tags=["runs"])
+        seen: dict[str, Any] = {"response_model": RunView}
+        begun = {200: {"description": "It was begun before.", "model": RunView}, **refusals(404, 409, 503)}
+        router.get("/experts", response_model=ExpertList, responses=refusals())(self.list_experts)
+        router.post("/runs", status_code=202, responses=begun, **seen)(self.begin_run)
+        router.get("/runs", response_model=RunList, responses=refusals())(self.list_runs)
+        router.get("/runs/{run_id}", responses=refusals(404, 409), **seen)(self.show_run)
+        router.delete("/runs/{run_id}", status_code=204, responses=refusals(404, 409))(self.forget_run)
+        router.post("/runs/{run_id}/cancel", responses=refusals(404, 409), **seen)(self.cancel_run)
+        router.post("/runs/{run_id}/answers/{question_id:path}", responses=refusals(404, 409), **seen)(self.answer_run)
+        router.get(
+            "/runs/{run_id}/events",
+            status_code=200,
+            response_class=Response,
+            responses={
+                200: {
+                    "description": "Its events. Each has its number as `id`, its type as `event`, and itself as JSON "
+                    "in `data`; the last is `ended`.",
+                    "content": EVENTS,
+                },
+                204: {"description": "It has ended, and there is nothing after that number."},
+                **refusals(404, 409),
+            },
+        )(self.follow_run)
+        return router
+
+    async def list_experts(self) -> Response:
+        """Who does jobs here."""
+        return json_reply(ExpertList(experts=[_expert_view(offer) for offer in self._runs.offers.values()]))
+
+    async def begin_run(
+        self,
+        asked: RunRequest,
+        idempotency_key: Annotated[
+            str | None,
+            Header(description="The same as `id` in the body.", min_length=1, max_length=100, pattern=RUN_ID),
+        ] = None,
+    ) -> Response:
+        """Begin a run. It goes on whether anybody follows it or not."""
+        if asked.id is not None and idempotency_key is not None and asked.id != idempotency_key:
+            raise RefusedError(409, "the body's id and Idempotency-Key differ; give one of them", param="id")
+        offer = find_offer(self._runs.offers, asked.expert, "expert")
+        job = offer.job(asked.goal, asked.context, asked.inputs)
+        run, begun = await self._runs.begin(offer, job, asked.id or idempotency_key, asked.answers)
+        return json_reply(view(run), 202 if begun else 200, {"Location": f"/runs/{run.id}"})
+
+    async def list_runs(
+        self, limit: Annotated[int, Query(description="How many at most.", ge=1, le=1000)] = 100
+    ) -> Response:
+        """The runs that are known, the newest first, without their goals and results."""
+        return json_reply(RunList(runs=[_summary(run) for run in self._runs.listed()[:limit]]))
+
+    async def show_run(self, run_id: RunId) -> Response:
+        """A run as it stands, with its result once there is one."""
+        return json_reply(view(await self._runs.find(run_id)))
+
+    async def follow_run(
+        self,
+        run_id: RunId,
+        last_event_id: Annotated[
+            int, Header(description="The number of the last event that was seen; 0 for none.", ge=0, le=2**53)
+        ] = 0,
+    ) -> Response:
+        """Follow a run: what happened after some event, and what happens from now on, as server-sent events."""
+        run = await self._runs.find(run_id)
+        if run.ended is not None and 0 < run.log.last <= last_event_id:
+            return Response(status_code=204)
+        if self._followers >= self._runs.bounds.followers:
+            raise RefusedError(
+                429, f"{self._followers} connections follow runs, and more are not taken on", retry_after=5
+            )
+        self._followers += 1
+        return EventStream(_lines(run, last_event_id, self._runs.bounds.beat), self._leave)
+
+    async def answer_run(
+        self,
+        run_id: RunId,
+        question_id: Annotated[str, Path(description="The question's id; its # is written %23.", min_length=1)],
+        answer: Answer,
+    ) -> Response:
+        """Answer what a run asks."""
+        run = await self._runs.find(run_id)
+        await self._runs.answer(run, question_id, answer.answer)
+        return json_reply(view(run))
+
+    async def cancel_run(self, run_id: RunId) -> Response:
+        """End a run. One that has ended stays as it is."""
+        run = await self._runs.find(run_id)
+        await self._runs.cancel(run)
+        return json_reply(view(run))
+
+    async def forget_run(self, run_id: RunId) -> Response:
+        """End a run, and forget it and what is kept of it."""
+        await self._runs.forget(await self._runs.find(run_id))
+        return Response(status_code=204)
+
+    def _leave(self) -> None:
+        self._followers -= 1
+
+
+async def _lines(run: ServedRun, after: int, beat: float) -> AsyncGenerator[bytes, None]:
+    yield b": following\n\n"
+    async with aclosing(run.log.follow(after, beat)) as entries:
+        async for entry in entries:
+            if entry is None:
+                yield b": waiting\n\n"
+            else:
+                yield b"id: %d\nevent: %s\ndata: %s\n\n" % (entry.number, entry.name.encode(), entry.data)
+    ended = to_json({"id": run.id, "state": run.state})
+    yield f"id: {run.log.last}\nevent: ended\ndata: {ended}\n\n".encode()

@@ -1,0 +1,383 @@
+"""The runs of a server: begun, followed, answered, ended, and kept within bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import JsonValue, ValidationError
+
+from operad.configs.flow import result_text
+from operad.runtime import events
+from operad.runtime.values.errors import InputError, InvalidError, OperadError, describe, did_you_mean
+from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage, new_id
+from operad.runtime.values.questions import Question
+from operad.runtime.values.valid_json import to_json
+from operad.server.api.bounds import Bounds
+from operad.server.api.event_log import EventLog
+from operad.server.api.experts import Offer
+from operad.server.api.problems import RefusedError
+
+if TYPE_CHECKING:
+    from operad.runtime.durable.store import KeptRun
+
+State = Literal["running", "asks", "finished", "failed", "cancelled"]
+
+TIMED_OUT = "took longer than the {:g} s that a run may take here"
+_RETRY_AFTER = 5
+_UNFINISHED = {"running", "paused"}
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass
+class ServedRun:
+    """A run of a server.
+
+    Attributes:
+        id: Its id.
+        offer: Who does it.
+        job: What is to be done.
+        answers: Answers that were given beforehand, by the ids of their questions.
+        log: Its events.
+        began: Seconds since 1970.
+        task: What drives it; None where that is not done here.
+        state: Where it stands; ``asks`` is found out by asking it.
+        message: What came of it.
+        usage: What it has cost.
+        error: Why nothing came of it.
+        timed_out: Whether it was ended for the time that it took.
+        ended: When it ended, on the event loop's clock.
+        size: About how many bytes it holds, once it has ended.
+    """
+
+    id: str
+    offer: Offer
+    job: Job
+    answers: Mapping[str, JsonValue]
+    log: EventLog
+    began: float
+    task: asyncio.Task[None] | None = None
+    state: State = "running"
+    message: WorkflowMessage | None = None
+    usage: Usage = NO_USAGE
+    error: str = ""
+    timed_out: bool = False
+    ended: float | None = None
+    size: int = 0
+
+    @property
+    def questions(self) -> Sequence[Question]:
+        """What it asks and nobody has answered yet."""
+        if self.ended is None and self.task is not None:
+            with suppress(InputError):  # it ends just now
+                return self.offer.agent.workflow.questions(self.id)
+        return ()
+
+    @property
+    def text(self) -> str:
+        """The result for people: of a workflow of typed nodes its outputs, of others the text, as far as there are any."""
+        if self.message is None:
+            return ""
+        outputs, text = result_text(self.message.outputs), self.message.scratchpad
+        return (outputs or text) if self.offer.variables is not None else (text or outputs)
+
+    @property
+    def shown_state(self) -> State:
+        """Where it stands."""
+        return "asks" if self.questions else self.state
+
+    async def pause_or_end(self) -> None:
+        """Wait until it asks, or has ended."""
+        async with aclosing(self.log.follow()) as entries:
+            if self.questions:
+                return
+            async for _ in entries:
+                if self.questions:
+                    return
+
+
+class Runs:
+    """The runs of a server.
+
+    Args:
+        offers: Who does them, by name.
+        bounds: How many there may be.
+
+    Attributes:
+        offers: Who does them, by name.
+        bounds: How many there may be.
+        ending: Whether no more are begun.
+    """
+
+    def __init__(self, offers: Mapping[str, Offer], bounds: Bounds) -> None:
+        self.offers = offers
+        self.bounds = bounds
+        self.ending = False
+        self._runs: dict[str, ServedRun] = {}
+        self._beginning = asyncio.Lock()
+
+    @property
+    def open(self) -> list[ServedRun]:
+        """Those that have not ended."""
+        return [run for run in self._runs.values() if run.ended is None]
+
+    def listed(self) -> list[ServedRun]:
+        """All that are known, the newest first."""
+        self._forget_old()
+        return sorted(self._runs.values(), key=lambda run: -run.began)
+
+    async def begin(
+        self, offer: Offer, job: Job, run_id: str | None = None, answers: Mapping[str, JsonValue] | None = None
+    ) -> tuple[ServedRun, bool]:
+        """Begin a run, or find the one that was begun with this id.
+
+        Returns:
+            The run, and whether it was begun now.
+
+        Raises:
+            RefusedError: Another run has the id; there are too many; or the server is ending.
+        """
+        async with self._beginning:
+            known = None if run_id is None else await self._known(run_id)
+            if known is not None:
+                _check_same(known, offer, job)
+                if not await self._is_left(known):
+                    return known, False
+            if self.ending:
+                raise RefusedError(
+                    503, "the server is ending, and begins no more runs; ask again later", retry_after=30
+                )
+            if len(self.open) >= self.bounds.runs:
+                raise RefusedError(
+                    429,
+                    f"{len(self.open)} runs have not ended, and more are not taken on at once; wait for one, or end one: "
+                    "POST /runs/{id}/cancel",
+                    retry_after=_RETRY_AFTER,
+                )
+            return self._start(offer, job, run_id or new_id(), answers or {}), True
+
+    async def find(self, run_id: str) -> ServedRun:
+        """A run.
+
+        Raises:
+            RefusedError: There is none with that id.
+        """
+        run = await self._known(run_id)
+        if run is None:
+            hint = did_you_mean(run_id[:200], self._runs)
+            raise RefusedError(
+                404,
+                f"no run has the id {run_id[:200]!r}{hint}; GET /runs lists them. One that has ended is forgotten "
+                f"after {self.bounds.kept_seconds:g} s, or when {self.bounds.kept} others have ended since, or when those "
+                f"that ended since hold {self.bounds.kept_bytes:,} bytes",
+                param="run_id",
+            )
+        return run
+
+    async def answer(self, run: ServedRun, question_id: str, answer: JsonValue) -> None:
+        """Answer what a run asks.
+
+        Raises:
+            RefusedError: It does not ask this, or the answer does not fit.
+        """
+        open_ = {question.id: question for question in run.questions}
+        if question_id not in open_:
+            hint = did_you_mean(question_id[:200], open_)
+            asked = ", ".join(open_) or "none"
+            if run.ended is not None:
+                raise RefusedError(409, f"run {run.id!r} has ended, and asks nothing: it is {run.state}")
+            raise RefusedError(404, f"run {run.id!r} does not ask {question_id[:200]!r}{hint}; open questions: {asked}")
+        try:
+            await run.offer.agent.workflow.aresume(run.id, {question_id: answer})
+        except InvalidError as error:
+            raise RefusedError(
+                400, f"{error}\n  it was asked: {open_[question_id].text}; answer again", param="answer"
+            ) from error
+        except InputError as error:
+            raise RefusedError(409, str(error)) from error
+
+    async def cancel(self, run: ServedRun, why: str = "was cancelled") -> None:
+        """End a run, and wait until all in it has ended; one that has ended stays as it is."""
+        if run.ended is not None or run.task is None:
+            return
+        self._stop(run, why)
+        await asyncio.gather(run.task, return_exceptions=True)
+        ledger = run.offer.ledger
+        if ledger is not None and run.state == "cancelled":
+            with suppress(OperadError):  # it had ended
+                await asyncio.to_thread(ledger.cancel, run.id)
+
+    async def forget(self, run: ServedRun) -> None:
+        """End a run, and forget it, here and where it is kept.
+
+        Raises:
+            RefusedError: Another process drives it.
+        """
+        await self.cancel(run)
+        self._runs.pop(run.id, None)
+        if (ledger := run.offer.ledger) is not None:
+            try:
+                if await asyncio.to_thread(ledger.store.run, run.id) is not None:
+                    await asyncio.to_thread(ledger.delete, run.id)
+            except InputError as error:
+                raise RefusedError(409, str(error)) from error
+
+    async def take_up(self) -> list[str]:
+        """Go on with the runs that were not finished when a server of these experts ended.
+
+        Returns:
+            Their ids.
+        """
+        taken: list[str] = []
+        ledger = next((offer.ledger for offer in self.offers.values() if offer.ledger), None)
+        if ledger is None:
+            return taken
+        for listed in await asyncio.to_thread(ledger.runs):
+            if listed.state not in _UNFINISHED or await asyncio.to_thread(ledger.is_driven, listed):
+                continue
+            try:
+                offer = self._offer_of(await asyncio.to_thread(ledger.run, listed.run_id))
+                job = await asyncio.to_thread(ledger.job, listed.run_id)
+            except InputError as error:  # somebody has deleted it since, or it cannot be read
+                _logger.warning("%s", error)
+                continue
+            if offer is not None:
+                self._start(offer, job, listed.run_id, {})
+                taken.append(listed.run_id)
+        return taken
+
+    async def end(self, grace: float) -> None:
+        """Begin no more, wait so many seconds for those that work, and end the rest; a kept one goes on next time."""
+        self.ending = True
+        if working := [run.task for run in self.open if run.task and not run.questions]:
+            await asyncio.wait(working, timeout=grace)
+        self.stop_all()
+        await asyncio.gather(*(run.task for run in self.open if run.task), return_exceptions=True)
+
+    def stop_all(self) -> None:
+        """End all runs, and wait for none."""
+        for run in self.open:
+            self._stop(run, "was stopped, for the server ended")
+
+    # Inside
+
+    def _start(self, offer: Offer, job: Job, run_id: str, answers: Mapping[str, JsonValue]) -> ServedRun:
+        log = EventLog(self.bounds.events, self.bounds.event_bytes)
+        run = ServedRun(run_id, offer, job, answers, log, time.time())
+        self._runs[run_id] = run
+        run.task = asyncio.ensure_future(self._drive(run))
+        return run
+
+    async def _drive(self, run: ServedRun) -> None:
+        loop = asyncio.get_running_loop()
+        limit = loop.call_later(self.bounds.seconds, self._time_out, run)
+        try:
+            await self._consume(run)
+        except asyncio.CancelledError:
+            run.state = "cancelled"
+        except Exception as error:  # noqa: BLE001 - whatever ends a run is said to whoever follows it
+            run.state, run.error = ("cancelled", run.error) if run.error else ("failed", describe(error))
+        finally:
+            limit.cancel()
+            run.ended = loop.time()
+            run.log.close()
+            # An event is kept as it is and as JSON; the last one holds the result.
+            job = run.job
+            run.size = len(job.goal) + len(job.context) + len(to_json(job.inputs)) + 2 * run.log.size
+            self._forget_old()
+
+    async def _consume(self, run: ServedRun) -> None:
+        async with aclosing(run.offer.agent.stream(run.job, run_id=run.id)) as stream:
+            async for event in stream:
+                run.log.add(event)
+                if isinstance(event, events.Interrupted) and event.interrupt_id in run.answers:
+                    await self._answer_known(run, event)
+                elif isinstance(event, events.RunFailed):
+                    run.usage = event.usage
+                elif isinstance(event, events.RunFinished):
+                    run.message, run.usage, run.state = event.message, event.message.usage, "finished"
+
+    async def _answer_known(self, run: ServedRun, asked: events.Interrupted) -> None:
+        try:
+            await run.offer.agent.workflow.aresume(run.id, {asked.interrupt_id: run.answers[asked.interrupt_id]})
+        except InvalidError as error:
+            raise InputError(f"answers.{asked.interrupt_id}: {error}; it was asked: {asked.question}") from error
+
+    def _stop(self, run: ServedRun, why: str) -> None:
+        if run.task is not None and run.ended is None:
+            run.error = run.error or why
+            run.task.cancel()
+
+    def _time_out(self, run: ServedRun) -> None:
+        run.timed_out = True
+        self._stop(run, TIMED_OUT.format(self.bounds.seconds))
+
+    def _forget_old(self) -> None:
+        now = asyncio.get_running_loop().time()
+        ended = sorted((run.ended, run.id, run.size) for run in self._runs.values() if run.ended is not None)
+        held = 0
+        for number, (when, run_id, size) in enumerate(reversed(ended)):
+            held += size
+            too_much = held > self.bounds.kept_bytes and number > 0
+            if number >= self.bounds.kept or too_much or now - when > self.bounds.kept_seconds:
+                del self._runs[run_id]
+
+    async def _known(self, run_id: str) -> ServedRun | None:
+        """A run that is known here; or that is kept, as it was left."""
+        self._forget_old()
+        if run_id in self._runs:
+            return self._runs[run_id]
+        ledger = next((offer.ledger for offer in self.offers.values() if offer.ledger), None)
+        if ledger is None:
+            return None
+        kept = await asyncio.to_thread(ledger.store.run, run_id)
+        offer = kept and self._offer_of(kept)
+        if kept is None or offer is None:
+            return None
+        try:
+            job = await asyncio.to_thread(ledger.job, run_id)
+            message = await asyncio.to_thread(ledger.result, run_id)
+        except InputError as error:
+            raise RefusedError(409, str(error)) from error
+        log = EventLog(1, 1)
+        log.close()
+        run = ServedRun(run_id, offer, job, {}, log, kept.created, message=message, error=kept.error)
+        with suppress(ValidationError):
+            run.usage = Usage.model_validate_json(kept.usage)
+        for state in ("finished", "failed", "cancelled"):
+            if kept.state == state:
+                run.state, run.ended = state, asyncio.get_running_loop().time()
+        return run
+
+    @staticmethod
+    async def _is_left(run: ServedRun) -> bool:
+        """Whether it has not ended, and nobody drives it."""
+        ledger = run.offer.ledger
+        if run.ended is not None or run.task is not None or ledger is None:
+            return False
+        return not await asyncio.to_thread(lambda: ledger.is_driven(ledger.run(run.id)))
+
+    def _offer_of(self, kept: KeptRun) -> Offer | None:
+        with suppress(ValueError):
+            source: JsonValue = json.loads(kept.source)
+            return next((o for o in self.offers.values() if o.ledger and o.ledger.source == source), None)
+        return None
+
+
+def _check_same(run: ServedRun, offer: Offer, job: Job) -> None:
+    same = {"expert": run.offer.name == offer.name} | {
+        name: getattr(run.job, name) == getattr(job, name) for name in ("goal", "context", "inputs")
+    }
+    if other := [name for name, equal in same.items() if not equal]:
+        raise RefusedError(
+            409,
+            f"the run {run.id!r} was begun with another {', '.join(other)}; give this one an id of its own",
+            param="id",
+        )

@@ -1,0 +1,75 @@
+"""The page as one HTML text: for a server, or with a run inside as a report. It asks nobody else for anything."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import re
+from functools import cache
+from importlib.resources import files
+
+from operad.runtime.observe.trace import Trace
+from operad.runtime.values.valid_json import to_json
+from operad.server.view.picture import details, picture
+
+_SCRIPTS = (
+    "dom", "run", "source", "layout", "graph", "timeline", "answer", "operator", "diff", "rounds", "search", "replay", "main",
+)  # fmt: skip
+_LIVE, _REPORT = "'self'", "'none'"
+
+
+def page(title: str) -> str:
+    """The page that asks the server that it came from: ``data/picture``, ``data/changes`` and so on, below its own path.
+
+    Args:
+        title: What the window is called until the run's name is known.
+    """
+    return _page(title, connect=_LIVE)
+
+
+def report(trace: Trace) -> str:
+    """The page with a run inside: a file to keep, or to send."""
+    return _page(trace.workflow or "run", _json(picture(trace)), _json(details(trace)), connect=_REPORT)
+
+
+def _page(title: str, picture: str = "", details: str = "", *, connect: str) -> str:
+    style, script = _style(), _script()
+    policy = (
+        f"default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; connect-src {connect};"
+        f" style-src '{_hash(style)}'; script-src '{_hash(script)}'"
+    )
+    parts = {
+        "policy": policy,
+        "title": html.escape(title[:200]),
+        "style": style,
+        "script": script,
+        "picture": picture,
+        "details": details,
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _file("page.html"))
+
+
+def _json(value: object) -> str:
+    """JSON that can stand in a script element: nothing in it ends one."""
+    return re.sub("[<>&]", lambda found: f"\\u{ord(found[0]):04x}", to_json(value))
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+@cache
+def _style() -> str:
+    return _file("page.css")
+
+
+@cache
+def _script() -> str:
+    """All scripts as one, in a scope of their own."""
+    texts = "\n".join(_file(f"{name}.js") for name in _SCRIPTS)
+    return f'(() => {{\n"use strict";\n{texts}}})();'
+
+
+def _file(name: str) -> str:
+    return (files("operad.server.view") / "page" / name).read_text(encoding="utf-8")

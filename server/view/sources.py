@@ -1,0 +1,286 @@
+"""Where the page has a run from: this process, a file of events, a database."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from errno import ENOENT
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from pydantic import JsonValue
+
+from operad.runtime.durable.drive import in_thread
+from operad.runtime.events import Event
+from operad.runtime.events.events_file import EventsFile
+from operad.runtime.values.errors import InputError, OperadError, did_you_mean
+from operad.runtime.workflow.workflow import Workflow
+
+if TYPE_CHECKING:
+    from operad.runtime.durable.ledger import Ledger
+
+AT_ONCE = 500
+"""Events that are read from a file before others get a turn."""
+
+POLL = 1.0
+"""Seconds between looks into a database."""
+
+SILENCE = 30.0
+"""Seconds without a line, after which it is said of a file whose run has not ended."""
+
+MOST_NEAR = 10_000
+"""Names in a folder that are compared with one that is not there."""
+
+_HEAD = 256
+
+
+class Control(Protocol):
+    """Who answers what a run asks, and ends it."""
+
+    async def answer(self, run_id: str, question_id: str, value: JsonValue) -> None:
+        """Answer a question.
+
+        Raises:
+            OperadError: Nobody asks this, or the answer does not fit.
+        """
+        ...
+
+    async def cancel(self, run_id: str) -> None:
+        """End the run.
+
+        Raises:
+            OperadError: It has ended.
+        """
+        ...
+
+
+class Source(Protocol):
+    """Where a run's events come from."""
+
+    def note(self, *, ended: bool) -> str:
+        """What people should know of it; empty for nothing.
+
+        Args:
+            ended: Whether the run has ended, as far as its events say.
+        """
+        ...
+
+    @property
+    def control(self) -> Control | None:
+        """Who answers and ends it; None where nobody can."""
+        ...
+
+    async def news(self) -> Sequence[Event]:
+        """The events since the last call, or the first of them; none for none.
+
+        A run that begins anew does so with `RunStarted`.
+        """
+        ...
+
+
+class LiveSource:
+    """The runs of a workflow in this process, which may go on in another thread.
+
+    Args:
+        workflow: The workflow.
+        end: What ends the run; by default the workflow does.
+    """
+
+    def __init__(self, workflow: Workflow, end: Callable[[], object] | None = None) -> None:
+        self._workflow = workflow
+        self._end = end
+        self._heard = deque[Event]()
+        self._closed = False
+        workflow.add_listener(self._hear)
+
+    def _hear(self, event: Event) -> None:
+        if not self._closed:
+            self._heard.append(event)
+
+    def close(self) -> None:
+        """Hear no more: a listener stays with its workflow."""
+        self._closed = True
+
+    def note(self, *, ended: bool) -> str:
+        """Nothing."""
+        return ""
+
+    @property
+    def control(self) -> Control:
+        """The workflow."""
+        return self
+
+    async def news(self) -> Sequence[Event]:
+        """What was heard since the last call."""
+        return [self._heard.popleft() for _ in range(len(self._heard))]
+
+    async def answer(self, run_id: str, question_id: str, value: JsonValue) -> None:
+        """Answer a question; what comes of the run afterwards is seen in its events.
+
+        Raises:
+            OperadError: Nobody asks this, or the answer does not fit.
+        """
+        await self._workflow.answer(run_id, {question_id: value})
+
+    async def cancel(self, run_id: str) -> None:
+        """End the run.
+
+        Raises:
+            InputError: It has ended.
+        """
+        if self._end:
+            self._end()
+        else:
+            await self._workflow.cancel(run_id)
+
+
+class FileSource:
+    """A file of events that may still be written, or be replaced by that of another run.
+
+    Args:
+        path: The file.
+
+    Raises:
+        InputError: There is no such file, or it is none of events.
+    """
+
+    control = None
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_file():
+            raise InputError(_no_file(path))
+        self._path = path
+        self._file = EventsFile(path)
+        self._head = b""
+        self._fault = ""
+        first = EventsFile(path)
+        if next(first.events(), None) is None and first.unknown:
+            raise InputError(
+                f"{path}: holds no event that is known here; a later version of operad may have written it"
+            )
+
+    def note(self, *, ended: bool) -> str:
+        """What is wrong with the file, or that nothing was written for long, though the run has not ended."""
+        if self._fault or ended:
+            return self._fault
+        with suppress(OSError):
+            found = self._path.stat()
+            last = found.st_mtime
+            if found.st_size and time.time() - last > SILENCE:
+                cut = " in the middle of a line" if self._file.rest > 0 else ""
+                since = f"{datetime.fromtimestamp(last).astimezone():%Y-%m-%d %H:%M:%S}"
+                return f"{self._path.name} ends{cut} before its run does; nothing was written since {since}"
+        return ""
+
+    async def news(self) -> Sequence[Event]:
+        """The next lines. After one that is no event, nothing is read until the file is replaced."""
+        happened: list[Event] = []
+        try:
+            if self._is_another():
+                self._file, self._fault = EventsFile(self._path), ""
+            if not self._fault:
+                for event in islice(self._file.events(), AT_ONCE):
+                    happened.append(event)  # those before a line that is wrong are shown
+        except OSError as error:
+            self._fault = f"{self._path}: cannot be read: {error.strerror or error}"
+        except InputError as error:
+            self._fault = str(error)
+        return happened
+
+    def _is_another(self) -> bool:
+        """Whether the file is not the one that was read: shorter, or with another beginning."""
+        if not self._path.is_file():
+            raise FileNotFoundError(ENOENT, "it is gone")
+        with self._path.open("rb") as file:
+            before, self._head = self._head, file.read(_HEAD)
+        return not self._head.startswith(before) or self._file.rest < 0
+
+
+class LedgerSource:
+    """A run that is kept in a database, driven by whatever process.
+
+    Args:
+        ledger: The database.
+        run_id: The run's id.
+
+    Raises:
+        InputError: There is no such run.
+    """
+
+    def __init__(self, ledger: Ledger, run_id: str) -> None:
+        ledger.run(run_id)
+        self._ledger = ledger
+        self._run_id = run_id
+        self._known: Sequence[Event] = ()
+        self._noted: object = None
+        self._next = 0.0
+        self._note = ""
+
+    def note(self, *, ended: bool) -> str:
+        """That nobody drives the run, or that the database does not answer."""
+        return "" if ended else self._note
+
+    @property
+    def control(self) -> Control:
+        """The database, which whoever drives the run looks into."""
+        return self
+
+    async def news(self) -> Sequence[Event]:
+        """What was kept since the last call; all of it, if it begins otherwise by now."""
+        if time.monotonic() < self._next:
+            return ()
+        known = self._known
+        try:
+            self._known = await in_thread(self._look)
+        except OperadError as error:
+            self._note = str(error)
+        self._next = time.monotonic() + POLL
+        as_before = self._known[: len(known)] == known
+        return self._known[len(known) :] if as_before else self._known
+
+    def _look(self) -> Sequence[Event]:
+        kept = self._ledger.run(self._run_id)
+        driven = kept.driver in self._ledger.alive()  # what the clocks say is enough to be shown
+        self._note = "" if driven else f"nobody drives this run; operad runs resume {self._run_id} goes on with it"
+        noted = (kept.state, kept.drives, kept.updated, driven)
+        if noted == self._noted:
+            return self._known
+        happened = self._ledger.events(self._run_id)
+        self._noted = noted
+        return happened
+
+    async def answer(self, run_id: str, question_id: str, value: JsonValue) -> None:
+        """Answer a question: whoever drives the run hears of it, now or when it is gone on with.
+
+        Raises:
+            InputError: Nobody asks this, or the answer does not fit.
+        """
+        await in_thread(self._ledger.answer, self._run_id, {question_id: value})
+        self._look_at_once()
+
+    async def cancel(self, run_id: str) -> None:
+        """End the run.
+
+        Raises:
+            InputError: It has ended.
+        """
+        await in_thread(self._ledger.cancel, self._run_id)
+        self._look_at_once()
+
+    def _look_at_once(self) -> None:
+        self._noted, self._next = None, 0.0
+
+
+def _no_file(path: Path) -> str:
+    if path.is_dir():
+        return f"{path}: is a folder; name a file in it that operad run --events FILE.jsonl has written"
+    if path.exists():
+        return f"{path}: is no regular file; name one that operad run --events FILE.jsonl has written"
+    near = ""
+    with suppress(OSError):
+        near = did_you_mean(path.name, sorted(each.name for each in path.parent.iterdir())[:MOST_NEAR])
+    return f"{path}: there is no such file{near}; operad run … --events FILE.jsonl writes one"

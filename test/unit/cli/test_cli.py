@@ -1,0 +1,781 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from forked import OPERAD_COMMAND
+from trusting import with_trust
+
+from operad.cli import main as cli
+from operad.cli.ask import WrongAnswerError, describe_answer, read_answer
+from operad.runtime.testing import BreakOff, Fail, Hang, Say, ScriptedModel
+
+EXPERT = """
+app: {desc: Greet the world.}
+operators:
+  - &greet
+    instruction: Greet.
+experts:
+  - profile: {name: Greeter}
+    workflow: [[*greet]]
+"""
+
+SCHEMA = EXPERT.replace("instruction: Greet.", 'instruction: Greet.\n    output_schema: "{greeting: string}"')
+
+JUDGED = """
+operators:
+  - &greet
+    instruction: Greet.
+  - &judge
+    instruction: Is it friendly?
+experts:
+  - profile: {name: Greeter}
+    workflow: [[*greet]]
+    max_rounds: 1
+    evaluator: *judge
+"""
+
+ODD = """
+from operad.operators import Operator
+from operad.runtime import WorkflowMessage
+
+class Thing:
+    def __str__(self):
+        return "odd"
+
+class Odd(Operator):
+    async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
+        return WorkflowMessage(scratchpad="\\ud800", outputs={"odd": Thing(), "bytes": b"\\xff", "half": "\\ud800"})
+"""
+
+
+@pytest.fixture
+def operad(tmp_path, monkeypatch, capsys):
+    """Runs the command in an empty folder: exit status, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+
+    def operad(*arguments):
+        monkeypatch.setattr(sys, "argv", ["operad", *with_trust(arguments)])
+        with pytest.raises(SystemExit) as exit_:
+            cli.main()
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return exit_.value.code, captured.out, captured.err
+
+    return operad
+
+
+@pytest.fixture
+def expert(tmp_path):
+    file = tmp_path / "expert.yaml"
+    file.write_text(EXPERT)
+    return file
+
+
+def test_the_result_goes_to_stdout_and_all_else_to_stderr(operad, expert):
+    with ScriptedModel([Say("Hello, world!")]) as endpoint:
+        status, out, err = operad("run", expert, "--job", "Go.", "--base-url", endpoint.base_url)
+    assert (status, out) == (0, "Hello, world!\n")
+    assert "greet: running" in err
+    assert "SUCCESS  1 round" in err
+
+
+def test_json_prints_the_whole_message(operad, expert):
+    with ScriptedModel([Say("Hello!")]) as endpoint:
+        status, out, _ = operad("run", expert, "--job", "Go.", "--base-url", endpoint.base_url, "--json")
+    message = json.loads(out)
+    assert (status, message["scratchpad"], message["status"]) == (0, "Hello!", "SUCCESS")
+    assert message["usage"]["calls"] == 1
+
+
+def test_job_files_and_inputs_reach_the_model(operad, expert, tmp_path):
+    (tmp_path / "notes.txt").write_text("The world is round.")
+    with ScriptedModel([Say("ok")]) as endpoint:
+        operad(
+            "run", expert, "--base-url", endpoint.base_url,
+            "--job", "Greet Ada.", "--file", "notes.txt", "--input", "tone=warm",
+        )  # fmt: skip
+    prompt = json.dumps(endpoint.requests[0])
+    assert all(text in prompt for text in ("Greet Ada.", "The world is round.", "tone", "warm"))
+
+
+def test_events_are_written_as_json_lines_numbered_without_gaps(operad, expert):
+    with ScriptedModel([Say("Hello!")]) as endpoint:
+        operad("run", expert, "--job", "Go.", "--base-url", endpoint.base_url, "--events", "run.jsonl")
+    events = [json.loads(line) for line in Path("run.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert (events[0]["event"], events[-1]["event"]) == ("RunStarted", "RunFinished")
+    assert events[-1]["message"]["scratchpad"] == "Hello!"
+
+
+def test_what_json_and_encodings_have_no_form_for_is_still_printed_and_written(operad, expert, tmp_path):
+    (tmp_path / "odd_operator.py").write_text(ODD)
+    expert.write_text(EXPERT.replace("Greet.", "Greet.\n    class: odd_operator.Odd"))
+    status, out, err = operad(
+        "run", expert, "--job", "Go.", "--json", "--events", "run.jsonl", "--base-url", "http://127.0.0.1:9/v1"
+    )
+    assert (status, json.loads(out)["outputs"]) == (0, {"odd": "odd", "bytes": "_w==", "half": "\ud800"}), err
+    last = json.loads(Path("run.jsonl").read_text(encoding="utf-8").splitlines()[-1])
+    assert last["message"]["outputs"] == {"odd": "odd", "bytes": "_w==", "half": "\ud800"}
+
+
+def test_a_verdict_other_than_success_exits_1_with_the_result_printed(operad, expert):
+    expert.write_text(JUDGED)
+    verdict = {"evaluation": "Curt.", "status": "EXECUTION_ERROR", "lesson": "Be kind.", "blame": ["greet"], "score": 3}
+    with ScriptedModel([Say("What?"), Say(json.dumps(verdict))]) as endpoint:
+        status, out, err = operad("run", expert, "--job", "Go.", "--base-url", endpoint.base_url)
+    assert (status, out) == (1, "What?\n")
+    assert "EXECUTION_ERROR" in err
+    assert "lesson: Be kind." in err
+
+
+def test_environment_variables_name_the_endpoint(operad, expert, monkeypatch):
+    with ScriptedModel([Say("Hello!")], wants_key="sk-right") as endpoint:
+        monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-right")
+        monkeypatch.setenv("OPERAD_MODEL", "some-model")
+        status, _, _ = operad("run", expert, "--job", "Go.")
+    assert status == 0
+    assert endpoint.requests[0]["model"] == "some-model"
+
+
+def test_a_model_in_the_file_counts_more_than_the_environment(operad, expert, monkeypatch):
+    with ScriptedModel([Say("Hello!")]) as endpoint:
+        monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+        monkeypatch.setenv("OPERAD_MODEL", "other")
+        expert.write_text(EXPERT + f"model: {{name: ours, base_url: '{endpoint.base_url}'}}\n")
+        assert operad("run", expert, "--job", "Go.")[0] == 0
+    assert endpoint.requests[0]["model"] == "ours"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a:\n\tb: 1\n", "expert.yaml:2: a tab; YAML indents with spaces only"),
+        (EXPERT.replace("instruction", "instrution"), "expert.yaml:5: operators[0].instrution: unknown key (did you mean 'instruction'?)"),
+        (EXPERT.replace("[[*greet]]", "[[gret]]"), "experts[0].workflow[0][0]: no operator is called 'gret' (did you mean 'greet'?)"),
+        (EXPERT.replace("[[*greet]]", "[[*greet, {name: b, instruction: B.}, *greet]]"), "each of these waits for the one before it"),
+        (EXPERT + "tools: [{name: search, module_path: no_such_module}]\n", "no_such_module"),
+        ("", "is empty"),
+        (EXPERT.split("experts")[0], "configures no experts"),
+    ],
+)  # fmt: skip
+def test_a_faulty_file_exits_2_and_says_where(operad, expert, text, message):
+    expert.write_text(text)
+    status, out, err = operad("run", expert, "--job", "Go.")
+    assert (status, out) == (2, "")
+    assert message in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "missing.yaml"], "missing.yaml: no such file"),
+        (["run", "exper.yaml"], "did you mean 'expert.yaml'?"),
+        (
+            ["run", "expert.yaml", "--job", "Go.", "--model", "embedded", "--file", "missing.txt"],
+            "missing.txt: no such file",
+        ),
+        (["run", "expert.yaml", "--job", "Go.", "--model", "embedded", "--input", "novalue"], "write NAME=VALUE"),
+        (["run", "expert.yaml", "--job", "Go.", "--expert", "Greter"], "did you mean 'Greeter'?"),
+        (
+            ["run", "expert.yaml", "--job", "Go.", "--model", "embedded", "--events", "no/such/folder/run.jsonl"],
+            "cannot be written",
+        ),
+        (["run"], "Missing argument"),
+        (["rum"], "No such command"),
+    ],
+)
+def test_wrong_arguments_exit_2_and_say_what_to_write(operad, expert, arguments, message):
+    status, out, err = operad(*arguments)
+    assert (status, out) == (2, "")
+    assert message in err
+
+
+def test_without_a_model_nothing_runs(operad, expert, tmp_path):
+    status, out, err = operad("run", expert, "--job", "Go.", "--events", "run.jsonl")
+    assert (status, out) == (2, "")
+    assert err.startswith("operad: no model is configured: set OPENAI_API_KEY")
+    assert err.count("\n") == 1
+    assert not (tmp_path / "run.jsonl").exists()
+
+
+ABOUT = "app: {desc: Thank people.}\n" + JUDGED.replace(
+    "{name: Greeter}", "{name: Greeter, desc: Greets whoever comes.}"
+)
+
+
+@pytest.mark.parametrize("job", [[], ["--job", ""], ["--job", "  "]])
+def test_a_run_that_says_nothing_of_its_job_shows_what_the_expert_does_and_runs_nothing(operad, expert, job):
+    expert.write_text(ABOUT)
+    status, out, err = operad("run", "expert.yaml", *job, "--base-url", "http://127.0.0.1:9/v1")
+    assert (status, out) == (2, "")
+    assert err == (
+        'operad: expert.yaml: no --job is given; operad run expert.yaml --job "…" says what is to be done, '
+        "or --file and --input give what to work on. Greeter: Greets whoever comes.\n"
+    )
+
+
+@pytest.mark.parametrize("given", [["--input", "name=Ada"], ["--file", "expert.yaml"]])
+def test_where_a_file_or_an_input_says_what_the_work_is_the_description_is_the_job_and_that_is_said(
+    operad, expert, given
+):
+    with ScriptedModel([Say("Hello!")]) as endpoint:
+        status, out, err = operad("run", "expert.yaml", *given, "--base-url", endpoint.base_url)
+    assert (status, out) == (0, "Hello!\n")
+    assert err.startswith("job: Greet the world. (no --job is given; this is the description in expert.yaml)\n")
+    assert "Greet the world." in json.dumps(endpoint.requests[0])
+
+
+def test_binary_and_oversized_files_exit_2(operad, tmp_path):
+    (tmp_path / "binary").write_bytes(b"\x7fELF\0\0")
+    with (tmp_path / "large.txt").open("wb") as file:
+        file.truncate(100 * 2**20)
+    for name, message in [("binary", "is binary"), ("large.txt", "104,857,600 bytes are more than")]:
+        status, out, err = operad("run", "release_credits", "--file", name)
+        assert (status, out) == (2, "")
+        assert message in err
+        assert "'read'" in err
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (Fail(401, "Incorrect API key provided"), "key"),
+        (Fail(404, "no such model"), "no such model"),
+        (BreakOff(3), "broke"),
+    ],
+)
+def test_an_endpoint_that_fails_exits_2_and_names_itself(operad, expert, monkeypatch, step, message):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-key")
+    with ScriptedModel([step]) as endpoint:
+        status, out, err = operad("run", expert, "--job", "Go.", "--base-url", endpoint.base_url)
+    assert (status, out) == (2, "")
+    assert message in err.lower()
+    assert endpoint.base_url in err
+    assert "sk-secret-key" not in err
+
+
+def test_an_endpoint_that_refuses_the_connection_exits_2(operad, expert):
+    status, out, err = operad("run", expert, "--job", "Go.", "--base-url", "http://127.0.0.1:9/v1")
+    assert (status, out) == (2, "")
+    assert "http://127.0.0.1:9/v1" in err
+
+
+def test_a_model_that_answers_nonsense_three_times_exits_2_with_its_last_words(operad, expert):
+    expert.write_text(SCHEMA)
+    with ScriptedModel([Say("one"), Say("two"), Say("three")]) as endpoint:
+        status, out, err = operad("run", expert, "--job", "Go.", "--base-url", endpoint.base_url)
+    assert (status, out) == (2, "")
+    assert "three" in err
+    assert "operator 'greet'" in err
+
+
+def test_schema_prints_a_json_schema_that_accepts_our_own_configurations(operad):
+    from importlib.resources import files
+
+    import jsonschema
+    import yaml
+
+    status, out, _ = operad("schema")
+    assert status == 0
+    schema = json.loads(out)
+    jsonschema.validate(yaml.safe_load(files("operad.configs").joinpath("release_credits.yaml").read_text()), schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"operator": []}, schema)
+
+
+def test_ctrl_c_in_mid_run_exits_130_within_a_second(tmp_path, forked):
+    (tmp_path / "expert.yaml").write_text(EXPERT)
+    asked = threading.Event()
+
+    def hang(_):
+        asked.set()
+        return Hang()
+
+    with ScriptedModel([hang]) as endpoint:
+        process = forked.begin(
+            [*OPERAD_COMMAND, "run", "--trust", "expert.yaml", "--job", "Go.", "--base-url", endpoint.base_url],
+            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )  # fmt: skip
+        assert process.stderr is not None
+        assert "model: " in process.stderr.readline()
+        assert "greet: running" in process.stderr.readline()
+        assert asked.wait(timeout=20)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=2)
+    assert (process.returncode, out) == (130, "")
+    assert err.strip().endswith("operad: interrupted")
+    assert "Traceback" not in err
+
+
+STUBBORN = """
+import time
+from operad.operators import Operator
+class Stubborn(Operator):
+    async def execute(self, *_, **__):
+        import asyncio
+        await asyncio.to_thread(time.sleep, 30)
+"""
+
+
+@pytest.mark.parametrize(
+    ("sent", "exit_status", "said"),
+    [(signal.SIGINT, 130, "operad: interrupted"), (signal.SIGTERM, 143, "operad: terminated")],
+)
+def test_a_signal_ends_the_process_even_while_a_thread_hangs(tmp_path, forked, sent, exit_status, said):
+    (tmp_path / "expert.yaml").write_text(EXPERT.replace("Greet.", "Greet.\n    class: stubborn.Stubborn"))
+    (tmp_path / "stubborn.py").write_text(STUBBORN)
+    process = forked.begin(
+        [*OPERAD_COMMAND, "run", "--trust", "expert.yaml", "--job", "Go.", "--events", "run.jsonl"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    assert "greet: running" in process.stderr.readline()
+    process.send_signal(sent)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (exit_status, "")
+    assert err.strip().endswith(said)
+    assert "RunFailed" in (tmp_path / "run.jsonl").read_text()
+
+
+def test_ctrl_c_that_another_thread_takes_ends_the_process(tmp_path, forked):
+    """As one does that comes when the main thread is about to wait: it does not wake it up."""
+    (tmp_path / "expert.yaml").write_text(EXPERT.replace("Greet.", "Greet.\n    class: stubborn.Stubborn"))
+    hinder = "import os, signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\n        "
+    interrupt = "asyncio.get_running_loop().call_later(0.2, os.kill, os.getpid(), signal.SIGINT)\n        "
+    (tmp_path / "stubborn.py").write_text(STUBBORN.replace("await", f"{hinder}{interrupt}await"))
+    process = forked.begin(
+        [*OPERAD_COMMAND, "run", "--trust", "expert.yaml", "--job", "Go."],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (130, "")
+    assert err.strip().endswith("operad: interrupted")
+
+
+ASKING = """
+from operad.operators import Operator
+from operad.runtime import events, interrupt
+
+class Ask(Operator):
+    def __init__(self, config, *, toolkit=None, schema=None):
+        super().__init__(config, toolkit=toolkit)
+        self.schema_ = schema
+
+    async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
+        return repr(await interrupt(self.config.instruction, self.schema_))
+
+class Busy(Operator):
+    async def execute(self, *_, **__):
+        import asyncio
+        for done in range(3):
+            await asyncio.sleep(0.01)
+            events.emit(events.Progress(done=done + 1, total=3))
+        return "busy"
+"""
+
+ASKER = """
+operators:
+  - &pay {instruction: "Pay?", class: asking_operators.Ask, params: {schema: {type: boolean}}}
+  - &why {instruction: "Why?\\nReally?", class: asking_operators.Ask}
+  - &busy {instruction: Be busy., class: asking_operators.Busy}
+experts:
+  - profile: {name: Asker}
+    workflow: [[*pay, *why], [*busy]]
+"""
+
+
+FAILS_LATER = """
+from operad.operators import Operator
+class Fails(Operator):
+    async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
+        if lesson:
+            raise ValueError("disk on fire")
+        return "first"
+"""
+
+
+def test_the_summary_says_which_round_it_is_and_what_became_of_the_others(operad, expert, tmp_path, monkeypatch):
+    (tmp_path / "fails_later.py").write_text(FAILS_LATER)
+    text = JUDGED.replace("max_rounds: 1", "max_rounds: 2")
+    expert.write_text(text.replace("    instruction: Greet.", "    instruction: Greet.\n    class: fails_later.Fails"))
+    verdict = {"evaluation": "Curt.", "status": "EXECUTION_ERROR", "lesson": "Be kind.", "blame": [], "score": 3}
+    with ScriptedModel([Say(json.dumps(verdict))]) as endpoint:
+        status, out, err = operad("run", expert, "--job", "Go.", "--base-url", endpoint.base_url)
+    assert (status, out) == (1, "first\n")
+    assert "round 2  greet: failed, " in err
+    assert "None of 2 rounds succeeded; this is round 1." in err
+    assert err.count("ValueError: disk on fire") == 2
+
+
+def test_an_error_is_json_too_where_that_is_asked_for_with_what_was_said_by_then(operad, expert):
+    expert.write_text(JUDGED)
+    with ScriptedModel([Say("Hello!"), Fail(400, "out of order")]) as endpoint:
+        status, out, err = operad("run", expert, "--job", "Go.", "--json", "--base-url", endpoint.base_url)
+    said = json.loads(out)
+    assert (status, said["finished"]["greet"]["scratchpad"]) == (2, "Hello!")
+    assert "out of order" in said["error"]
+    assert "operator 'judge' of workflow 'Greeter' failed" in err
+
+
+@pytest.fixture
+def asker(tmp_path, monkeypatch):
+    (tmp_path / "asking_operators.py").write_text(ASKING)
+    file = tmp_path / "asker.yaml"
+    file.write_text(ASKER)
+    return file
+
+
+@pytest.fixture
+def typed(tmp_path, monkeypatch):
+    """Makes a file with this text the stdin."""
+
+    def typed(text):
+        (tmp_path / "stdin").write_text(text)
+        monkeypatch.setattr(sys, "stdin", stack.enter_context((tmp_path / "stdin").open()))
+
+    with ExitStack() as stack:
+        yield typed
+
+
+def test_what_a_run_asks_is_answered_by_lines_of_stdin_until_they_fit(operad, asker, typed):
+    typed("maybe\nYes\nbecause \x00I say so")
+    status, out, err = operad("run", asker, "--job", "Go.")
+    assert (status, out) == (0, "'because \\x00I say so'\n\nbusy\n")
+    questions = [line for line in err.splitlines() if not line.startswith(("round", "model:"))]
+    assert questions[:-1] == [
+        "pay asks: Pay? (yes or no)",
+        "'maybe' is not of type 'boolean'; try again",
+        "why asks: Why?",
+        "  Really?",
+    ]
+
+
+def test_answers_may_be_given_beforehand(operad, asker):
+    status, out, err = operad(
+        "run", asker, "--job", "Go.", "--answer", "pay=no", "--answer", "why=a=b", "--answer", "wy=x"
+    )
+    assert (status, out) == (0, "'a=b'\n\nbusy\n")
+    assert err.endswith("nobody asked for --answer wy\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "'pay' asks 'Pay?', and stdin holds no answer; give it: --answer pay=…"),
+        (["--answer", "pya=no"], "--answer pay=… (--answer names 'pya'?)"),
+        (["--answer", "pay=no"], "'why' asks"),
+        (["--answer", "pay=vielleicht"], "--answer pay=vielleicht: 'vielleicht' is not of type 'boolean'; it was asked: Pay?"),
+        (["--answer", "pay"], "write ID=VALUE"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("lines", [None, ""])
+def test_without_an_answer_the_run_ends_and_names_the_question(operad, asker, typed, arguments, message, lines):
+    if lines is not None:
+        typed(lines)
+    status, out, err = operad("run", asker, "--job", "Go.", *arguments)
+    assert (status, out) == (2, "")
+    assert message in err
+
+
+def test_events_are_written_while_a_question_is_open_and_when_the_run_ends_with_it(operad, asker):
+    operad("run", asker, "--job", "Go.", "--events", "run.jsonl", "--answer", "pay=no")
+    events = [json.loads(line) for line in Path("run.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    kinds = [event["event"] for event in events]
+    assert {"Interrupted", "Resumed"} <= set(kinds)
+    assert kinds[-1] == "RunFailed"
+
+
+@pytest.mark.parametrize(
+    ("schema", "wanted", "text", "value"),
+    [
+        (None, "", "5", "5"),
+        ({"type": "string"}, "", " true ", " true "),
+        ({"type": "boolean"}, "yes or no", " YES", True),
+        ({"type": "boolean"}, "yes or no", "false", False),
+        ({"type": "integer"}, "a whole number", "5", 5),
+        ({"type": "number"}, "a number", "-0.5", -0.5),
+        ({"enum": ["refund", "complaint"]}, "one of: refund, complaint", "refund ", "refund"),
+        ({"enum": [1, True, None]}, "one of: 1, yes, null", "null", None),
+        ({"type": ["string", "null"]}, """an answer that fits {"type": ["string", "null"]}""", "null", "null"),
+        ({"type": "array"}, "a list, as JSON", "[1, 2]", [1, 2]),
+        ({"type": "integer", "minimum": 3}, """a whole number that fits {"type": "integer", "minimum": 3}""", "3", 3),
+    ],
+)
+def test_an_answer_is_text_or_yes_or_no_or_json_whichever_fits(schema, wanted, text, value):
+    assert describe_answer(schema) == wanted
+    assert repr(read_answer(text, schema)) == repr(value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "message"),
+    [
+        ({"type": "integer"}, "five", "'five' is not of type 'integer'"),
+        ({"type": "integer", "minimum": 3}, "2", "2 is less than the minimum of 3"),
+        ({"enum": ["refund", "complaint"]}, "", "'' is not one of ['refund', 'complaint']"),
+        ({"type": "object"}, "[" * 100_000, "is not of type 'object'"),
+        ({"type": "number"}, "NaN", "NaN and Infinity are not JSON"),
+    ],
+)
+def test_an_answer_that_does_not_fit_is_told_why(schema, text, message):
+    with pytest.raises(WrongAnswerError) as caught:
+        read_answer(text, schema)
+    assert message in str(caught.value)
+
+
+def test_on_a_terminal_the_table_stays_above_a_question(tmp_path, asker, at_a_terminal):
+    status, out, seen = at_a_terminal(["run", "--trust", "asker.yaml", "--job", "Go."], b"maybe\n", b"y\n", b"so\n")
+    assert (status, out) == (0, "'so'\n\nbusy\n")
+    first, _, rest = seen.partition("pay asks: Pay? (yes or no)")
+    assert "asking" in first.split("\x1b[2K")[-1], "the table is there, and not erased"
+    assert "0/3 done" in first.split("\x1b[2K")[-1]
+    talk, _, _ = rest.partition("y\n")
+    assert "operator" not in talk, "no table in the midst of a question"
+    assert "SUCCESS" in rest
+
+
+@pytest.mark.parametrize(
+    ("turn", "status", "end"),
+    [(signal.SIGINT, 130, "operad: interrupted"), (b"\x04", 2, "operad: 'pay' asks 'Pay?', and stdin holds no answer")],
+)
+def test_at_a_prompt_ctrl_c_and_the_end_of_input_end_the_run(tmp_path, asker, turn, status, end, at_a_terminal):
+    found, out, seen = at_a_terminal(["run", "--trust", "asker.yaml", "--job", "Go."], turn)
+    assert (found, out) == (status, "")
+    assert seen.splitlines()[-1].removeprefix("\x1b[?25h").removeprefix("\x1b[?25h").startswith(end)
+
+
+def test_a_question_that_is_open_when_the_run_fails_elsewhere_hangs_nothing(tmp_path, asker, forked):
+    asker.write_text(ASKER.replace("asking_operators.Busy", "failing_operator.Failing") + "    max_rounds: 1\n")
+    (tmp_path / "failing_operator.py").write_text(
+        "from operad.operators import Operator\nimport asyncio\nclass Failing(Operator):\n"
+        "    async def execute(self, *_, **__):\n        await asyncio.sleep(0.3)\n        raise ValueError('x')\n"
+    )
+    reading, writing = os.pipe()
+    process = forked.run([*OPERAD_COMMAND, "run", "--trust", "asker.yaml", "--job", "Go."], cwd=tmp_path, stdin=reading)
+    os.close(reading)
+    os.close(writing)
+    assert process.returncode == 2
+    assert process.stderr.endswith(
+        "operad: operator 'busy' of workflow 'Asker' failed on attempt 1: ValueError: x (stopped for it: pay)\n"
+    )
+
+
+BUDGET = """
+operators:
+  - &read {instruction: Read., ports: [short, long]}
+  - &cut {instruction: Cut.}
+  - &fill {instruction: Fill.}
+  - &end {instruction: End., retry: {first_delay: 0.001}}
+experts:
+  - profile: {name: Reader}
+    workflow:
+      - [{operator: *read, port: short}, *fill, *end]
+      - [{operator: *read, port: long}, *cut, *end]
+model: {max_retries: 0, price: {prompt: 1000000}}
+"""
+
+
+def test_the_end_says_what_it_cost_and_what_was_skipped_and_retried(operad, expert):
+    expert.write_text(BUDGET)
+    with ScriptedModel([Say('{"port": "short"}'), Say("filled"), Fail(503, "later"), Say("end")]) as endpoint:
+        status, out, err = operad("run", expert, "--job", "Go.", "--base-url", endpoint.base_url)
+    assert (status, out) == (0, "end\n")
+    assert ", cost " in err
+    assert err.endswith("skipped: cut; retried: end\n")
+
+
+def test_a_budget_that_is_used_up_exits_2_and_says_what_had_finished(operad, expert):
+    expert.write_text(BUDGET.replace("    workflow:", "    budget: {calls: 2}\n    workflow:"))
+    with ScriptedModel([Say('{"port": "short"}'), Say("filled")]) as endpoint:
+        status, out, err = operad("run", expert, "--job", "Go.", "--base-url", endpoint.base_url)
+    assert (status, out) == (2, "")
+    assert "operad: workflow 'Reader' has used up its budget: 2 of 2 calls" in err
+    assert err.endswith("finished by then: read, fill; --events FILE.jsonl keeps what operators said\n")
+
+
+def test_a_result_that_nobody_makes_exits_2_and_says_why(operad, expert):
+    expert.write_text(
+        BUDGET.replace("*fill, *end]", "*fill]").replace("      - [{operator: *read, port: long}, *cut, *end]\n", "")
+    )
+    with ScriptedModel([Say('{"port": "long"}')]) as endpoint:
+        status, out, err = operad("run", expert, "--job", "Go.", "--base-url", endpoint.base_url)
+    assert (status, out) == (2, "")
+    assert "'fill' because 'read' took port 'long', not 'short'" in err
+
+
+@pytest.mark.parametrize("leaving", ["sys.exit(0)", "sys.exit('so long')", "raise SystemExit(3)"])
+def test_an_operator_that_exits_is_an_error_like_any_other(operad, expert, tmp_path, leaving):
+    name = f"leaving_{abs(hash(leaving))}"
+    (tmp_path / f"{name}.py").write_text(
+        f"import sys\nfrom operad.operators import Operator\nclass Leaving(Operator):\n"
+        f"    async def execute(self, *_, **__):\n        {leaving}\n"
+    )
+    expert.write_text(EXPERT.replace("Greet.", f"Greet.\n    class: {name}.Leaving"))
+    status, out, err = operad("run", expert, "--job", "Go.")
+    assert (status, out) == (2, "")
+    assert "operator 'greet'" in err
+    assert "SystemExit" in err
+
+
+def test_a_path_that_is_too_long_is_bad_input(operad, expert):
+    for arguments in (
+        ["run", "x" * 5000],
+        ["run", expert, "--job", "Go.", "--model", "embedded", "--file", "x" * 5000],
+    ):
+        status, out, err = operad(*arguments)
+        assert (status, out) == (2, "")
+        assert "too long" in err
+
+
+def test_importing_the_runtime_is_light():
+    code = textwrap.dedent("""
+        import sys
+        import operad.runtime
+        heavy = {"dbgpt", "openai", "networkx", "jsonschema", "mcp", "xllamacpp"} & set(sys.modules)
+        assert not heavy, heavy
+    """)
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# Leaders
+
+TEAM = """
+app: {desc: Tell the story.}
+operators:
+  - &find {instruction: Find facts.}
+  - &write {instruction: Write a text.}
+  - &judge {instruction: Are all facts right.}
+experts:
+  - profile: {name: Finder}
+    workflow: [[*find]]
+  - profile: {name: Writer}
+    workflow: [[*write]]
+    evaluator: [*judge]
+leader: {}
+"""
+
+
+def of_team(verdicts):
+    """What the models of the team say: one split, and verdicts in their order."""
+    common = {"context": "", "completion_criteria": ""}
+    parts = [
+        {"id": "facts", "goal": "Find.", "dependencies": [], "assigned_expert": "Finder", **common},
+        {"id": "text", "goal": "Write.", "dependencies": ["facts"], "assigned_expert": "Writer", **common},
+    ]
+
+    def answer(request):
+        system = request["messages"][0]["content"]
+        if "You lead a team" in system:
+            return Say(json.dumps({"sub_jobs": parts}))
+        if "facts right" in system:
+            return Say(json.dumps(verdicts.pop(0)))
+        return Say("facts" if "Find" in system else "The text.")
+
+    return answer
+
+
+def verdict(status="SUCCESS", *blame):
+    lesson = "Give dates." if blame else ""
+    return {"evaluation": "looked at", "status": status, "lesson": lesson, "blame": blame, "score": 5}
+
+
+@pytest.fixture
+def team(tmp_path):
+    file = tmp_path / "team.yaml"
+    file.write_text(TEAM)
+    return file
+
+
+def test_a_file_with_a_leader_is_run_by_it(operad, team):
+    with ScriptedModel(of_team([verdict("INPUT_DATA_ERROR", "facts"), verdict()])) as endpoint:
+        status, out, err = operad(
+            "run", team, "--job", "Tell the story.", "--base-url", endpoint.base_url, "--events", "run.jsonl"
+        )
+    assert (status, out) == (0, "The text.\n")
+    assert "leader: split into facts (Finder), text (Writer after facts)" in err
+    assert "round 1 of leader/text  INPUT_DATA_ERROR: looked at (at fault: facts)" in err
+    assert "round 2  leader/facts: running" in err
+    assert "SUCCESS  1 round" in err
+    assert "7 model calls" in err
+    assert "Tell the story." in json.dumps(endpoint.requests[0])
+    told = [json.loads(line) for line in Path("run.jsonl").read_text(encoding="utf-8").splitlines()]
+    [split] = [event for event in told if event["event"] == "JobSplit"]
+    assert [(part["id"], part["assigned_expert_name"]) for part in split["sub_jobs"]] == [
+        ("facts", "Finder"), ("text", "Writer"),
+    ]  # fmt: skip
+    assert [event["seq"] for event in told] == list(range(1, len(told) + 1))
+
+
+def test_one_expert_of_a_team_is_run_alone(operad, team):
+    with ScriptedModel(of_team([])) as endpoint:
+        status, out, err = operad("run", team, "--job", "Go.", "--expert", "Finder", "--base-url", endpoint.base_url)
+        assert (status, out, len(endpoint.requests)) == (0, "facts\n", 1)
+        assert "leader" not in err
+        status, _, err = operad("run", team, "--job", "Go.", "--expert", "Findr", "--base-url", endpoint.base_url)
+    assert status == 2
+    assert "no expert is called 'Findr' (did you mean 'Finder'?); there are: Finder, Writer" in err
+
+
+def test_a_job_of_a_leader_that_ends_early_is_told_with_its_parts_and_exits_1(operad, team):
+    with ScriptedModel(of_team([verdict("INPUT_DATA_ERROR", "facts") for _ in range(3)])) as endpoint:
+        status, out, err = operad("run", team, "--job", "Go.", "--base-url", endpoint.base_url, "--json")
+    message = json.loads(out)
+    assert (status, message["status"], message["blame"]) == (1, "INPUT_DATA_ERROR", ["facts"])
+    assert "'facts' has used its 3 life cycles. Done by then: facts." in message["evaluation"]
+    assert [(part["operator_id"], part["scratchpad"]) for part in message["parts"]] == [("facts", "facts")]
+    assert message["usage"]["calls"] == 10
+    assert "lesson: " in err
+
+
+def test_an_error_in_a_team_names_the_expert_and_exits_2(operad, team):
+    def fails(request):
+        return Fail(401) if "Write a text." in request["messages"][0]["content"] else of_team([])(request)
+
+    with ScriptedModel(fails) as endpoint:
+        status, out, err = operad("run", team, "--job", "Go.", "--base-url", endpoint.base_url)
+    assert (status, out) == (2, "")
+    assert "expert 'Writer' failed at sub-job 'text': operator 'write' of workflow 'Writer' failed" in err
+    assert "Done by then: facts." in err
+
+
+def test_a_split_that_cannot_be_used_exits_2_with_all_that_is_wrong(operad, team):
+    with ScriptedModel(lambda request: Say('{"sub_jobs": []}')) as endpoint:
+        status, out, err = operad("run", team, "--job", "Go.", "--base-url", endpoint.base_url)
+    assert (status, out) == (2, "")
+    assert "leader 'Leader' made no split of job" in err
+    assert "[empty] there is no sub-job: name at least one" in err
+    assert len(endpoint.requests) == 3
+
+
+def test_ctrl_c_while_a_team_works_exits_130(tmp_path, team, forked):
+    asked = threading.Event()
+
+    def hang(request):
+        if "Find" not in request["messages"][0]["content"] or "You lead" in request["messages"][0]["content"]:
+            return of_team([])(request)
+        asked.set()
+        return Hang()
+
+    with ScriptedModel(hang) as endpoint:
+        process = forked.begin(
+            [*OPERAD_COMMAND, "run", "--trust", "team.yaml", "--job", "Go.", "--base-url", endpoint.base_url],
+            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert asked.wait(timeout=60)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=10)
+    assert (process.returncode, out) == (130, "")
+    assert err.strip().endswith("operad: interrupted")
+    assert "leader/facts/find: running" in err
+    assert "Traceback" not in err

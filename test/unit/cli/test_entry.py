@@ -1,0 +1,143 @@
+"""The beginning and the end of the command: Ctrl-C while it is still being loaded, and what it has started ends with it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-c", "from operad.cli.entry import main; main()"]
+
+
+WAITS = "import time\nprint('waiting', flush=True)\ntime.sleep(60)\n"
+OPERATOR = """
+import atexit, time
+from operad.operators import Operator
+
+def wait():
+    print("waiting", flush=True)
+    time.sleep(60)
+
+class Done(Operator):
+    async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
+        {work}
+        return "done"
+"""
+EXPERT = """
+operators: [&it {instruction: Wait., class: waiting.Done}]
+model: {name: m, base_url: "http://127.0.0.1:9/v1"}
+experts: [{profile: {name: it}, workflow: [[*it]]}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "arguments"),
+    [
+        ({"typer.py": WAITS}, ["--help"]),  # before the command line is read
+        ({"yaml.py": WAITS}, ["check", "expert.yaml"]),  # while a command is imported
+        ({"waiting.py": WAITS}, ["run", "--trust", "expert.yaml", "--job", "Wait."]),  # as code of the user is imported
+        (
+            {"waiting.py": OPERATOR.format(work="wait()")},
+            ["run", "--trust", "expert.yaml", "--job", "Wait."],
+        ),  # in an operator that holds the thread
+        (
+            {"waiting.py": OPERATOR.format(work="atexit.register(wait)")},
+            ["run", "--trust", "expert.yaml", "--job", "Wait."],
+        ),  # after the result
+    ],
+    ids=["start", "import", "module", "operator", "end"],
+)
+def test_ctrl_c_ends_the_command_with_one_line(files, arguments, tmp_path):
+    for name, text in {"expert.yaml": EXPERT, **files}.items():
+        (tmp_path / name).write_text(text)
+    process = subprocess.Popen(
+        [*COMMAND, *arguments], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert "waiting\n" in iter(process.stdout.readline, "")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert (process.returncode, err.splitlines()[-1]) == (130, "operad: interrupted")
+    assert "Traceback" not in err
+
+
+BEGUN = "import os, signal; from operad.configs import entry; signal.signal(signal.SIGINT, entry._leave); os.write(1, b'!'); entry.main()"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("milliseconds", range(0, 1500, 15))
+def test_ctrl_c_at_any_moment_ends_the_command_with_one_line(milliseconds, tmp_path):
+    (tmp_path / "expert.yaml").write_text(EXPERT)
+    (tmp_path / "waiting.py").write_text(OPERATOR.format(work="await __import__('asyncio').sleep(60)"))
+    process = subprocess.Popen(
+        [sys.executable, "-c", BEGUN, "run", "--trust", "expert.yaml", "--job", "Wait."],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stdout.read(1) == b"!"
+    time.sleep(milliseconds / 1000)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert (process.returncode, err.splitlines()[-1]) == (130, b"operad: interrupted")
+    assert b"Traceback" not in err
+
+
+def test_the_command_runs_from_there(tmp_path):
+    done = subprocess.run(
+        [*COMMAND, "run", "x.yaml"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (2, "operad: x.yaml: no such file\n")
+
+
+def test_only_asking_for_its_names_loads_the_package():
+    code = "import sys, operad.cli.entry; assert 'operad.configs.loader' not in sys.modules; from operad.configs import load"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+ENDLESS = {
+    "nodes_info": [
+        {"id": "1", "type": "start", "param": {"variables": []}},
+        {"id": "2", "type": "code", "param": {"code": "def main():\n    while True:\n        pass\n", "variables": [], "outputs": [["x", "string"]]}},
+        {"id": "3", "type": "end", "param": {"outputs": [["x", ["x", "2"]]]}},
+    ],
+    "edges": [["1", 0, "2"], ["2", 0, "3"]],
+}  # fmt: skip
+
+
+def children(pid):
+    return [int(child) for file in Path(f"/proc/{pid}/task").glob("*/children") for child in file.read_text().split()]
+
+
+def state_and_ticks(pid):
+    """What a process does, and how long it has computed; a process that is gone does nothing."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return "gone", 0
+    return fields[0], int(fields[11])
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="only Linux says who whose child is")
+def test_a_sandbox_that_computes_ends_with_the_command(tmp_path):
+    (tmp_path / "flow.json").write_text(json.dumps(ENDLESS))
+    process = subprocess.Popen(
+        [*COMMAND, "run", "flow.json"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"},
+    )  # fmt: skip
+    busy = []
+    while process.poll() is None and not busy:
+        time.sleep(0.02)
+        busy = [child for child in children(process.pid) if state_and_ticks(child)[1] > 20]
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert (process.returncode, err.splitlines()[-1]) == (130, "operad: interrupted")
+    [sandbox] = busy
+    while state_and_ticks(sandbox)[0] not in {"gone", "Z"} and state_and_ticks(sandbox)[1] < 500:
+        time.sleep(0.02)
+    assert state_and_ticks(sandbox)[1] < 500  # of 1,000, its limit

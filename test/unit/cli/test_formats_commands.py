@@ -1,0 +1,301 @@
+"""`operad check`, `convert` and `show`; and which format a file has."""
+
+import json
+import sys
+from itertools import pairwise
+
+import pytest
+
+from operad.cli import main as cli
+from operad.flows.formats.table import FORMATS, find_format, read
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.runtime.values.errors import InvalidError
+
+GRAPH = NodeGraph(
+    [
+        NodeSpec("1", "start", {"variables": [["name", "string"]]}),
+        NodeSpec("2", "end", {"outputs": [["text", ["name", "1"]]]}),
+    ],
+    [Edge("1", "2")],
+    "greet",
+)
+TYPED = ("operad", "chat2workflow", "dify", "coze")
+
+
+@pytest.fixture
+def operad(tmp_path, monkeypatch, capfdbinary):
+    """Runs the command in an empty folder: status, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def operad(*arguments):
+        monkeypatch.setattr(sys, "argv", ["operad", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        out, err = capfdbinary.readouterr()
+        return left.value.code or 0, out.decode(), err.decode()
+
+    return operad
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_a_format_is_found_by_its_content_and_runs(name, operad, tmp_path):
+    data = FORMATS[name].dump(GRAPH)
+    assert find_format(data) is FORMATS[name]
+    (tmp_path / "flow").write_bytes(data)
+    assert operad("check", "flow") == (0, "1 file: no issues\n", "")
+    assert operad("run", "flow", "--input", "name=Ann", "--base-url", "http://127.0.0.1:9")[:2] == (0, "Ann\n")
+
+
+def test_all_issues_of_all_files_are_told_with_their_lines(operad, tmp_path):
+    (tmp_path / "a.yaml").write_text(
+        "nodes:\n  1: {type: start, variables: []}\n  2: {type: endd, after: 1}\n  3: {type: end, after: 1, outputs: [[x, [y, '1']]]}\n"
+    )
+    (tmp_path / "b.json").write_text('{"nodes_info": [\n  {"id": "1",}], "edges": []}')
+    (tmp_path / "c.yaml").write_text("experts: []\noperatorz: []\n")
+    status, out, _ = operad("check", "a.yaml", "b.json", "c.yaml")
+    assert status == 2
+    lines = out.splitlines()
+    assert lines[0] == "a.yaml:3: 2: 'endd' is no node type (did you mean 'end'?) [unknown-type]"
+    assert lines[1].startswith("a.yaml:4: 3: outputs[0][1]: ")
+    assert lines[2].startswith("b.json:2: is no JSON: ")
+    assert any(line.startswith("c.yaml:2: operatorz: unknown key") for line in lines)
+    status, out, _ = operad("check", "a.yaml", "gone.json", "--json")
+    told = json.loads(out)
+    assert (status, [each["read"] for each in told]) == (2, [True, False])
+    assert told[0]["issues"][0]["line"] == 3
+
+
+def test_losses_are_listed_and_nothing_is_written_without_leave(operad, tmp_path):
+    (tmp_path / "flow.json").write_bytes(FORMATS["chat2workflow"].dump(GRAPH))
+    (tmp_path / "out.mmd").write_text("old")
+    status, out, err = operad("convert", "flow.json", "-o", "out.mmd")
+    assert (status, out, (tmp_path / "out.mmd").read_text()) == (1, "", "old")
+    assert err.startswith("flow.json: a chart shows nodes")
+    assert operad("convert", "flow.json", "-o", "out.mmd", "--lossy")[0] == 0
+    assert (tmp_path / "out.mmd").read_text().startswith("flowchart TD")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["flow.json", "out.mmd"]
+
+
+LOSSY = """\
+app: {mode: workflow, name: greet}
+kind: app
+workflow:
+  graph:
+    nodes:
+    - id: '1'
+      data: {type: start, title: Start, variables: [{variable: name, type: paragraph, required: true}]}
+    - id: '2'
+      data:
+        type: template-transform
+        title: Greet
+        template: "Hello, {{ name }}"
+        variables: [{variable: name, value_selector: ['1', name]}]
+        error_strategy: fail-branch
+    - id: '3'
+      data: {type: end, title: End, outputs: [{variable: text, value_selector: ['2', output]}]}
+    edges:
+    - {source: '1', target: '2'}
+    - {source: '2', target: '3'}
+  features: {opening_statement: Good day.}
+"""
+
+LOSS = "error_strategy of 'Greet': an error ends the run; no default value is taken, and no fail branch"
+NOTE = "workflow.features.opening_statement: has no effect on a result, and is not there"
+
+
+def test_what_an_imported_file_loses_is_told_and_runs_only_with_leave(operad, tmp_path):
+    (tmp_path / "flow.yml").write_text(LOSSY)
+    told = f"flow.yml:8: 2: {LOSS} [lossy]\nflow.yml: {NOTE} [note]\n1 file: 1 issue, 1 note\n"
+    assert operad("check", "flow.yml") == (2, told, "")
+    assert operad("check", "flow.yml", "--lossy") == (0, told, "")
+    (checked,) = json.loads(operad("check", "flow.yml", "--json")[1])
+    assert checked["issues"] == [{"code": "lossy", "message": LOSS, "where": "2", "line": 8}]
+    assert checked["notes"] == [{"code": "note", "message": NOTE, "where": "", "line": 0}]
+    run = ("run", "flow.yml", "--input", "name=Ann", "--base-url", "http://127.0.0.1:9")
+    refused = (
+        "operad: flow.yml: runs differently here than where it comes from: 'Greet' (2): error_strategy. operad check "
+        "says how; --lossy (in Python, lossy=True) runs it all the same\n"
+    )
+    assert operad(*run) == (2, "", refused)
+    status, out, err = operad(*run, "--lossy")
+    assert (status, out) == (0, "Hello, Ann\n")
+    assert f"flow.yml: 2: {LOSS} [lossy]" in err.replace("\n", " ").replace("  ", " ")
+    assert [(each["field"], each["lossy"]) for each in json.loads(operad(*run, "--lossy", "--json")[1])["remarks"]] == [
+        ("workflow.features.opening_statement", False),
+        ("error_strategy", True),
+    ]
+
+
+def test_a_loss_is_told_when_a_file_is_converted_and_stays_with_the_workflow(operad, tmp_path):
+    (tmp_path / "flow.yml").write_text(LOSSY)
+    told = f"flow.yml:8: 2: {LOSS} [lossy]\nflow.yml: {NOTE} [note]\n"
+    assert operad("convert", "flow.yml", "-o", "flow.operad.yaml") == (0, "", told)
+    status, out, err = operad("run", "flow.operad.yaml", "--input", "name=Ann", "--base-url", "http://127.0.0.1:9")
+    assert (status, out) == (2, "")
+    assert err.startswith("operad: flow.operad.yaml: runs differently here than where it comes from: 'Greet' (2)")
+    assert operad("convert", "flow.yml", "-o", "again.dify.yml") == (0, "", "")
+
+
+def test_a_lossy_workflow_of_a_service_runs_only_with_leave(operad, tmp_path):
+    (tmp_path / "flow.yml").write_text(LOSSY)
+    (tmp_path / "outer.json").write_bytes(FORMATS["chat2workflow"].dump(GRAPH))
+    run = (
+        "run",
+        "outer.json",
+        "--input",
+        "name=Ann",
+        "--base-url",
+        "http://127.0.0.1:9",
+        "--services",
+        "services.yaml",
+    )
+    (tmp_path / "services.yaml").write_text("workflows: {greet: flow.yml}\n")
+    status, _, err = operad(*run)
+    assert status == 2
+    assert "services.yaml:1: workflows.greet: flow.yml: loses 'Greet' (2): error_strategy; operad check flow.yml" in err
+    (tmp_path / "services.yaml").write_text("workflows: {greet: flow.yml}\nlossy: true\n")
+    assert operad(*run)[:2] == (0, "Ann\n")
+
+
+@pytest.mark.parametrize("command", [("serve", "--port", "0"), ("worker", "--db", "runs.sqlite")])
+def test_a_lossy_workflow_is_not_served_without_leave(operad, tmp_path, command):
+    (tmp_path / "flow.yml").write_text(LOSSY)
+    status, _, err = operad(command[0], "flow.yml", *command[1:], "--base-url", "http://127.0.0.1:9")
+    assert status == 2
+    assert "flow.yml: runs differently here than where it comes from: 'Greet' (2): error_strategy" in err
+
+
+def test_a_workflow_goes_through_all_formats_and_comes_back(operad, tmp_path):
+    (tmp_path / "a.json").write_bytes(FORMATS["chat2workflow"].dump(GRAPH))
+    names = ["a.json", "b.dify.yml", "c.zip", "d.operad.yaml", "e.chat2workflow.json"]
+    for source, target in pairwise(names):
+        assert operad("convert", source, "--output", target) == (0, "", "")
+    assert (tmp_path / names[-1]).read_bytes() == (tmp_path / "a.json").read_bytes()
+    status, out, _ = operad("convert", "c.zip", "--to", "chat2workflow")
+    assert (status, out.encode()) == (0, (tmp_path / "a.json").read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-o", "x.yaml"], "several formats end so: .dify.yml (dify), .operad.yaml (operad)"),
+        ([], "say the format with --to"),
+        (["-o", "x", "--to", "difi"], "did you mean 'dify'?"),
+        (["-o", "no/x.dify.yml"], "cannot be written: No such file"),
+    ],
+)
+def test_a_target_that_says_no_format_is_refused(arguments, said, operad, tmp_path):
+    (tmp_path / "a.json").write_bytes(FORMATS["chat2workflow"].dump(GRAPH))
+    status, out, err = operad("convert", "a.json", *arguments)
+    assert (status, out) == (2, "")
+    assert said in err
+
+
+def test_a_graph_is_shown(operad, tmp_path):
+    (tmp_path / "a.json").write_bytes(FORMATS["chat2workflow"].dump(GRAPH))
+    assert operad("show", "a.json")[1].startswith("flowchart TD\n")
+    assert operad("show", "a.json", "-o", "a.md")[0] == 0
+    assert "```mermaid" in (tmp_path / "a.md").read_text()
+    assert operad("show", "a.json", "-o", "a.gif")[0] == 2
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"hello", b"[]", b'{"a": 1}', b"{", b"\xff\xfe", b"flowchart TD\n", b"PK\x03\x04"]
+)
+def test_a_file_of_no_format_is_refused_with_a_place(data):
+    with pytest.raises(InvalidError) as caught:
+        read(data, "given")
+    assert all(issue.code and issue.where for issue in caught.value.issues)
+
+
+TEAM = """
+app: {name: A team}
+operators:
+  - &draft
+    instruction: Write.
+  - &check
+    instruction: Is it right?
+  - &inner
+    name: each
+    map: {over: drafts}
+    workflow: [[{name: mend, instruction: Mend.}]]
+leader: {profile: {name: Head}}
+experts:
+  - profile: {name: Writer, desc: Writes.}
+    workflow: [[*draft, *inner]]
+    evaluator: *check
+  - profile: {name: Editor}
+    workflow: [[*draft]]
+"""
+
+
+def test_experts_are_drawn_with_their_workflows_evaluators_and_leader(operad, tmp_path):
+    (tmp_path / "team.yaml").write_text(TEAM)
+    status, out, err = operad("show", "team.yaml")
+    assert (status, err) == (0, "")
+    assert out == (
+        "flowchart TD\n"
+        '  leader{{"Head"}}\n'
+        '  subgraph x0 ["Writer"]\n'
+        '    x0n0["draft"]\n'
+        '    subgraph x0n1 ["each"]\n'
+        '      x0n1w0n0["mend"]\n'
+        "    end\n"
+        "    x0n0 --> x0n1\n"
+        '    x0e0(["check"])\n'
+        "    x0n1 -.-> x0e0\n"
+        "  end\n"
+        "  leader --> x0\n"
+        '  subgraph x1 ["Editor"]\n'
+        '    x1n0["draft"]\n'
+        "  end\n"
+        "  leader --> x1\n"
+    )
+
+
+def test_experts_are_drawn_as_pictures(operad, tmp_path):
+    (tmp_path / "team.yaml").write_text(TEAM)
+    assert operad("show", "team.yaml", "-o", "team.svg") == (0, "", "")
+    assert all(name in (tmp_path / "team.svg").read_text() for name in ("Head", "Writer", "mend", "check"))
+    assert operad("show", "team.yaml", "--output", "team.md") == (0, "", "")
+    page = (tmp_path / "team.md").read_text()
+    assert page.startswith("# A team\n\n```mermaid\nflowchart TD\n")
+    assert page.endswith("| expert | does |\n| --- | --- |\n| Head |  |\n| Writer | Writes. |\n| Editor |  |\n")
+
+
+def test_what_comes_with_operad_is_shown_and_checked_by_its_name(operad):
+    status, out, _ = operad("show", "release_credits")
+    assert status == 0
+    assert out.startswith('flowchart TD\n  subgraph x0 ["Release credits"]\n    x0n0["read"]\n')
+    assert operad("check", "release_credits") == (0, "1 file: no issues\n", "")
+    assert "did you mean 'release_credits'?" in operad("show", "release_credit")[2]
+    assert "did you mean 'release_credits'?" in operad("check", "release_credit")[1]
+
+
+FAULTY = {
+    "a.yaml": (
+        "nodes:\n  1: {type: start, variables: []}\n  2: {type: endd, after: 1}\n"
+        "  3: {type: end, after: 1, outputs: [[x, [y, '1']]]}\n"
+    ),
+    "b.json": '{"nodes_info": [\n  {"id": "1",}], "edges": []}',
+    "c.yaml": "experts: []\noperatorz: []\n",
+    "d.yaml": "experts:\n  - profile: {name: A}\n    workflow: [[nobody]]\n",
+}
+
+
+@pytest.mark.parametrize("file", FAULTY)
+def test_check_and_run_and_serve_print_the_same_issues_and_exit_2(file, operad, tmp_path):
+    (tmp_path / file).write_text(FAULTY[file])
+    status, out, _ = operad("check", file)
+    *issues, _ = out.splitlines()
+    assert status == 2
+    assert all(line.startswith(f"{file}:") and line.endswith("]") for line in issues), issues
+    for command in (["run", file, "--job", "x"], ["serve", file], ["show", file], ["worker", file]):
+        if command[0] == "show" and file == "a.yaml":
+            continue  # a graph with faults is drawn: that is how they are found
+        status, out, err = operad(*command)
+        assert (status, out) == (2, ""), err
+        assert err.splitlines()[1:] == issues, command
+    if file == "b.json":
+        status, out, err = operad("convert", file, "--to", "dify")
+        assert (status, out, err.splitlines()[1:]) == (2, "", issues)

@@ -1,0 +1,563 @@
+"""`operad generate`, as it is typed: what it writes and says, what it refuses, and conversations at a terminal."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from forked import OPERAD_COMMAND
+
+from operad.cli import main as cli
+from operad.flows.formats.table import FORMATS, read
+from operad.runtime.testing import Fail, Hang, Say, ScriptedModel
+
+REFUSAL = "I am sorry, but I cannot help with that."
+USELESS = {"refusal": REFUSAL, "cut off": '{"reasoning": "hm", "nodes": [{"id": "1", "ty', "prose": "First, a start."}
+
+
+@pytest.fixture
+def operad(tmp_path, monkeypatch, capsysbinary):
+    """Runs the command in an empty folder: exit status, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL", "SERPAPI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+    def operad(*arguments):
+        monkeypatch.setattr(sys, "argv", ["operad", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit_:
+            cli.main()
+        captured = capsysbinary.readouterr()
+        assert b"Traceback" not in captured.err
+        assert b"internal error" not in captured.err
+        return exit_.value.code, captured.out.decode(errors="replace"), captured.err.decode()
+
+    return operad
+
+
+@pytest.fixture
+def generate(operad):
+    """Runs `operad generate` with a scripted model."""
+
+    def generate(model, *arguments):
+        with ScriptedModel(model) as endpoint:
+            return operad("generate", *arguments, "--base-url", endpoint.base_url)
+
+    return generate
+
+
+@pytest.fixture
+def paper(conversation):
+    """The rounds of the conversation about a paper."""
+    return conversation("paper")
+
+
+@pytest.fixture
+def made(generate, stages, paper, tmp_path):
+    """Writes the first round's workflow to a file, in the format of its name."""
+
+    def made(name, *options):
+        status, _, err = generate(stages(paper[0]), paper[0]["says"], "-o", name, *options)
+        assert status == 0, err
+        return tmp_path / name
+
+    return made
+
+
+# What it writes
+
+
+def test_without_a_file_the_workflow_goes_to_stdout_and_runs_from_there(generate, stages, paper):
+    status, out, err = generate(stages(paper[0]), paper[0]["says"])
+    assert status == 0
+    found, graph = read(out.encode(), "made")
+    assert (found.name, len(graph.nodes), found.check(graph)) == ("operad", 4, [])
+    assert "SUCCESS" in err
+
+
+def test_with_a_file_the_changes_go_to_stdout(generate, stages, paper, made):
+    made("flow.yaml")
+    status, out, _ = generate(stages(paper[1]), paper[1]["says"], "--continue", "flow.yaml", "-o", "more.yaml")
+    assert status == 0
+    assert out.splitlines()[0].startswith("+ node 5 (llm)")
+    assert "~ node 4 outputs" in out
+
+
+def test_it_is_run_and_drawn_and_explained(generate, stages, paper):
+    Path("paper.txt").write_text("Olives ripen in autumn.", encoding="utf-8")
+    status, _, err = generate(
+        stages(paper[0]), paper[0]["says"], "-o", "flow.yaml", "--run", "paper=paper.txt", "--run", "language=English",
+        "--picture", "flow.svg", "--explain",
+    )  # fmt: skip
+    assert status == 0
+    assert err.endswith("Olives: autumn.\n")
+    assert Path("flow.svg").read_bytes()[:4] == b"<svg"
+    assert "plan, round 1: told about" in err
+    assert "(Rules " in err
+    assert "; the paper's prompt alone has about 8,000 an attempt" in err
+    assert "mended [" in err
+
+
+@pytest.mark.parametrize("picture", ["flow.png", "flow.md"])
+def test_it_is_drawn_in_the_kind_that_the_name_says(generate, stages, paper, picture):
+    assert generate(stages(paper[0]), paper[0]["says"], "-o", "flow.yaml", "--picture", picture)[0] == 0
+    assert Path(picture).stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("flow.yaml", []), ("flow.json", ["--to", "chat2workflow"]), ("flow.dify.yml", []), ("flow.zip", ["--to", "coze"])],
+)  # fmt: skip
+def test_each_format_is_written_and_continued(generate, stages, paper, made, name, options):
+    made(name, *options)
+    status, out, err = generate(stages(paper[1]), paper[1]["says"], "--continue", name, "-o", name)
+    assert status == 0, err
+    found, graph = read(Path(name).read_bytes(), "flow")
+    assert found.check(graph) == []
+    assert len(graph.nodes) == 5
+    assert "~ node" in out
+
+
+def test_what_a_format_cannot_hold_is_said(generate, stages, conversation):
+    rounds = conversation("documents")
+    model = stages(rounds[0])
+    status, _, err = generate(model, rounds[0]["says"], "-o", "flow.json", "--to", "coze", "--json")
+    assert status == 0
+    _, graph = read(Path("flow.json").read_bytes(), "flow")
+    lost = FORMATS["coze"].losses(graph)
+    assert all(each.message in err for each in lost)
+    assert zipfile.is_zipfile("flow.json")
+
+
+def test_json_is_all_that_stdout_holds(generate, stages, paper):
+    status, out, _ = generate(stages(paper[0]), paper[0]["says"], "--json", "--explain")
+    said = json.loads(out)
+    assert (status, said["accepted"], said["status"], said["format"]) == (0, True, "SUCCESS", "operad")
+    assert said["tokens"] > 0
+    assert len(said["changes"]["added"]) == 4
+    assert any("all: told about" in line for line in said["explained"])
+    assert len(read(said["workflow"].encode(), "made")[1].nodes) == 4
+
+
+@pytest.mark.parametrize("target", [[], ["-o", "-"], ["-o", "flow.yaml"]])
+def test_json_is_json_where_nothing_is_made(generate, stages, target):
+    status, out, err = generate(stages(plan=[REFUSAL]), "Sum up.", "--json", *target)
+    said = json.loads(out)
+    assert (status, said["accepted"]) == (1, False)
+    assert said["findings"]
+    assert "nothing was made, and nothing written" in err
+    assert not Path("flow.yaml").exists()
+
+
+def test_json_is_json_where_the_endpoint_fails(generate):
+    status, out, err = generate(lambda _: Fail(400, "out of order"), "Sum up.", "--json")
+    assert (status, json.loads(out)["accepted"]) == (2, False)
+    assert "out of order" in json.loads(out)["error"]
+    assert "nothing was made" in err
+
+
+# Continuing
+
+
+YAML = """
+workflow: greet
+nodes:
+  1: {type: start, variables: [[name, string]]}
+  2:
+    type: llm
+    after: 1
+    system: ''
+    user: |
+      Greet  {{#1.name#}}   with
+        an odd layout: "quotes", 'others', ünd {{ braces }}.
+  3: {type: end, after: 2, outputs: [[text, [text, '2']]]}
+"""
+MORE = {
+    "plan": [{
+        "reasoning": "", "drop": [],
+        "nodes": [
+            {"id": "4", "type": "llm", "change": "add", "does": "shortens", "inside": "", "after": [{"node": "2", "port": 0}], "gives": []},
+            {"id": "3", "type": "end", "change": "update", "does": "ends", "inside": "", "after": [{"node": "4", "port": 0}], "gives": []},
+        ],
+    }],
+    "build": [{"reasoning": "", "nodes": {
+        "4": {"system": "", "user": "Shorter: {{#2.text#}}"},
+        "3": {"outputs": [{"name": "text", "value": "4.text"}]},
+    }}],
+}  # fmt: skip
+
+
+def parts_of(text, ids, before):
+    """The parts of a text that are about nodes: from where each begins to where the next does."""
+    places = [text.index(before.format(each)) for each in ids] + [len(text)]
+    return {each: text[one:other] for each, one, other in zip(ids, places, places[1:], strict=False)}
+
+
+def normal(name, data):
+    """A file as its format writes it, which is what is compared: reading forgets comments and layout."""
+    found, graph = read(data, name)
+    return found.dump(graph)
+
+
+def test_untouched_nodes_of_operads_yaml_stay_byte_for_byte(generate, stages):
+    Path("flow.yaml").write_bytes(normal("flow", YAML.encode()))
+    before = Path("flow.yaml").read_text(encoding="utf-8")
+    assert generate(stages(**MORE), "Make it shorter.", "--continue", "flow.yaml", "-o", "flow.yaml")[0] == 0
+    after = Path("flow.yaml").read_text(encoding="utf-8")
+    start, end = before.index("1:"), before.index("3:")
+    assert before[start:end] in after
+    assert "Shorter" in after
+
+
+def test_untouched_nodes_of_a_response_and_the_words_around_it_stay_byte_for_byte(generate, stages):
+    _, graph = read(YAML.encode(), "flow")
+    inner = FORMATS["chat2workflow"].dump(graph).decode()
+    text = (
+        f"Here it is:\n<node_selection>Start, LLM, End</node_selection>\n<workflow>\n{inner}</workflow>\nGood luck!\n"
+    )
+    Path("flow.json").write_bytes(normal("flow", text.encode()))
+    before = Path("flow.json").read_text(encoding="utf-8")
+    status, _, err = generate(stages(**MORE), "Make it shorter.", "--continue", "flow.json", "-o", "flow.json")
+    assert status == 0, err
+    after = Path("flow.json").read_text(encoding="utf-8")
+    head = before[: before.index('      "id": "3"')]
+    assert after.startswith(head[: head.rindex("}")])
+    assert after.endswith("Good luck!\n")
+
+
+def test_untouched_nodes_of_dify_stay_byte_for_byte_with_all_that_dify_says_of_them(generate, stages):
+    import yaml
+
+    _, graph = read(YAML.encode(), "flow")
+    app = yaml.safe_load(FORMATS["dify"].dump(graph))
+    app["app"]["icon"] = "🫒"
+    app["workflow"]["features"]["opening_statement"] = "Welcome."
+    for node in app["workflow"]["graph"]["nodes"]:
+        node["data"]["desc"] = f"what {node['id']} is for"
+        node["position"] = {"x": 17, "y": 4}
+    Path("flow.yml").write_bytes(normal("flow", yaml.safe_dump(app, allow_unicode=True, sort_keys=False).encode()))
+    before = re.split(r"(?m)^(?= +- )", Path("flow.yml").read_text(encoding="utf-8"))
+    status, _, err = generate(stages(**MORE), "Make it shorter.", "--continue", "flow.yml", "-o", "flow.yml")
+    assert status == 0, err
+    text = Path("flow.yml").read_text(encoding="utf-8")
+    after = yaml.safe_load(text)
+    kept = [each for each in before if "what 1 is for" in each or "what 2 is for" in each]
+    assert len(kept) == 2
+    assert all(each in text for each in kept)
+    nodes = {each["id"]: each for each in after["workflow"]["graph"]["nodes"]}
+    assert nodes["3"]["data"]["desc"] == "what 3 is for"
+    assert after["app"]["icon"] == "🫒"
+    assert after["workflow"]["features"]["opening_statement"] == "Welcome."
+
+
+def test_a_file_that_keeps_its_instructions_is_continued_with_them(generate, stages, paper, made):
+    made("flow.yaml")
+    model = stages(paper[1])
+    assert generate(model, paper[1]["says"], "--continue", "flow.yaml", "-o", "flow.yaml")[0] == 0
+    assert paper[0]["says"] in dict(model.asked)["plan"]
+    assert list(read(Path("flow.yaml").read_bytes(), "flow")[1].instructions) == [each["says"] for each in paper[:2]]
+
+
+# What is not right
+
+
+@pytest.mark.parametrize("said", USELESS.values(), ids=USELESS)
+@pytest.mark.parametrize("stage", ["plan", "build"])
+def test_a_model_that_says_nothing_of_use_leaves_the_file_as_it_was(generate, stages, paper, made, said, stage):
+    before = made("flow.yaml").read_bytes()
+    commented = b"# mine\n" + before
+    Path("flow.yaml").write_bytes(commented)
+    answers = {"plan": paper[1]["plan"], "build": paper[1]["build"], stage: [said]}
+    status, out, err = generate(stages(**answers), paper[1]["says"], "--continue", "flow.yaml", "-o", "flow.yaml")
+    assert (status, out) == (1, "")
+    assert "left: there is no workflow" in err
+    assert "not finished; nothing was made; flow.yaml is as it was" in err
+    assert Path("flow.yaml").read_bytes() == commented
+
+
+def test_the_best_attempt_is_written_and_what_is_left_is_said(generate, stages, paper):
+    worst = {"reasoning": "", "nodes": {**paper[0]["build"][0]["nodes"], "3": {"system": "", "user": ""}}}
+    idle = {"reasoning": "", "operations": [{"op": "set", "node": "3", "path": "system", "value": ""}]}
+    model = stages(plan=paper[0]["plan"], build=[worst], mend=[idle])
+    status, _, err = generate(model, paper[0]["says"], "-o", "flow.yaml", "--run", "paper=x")
+    assert status == 1
+    assert "left: [param] 3: user: is empty" in err
+    assert "not finished; flow.yaml holds the best attempt; it was not run" in err
+    assert len(read(Path("flow.yaml").read_bytes(), "flow")[1].nodes) == 4
+
+
+def test_an_instruction_that_contradicts_itself_gets_the_best_attempt_with_reasons(generate, stages, paper):
+    text = "The user gives a text (variable text). Output only a (variable a). Output only b (variable b). No outputs."
+    no = {
+        "evaluation": "",
+        "status": "EXECUTION_ERROR",
+        "lesson": "There must be no outputs, and a, and b.",
+        "blame": [],
+        "score": 2,
+    }
+    plan = json.loads(json.dumps(paper[0]["plan"][0]).replace('"paper"', '"text"').replace('"file"', '"string"'))
+    plan["nodes"] = [each for each in plan["nodes"] if each["id"] != "2"]
+    plan["nodes"][1]["after"] = [{"node": "1", "port": 0}]
+    plan["nodes"][0]["gives"] = plan["nodes"][0]["gives"][:1]
+    build = {
+        "reasoning": "",
+        "nodes": {"3": {"system": "", "user": "{{#1.text#}}"}, "4": {"outputs": [{"name": "a", "value": "3.text"}]}},
+    }
+    idle = {"reasoning": "", "operations": [{"op": "set", "node": "3", "path": "system", "value": ""}]}
+    model = stages(plan=[plan], build=[build], mend=[idle], judge=[no])
+    status, _, err = generate(model, text, "-o", "flow.yaml")
+    assert status == 1
+    assert "left: " in err
+    assert Path("flow.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["", "-o", "a.yaml"], "the instruction is empty"),
+        (["  "], "the instruction is empty"),
+        ([], "at a terminal it asks"),
+        (["x", "-o", "no/such/folder/a.yaml"], "no/such/folder/a.yaml: cannot be written: No such file or directory"),
+        (["x", "-o", "folder.yaml"], "cannot be written: Is a directory"),
+        (["x", "--picture", "no/such/a.svg"], "cannot be written"),
+        (["x", "--picture", "a.gif"], "--picture a.gif: the name of a picture ends with one of .svg, .png, .md"),
+        (["x", "--to", "dfy"], "--to dfy: there is no such format (did you mean 'dify'?)"),
+        (["x", "-o", "a.xyz"], "say the format with --to"),
+        (["x", "--to", "mermaid"], "workflows are generated in formats whose nodes run"),
+        (["x", "--json", "--to", "coze"], "say -o FILE"),
+        (["x", "--run", "topic"], "--run 'topic': write NAME=VALUE"),
+        (["x", "--store", "nowhere"], "nowhere: there is no such folder of workflows"),
+        (["x", "--designer", "designr"], "designr"),
+        (["x", "--continue", "missing.yaml"], "missing.yaml: no such file"),
+        (["x", "--continue", "prose.txt"], "is of no format that is known"),
+        (["x", "--continue", "empty.yaml"], "is empty"),
+        (["x", "--continue", "experts.yaml"], "experts.yaml: configures experts"),
+        (["x", "--continue", "comfy.json"], "comfyui-api: is made by the classes of a server; give --object-info"),
+        (["x", "--continue", "broken.json"], "broken.json:1: is no JSON"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_the_model_is_asked(generate, stages, arguments, said, monkeypatch):
+    Path("folder.yaml").mkdir()
+    Path("prose.txt").write_text("Some words.")
+    Path("empty.yaml").write_text("")
+    Path("experts.yaml").write_text(
+        "operators:\n  - &a {instruction: Greet.}\nexperts:\n  - {profile: {name: A}, workflow: [[*a]]}\n"
+    )
+    Path("comfy.json").write_text('{"1": {"class_type": "KSampler", "inputs": {"seed": 1}}}')
+    Path("broken.json").write_text('{"nodes_info": [')
+    monkeypatch.setattr(sys, "stdin", Path("prose.txt").open())  # noqa: SIM115 - the process's own
+    model = stages()
+    status, out, err = generate(model, *arguments)
+    sys.stdin.close()
+    assert (status, out) == (2, "")
+    assert said in err
+    assert len(err.strip().splitlines()) <= 2
+    assert model.asked == []
+
+
+def test_the_embedded_model_is_not_asked_for_what_it_cannot_do(operad):
+    status, out, err = operad("generate", "Sum up.", "-o", "flow.yaml", "--model", "embedded")
+    assert (status, out) == (2, "")
+    assert "the embedded model is too small to plan workflows" in err
+
+
+def test_without_a_model_nothing_is_planned(operad):
+    status, out, err = operad("generate", "Sum up.", "-o", "flow.yaml")
+    assert (status, out) == (2, "")
+    assert err.startswith("operad: no model is configured: ")
+
+
+def test_wrong_inputs_of_a_run_are_refused_with_the_workflow_written(generate, stages, paper):
+    status, _, err = generate(stages(paper[0]), paper[0]["says"], "-o", "flow.yaml", "--run", "papr=x")
+    assert status == 2
+    assert "papr" in err
+    assert "write --run paper=PATH --run language=STRING" in err
+    assert Path("flow.yaml").exists()
+
+
+def test_an_endpoint_that_is_down_exits_2_and_nothing_is_lost(operad, made):
+    before = made("flow.yaml").read_bytes()
+    status, out, err = operad(
+        "generate", "Translate it.", "--continue", "flow.yaml", "-o", "flow.yaml", "--base-url", "http://127.0.0.1:9/v1"
+    )
+    assert (status, out) == (2, "")
+    assert "http://127.0.0.1:9/v1" in err
+    assert err.endswith("nothing was made; flow.yaml is as it was\n")
+    assert Path("flow.yaml").read_bytes() == before
+
+
+def test_an_endpoint_that_breaks_down_in_the_midst_leaves_the_best_attempt(generate, stages, paper):
+    model = stages(paper[0])
+
+    def answer(request):
+        said = model(request)
+        return Fail(400, "out of order") if model.stages[-1] == "judge" else said
+
+    status, _, err = generate(answer, paper[0]["says"], "-o", "flow.yaml")
+    assert status == 1
+    assert "left: the run broke off" in err
+    assert "out of order" in err
+    assert len(read(Path("flow.yaml").read_bytes(), "flow")[1].nodes) == 4
+
+
+# Examples
+
+
+def test_the_likest_workflow_of_a_folder_is_an_example(generate, stages, paper, made):
+    Path("store").mkdir()
+    made("store/paper.yaml")
+    model = stages(paper[0])
+    status, _, err = generate(model, "Sum up a paper file (variable paper) in a language (variable language); output the summary (variable summary).", "--store", "store")  # fmt: skip
+    assert status == 0, err
+    told = dict(model.asked)["build"]
+    assert "An example, made for other words" in told
+    assert paper[0]["says"] in told
+
+
+# Conversations
+
+
+def nodes_in(path):
+    return [spec.id for spec in read(path.read_bytes(), "flow")[1].nodes]
+
+
+def test_a_conversation_shows_each_step_takes_back_and_ends_by_an_empty_line(tmp_path, stages, paper, at_a_terminal):
+    model, file, steps = stages(*paper[:2]), tmp_path / "flow.yaml", []
+
+    def then(text):
+        steps.append(sorted(nodes_in(file)) if file.exists() else [])
+        return text
+
+    with ScriptedModel(model) as endpoint:
+        status, out, seen = at_a_terminal(
+            ["generate", "-o", "flow.yaml", "--base-url", endpoint.base_url],
+            lambda: then("undo"), lambda: then(paper[0]["says"]), lambda: then(paper[1]["says"]), lambda: then("undo"), lambda: then(""),
+        )  # fmt: skip
+    assert status == 0, seen
+    assert steps == [[], [], ["1", "2", "3", "4"], ["1", "2", "3", "4", "5"], ["1", "2", "3", "4"]]
+    assert "there is nothing to take back" in seen
+    assert "What is the workflow given" in seen
+    assert "What is to change?" in seen
+    assert "\nflowchart TD\n  n0" in seen
+    assert "+ node 5 (llm)" in seen
+    assert "taken back; 1 step is left" in seen
+    assert "written: flow.yaml" in seen
+    assert out.count("+ node") == 4
+
+
+def test_a_conversation_without_a_file_writes_to_stdout_at_its_end(tmp_path, stages, paper, at_a_terminal):
+    with ScriptedModel(stages(paper[0])) as endpoint:
+        status, out, seen = at_a_terminal(["generate", "--base-url", endpoint.base_url], paper[0]["says"], b"\x04")
+    assert status == 0, seen
+    assert len(read(out.encode(), "flow")[1].nodes) == 4
+
+
+def test_when_the_first_step_is_taken_back_the_file_is_as_it_was(tmp_path, stages, at_a_terminal):
+    (tmp_path / "flow.yaml").write_text(f"# mine\n{YAML}", encoding="utf-8")
+    with ScriptedModel(stages(**MORE)) as endpoint:
+        status, _, seen = at_a_terminal(
+            ["generate", "--continue", "flow.yaml", "-o", "flow.yaml", "--base-url", endpoint.base_url], "Make it shorter.", "undo", ""
+        )  # fmt: skip
+    assert status == 2
+    assert "operad: nothing was changed" in seen
+    assert (tmp_path / "flow.yaml").read_text(encoding="utf-8") == f"# mine\n{YAML}"
+
+
+@pytest.mark.parametrize(("turn", "status"), [(signal.SIGINT, 130), (b"\x04", 0)])
+def test_at_a_prompt_ctrl_c_and_ctrl_d_leave_what_was_made(tmp_path, stages, paper, turn, status, at_a_terminal):
+    with ScriptedModel(stages(paper[0])) as endpoint:
+        found, _, seen = at_a_terminal(
+            ["generate", "-o", "flow.yaml", "--base-url", endpoint.base_url], paper[0]["says"], turn
+        )
+    assert found == status, seen
+    assert len(nodes_in(tmp_path / "flow.yaml")) == 4
+
+
+def test_ctrl_d_at_the_first_prompt_is_no_crash(tmp_path, at_a_terminal):
+    status, out, seen = at_a_terminal(["generate", "--base-url", "http://127.0.0.1:9/v1"], b"\x04")
+    assert (status, out) == (2, "")
+    assert "operad: nothing was asked for, and nothing made" in seen
+
+
+def interrupted(forked, folder, model, *arguments, when):
+    """Runs the command without a terminal, and sends it Ctrl-C when the model is asked for a stage."""
+    processes = []
+
+    def answer(request):
+        said = model(request)
+        if model.stages[-1] == when and len(model.stages) > 1:
+            processes[0].send_signal(signal.SIGINT)
+            return Hang()
+        return said
+
+    with ScriptedModel(answer) as endpoint:
+        command = [*OPERAD_COMMAND, "generate", *arguments]
+        processes.append(
+            forked.begin(
+                [*command, "--base-url", endpoint.base_url],
+                cwd=folder,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        out, err = processes[0].communicate(timeout=60)
+    assert "Traceback" not in err
+    return processes[0].returncode, out, err
+
+
+def test_ctrl_c_in_the_midst_of_the_first_step_keeps_what_was_drafted(tmp_path, stages, paper, forked):
+    status, _, err = interrupted(forked, tmp_path, stages(paper[0]), paper[0]["says"], "-o", "flow.yaml", when="judge")
+    assert status == 130, err
+    assert err.strip().endswith("operad: interrupted")
+    assert len(nodes_in(tmp_path / "flow.yaml")) == 4
+
+
+def test_ctrl_c_in_the_midst_of_a_change_leaves_the_file_as_it_was(tmp_path, stages, forked):
+    (tmp_path / "flow.yaml").write_text(f"# mine\n{YAML}", encoding="utf-8")
+    model = stages(**MORE)
+    status, _, err = interrupted(
+        forked, tmp_path, model, "Make it shorter.", "--continue", "flow.yaml", "-o", "flow.yaml", when="judge"
+    )
+    assert status == 130, err
+    assert (tmp_path / "flow.yaml").read_text(encoding="utf-8") == f"# mine\n{YAML}"
+
+
+def test_an_endpoint_that_fails_in_a_conversation_can_be_asked_again(tmp_path, stages, paper, at_a_terminal):
+    model, failed = stages(*paper[:2]), []
+
+    def answer(request):
+        if len(model.stages) == 3 and not failed:
+            failed.append(request)
+            return Fail(400, "out of order")
+        return model(request)
+
+    with ScriptedModel(answer) as endpoint:
+        status, _, seen = at_a_terminal(
+            ["generate", "-o", "flow.yaml", "--base-url", endpoint.base_url], paper[0]["says"], paper[1]["says"], paper[1]["says"], ""
+        )  # fmt: skip
+    assert status == 0, seen
+    assert "out of order" in seen
+    assert "ask again, or end" in seen
+    assert len(nodes_in(tmp_path / "flow.yaml")) == 5
+
+
+def test_a_refusal_in_a_conversation_changes_nothing(tmp_path, stages, paper, at_a_terminal):
+    model = stages(plan=[*paper[0]["plan"], REFUSAL, REFUSAL, REFUSAL], build=paper[0]["build"])
+    with ScriptedModel(model) as endpoint:
+        status, _, seen = at_a_terminal(
+            ["generate", "-o", "flow.yaml", "--base-url", endpoint.base_url], paper[0]["says"], paper[1]["says"], ""
+        )
+    assert status == 0, seen
+    assert "left: there is no workflow" in seen
+    assert "nothing was changed" in seen
+    assert len(nodes_in(tmp_path / "flow.yaml")) == 4
+
+
+def test_an_answer_that_is_cut_off_is_no_crash(generate, stages):
+    status, _, err = generate(stages(plan=[Say('{"reasoning": "it', "length")]), "Sum up.", "-o", "flow.yaml")
+    assert status == 1, err
+    assert "nothing was made" in err

@@ -1,0 +1,530 @@
+"""What a run looks like while it runs."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from operad.cli import progress
+from operad.cli.progress import LiveTable, PlainLines, Remarks, Row, RunView, display_on, verdict_line
+from operad.runtime import SubJob, Usage, WorkflowMessage, WorkflowStatus
+from operad.runtime.events import (
+    AnswerRejected,
+    BlameUnknown,
+    CacheHit,
+    FellBack,
+    InsightsRecalled,
+    Interrupted,
+    JobSplit,
+    ModelAnswered,
+    ModelRetried,
+    OperatorCancelled,
+    OperatorFailed,
+    OperatorFinished,
+    OperatorRetried,
+    OperatorSkipped,
+    OperatorStarted,
+    Progress,
+    Resumed,
+    RoundFinished,
+    RoundStarted,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    TokenStreamed,
+    ToolCalled,
+    ToolReturned,
+    WorkflowEntered,
+)
+
+USAGE = Usage(calls=1, prompt_tokens=1000, completion_tokens=234, seconds=1.0)
+STARTED = RunStarted(workflow="w", goal="g", operators={"read": (), "check": ("read",)})
+FAULT = RoundFinished(
+    status=WorkflowStatus.EXECUTION_ERROR, evaluation="[bold]wrong[/bold]", lesson="l", blame=("check",), round=1
+)
+
+
+def at(path, kind, round=1, **fields):
+    """An event of an operator, whose path has slashes, in a round."""
+    parts = tuple(path.split("/"))
+    return kind(path=parts, operator_id=parts[-1], round=round, **fields)
+
+
+def ended(operator_id, seconds=1.5, round=1):
+    return at(operator_id, OperatorFinished, round, seconds=seconds, message=WorkflowMessage(usage=USAGE))
+
+
+def viewed(*happened):
+    view = RunView()
+    for event in happened:
+        view.apply(event)
+    return view
+
+
+def states(view):
+    return {name: row.state for name, row in view.rows.items()}
+
+
+def test_at_the_start_every_operator_waits():
+    view = viewed(STARTED, RoundStarted(operators=("read", "check"), round=1))
+    assert view.rows == {"read": Row(), "check": Row()}
+    assert Row().state == "waiting"
+
+
+def test_an_operator_runs_and_is_done_while_the_other_waits():
+    view = viewed(STARTED, at("read", OperatorStarted))
+    assert states(view) == {"read": "running", "check": "waiting"}
+    view.apply(ended("read"))
+    assert states(view) == {"read": "done", "check": "waiting"}
+    assert (view.rows["read"].seconds, view.rows["read"].rounds) == (1.5, 1)
+
+
+def test_a_failure_is_told_and_what_was_stopped_by_it():
+    view = viewed(
+        STARTED,
+        at("read", OperatorStarted),
+        at("check", OperatorStarted),
+        at("read", OperatorFailed, seconds=0.5, usage=USAGE, error="ValueError: x"),
+        at("check", OperatorCancelled, seconds=0.25, usage=USAGE),
+    )
+    assert states(view) == {"read": "failed", "check": "stopped"}
+    assert [(row.seconds, row.note) for row in view.rows.values()] == [(0.5, "ValueError: x"), (0.25, "")]
+
+
+AGAIN = at("read", ModelRetried, call_id="c", model="m", error="m failed (503): [down]", delay=2.0, retry=1)
+CUT = at("read", ModelAnswered, model="m", usage=USAGE, finish_reason="length")
+
+
+@pytest.mark.parametrize(
+    ("event", "note"),
+    [
+        (at("read", Progress, done=3, total=7), "3/7"),
+        (at("read", ToolCalled, call_id="1", tool="search", arguments={}), "calls search"),
+        (at("read", AnswerRejected, error="no", repair=2), "asks again (2)"),
+        (AGAIN, "model asked again, 2.0 s after: m failed (503): [down]"),
+        (CUT, progress.CUT_OFF),
+        (at("read", TokenStreamed, text="t"), ""),
+        (at("read", ToolReturned, call_id="1", tool="t", result="r", failed=False, seconds=1.0), ""),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_running_operator_says_what_it_does(event, note):
+    view = viewed(STARTED, at("read", OperatorStarted), event)
+    assert (view.rows["read"].note, view.rows["read"].state) == (note, "running")
+
+
+ASKS = at("read", Interrupted, interrupt_id="read", question="Which\none?")
+ANSWERED = at("read", Resumed, interrupt_id="read", seconds=3.0)
+RETRIED = at("read", OperatorRetried, error="ModelError: 429", delay=2.0, attempt=1)
+
+
+@pytest.mark.parametrize(
+    ("happened", "state", "note"),
+    [
+        ([ASKS], "asking", "Which\none?"),
+        ([ASKS, ASKS, ANSWERED], "asking", ""),
+        ([ASKS, ASKS, ANSWERED, ANSWERED], "running", ""),
+        ([RETRIED], "retrying", "attempt 2 after: ModelError: 429"),
+        ([RETRIED, at("read", TokenStreamed, text="t", attempt=2)], "running", "attempt 2"),
+        ([RETRIED, ended("read")], "done", "attempt 0"),
+        ([at("read", FellBack, error="e", to="a constant")], "running", "falls back to a constant"),
+        ([at("read", CacheHit)], "cached", ""),
+        ([at("read", CacheHit), ended("read")], "cached", ""),
+        ([at("read", OperatorSkipped, reason="'x' took no port")], "skipped", "'x' took no port"),
+    ],
+)
+def test_asking_retrying_falling_back_caches_and_skips_are_told(happened, state, note):
+    row = viewed(STARTED, at("read", OperatorStarted), *happened).rows["read"]
+    assert (row.state, row.note) == (state, note)
+
+
+def test_the_operators_of_a_workflow_inside_have_rows_below_its_own():
+    view = viewed(
+        STARTED,
+        at("read", OperatorStarted),
+        WorkflowEntered(workflow="w", operators={"draft": (), "cut": ("draft",)}, path=("read",), operator_id="read"),
+        RoundStarted(operators=("draft", "cut"), path=("read",), round=1),
+        at("read/draft", OperatorStarted),
+        at("read/judge", OperatorStarted),
+    )
+    assert list(view.rows) == ["read", "read/draft", "read/cut", "check", "read/judge"]
+    assert states(view)["read/draft"] == "running"
+    view.apply(RoundStarted(operators=("draft",), path=("read",), round=2))
+    assert (states(view)["read/draft"], states(view)["read"]) == ("waiting", "running")
+
+
+def test_a_map_has_one_row_for_all_its_items():
+    view = viewed(
+        STARTED,
+        at("check", OperatorStarted),
+        WorkflowEntered(workflow="w", operators={"one": ()}, path=("check[0]",), operator_id="check"),
+        RoundStarted(operators=("one",), path=("check[0]",), round=1),
+        at("check[0]/one", OperatorStarted),
+        at("check[0]/one", ModelAnswered, model="m", usage=USAGE),
+        at("check[12]/inner/two", ModelAnswered, model="m", usage=USAGE),
+        at("check[0]/one", OperatorFailed, seconds=1.0, usage=USAGE, error="e"),
+        at("check", Progress, done=1, total=13),
+    )
+    row = view.rows["check"]
+    assert list(view.rows) == ["read", "check"]
+    assert (row.state, row.note, row.usage) == ("running", "1/13", USAGE + USAGE)
+    view.apply(at("check[2]/one", Interrupted, interrupt_id="check[2]/one", question="Well?"))
+    assert (row.state, row.note) == ("asking", "Well?")
+
+
+def test_the_end_says_in_a_few_words_what_was_out_of_the_ordinary():
+    remarks = Remarks()
+    assert remarks.line() == ""
+    for event in (
+        RETRIED,
+        RETRIED,
+        at("check[0]/one", FellBack, error="e", to="a constant"),
+        at("check[1]/one", FellBack, error="e", to="a constant"),
+        AGAIN,
+        CUT,
+        CUT,
+        at("read", CacheHit),
+        at("read", OperatorSkipped, reason="r"),
+        at("\x1b[2J", OperatorSkipped, reason="r"),
+        at("read", OperatorStarted, 2),
+    ):
+        remarks.apply(event)
+    assert remarks.line() == (
+        "skipped: \\x1b[2J; retried: read (2 times); model asked again: read; "
+        "answers cut off at max_tokens: read (2 times); fell back: check (2 times); from the cache: read"
+    )
+
+
+def test_tokens_add_up_over_calls_and_rounds_and_so_do_seconds():
+    view = viewed(
+        STARTED,
+        at("read", OperatorStarted),
+        at("read", ModelAnswered, model="m", usage=USAGE),
+        at("read", ModelAnswered, model="m", usage=USAGE),
+        ended("read"),
+        RoundStarted(operators=("read",), round=2),
+        at("read", OperatorStarted, 2),
+        at("read", ModelAnswered, 2, model="m", usage=USAGE),
+        ended("read", 2.0, 2),
+    )
+    row = view.rows["read"]
+    assert (row.usage, row.seconds, row.rounds) == (USAGE + USAGE + USAGE, 3.5, 2)
+
+
+def test_a_new_round_lets_only_those_wait_that_run_again():
+    view = viewed(
+        STARTED,
+        at("read", OperatorStarted),
+        ended("read"),
+        at("check", OperatorStarted),
+        at("check", Progress, done=1, total=1),
+        ended("check"),
+        RoundStarted(operators=("check",), round=2),
+    )
+    assert states(view) == {"read": "done", "check": "waiting"}
+    assert view.rows["check"].note == ""
+
+
+def test_an_evaluator_joins_when_it_starts_and_what_concerns_the_whole_run_makes_no_row():
+    view = viewed(STARTED, FAULT, at("judge", OperatorStarted), RunFailed(error="e", seconds=1.0, usage=USAGE))
+    assert states(view) == {"read": "waiting", "check": "waiting", "judge": "running"}
+
+
+@pytest.mark.parametrize(
+    ("blame", "line"),
+    [
+        (("a", "b"), "round 2  EXECUTION_ERROR: wrong (at fault: a, b)"),
+        ((), "round 2  EXECUTION_ERROR: wrong"),
+    ],
+)
+def test_a_verdict_is_one_line(blame, line):
+    status = WorkflowStatus.EXECUTION_ERROR
+    assert verdict_line(RoundFinished(status=status, evaluation="wrong", lesson="", blame=blame, round=2)) == line
+
+
+def shown(*happened, width=40):
+    """What plain lines say of it."""
+    written = io.StringIO()
+    with PlainLines(Console(file=written, force_terminal=False, width=width)) as display:
+        for event in happened:
+            display.show(event)
+    return written.getvalue().splitlines()
+
+
+def test_without_a_terminal_each_step_is_a_line_never_folded_and_never_markup():
+    success = RoundFinished(status=WorkflowStatus.SUCCESS, evaluation="right", lesson="", blame=(), round=2)
+    assert shown(
+        STARTED,
+        RoundStarted(operators=("read", "check"), round=1),
+        at("read", OperatorStarted),
+        at("read", TokenStreamed, text="t"),
+        ended("read"),
+        at("check", OperatorStarted),
+        ended("check", 0.04),
+        FAULT,
+        RoundStarted(operators=("check",), round=2),
+        at("check", OperatorStarted, 2),
+        ended("check", 10, 2),
+        success,
+        RunFinished(message=WorkflowMessage(), seconds=1.0, rounds=2),
+    ) == [
+        "round 1  read: running",
+        "round 1  read: done, 1.5 s, 1,234 tokens",
+        "round 1  check: running",
+        "round 1  check: done, 0.0 s, 1,234 tokens",
+        "round 1  EXECUTION_ERROR: [bold]wrong[/bold] (at fault: check)",
+        "round 2  check: running",
+        "round 2  check: done, 10.0 s, 1,234 tokens",
+        "round 2  SUCCESS: right",
+    ]
+
+
+def test_failures_and_stops_are_lines_too():
+    error = "ValueError: [a] is longer than the forty columns of this console"
+    assert shown(
+        STARTED,
+        at("read", OperatorFailed, seconds=0.5, usage=USAGE, error=error),
+        at("check", OperatorCancelled, seconds=0.25, usage=USAGE),
+    ) == [f"round 1  read: failed, 0.5 s: {error}", "round 1  check: stopped"]
+
+
+def test_what_is_out_of_the_ordinary_is_a_line_too_by_the_operators_path():
+    assert shown(
+        STARTED,
+        at("in/read", OperatorRetried, error="ModelError:\x1b[2J", delay=2.0, attempt=1),
+        AGAIN,
+        CUT,
+        at("in/read", FellBack, error="ModelError: gone", to="a constant"),
+        at("in/read", Interrupted, interrupt_id="in/read", question="Which?"),
+        at("in/read", Resumed, interrupt_id="in/read", seconds=3.0),
+        at("check", CacheHit),
+        at("other", OperatorSkipped, reason="'check' took port 'a', not 'b'"),
+        RoundFinished(status=WorkflowStatus.SUCCESS, evaluation="right", lesson="", blame=(), round=1, path=("in",)),
+    ) == [
+        "round 1  in/read: attempt 1 failed, again in 2.0 s: ModelError:\\x1b[2J",
+        "round 1  read: the model is asked again in 2.0 s: m failed (503): [down]",
+        "round 1  read: the answer was cut off at the most tokens it may have; raise max_tokens",
+        "round 1  in/read: falls back to a constant: ModelError: gone",
+        "round 1  in/read: waits for an answer",
+        "round 1  in/read: was answered, after 3.0 s",
+        "round 1  check: from the cache",
+        "round 1  other: skipped: 'check' took port 'a', not 'b'",
+        "round 1 of in  SUCCESS: right",
+    ]
+
+
+def test_of_the_items_of_a_map_only_what_is_out_of_the_ordinary_is_a_line():
+    assert shown(
+        at("check[0]/one", OperatorStarted),
+        at("check[0]/one", OperatorRetried, error="e", delay=2.0, attempt=1),
+        at("check[0]/one", CacheHit),
+        at("check[0]/one", OperatorFailed, seconds=0.5, usage=USAGE, error="e"),
+        at("check", Progress, done=1, total=2),
+        ended("check[1]/one"),
+    ) == [
+        "round 1  check[0]/one: attempt 1 failed, again in 2.0 s: e",
+        "round 1  check[0]/one: failed, 0.5 s: e",
+        "round 1  check: 1/2",
+    ]
+
+
+def test_what_an_operator_was_told_of_earlier_runs_is_a_line_shortened_and_printable():
+    def recalled(path, *texts):
+        keys = tuple(map(str, range(len(texts))))
+        return at(path, InsightsRecalled, operator="f", about="a job", insights=keys, texts=texts, store="s")
+
+    assert shown(
+        recalled("read"),
+        recalled("read", "Be\nbrief\x1b[2J."),
+        recalled("in/read", "x" * 200, "Be [bold]."),
+        recalled("check[0]/one", "of an item"),
+    ) == [
+        "round 1  read: told 1 insight of earlier runs: Be brief\\x1b[2J.",
+        f"round 1  in/read: told 2 insights of earlier runs: {'x' * 99}…; Be [bold].",
+    ]
+
+
+def test_where_nobody_judged_there_is_no_verdict():
+    assert shown(RoundFinished(status=WorkflowStatus.SUCCESS, evaluation="", lesson="", blame=(), round=1)) == []
+
+
+@pytest.mark.parametrize(
+    ("total", "lines"),
+    [
+        (3, ["1/3", "2/3", "3/3"]),
+        (10, [f"{n}/10" for n in range(1, 11)]),
+        (25, ["3/25", "5/25", "8/25", "10/25", "13/25", "15/25", "18/25", "20/25", "23/25", "25/25"]),
+        (1000, [f"{n}/1000" for n in range(100, 1001, 100)]),
+        (0, []),
+    ],
+)
+def test_progress_is_a_line_per_tenth(total, lines):
+    happened = [at("read", Progress, done=done, total=total) for done in range(1, max(total, 1) + 1)]
+    assert shown(*happened) == [f"round 1  read: {line}" for line in lines]
+
+
+def terminal(written):
+    return Console(file=written, force_terminal=True, width=80, height=20, color_system=None)
+
+
+def table_of(*happened):
+    """All that a live table writes to a terminal."""
+    written = io.StringIO()
+    with LiveTable(terminal(written)) as display:
+        for event in happened:
+            display.show(event)
+    return written.getvalue()
+
+
+def test_a_terminal_gets_a_live_table_and_anything_else_plain_lines():
+    assert isinstance(display_on(terminal(io.StringIO())), LiveTable)
+    assert isinstance(display_on(Console(file=io.StringIO(), force_terminal=False)), PlainLines)
+
+
+HAPPENED = {
+    "waiting": [],
+    "running": [at("check", OperatorStarted)],
+    "done": [at("check", OperatorStarted), ended("check")],
+    "failed": [at("check", OperatorFailed, seconds=1.0, usage=USAGE, error="ValueError: [x]")],
+    "stopped": [at("check", OperatorCancelled, seconds=1.0, usage=USAGE)],
+    "skipped": [at("check", OperatorSkipped, reason="r")],
+    "retrying": [at("check", OperatorRetried, error="e", delay=1.0)],
+    "asking": [at("check", Interrupted, interrupt_id="check", question="Well?")],
+    "cached": [at("check", CacheHit), ended("check")],
+}
+
+
+@pytest.mark.parametrize("state", HAPPENED)
+def test_the_live_table_shows_each_state(state):
+    written = table_of(STARTED, at("read", OperatorStarted), ended("read"), *HAPPENED[state])
+    table = written.replace("\r", "").split("\x1b[2K")[-1].splitlines()
+    words = [line.split() for line in table if line.startswith(("operator", "read", "check"))]
+    assert ["read", "done", "1", "1.5"] in words
+    [row] = [line for line in words if line[0] == "check"]
+    assert row[1] == state
+    if state == "failed":
+        assert row[2:] == ["ValueError:", "[x]"]
+
+
+def test_the_live_table_stays_above_a_question_and_goes_on_below_the_answer():
+    written = io.StringIO()
+    with LiveTable(console := terminal(written)) as display:
+        display.show(STARTED)
+        with display.paused():
+            before = len(written.getvalue())
+            assert "0/2 done" in written.getvalue().split("\x1b[2K")[-1], "the table is there, and not erased"
+            console.print("Which?")
+            display.show(at("read", OperatorStarted))
+            assert written.getvalue()[before:] == "Which?\n"
+        after = written.getvalue()[before:]
+    assert "running" in written.getvalue()
+    up = after.partition("running")[0].count("\x1b[1A")
+    assert up == 0, "neither the question nor the table above it is overwritten"
+
+
+def test_the_live_table_keeps_verdicts_above_itself():
+    text = table_of(STARTED, at("read", OperatorStarted), FAULT)
+    assert "round 1  EXECUTION_ERROR: [bold]wrong[/bold] (at fault: check)\n" in text
+    assert text.index("EXECUTION_ERROR") < text.rindex("operator")
+
+
+def test_the_table_has_rounds_seconds_tokens_notes_and_totals(monkeypatch):
+    monkeypatch.setattr(progress, "monotonic", lambda: 100.0)
+    written = io.StringIO()
+    happened = [
+        STARTED,
+        at("read", OperatorStarted),
+        at("read", ModelAnswered, model="m", usage=USAGE),
+        at("read", Progress, done=3, total=7),
+        ended("read", 12.34),
+    ]
+    Console(file=written, force_terminal=False, width=80).print(viewed(*happened).table())
+    assert [line.rstrip() for line in written.getvalue().splitlines()] == [
+        "operator  state     round  seconds  tokens",
+        "read      done          1     12.3   1,234  3/7",
+        "check     waiting",
+        "total     1/2 done             0.0   1,234",
+    ]
+
+
+def test_the_totals_have_the_cost_where_one_is_known(monkeypatch):
+    monkeypatch.setattr(progress, "monotonic", lambda: 100.0)
+    priced = USAGE.model_copy(update={"cost": 0.25})
+    told = [at(name, ModelAnswered, model="m", usage=priced) for name in ("read", "check")]
+    written = io.StringIO()
+    Console(file=written, width=80).print(viewed(STARTED, *told).table())
+    assert written.getvalue().splitlines()[-1].split()[:7] == ["total", "0/2", "done", "0.0", "2,468", "0.5", "USD"]
+
+
+def test_where_rows_are_more_than_lines_those_at_work_are_shown_and_the_others_counted():
+    many = RunStarted(workflow="w", operators={f"op{number}": () for number in range(50)}, goal="g")
+    ends = [ended(f"op{number}") for number in range(20)]
+    written = io.StringIO()
+    Console(file=written, width=80).print(viewed(many, *ends, at("op30", OperatorStarted)).table(4))
+    lines = [line.split()[:2] for line in written.getvalue().splitlines()]
+    assert [first for first, *_ in lines] == ["operator", "op0", "op1", "op30", "47", "total"]
+    assert "18 done, 29 waiting" in written.getvalue()
+
+
+def test_a_narrow_terminal_cuts_names_and_notes_and_no_figure():
+    name = "an-operator-with-quite-a-long-name"
+    started = RunStarted(workflow="w", operators={name: (), "b": ()}, goal="g")
+    told = [
+        at(name, OperatorStarted),
+        at(name, ModelAnswered, model="m", usage=USAGE),
+        at(name, ToolCalled, call_id="1", tool="t" * 80, arguments={}),
+    ]
+    written = io.StringIO()
+    Console(file=written, width=50).print(viewed(started, *told).table())
+    _, row, *others = written.getvalue().splitlines()
+    assert (len(others), max(map(len, written.getvalue().splitlines()))) == (2, 50)
+    assert "running" in row
+    assert "1,234" in row
+    assert row.count("…") == 2
+
+
+SPLIT = at(
+    "leader",
+    JobSplit,
+    sub_jobs=(
+        SubJob(id="facts", goal="g", assigned_expert_name="Finder"),
+        SubJob(id="more", goal="g", assigned_expert_name="Finder"),
+        SubJob(id="te\nxt", goal="g", assigned_expert_name="Wri\x1bter", dependencies=("facts", "more")),
+    ),
+)
+STRANGER = BlameUnknown(blame="'chek' (did you mean\n'check'?)", round=2)
+
+
+def test_a_split_is_a_line_and_a_note_in_the_table():
+    [line] = shown(SPLIT, width=20)
+    parts = "facts (Finder), more (Finder), te xt (Wri\\x1bter after facts and more)"
+    assert line == f"round 1  leader: split into {parts}"
+    view = viewed(RunStarted(workflow="w", goal="g", operators={"leader": ()}), at("leader", OperatorStarted), SPLIT)
+    assert view.rows["leader"].note.startswith("split: facts (Finder), more (Finder)")
+    assert view.rows["leader"].state == "running"
+
+
+def test_of_a_split_into_many_the_first_parts_are_told():
+    many = tuple(SubJob(id=f"p{number}", goal="g", assigned_expert_name="X") for number in range(20))
+    [line] = shown(at("leader/p", JobSplit, sub_jobs=many))
+    assert line.startswith("round 1  leader/p: split into p0 (X), p1 (X), ")
+    assert line.endswith("p7 (X) and 12 more")
+
+
+def test_strangers_that_are_blamed_are_told_on_one_line():
+    assert shown(STRANGER) == ["round 2  blamed, but nobody is called so: 'chek' (did you mean 'check'?)"]
+    assert "blamed, but nobody is called so: 'chek'" in table_of(STARTED, STRANGER)
+
+
+def test_sub_jobs_have_rows_below_their_leader_and_experts_operators_below_these():
+    view = viewed(
+        RunStarted(workflow="w", goal="g", operators={"leader": ()}),
+        at("leader", OperatorStarted),
+        WorkflowEntered(workflow="Boss", operators={"a": (), "b": ("a",)}, path=("leader",), operator_id="leader"),
+        at("leader/a", OperatorStarted),
+        WorkflowEntered(workflow="X", operators={"do": ()}, path=("leader", "a"), operator_id="a"),
+        at("leader/a/do", OperatorStarted),
+        RoundStarted(operators=("b",), path=("leader",), round=2),
+    )
+    assert list(view.rows) == ["leader", "leader/a", "leader/a/do", "leader/b"]
+    assert states(view)["leader/b"] == "waiting"

@@ -1,0 +1,117 @@
+"""`operad repair`."""
+
+import json
+import sys
+
+import pytest
+
+from operad.cli import main as cli
+from operad.flows.formats.table import FORMATS, read
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+
+FLOW = {
+    "nodes_info": [
+        {"id": "1", "type": "start", "param": {"variables": [["text", "string"]]}},
+        {"id": "2", "type": "LLM", "param": {"system": None, "user": ["text", "1"]}},
+        {"id": "3", "type": "end", "param": {"outputs": [["answer", ["reply", "2"]]]}},
+    ],
+    "edges": [["1", "2"], ["2", "3"]],
+}
+SAID = "The user provides a text (variable text). Output the result (variable result)."
+
+
+@pytest.fixture
+def operad(tmp_path, monkeypatch, capfdbinary):
+    """Runs the command in an empty folder: status, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def operad(*arguments):
+        monkeypatch.setattr(sys, "argv", ["operad", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        out, err = capfdbinary.readouterr()
+        return left.value.code or 0, out.decode(), err.decode()
+
+    return operad
+
+
+def test_a_response_is_mended_and_written(operad, tmp_path):
+    (tmp_path / "said.txt").write_text(f"```json\n{json.dumps(FLOW)}\n```", encoding="utf-8")
+    status, out, err = operad("repair", "said.txt", "-o", "flow.chat2workflow.json", "--instruction", SAID)
+    assert (status, out) == (0, "")
+    rules = [line.partition("]")[0][1:] for line in err.splitlines()]
+    assert rules == [
+        "fences",
+        "type-names",
+        "edge-form",
+        "edge-form",
+        "selectors-in-texts",
+        "texts",
+        "variables",
+        "output-names",
+    ]
+    assert operad("check", "flow.chat2workflow.json")[0] == 0
+    _found, graph = read((tmp_path / "flow.chat2workflow.json").read_bytes(), "flow")
+    assert graph.by_id["3"].params == {"outputs": [["result", ["text", "2"]]]}
+    assert operad("repair", "flow.chat2workflow.json", "--instruction", SAID)[1:] == (
+        (tmp_path / "flow.chat2workflow.json").read_text(encoding="utf-8"),
+        "",
+    )
+
+
+def test_what_is_left_is_said_with_what_to_do(operad, tmp_path):
+    FLOW["nodes_info"][1]["type"] = "quantum"
+    (tmp_path / "flow.json").write_text(json.dumps(FLOW), encoding="utf-8")
+    status, out, err = operad("repair", "flow.json")
+    assert status == 1
+    assert "[unknown-type] 2: 'quantum' is no node type" in err
+    status, out, err = operad("repair", "flow.json", "--json")
+    told = json.loads(out)
+    assert (status, err) == (1, "")
+    assert set(told) == {"repairs", "lessons", "issues", "text"}
+    assert [each["rule"] for each in told["repairs"]] == ["edge-form", "edge-form"]
+    assert told["issues"][0]["code"] == "unknown-type"
+    FLOW["nodes_info"][1]["type"] = "LLM"
+
+
+@pytest.mark.parametrize("content", ["no workflow at all", "", "{", '{"a": 1}'])
+def test_what_cannot_be_read_is_said_so(operad, tmp_path, content):
+    (tmp_path / "said.txt").write_text(content, encoding="utf-8")
+    status, out, err = operad("repair", "said.txt", "-o", "made.chat2workflow.json")
+    assert (status, out) == (2, "")
+    assert "said.txt" in err
+    assert not (tmp_path / "made.chat2workflow.json").exists()
+    assert operad("repair", "missing.txt")[0] == 2
+
+
+@pytest.mark.parametrize("name", ["dify", "coze", "operad"])
+def test_workflows_of_other_formats_are_mended_and_converted(operad, tmp_path, name):
+    graph = NodeGraph(
+        [NodeSpec("1", "start", {"variables": [["text", "string"]]}), NodeSpec("2", "llm", {"system": "", "user": "{{#1.text#}}"}),
+         NodeSpec("3", "end", {"outputs": [["answer", ["reply", "2"]]]})],
+        [Edge("1", "2"), Edge("2", "3")],
+        "flow",
+    )  # fmt: skip
+    source = f"flow{FORMATS[name].suffix}"
+    (tmp_path / source).write_bytes(FORMATS[name].dump(graph))
+    status, _, err = operad("repair", source, "-o", "made.chat2workflow.json")
+    assert status == 0, err
+    _, made = read((tmp_path / "made.chat2workflow.json").read_bytes(), "made")
+    assert [each.params["outputs"][0][1][0] for each in made.nodes if each.type == "end"] == ["text"]
+
+
+def test_formats_without_typed_nodes_are_refused(operad, tmp_path):
+    (tmp_path / "a.md").write_text("```mermaid\nflowchart TD\n  A --> B\n```\n", encoding="utf-8")
+    status, _, err = operad("repair", "a.md")
+    assert status == 2
+    assert "Traceback" not in err
+
+
+def test_names_that_are_not_as_stated_are_left_to_do(operad, tmp_path):
+    nodes = [FLOW["nodes_info"][0], FLOW["nodes_info"][1] | {"type": "llm"}, FLOW["nodes_info"][2]]
+    (tmp_path / "flow.json").write_text(json.dumps({**FLOW, "nodes_info": nodes}), encoding="utf-8")
+    status, _, err = operad(
+        "repair", "flow.json", "--instruction", SAID.replace("text)", "text) and a tone (variable tone)")
+    )
+    assert status == 1
+    assert "[input] the instruction states the input 'tone'" in err

@@ -1,0 +1,141 @@
+"""The command starts with little: a table of its commands, each imported when it is run; completion; internal errors."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from operad.cli import main as cli
+
+NAMES = [name for commands in cli.COMMANDS.values() for name in commands]
+COMMAND = "from operad.cli.entry import main; main()"
+EXPERT = """
+operators:
+  - &writer {instruction: Write a haiku.}
+experts:
+  - profile: {name: poet}
+    workflow: [[*writer]]
+"""
+HEAVY = (
+    "dbgpt dbos fastapi fsspec httpx jinja2 jsonschema litellm matplotlib mcp networkx numpy onnxruntime openai opentelemetry "
+    "pandas pydantic_monty scipy sqlalchemy starlette tokenizers typst uvicorn xllamacpp"
+).split()
+LIGHT = [*HEAVY, "asyncio", "msgspec", "operad.cli.run", "operad.operators", "operad.runtime.values.message"]
+
+
+def imported(arguments, folder):
+    """The modules that a command has imported when it ends."""
+    code = "import atexit, json, sys; atexit.register(lambda: print(json.dumps(list(sys.modules)), file=sys.stderr))\n"
+    done = subprocess.run(
+        [sys.executable, "-c", code + COMMAND, *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=60
+    )  # fmt: skip
+    return done.stdout, set(json.loads(done.stderr.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_table_has_the_first_line_of_each_command(name):
+    [line] = [commands[name][1] for commands in cli.COMMANDS.values() if name in commands]
+    assert cli.load(name).help.splitlines()[0] == line
+
+
+def test_the_help_has_every_command_in_its_panel():
+    text = CliRunner().invoke(cli.app, ["--help"], terminal_width=200).output
+    panels, words = {}, []
+    for line in text.splitlines():
+        if line.startswith("╭─ "):
+            words = panels.setdefault(line.split()[1], [])
+        elif line.startswith("│ ") and line[2] != " ":
+            words.append(line.split()[1])
+    assert {panel: panels[panel] for panel in cli.COMMANDS} == {
+        panel: list(commands) for panel, commands in cli.COMMANDS.items()
+    }
+
+
+def test_the_page_of_the_command_line_has_every_command_in_its_group():
+    page = Path(__file__).parents[3].joinpath("docs/command_line.md").read_text(encoding="utf-8")
+    group, groups = "", {}
+    for named, command in re.findall(r"^\| (\w*) ?\| `operad (\w+)` \|", page, re.MULTILINE):
+        group = named or group
+        groups.setdefault(group, []).append(command)
+    assert groups == {group: list(commands) for group, commands in cli.COMMANDS.items()}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unwanted"),
+    [
+        (["--help"], LIGHT),
+        (["--version"], LIGHT),
+        (["check", "expert.yaml"], [*HEAVY, "rich", "operad.flows.formats.table", "operad.runtime.durable.ledger"]),
+    ],
+    ids=" ".join,
+)
+def test_what_is_heavy_is_not_imported_by(arguments, unwanted, tmp_path):
+    (tmp_path / "expert.yaml").write_text(EXPERT)
+    out, modules = imported(arguments, tmp_path)
+    assert out
+    assert sorted(modules.intersection(unwanted)) == []
+
+
+def test_the_version_is_that_of_the_package(tmp_path):
+    from importlib.metadata import version
+
+    assert imported(["--version"], tmp_path)[0] == f"operad {version('operad')}\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_a_script_that_completes(shell, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND], env={**os.environ, "_OPERAD_COMPLETE": f"source_{shell}"},
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"_OPERAD_COMPLETE=complete_{shell}" in done.stdout
+
+
+def completed(line, folder):
+    """What bash is told to complete a line with, and the modules that it takes."""
+    words = line.split(" ")
+    code = "import atexit, json, sys; atexit.register(lambda: print(json.dumps(list(sys.modules)), file=sys.stderr))\n"
+    done = subprocess.run(
+        [sys.executable, "-c", code + COMMAND],
+        env={**os.environ, "_OPERAD_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)},
+        cwd=folder, capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    return done.stdout.split(), set(json.loads(done.stderr.splitlines()[-1]))
+
+
+def test_names_of_commands_are_completed_without_importing_them(tmp_path):
+    names, modules = completed("operad ", tmp_path)
+    assert names == NAMES
+    assert sorted(modules.intersection(LIGHT)) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("operad ru", ["run", "runs"]),
+        ("operad runs ", ["list", "show", "resume", "cancel", "delete"]),
+        ("operad check --js", ["--json"]),
+        ("operad evaluate wo", ["worf"]),
+    ],
+)
+def test_subcommands_and_options_are_completed(line, names, tmp_path):
+    assert completed(line, tmp_path)[0] == names
+
+
+def test_an_error_that_nobody_foresaw_is_one_line_with_its_place(monkeypatch, capsys):
+    def broken(name):
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(cli, "load", broken)
+    monkeypatch.setattr(sys, "argv", ["operad", "check", "x.yaml"])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    line = broken.__code__.co_firstlineno + 1
+    told = f"operad: internal error: ZeroDivisionError: division by zero (at {__file__}:{line}); please report it\n"
+    assert (end.value.code, capsys.readouterr().err) == (2, told)

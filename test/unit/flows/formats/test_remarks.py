@@ -1,0 +1,329 @@
+"""What imported files say that is done otherwise here: every field is honoured, known to have no effect, or told."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from amounts import amount, sample
+
+from operad.flows.assemble import assemble
+from operad.flows.check import check
+from operad.flows.formats import chat2workflow, coze, dify
+from operad.flows.formats.coze.archive import packed
+from operad.flows.formats.coze.write import Writer
+from operad.flows.formats.dify.fields import NODES
+from operad.flows.formats.dify.remarks import remarks_on_values
+from operad.flows.formats.fields import LossyError, Use, summary
+from operad.flows.formats.remarks import remarks_of
+from operad.flows.formats.table import FORMATS
+from operad.flows.formats.yaml_text import read_yaml, write_yaml
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.operators.nodes import NODE_TYPES
+from operad.runtime import Job
+from operad.runtime.testing import ScriptedReasoner
+from operad.runtime.values.errors import InvalidError
+
+DATA = Path(__file__).parents[2] / "data" / "dify"
+
+START = {"type": "start", "title": "Start", "variables": [{"variable": "t", "type": "paragraph"}]}
+END = {"type": "end", "title": "End", "outputs": [{"variable": "x", "value_selector": ["1", "t"]}]}
+ASK = {"type": "llm", "title": "Ask", "prompt_template": [{"role": "user", "text": "{{#1.t#}}"}]}
+SORT = {
+    "type": "question-classifier",
+    "title": "Sort",
+    "query_variable_selector": ["1", "t"],
+    "classes": [{"id": "1", "name": "A"}, {"id": "2", "name": "B"}],
+}
+READ = {
+    "type": "parameter-extractor",
+    "title": "Read",
+    "query": ["1", "t"],
+    "parameters": [{"name": "sum", "type": "number", "description": "A sum", "required": True}],
+}
+CODE = {"type": "code", "title": "Count", "code": "def main():\n    return {}", "variables": [], "outputs": {}}
+FETCH = {"type": "http-request", "title": "Fetch", "method": "get", "url": "{{#1.t#}}"}
+TOOL = {"type": "tool", "title": "Slides", "provider_id": "a/b/c", "tool_name": "slides", "tool_parameters": {}}
+SEARCH = {"type": "tool", "provider_id": "langgenius/google/google", "tool_name": "google_search"}
+LOOP = {"type": "loop", "title": "Loop", "loop_count": 2, "loop_variables": [], "break_conditions": []}
+LOOK = {"type": "knowledge-retrieval", "dataset_ids": [], "query_variable_selector": ["1", "t"]}
+IF = {"type": "if-else", "title": "If", "cases": [{"case_id": "true", "conditions": []}]}
+
+
+def dsl(*nodes, edges=(), **workflow):
+    """Values of a Dify file: nodes as (id, data) after a start node."""
+    entries = [{"id": node_id, "data": data} for node_id, data in (("1", START), *nodes)]
+    links = [{"source": source, "target": target} for source, target in edges]
+    graph = {"nodes": entries, "edges": links}
+    return {"app": {"mode": "workflow", "name": "made"}, "kind": "app", "workflow": {"graph": graph, **workflow}}
+
+
+def loaded(*nodes, **more):
+    """Such a file as a workflow."""
+    return dify.load(write_yaml(dsl(*nodes, **more)))
+
+
+def fields(graph, *, lossy):
+    """The fields of a workflow that remarks are on, with what they say."""
+    return {each.field: each.says for each in remarks_of(graph) if each.lossy is lossy}
+
+
+FAILS = ("nothing is tried again", "an error ends the run; no default value")
+DIFY_LOSSES = [
+    (ASK, {"memory": {"window": {"enabled": True, "size": 3}}}, "memory", "the model sees no earlier turns"),
+    (ASK, {"prompt_template": [{"role": "user", "text": "a"}, {"role": "assistant", "text": "b"}]}, "prompt_template[1].role", "a turn of the model becomes a part of the user's text"),
+    (ASK, {"structured_output_enabled": True, "structured_output": {"schema": {}}}, "structured_output_enabled", "the model answers in words"),
+    (ASK, {"vision": {"enabled": True, "configs": {"detail": "high"}}}, "vision", "the model is shown no files"),
+    (ASK, {"reasoning_format": "separated"}, "reasoning_format", "thoughts stay in the text"),
+    (ASK, {"model": {"name": "m", "completion_params": {"response_format": "json_object"}}}, "model.completion_params.response_format", "the model is asked for no such form"),
+    (ASK, {"model": {"name": "m", "completion_params": {"stop": ["\n"]}}}, "model.completion_params.stop", "the answer is not cut off there"),
+    (ASK, {"retry_config": {"retry_enabled": True, "max_retries": 3}}, "retry_config", FAILS[0]),
+    (ASK, {"error_strategy": "default-value", "default_value": [{"key": "text", "value": ""}]}, "error_strategy", FAILS[1]),
+    (CODE, {"error_strategy": "fail-branch"}, "error_strategy", FAILS[1]),
+    (SORT, {"memory": {"window": {}}}, "memory", "the model sees no earlier turns"),
+    (SORT, {"vision": {"enabled": True, "configs": {"variable_selector": ["1", "f"]}}}, "vision", "the model is shown no files"),
+    (READ, {"parameters": [{"name": "a", "type": "string", "required": False}]}, "parameters[0].required", "the model must always give a value"),
+    (READ, {"parameters": [{"name": "a", "type": "select", "options": ["x", "y"]}]}, "parameters[0].options", "the model may give any text"),
+    (FETCH, {"ssl_verify": False}, "ssl_verify", "certificates are verified"),
+    (FETCH, {"retry_config": {"retry_enabled": True, "max_retries": 2}}, "retry_config", FAILS[0]),
+    (TOOL, {"tool_configurations": {"theme": {"type": "constant", "value": "dark"}}}, "tool_configurations", "the tool that you name is called without"),
+    (SEARCH, {"tool_configurations": {"as_agent_tool": True}}, "tool_configurations", "the tool that you name is called without"),
+    (SEARCH, {"tool_parameters": {"query": {"value": "x"}, "gl": {"value": "de"}}}, "tool_parameters.gl", "is not passed on"),
+    (LOOP, {"error_handle_mode": "continue-on-error"}, "error_handle_mode", "an error ends the run"),
+    (LOOK, {"metadata_filtering_mode": "automatic"}, "metadata_filtering_mode", "all documents are searched"),
+    (IF, {"cases": [{"case_id": "true", "conditions": [{"sub_variable_condition": {"conditions": [{"key": "size", "comparison_operator": ">"}]}}]}]}, "cases[0].conditions[0].sub_variable_condition", "only the kinds of files"),
+    (ASK, {"guardrails": {"on": True}}, "guardrails", "is no field that is known"),
+    (ASK, {"context": {"enabled": False, "depth": 3}}, "context.depth", "is no field that is known"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "more", "field", "says"), DIFY_LOSSES, ids=lambda each: each if isinstance(each, str) else None)  # fmt: skip
+def test_a_field_of_dify_that_changes_results_is_a_loss(data, more, field, says):
+    without = fields(loaded(("2", data)), lossy=True)
+    found = fields(loaded(("2", {**data, **more})), lossy=True)
+    assert without == {}
+    assert list(found) == [field]
+    assert found[field].startswith(says)
+
+
+NOTES = [
+    ({**START, "variables": [{"variable": "t", "type": "select", "options": ["a"], "required": False, "default": "a"}]}, ["variables[0].options", "variables[0].required", "variables[0].default"]),
+    ({**ASK, "model": {"name": "gpt", "provider": "openai", "completion_params": {"temperature": 0}}}, ["model"]),
+    ({**ASK, "prompt_template": [{"role": "user", "text": "a"}, {"role": "user", "text": "b"}]}, ["prompt_template"]),
+    ({**READ, "reasoning_mode": "function_call"}, ["reasoning_mode"]),
+    ({**FETCH, "timeout": {"max_read_timeout": 5}}, ["timeout"]),
+    ({**ASK, "guardrails": False}, ["guardrails"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "expected"), NOTES)
+def test_what_is_done_otherwise_without_effect_on_results_is_a_note(data, expected):
+    graph = loaded(("2", data))
+    assert fields(graph, lossy=True) == {}
+    assert sorted(fields(graph, lossy=False)) == sorted(expected)
+
+
+OFF = [
+    {**ASK, "memory": None, "retry_config": {"retry_enabled": False, "max_retries": 3}, "error_strategy": "none"},
+    {**ASK, "vision": {"enabled": False, "configs": {"detail": "high"}}, "structured_output_enabled": False},
+    {**ASK, "vision": {"enabled": True, "configs": {"variable_selector": ["1", "f"]}}, "reasoning_format": "tagged"},
+    {**ASK, "default_value": [{"key": "text"}], "selected": True, "_isRunning": True, "height": 90, "desc": "Asks."},
+    {**LOOK, "metadata_filtering_mode": "disabled"},
+    {**SEARCH, "tool_configurations": {"as_agent_tool": False}},
+]
+
+
+@pytest.mark.parametrize("data", OFF)
+def test_what_is_turned_off_and_what_only_people_see_is_not_told(data):
+    told = [each.field for each in remarks_of(loaded(("2", data)))]
+    assert [each for each in told if each != "dataset_ids"] == []
+
+
+def test_features_of_a_file_are_told():
+    features = {
+        "opening_statement": "Good day.",
+        "suggested_questions_after_answer": {"enabled": True},
+        "text_to_speech": {"enabled": False},
+        "retriever_resource": {"enabled": True},
+        "sensitive_word_avoidance": {"enabled": True, "type": "keywords"},
+        "annotation_reply": {"enabled": True},
+        "mood": {"enabled": True},
+    }
+    variables = [{"name": "KEY", "value": "x", "value_type": "secret"}]
+    graph = loaded(("2", END), features=features, environment_variables=variables)
+    assert sorted(fields(graph, lossy=True)) == [
+        "workflow.features.annotation_reply",
+        "workflow.features.mood",
+        "workflow.features.sensitive_word_avoidance",
+    ]
+    assert sorted(fields(graph, lossy=False)) == [
+        "workflow.environment_variables",
+        "workflow.features.opening_statement",
+        "workflow.features.suggested_questions_after_answer",
+    ]
+
+
+def test_an_answer_after_another_one_and_one_inside_a_node_are_losses():
+    answer = {"type": "answer", "title": "Say", "answer": "a"}
+    graph = loaded(
+        ("2", answer), ("3", answer), ("4", LOOP), ("5", {**answer, "loop_id": "4"}), edges=[("1", "2"), ("2", "3")]
+    )
+    told = {each.node: each.says for each in remarks_of(graph) if each.field == "answer"}
+    assert told == {
+        "3": "takes the place of the answer before it, where Dify says both",
+        "5": "is no part of the result inside another node",
+    }
+
+
+REFUSED = [
+    ("llm", "edition_type", {**ASK, "prompt_template": [{"role": "user", "edition_type": "jinja2", "jinja2_text": "{{ a }}"}]}),
+    ("code", "code_language", {**CODE, "code_language": "javascript"}),
+    ("variable-aggregator", "advanced_settings", {"type": "variable-aggregator", "variables": [["1", "t"]], "advanced_settings": {"group_enabled": True}}),
+    ("iteration", "flatten_output", {"type": "iteration", "iterator_selector": ["1", "t"], "output_selector": ["1", "t"], "flatten_output": False}),
+    ("http-request", "method", {**FETCH, "method": "post"}),
+    ("http-request", "authorization", {**FETCH, "authorization": {"type": "api-key"}}),
+    ("http-request", "headers", {**FETCH, "headers": "A: b"}),
+    ("http-request", "params", {**FETCH, "params": "a: b"}),
+    ("http-request", "body", {**FETCH, "body": {"type": "json", "data": []}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "field", "data"), REFUSED)
+def test_what_is_declared_refused_is_refused_by_the_check(kind, field, data):
+    graph = loaded(("2", data))
+    issues = [each for each in check(graph, NODE_TYPES) if each.code == "unknown-param"]
+    assert [(each.where, each.message.partition(":")[0]) for each in issues] == [("2", field)]
+    assert not [each for each in remarks_of(graph) if each.lossy]
+
+
+def test_every_declared_refusal_is_tried():
+    declared = {(kind, path.rpartition(".")[2]) for kind, table in NODES.items() for path, each in table.paths() if each.use is Use.REFUSED}  # fmt: skip
+    assert declared - {(kind, field) for kind, field, _ in REFUSED} == {("llm", "jinja2_text")}
+
+
+# What is done with the remarks
+
+
+async def test_a_lossy_workflow_runs_only_with_leave():
+    ask = {**ASK, "memory": {"window": {"enabled": True}}, "retry_config": {"retry_enabled": True, "max_retries": 1}}
+    end = {**END, "outputs": [{"variable": "x", "value_selector": ["2", "text"]}]}
+    graph = loaded(("2", ask), ("3", end), edges=[("1", "2"), ("2", "3")])
+    with pytest.raises(LossyError, match="'made': runs differently here than where it comes from: 'Ask'") as caught:
+        assemble(graph, NODE_TYPES)
+    assert {each.field for each in caught.value.losses} == {"memory", "retry_config"}
+    assert "\n" not in str(caught.value)
+    workflow = assemble(graph, NODE_TYPES, lossy=True)
+    said = await workflow.aexecute(Job(goal="", inputs={"t": "Hello"}), ScriptedReasoner("Good day"))
+    assert said.outputs == {"x": "Good day"}
+
+
+@pytest.mark.parametrize("name", ["operad", "dify"])
+def test_losses_stay_known_in_other_files_and_after_changes(name):
+    graph = loaded(("2", {**ASK, "memory": {"window": {}}}), ("3", END), edges=[("1", "2"), ("2", "3")])
+    again = FORMATS[name].load(FORMATS[name].dump(graph), "flow")
+    assert fields(again, lossy=True).keys() == {"memory"}
+    other = [replace(node, params={"system": "", "user": "Other"}) if node.id == "2" else node for node in again.nodes]
+    assert fields(replace(again, nodes=other), lossy=True).keys() == {"memory"}
+    gone = [node for node in again.nodes if node.id != "2"]
+    assert fields(replace(again, nodes=gone), lossy=True) == {}
+
+
+def test_workflows_of_ours_have_no_remarks():
+    nodes = [
+        NodeSpec("1", "start", {"variables": [["t", "string"]]}),
+        NodeSpec("2", "http-request", {"url": ["t", "1"]}),
+    ]
+    graph = NodeGraph(nodes)
+    assert remarks_of(graph) == []
+    assert [each for each in remarks_on_values(values_of(graph), dify.BENCHMARK) if each.lossy] == []
+
+
+def test_a_summary_names_fields_by_node():
+    graph = loaded(("2", {**ASK, "memory": {"a": 1}, "odd": 1}), features={"annotation_reply": {"enabled": True}})
+    assert summary([each for each in remarks_of(graph) if each.lossy]) == (
+        "workflow.features.annotation_reply; 'Ask' (2): memory, odd"
+    )
+
+
+# Coze
+
+
+def archive(change):
+    """An archive of a workflow that asks a model, with its llm node changed."""
+    ask = NodeSpec("2", "llm", {"system": "Be brief.", "user": "{{#1.t#}}"})
+    start = NodeSpec("1", "start", {"variables": [["t", "string"]]})
+    end = NodeSpec("3", "end", {"outputs": [["x", ["text", "2"]]]})
+    writer = Writer(NodeGraph([start, ask, end], [Edge("1", "2"), Edge("2", "3")], "flow"))
+    flow = writer.flow
+    change(next(node for node in flow["nodes"] if node["type"] == "llm")["parameters"])
+    return packed(writer.name, flow, writer.about, {})
+
+
+def named(name, value):
+    return {"name": name, "input": {"type": "string", "value": {"type": "literal", "content": value}}}
+
+
+COZE = [
+    (lambda p: p.update(settingOnError={"switch": True, "dataOnErr": "{}"}), "settingOnError", True),
+    (lambda p: p.update(settingOnError={"switch": False, "retryTimes": 2}), "settingOnError", True),
+    (lambda p: p["llmParam"].append(named("enableChatHistory", True)), "llmParam.enableChatHistory", True),
+    (lambda p: p["llmParam"].append(named("modelName", "doubao")), "llmParam.modelName", False),
+    (lambda p: p.update(fcParamVar={"pluginFCParam": {"pluginList": [1]}}), "fcParamVar", True),
+    (lambda p: p.update(batchMode="batch"), "batchMode", True),
+    (lambda p: p.update(mood="good"), "mood", True),
+]
+
+
+@pytest.mark.parametrize(("change", "field", "lossy"), COZE)
+def test_fields_of_coze_are_told(change, field, lossy):
+    graph = coze.load(archive(change))
+    assert [(each.node, each.field, each.lossy) for each in remarks_of(graph)] == [("2", field, lossy)]
+    if lossy:
+        with pytest.raises(LossyError):
+            assemble(graph, NODE_TYPES)
+
+
+def test_an_archive_of_ours_and_errors_that_end_the_run_at_coze_too_are_no_remarks():
+    same = [lambda _: None, lambda p: p.update(settingOnError={"switch": False, "retryTimes": 0, "timeoutMs": 60000})]
+    assert [remarks_of(coze.load(archive(each))) for each in same] == [[], []]
+
+
+# Files
+
+
+@pytest.mark.parametrize(
+    ("file", "losses"),
+    [
+        ("chat_0.1.5.yml", "'Answerer' (1703): memory"),
+        ("files_0.3.1.yml", "'Count' (write-up): error_strategy; 'Slides' (slides): tool_configurations"),
+        ("agent_0.5.0.yml", ""),
+    ],
+)
+def test_losses_of_whole_files(file, losses):
+    remarks = remarks_of(dify.load((DATA / file).read_bytes()))
+    assert summary([each for each in remarks if each.lossy]) == losses
+    assert not [each for each in remarks if "no field that is known" in each.says]
+
+
+def values_of(graph):
+    return read_yaml(dify.dump(graph), "file").value
+
+
+def test_what_we_write_for_other_platforms_loses_nothing_here(shared_data):
+    """What a writer adds of its own means there what is done here: else a file of ours would be refused here."""
+    count = {"files": 0, "lossy": 0, "notes": 0}
+    for path in sorted((shared_data / "chat2workflow").glob("[am]*/*.json")):
+        for record in sample(json.loads(path.read_text(encoding="utf-8")), 6):
+            try:
+                graph = chat2workflow.load(record["workflow"] or "", record["task"])
+            except InvalidError:
+                continue
+            if check(graph, NODE_TYPES):
+                continue
+            told = [*remarks_on_values(values_of(graph), dify.BENCHMARK), *remarks_of(coze.load(coze.dump(graph)))]
+            assert [each for each in told if each.lossy] == []
+            assert {each.field for each in told} <= {"model"}
+            count["files"] += 1
+            count["notes"] += len(told)
+    print(f"recorded workflows written for Dify and Coze: {count}")
+    assert count["files"] > amount(40, 250)

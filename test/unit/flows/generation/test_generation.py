@@ -1,0 +1,413 @@
+"""The design of workflows: what each stage asks, what becomes of good and of bad answers, and who is asked again."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from operad.configs.generation import Designer
+from operad.flows.formats.chat2workflow import dump, issues_of
+from operad.flows.generation.designer import findings_in, keeps_to_schemas, nodes_in, read_tagged
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.operators.nodes import NODE_TYPES
+from operad.runtime import MonoModelReasoner, WorkflowStatus
+from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
+from operad.runtime.values.errors import AnswerError, InputError, ModelError, OperatorError
+
+INSTRUCTION = (
+    "Create a workflow. The user provides a paper file (variable paper) and a language (variable language). Sum the "
+    "paper up in that language. The workflow outputs the summary (variable summary)."
+)
+
+
+def node(id, type, after=(), change="add", gives=()):
+    return {
+        "id": id,
+        "type": type,
+        "change": change,
+        "does": "its work",
+        "inside": "",
+        "after": [{"node": each, "port": 0} for each in after],
+        "gives": [{"name": name, "type": kind} for name, kind in gives],
+    }
+
+
+PLAN = {
+    "reasoning": "read, sum up",
+    "nodes": [
+        node("1", "start", gives=[("paper", "file"), ("language", "string")]),
+        node("2", "document-extractor", ["1"]),
+        node("3", "llm", ["2"]),
+        node("4", "end", ["3"]),
+    ],
+    "drop": [],
+}
+BUILT = {
+    "reasoning": "as planned",
+    "nodes": {
+        "2": {"variable_selector": "1.paper"},
+        "3": {"system": "", "user": "Sum up in {{#1.language#}}:\n{{#2.text#}}"},
+        "4": {"outputs": [{"name": "summary", "value": "3.text"}]},
+    },
+}
+CONTENT = {"evaluation": "right", "status": "SUCCESS", "lesson": "", "blame": [], "score": 9}
+
+
+def built(**params):
+    return {"reasoning": "as planned", "nodes": {**BUILT["nodes"], **params}}
+
+
+def operations(*given):
+    return {"reasoning": "mend", "operations": list(given)}
+
+
+class Model:
+    """Answers each stage from a list of its own; the last answer again and again."""
+
+    def __init__(self, plan=(PLAN,), build=(BUILT,), mend=(), judge=(CONTENT,)):
+        self.answers = {"plan": list(plan), "build": list(build), "mend": list(mend), "judge": list(judge)}
+        self.asked = []
+
+    def __call__(self, request):
+        form = (request.get("response_format") or {}).get("json_schema", {}).get("schema", {}).get("properties", {})
+        keys = {"drop": "plan", "nodes": "build", "operations": "mend", "status": "judge"}
+        stage = next((stage for key, stage in keys.items() if key in form), "build")
+        self.asked.append((stage, "\n".join(str(message["content"]) for message in request["messages"])))
+        left = self.answers[stage]
+        answer = left.pop(0) if len(left) > 1 else left[0]
+        return Say(answer if isinstance(answer, str) else json.dumps(answer))
+
+    @property
+    def stages(self):
+        return [stage for stage, _ in self.asked]
+
+
+@pytest.fixture
+def design():
+    """Designs with scripted answers: the design, and what was asked."""
+
+    def made(model, instruction=INSTRUCTION, base=None, **options):
+        with ScriptedModel(model) as scripted:
+            named = scripted.model.model_copy(update=options)
+            designer = Designer(named)
+            return designer.design(instruction, base) if base else designer.design(instruction)
+
+    return made
+
+
+def test_a_plan_and_what_is_built_from_it_are_a_workflow(design):
+    model = Model()
+    made = design(model)
+    assert made.accepted
+    assert model.stages == ["plan", "build", "judge"]
+    assert issues_of(made.graph, NODE_TYPES) == []
+    assert made.graph.instructions == (INSTRUCTION,)
+    assert len(made.changes.added) == 4
+
+
+def test_the_build_is_shown_the_chosen_types_alone_and_the_variables(design):
+    model = Model()
+    design(model)
+    told = dict(model.asked)["build"]
+    assert "document-extractor: Reads" in told
+    assert "echarts" not in told
+    assert "3: 2.text, 1.paper, 1.language" in told
+
+
+def test_rules_mend_slips_without_asking(design):
+    slips = {
+        "3": {"system": "", "user": "Sum up in {{#1.langage#}}: {{2.text}}"},
+        "4": {"outputs": [{"name": "summery", "value": "3.text"}]},
+    }
+    model = Model(build=[built(**slips)])
+    made = design(model)
+    assert made.accepted
+    assert model.stages == ["plan", "build", "judge"]
+    assert made.graph.by_id["4"].params == {"outputs": [["summary", ["text", "3"]]]}
+
+
+BROKEN = {"3": {"system": "", "user": ""}}
+"""A fault that no rule can mend: it is not known what was meant."""
+MENDED = {"op": "set", "node": "3", "path": "user", "value": "Sum up in {{#1.language#}}: {{#2.text#}}"}
+
+
+def test_what_rules_cannot_mend_is_asked_for_as_operations_and_nothing_else_runs_again(design):
+    model = Model(build=[built(**BROKEN)], mend=[operations(MENDED)])
+    made = design(model)
+    assert made.accepted
+    assert model.stages == ["plan", "build", "mend", "judge"]
+    told = dict(model.asked)["mend"]
+    assert "user: is empty" in told
+    assert '"id": "3"' in told
+
+
+def test_operations_with_a_slip_in_their_json_are_done():
+    def answer(task):
+        form = json.loads(task.output_schema)["properties"]
+        if "operations" in form:
+            return json.dumps(operations(MENDED)).removesuffix("}") + ",}"
+        return json.dumps(PLAN if "drop" in form else built(**BROKEN) if "nodes" in form else CONTENT)
+
+    designer = Designer(base_url="http://127.0.0.1:9/v1")
+    designer.expert.reasoner = ScriptedReasoner(answer)
+    assert designer.design(INSTRUCTION).accepted
+
+
+def test_code_that_breaks_is_found_by_running_it(design):
+    plan = {**PLAN, "nodes": [*PLAN["nodes"][:2], node("3", "code", ["2"], gives=[("n", "number")]), PLAN["nodes"][3]]}
+    code = {"variables": [{"name": "text", "value": "2.text"}], "code": "def main(text):\n    return {'n': text.none}"}
+    build = built(**{"3": code, "4": {"outputs": [{"name": "summary", "value": "3.n"}]}})
+    fixed = {"op": "set", "node": "3", "path": "code", "value": "def main(text):\n    return {'n': len(text)}"}
+    model = Model(plan=[plan], build=[build], mend=[operations(fixed)])
+    made = design(model)
+    assert made.accepted
+    assert "dry-run" in dict(model.asked)["mend"]
+
+
+def test_a_judge_who_is_not_content_is_heeded(design):
+    no = {**CONTENT, "status": "EXECUTION_ERROR", "lesson": "Node 3 must say how long the summary is.", "blame": []}
+    longer = {**MENDED, "value": "Sum up in five sentences in {{#1.language#}}: {{#2.text#}}"}
+    model = Model(judge=[no, CONTENT], mend=[operations(longer)])
+    made = design(model)
+    assert made.accepted
+    assert "five sentences" in made.graph.by_id["3"].params["user"]
+
+
+def test_a_model_that_makes_it_worse_is_taken_back(design):
+    worse = operations({"op": "remove_node", "node": "3", "edges": "cut"})
+    model = Model(build=[built(**BROKEN)], mend=[worse])
+    made = design(model)
+    assert not made.accepted
+    assert made.message.status is WorkflowStatus.JOB_TOO_COMPLICATED_ERROR
+    assert "3" in made.graph.by_id
+    assert "no better" in [told for stage, told in model.asked if stage == "mend"][1]
+
+
+def test_a_model_that_repeats_itself_ends_the_rounds(design):
+    idle = operations({"op": "set", "node": "3", "path": "system", "value": ""})
+    model = Model(build=[built(**BROKEN)], mend=[idle])
+    made = design(model)
+    assert not made.accepted
+    assert model.stages.count("mend") <= 2
+    assert made.findings
+
+
+def test_operations_that_cannot_be_done_are_asked_for_again(design):
+    wrong = operations({"op": "set", "node": "33", "path": "user", "value": "x"})
+    model = Model(build=[built(**BROKEN)], mend=[wrong, operations(MENDED)])
+    made = design(model)
+    assert made.accepted
+    assert "there is no node '33'" in [told for stage, told in model.asked if stage == "mend"][1]
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["I am sorry, but I cannot help with that.", '{"reasoning": "hm", "nodes": [{"id": "1", "ty', "", "[]", "null"],
+    ids=["refusal", "cut off", "nothing", "list", "null"],
+)
+@pytest.mark.parametrize("stage", ["plan", "build"])
+def test_a_model_that_says_nothing_of_use_ends_with_the_reason(design, stage, said):
+    model = Model(**{stage: [said]})
+    made = design(model)
+    assert not made.accepted
+    assert made.graph.nodes == ()
+    assert made.findings
+    assert "there is no workflow" in made.findings[0]
+    assert made.message.status is WorkflowStatus.JOB_TOO_COMPLICATED_ERROR
+    assert model.stages.count(stage) <= 6, "twice, each with three tries for the form of the answer"
+
+
+def test_a_plan_that_can_never_be_ends_when_the_same_is_found_again(design):
+    twice = {**PLAN, "nodes": [*PLAN["nodes"], PLAN["nodes"][1]]}
+    model = Model(plan=[twice])
+    made = design(model)
+    assert made.message.status is WorkflowStatus.JOB_TOO_COMPLICATED_ERROR
+    assert "planned twice" in made.findings[0]
+    assert model.stages == ["plan"] * 4
+
+
+def test_a_plan_that_cannot_be_is_asked_for_again_with_its_faults(design):
+    twice = {**PLAN, "nodes": [*PLAN["nodes"], PLAN["nodes"][1]]}
+    model = Model(plan=[twice, PLAN])
+    made = design(model)
+    assert made.accepted
+    assert "planned twice" in model.asked[1][1]
+
+
+def first(design):
+    return design(Model()).graph
+
+
+CHANGE = "Building on that, also translate the summary into French. Output only the translation (variable french)."
+CHANGE_PLAN = {
+    "reasoning": "a model more",
+    "nodes": [node("5", "llm", ["3"]), node("4", "end", ["5"], change="update")],
+    "drop": [],
+}
+CHANGE_BUILT = {
+    "reasoning": "",
+    "nodes": {
+        "5": {"system": "", "user": "Into French: {{#3.text#}}"},
+        "4": {"outputs": [{"name": "french", "value": "5.text"}]},
+    },
+}
+
+
+def test_a_change_leaves_untouched_nodes_byte_for_byte_the_same(design):
+    base = first(design)
+    model = Model(plan=[CHANGE_PLAN], build=[CHANGE_BUILT])
+    made = design(model, CHANGE, base)
+    assert made.accepted, made.findings
+    assert all(made.graph.by_id[each] is base.by_id[each] for each in ("1", "2", "3"))
+    assert [spec.id for spec in made.changes.added] == ["5"]
+    assert {change.node for change in made.changes.changed} == {"4"}
+    assert made.graph.instructions == (INSTRUCTION, CHANGE)
+    plan_told = dict(model.asked)["plan"]
+    assert INSTRUCTION in plan_told
+    assert "3 llm after 2" in plan_told
+    before, after = dump(base).decode(), dump(made.graph).decode()
+    kept = before[before.index('"id": "1"') : before.index('"id": "4"')]
+    assert kept[: kept.rindex("}")] in after
+
+
+def test_nodes_outside_of_the_plan_cannot_be_changed(design):
+    base = first(design)
+    broken = {**CHANGE_BUILT, "nodes": {**CHANGE_BUILT["nodes"], "5": {"system": "", "user": ""}}}
+    outside = operations({"op": "set", "node": "3", "path": "user", "value": "Something else."})
+    inside = operations({"op": "set", "node": "5", "path": "user", "value": "Into French: {{#3.text#}}"})
+    model = Model(plan=[CHANGE_PLAN], build=[broken], mend=[outside, inside])
+    made = design(model, CHANGE, base)
+    assert made.accepted
+    assert made.graph.by_id["3"] is base.by_id["3"]
+    assert "may not be changed" in [told for stage, told in model.asked if stage == "mend"][1]
+
+
+def test_an_endpoint_without_schemas_is_asked_for_tagged_text(design):
+    nodes = f"<reasoning>so</reasoning>\n<nodes>{json.dumps(BUILT['nodes'])}</nodes>"
+
+    class Plain(Model):
+        def __call__(self, request):
+            told = "\n".join(str(message["content"]) for message in request["messages"])
+            assert "response_format" not in request
+            stage = "plan" if "You plan" in told else "judge" if "Judge what" in told else "build"
+            self.asked.append((stage, told))
+            return Say(nodes if stage == "build" else json.dumps({"plan": PLAN, "judge": CONTENT}[stage]))
+
+    model = Plain()
+    made = design(model, structured=False)
+    assert made.accepted
+    assert "<nodes>" in dict(model.asked)["build"]
+
+
+def test_a_whole_workflow_in_place_of_parameters_changes_no_more_than_is_planned(design):
+    base = first(design)
+    other = replace(base.by_id["3"], params={"system": "", "user": "Something else: {{#2.text#}}"})
+    french = NodeSpec("5", "llm", {"system": "", "user": "Into French: {{#3.text#}}"})
+    end = replace(base.by_id["4"], params={"outputs": [["french", ["text", "5"]]]})
+    edges = [Edge("1", "3"), Edge("3", "5"), Edge("5", "4")]
+    said = f"<workflow>{dump(NodeGraph([base.by_id['1'], other, french, end], edges)).decode()}</workflow>"
+
+    class Whole(Model):
+        def __call__(self, request):
+            told = "\n".join(str(message["content"]) for message in request["messages"])
+            answers = {"plan": json.dumps(CHANGE_PLAN), "judge": json.dumps(CONTENT), "build": said}
+            return Say(answers["plan" if "You plan" in told else "judge" if "Judge what" in told else "build"])
+
+    made = design(Whole(), CHANGE, base, structured=False)
+    assert all(made.graph.by_id[each] is base.by_id[each] for each in ("1", "2", "3"))
+    assert made.accepted, made.findings
+    assert Edge("1", "2") in made.graph.edges
+
+
+def test_rules_mend_what_is_new_and_leave_faults_of_nodes_that_must_stay(design):
+    base = first(design)
+    faulty = replace(base.by_id["3"], params={"system": "", "user": "Sum up in {{#1.langage#}}: {{#2.text#}}"})
+    base = replace(base, nodes=[faulty if spec.id == "3" else spec for spec in base.nodes])
+    slip = {**CHANGE_BUILT, "nodes": {**CHANGE_BUILT["nodes"], "5": {"system": "", "user": "Into French: {{#3.txt#}}"}}}
+    model = Model(plan=[CHANGE_PLAN], build=[slip])
+    made = design(model, CHANGE, base)
+    assert made.graph.by_id["3"] is faulty
+    assert made.graph.by_id["5"].params["user"] == "Into French: {{#3.text#}}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['<nodes>{"3": {"user": "x"}}</nodes>', '```json\n{"3": {"user": "x"}}\n```', 'Here: <nodes>{"3": {"user": "x"}}'],
+)
+def test_tagged_text_is_read_liberally(text):
+    assert read_tagged(text) == {"3": {"user": "x"}}
+
+
+def test_a_whole_response_is_taken_for_what_it_is():
+    graph = read_tagged(f"<workflow>{dump(NodeGraph()).decode()}</workflow>")
+    assert isinstance(graph, NodeGraph)
+    with pytest.raises(AnswerError, match="cannot be read"):
+        read_tagged("<workflow>nothing</workflow>")
+
+
+def test_an_endpoint_that_breaks_down_leaves_what_was_made():
+    class Down(Model):
+        def __call__(self, request):
+            answer = super().__call__(request)
+            if self.asked[-1][0] == "judge":
+                raise RuntimeError("gone")
+            return answer
+
+    with ScriptedModel(Down()) as scripted:
+        made = Designer(scripted.model.model_copy(update={"max_retries": 0})).design(INSTRUCTION)
+    assert not made.accepted
+    assert "4" in made.graph.by_id
+    assert "broke off" in made.message.evaluation
+
+
+def test_where_nothing_was_made_the_error_is_raised():
+    def gone(request):
+        raise RuntimeError("gone")
+
+    with ScriptedModel(gone) as scripted, pytest.raises((OperatorError, ModelError)):
+        Designer(scripted.model.model_copy(update={"max_retries": 0})).design(INSTRUCTION)
+
+
+@pytest.mark.parametrize("instruction", ["", "  \n"])
+def test_an_empty_instruction_is_refused(instruction):
+    with ScriptedModel(Model()) as scripted, pytest.raises(InputError, match="the instruction is empty"):
+        Designer(scripted.model).design(instruction)
+
+
+def test_findings_and_the_nodes_that_they_name(design):
+    graph = first(design)
+    lesson = (
+        "Mend this:\n- [param] 3: user: is empty\n- [dangling-edge] 2 → 9: there is no node '9'\n- [output] give 'x'"
+    )
+    findings = findings_in(lesson)
+    assert len(findings) == 3
+    assert nodes_in(findings, graph) == ["3", "2", "1", "4"]
+
+
+def test_a_reasoner_of_ones_own_is_taken_to_keep_to_schemas():
+    assert keeps_to_schemas(ScriptedReasoner(""))
+    with ScriptedModel(Model()) as scripted:
+        assert not keeps_to_schemas(MonoModelReasoner(scripted.model.model_copy(update={"structured": False})))
+
+
+def test_words_that_do_not_say_what_goes_in_leave_it_to_the_plan(design):
+    terse = (
+        "Sum up a paper file (variable paper) in a language (variable language); output the summary (variable summary)."
+    )
+    model = Model()
+    made = design(model, terse)
+    assert made.accepted, made.findings
+    assert model.stages == ["plan", "build", "judge"]
+
+
+def test_a_designer_of_ones_own_can_do_without_a_judge(tmp_path):
+    page = (Path(__file__).parents[4] / "docs" / "generation.md").read_text(encoding="utf-8")
+    (tmp_path / "own.yaml").write_text(page.partition("```yaml\n")[2].partition("```")[0], encoding="utf-8")
+    model = Model()
+    with ScriptedModel(model) as scripted:
+        made = Designer(scripted.model, config=tmp_path / "own.yaml").design(INSTRUCTION)
+    assert made.accepted
+    assert model.stages == ["plan", "build"]
+    assert len(made.plan) == 4
+    assert made.repairs == []

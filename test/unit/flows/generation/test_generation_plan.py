@@ -1,0 +1,189 @@
+"""Plans, and the workflows that are drafted from them."""
+
+from dataclasses import replace
+
+import pytest
+
+from operad.flows.check import check
+from operad.flows.generation.draft import drafted_graph, variables_before
+from operad.flows.generation.plan import faults_of, plan_schema, read_plan
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.operators.nodes import NODE_TYPES
+from operad.runtime.values.schema import check_schema, faults, is_strict
+
+NONE = NodeGraph()
+
+
+def planned(id, type, change="add", after=(), inside="", gives=()):
+    return {
+        "id": id,
+        "type": type,
+        "change": change,
+        "does": f"what {id} does",
+        "inside": inside,
+        "after": [
+            {"node": each, "port": 0} if isinstance(each, str) else dict(zip(("node", "port"), each, strict=True))
+            for each in after
+        ],
+        "gives": [{"name": name, "type": kind} for name, kind in gives],
+    }
+
+
+def plan_of(*nodes, drop=()):
+    return {"reasoning": "why", "nodes": list(nodes), "drop": list(drop)}
+
+
+START = planned("1", "start", gives=[("topic", "string")])
+LLM = planned("2", "llm", after=["1"])
+END = planned("3", "end", after=["2"])
+SIMPLE = plan_of(START, LLM, END)
+PARAMS = {
+    "2": {"system": "", "user": "Say {{#1.topic#}}."},
+    "3": {"outputs": [{"name": "said", "value": "2.text"}]},
+}
+
+
+def there():
+    return drafted_graph(read_plan(SIMPLE), PARAMS, NONE, NODE_TYPES)
+
+
+def test_a_plan_and_parameters_are_a_sound_workflow():
+    graph = there()
+    assert check(graph, NODE_TYPES) == []
+    assert [spec.id for spec in graph.nodes] == ["1", "2", "3"]
+    assert graph.by_id["1"].params == {"variables": [["topic", "string"]]}
+
+
+@pytest.mark.parametrize("ids", [[], ["1", "2"]])
+def test_the_schema_is_strict_and_a_plan_fits_it(ids):
+    schema = plan_schema(NODE_TYPES, ids)
+    check_schema(schema)
+    assert is_strict(schema)
+    assert not faults(schema, SIMPLE)
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        (plan_of(), "no nodes"),
+        (plan_of(START, LLM), "no node of type 'end'"),
+        (plan_of(LLM, END), "no node of type 'start'"),
+        (plan_of(START, LLM, LLM, END), "planned twice"),
+        (plan_of(START, planned("2", "llm", after=["1x"]), END), "follows '1x', which is not there"),
+        (plan_of(START, planned("2", "llm", after=["3"]), planned("3", "end", after=["2"])), "none can begin"),
+        (plan_of(START, planned("2", "llm", change="update", after=["1"]), END), "can only be planned as add"),
+        (plan_of(START, planned("2", "lm", after=["1"]), END), "'lm' is no node type"),
+        (plan_of(START, planned("2", "llm", after=["1"], inside="7"), END), "runs inside '7'"),
+        *(
+            (plan_of(START, planned(name, "llm", after=["1"]), planned("3", "end", after=[name])), "can be no id")
+            for name in ("a b", "", "<outcome>", "../x", "2|3", "\x00", "\u202e2", "\ud800", "x" * 5_000)
+        ),
+        (plan_of(START, LLM, END, drop=["9"]), "drop: there is no node '9'"),
+        (plan_of(*[planned(str(n), "llm") for n in range(70)]), "more than 60"),
+    ],
+)
+def test_what_cannot_be_in_a_plan_is_said(plan, said):
+    assert any(said in fault for fault in faults_of(read_plan(plan), NONE, NODE_TYPES))
+
+
+def test_a_node_that_is_there_keeps_an_id_that_a_new_one_could_not_have():
+    base = there()
+    odd = replace(base, nodes=[replace(spec, id="2.b") if spec.id == "2" else spec for spec in base.nodes])
+    said = faults_of(read_plan(plan_of(planned("2.b", "llm", "update", after=["1"]))), odd, NODE_TYPES)
+    assert not any("can be no id" in fault for fault in said)
+
+
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        (planned("2", "llm"), "is there already (llm)"),
+        (planned("2", "code", change="update"), "is of type 'llm', not 'code'"),
+    ],
+)
+def test_a_plan_of_a_change_heeds_what_is_there(node, said):
+    assert any(said in fault for fault in faults_of(read_plan(plan_of(node)), there(), NODE_TYPES))
+
+
+def test_a_change_leaves_all_else_the_very_same():
+    base = there()
+    plan = read_plan(plan_of(planned("4", "llm", after=["2"]), planned("3", "end", "update", after=["4"])))
+    assert faults_of(plan, base, NODE_TYPES) == []
+    params = {
+        "4": {"system": "", "user": "Translate {{#2.text#}}"},
+        "3": {"outputs": [{"name": "said", "value": "2.text"}, {"name": "french", "value": "4.text"}]},
+    }
+    graph = drafted_graph(plan, params, base, NODE_TYPES)
+    assert check(graph, NODE_TYPES) == []
+    assert graph.by_id["1"] is base.by_id["1"]
+    assert graph.by_id["2"] is base.by_id["2"]
+    assert {(edge.source, edge.target) for edge in graph.edges} == {("1", "2"), ("2", "4"), ("4", "3")}
+
+
+def test_what_is_dropped_is_gone_with_its_edges():
+    base = there()
+    plan = read_plan(plan_of(planned("3", "end", "update", after=["1"]), drop=["2"]))
+    graph = drafted_graph(plan, {"3": {"outputs": [{"name": "said", "value": "1.topic"}]}}, base, NODE_TYPES)
+    assert check(graph, NODE_TYPES) == []
+    assert [(edge.source, edge.target) for edge in graph.edges] == [("1", "3")]
+
+
+def test_what_runs_inside_an_iteration_gets_its_start():
+    plan = read_plan(
+        plan_of(
+            planned("1", "start", gives=[("files", "array[file]")]),
+            planned("2", "document-extractor", after=["1"]),
+            planned("3", "iteration", after=["2"]),
+            planned("3-2", "llm", inside="3"),
+            planned("4", "end", after=["3"]),
+        )
+    )
+    assert faults_of(plan, NONE, NODE_TYPES) == []
+    read = variables_before(plan, NONE, NODE_TYPES)
+    assert "3.item" in read["3-2"]
+    assert "2.text" in read["3-2"]
+    assert "3-2.text" in read["3"]
+    assert "3-2.text" not in read["4"]
+    params = {
+        "2": {"variable_selector": "1.files"},
+        "3": {"iterator_selector": "2.text", "output_selector": "3-2.text"},
+        "3-2": {"system": "", "user": "Sum up: {{#3.item#}}"},
+        "4": {"outputs": [{"name": "all", "value": "3.output"}]},
+    }
+    graph = drafted_graph(plan, params, NONE, NODE_TYPES)
+    assert check(graph, NODE_TYPES) == []
+
+
+def test_what_a_node_reads_leads_to_it():
+    plan = read_plan(
+        plan_of(
+            START, planned("2", "llm", after=["1"]), planned("3", "llm", after=["1"]), planned("4", "end", after=["3"])
+        )
+    )
+    params = {
+        "2": {"system": "", "user": "{{#1.topic#}}"},
+        "3": {"system": "", "user": "{{#2.text#}}"},
+        "4": {"outputs": [{"name": "said", "value": "3.text"}]},
+    }
+    graph = drafted_graph(plan, params, NONE, NODE_TYPES)
+    assert Edge("2", "3") in graph.edges
+    assert check(graph, NODE_TYPES) == []
+
+
+def test_variables_that_a_plan_names_can_be_read():
+    plan = read_plan(
+        plan_of(
+            START,
+            planned("2", "code", after=["1"], gives=[("words", "array[string]")]),
+            planned("3", "end", after=["2"]),
+        )
+    )
+    assert variables_before(plan, NONE, NODE_TYPES)["3"] == ["2.words", "1.topic"]
+
+
+def test_a_workflow_with_faults_can_be_planned_upon():
+    base = NodeGraph(
+        [NodeSpec("1", "start", {"variables": "broken"}), NodeSpec("2", "unheard-of", None)], [Edge("1", "7")]
+    )
+    plan = read_plan(plan_of(planned("3", "end", after=["1"])))
+    variables_before(plan, base, NODE_TYPES)
+    drafted_graph(plan, {}, base, NODE_TYPES)

@@ -1,0 +1,147 @@
+"""What the stages are told keeps to its budget, for all instructions of the benchmark upon recorded workflows."""
+
+import json
+
+import pytest
+from amounts import amount, sample
+
+from operad.flows.check import check
+from operad.flows.formats.chat2workflow import load
+from operad.flows.generation import prompts
+from operad.flows.generation.designer import nodes_in
+from operad.flows.generation.draft import variables_before
+from operad.flows.generation.motifs import nearest
+from operad.flows.generation.plan import After, Given, Plan, PlannedNode
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.repair import read_contract
+from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
+from operad.runtime.values.errors import InvalidError
+
+TYPES = {name: NODE_TYPES[name] for name in CHAT2WORKFLOW_TYPES}
+NONE = NodeGraph()
+
+
+def tokens(parts):
+    return sum(len(part.text) for part in parts) / prompts.CHARACTERS_A_TOKEN
+
+
+def plan_to(base, target):
+    """The plan that writes every node of a workflow anew, upon another."""
+    nodes = []
+    for spec in target.nodes:
+        was = base.by_id.get(spec.id)
+        key = {"start": "variables", "code": "outputs"}.get(spec.type, "")
+        nodes.append(
+            PlannedNode(
+                id=spec.id,
+                type=spec.type,
+                change="update" if was is not None and was.type == spec.type else "add",
+                does="What it does with what it reads, said in one line as models do.",
+                inside=spec.parent,
+                after=tuple(After(edge.source, edge.port) for edge in target.edges if edge.target == spec.id),
+                gives=tuple(Given(*pair[:2]) for pair in spec.params.get(key) or ()),
+            )
+        )
+    return Plan(tuple(nodes), tuple(each for each in base.by_id if each not in target.by_id))
+
+
+def build_parts(base, target, contract):
+    plan = plan_to(base, target)
+    motif = nearest([node.type for node in plan.nodes])
+    example = prompts.Part("An example", motif.text if motif else "")
+    return prompts.to_build(plan, base, contract, TYPES, variables_before(plan, base, TYPES), example)
+
+
+def mend_parts(graph):
+    said = "found something that is said at some length, as what broke in the code of a node may be; " * 4
+    findings = [f"[param] {spec.id}: user: {said}" for spec in graph.nodes[-prompts.MOST_FINDINGS :]]
+    return prompts.to_mend(graph, findings, nodes_in(findings, graph))
+
+
+@pytest.fixture(scope="module")
+def sound():
+    """Reads recorded workflows without faults, by task and round."""
+
+    def sound(folder):
+        found = {}
+        for path in sorted(folder.glob("chat2workflow/[am]*/*.json")):
+            for response in json.loads(path.read_text(encoding="utf-8")):
+                try:
+                    graph = load(response["workflow"] or "")
+                except InvalidError:
+                    continue
+                if not check(graph, NODE_TYPES):
+                    found.setdefault((response["task"], response["round"]), []).append(graph)
+        return found
+
+    return sound
+
+
+def test_every_instruction_of_the_benchmark_keeps_the_budgets(shared_data, sound):
+    recorded = sound(shared_data)
+    tasks = json.loads((shared_data / "chat2workflow" / "dataset" / "query.json").read_text(encoding="utf-8"))
+    instructions = 0
+    for task in sample(tasks, 5):
+        rounds = []
+        while text := task.get(f"query{len(rounds) + 1}"):
+            rounds.append(text)
+            instructions += 1
+            contract = read_contract(rounds)
+            made = recorded.get((task["task"], len(rounds)), [])
+            for base in recorded.get((task["task"], len(rounds) - 1), []) if rounds[1:] else [NONE]:
+                parts = prompts.to_plan(base, rounds, contract, TYPES)
+                assert tokens(parts) <= prompts.PLAN_TOKENS
+                assert "[… cut" not in prompts.shown(parts), "all of it has room"
+                for target in made[:2]:
+                    assert tokens(build_parts(base, target, contract)) <= prompts.BUILD_TOKENS
+            for graph in made:
+                assert tokens(mend_parts(graph)) <= prompts.FIX_TOKENS
+    assert instructions == amount(17, 79)
+
+
+def large(count, text):
+    nodes = [NodeSpec("1", "start", {"variables": [["topic", "string"]]})]
+    nodes += [
+        NodeSpec(str(n), "llm", {"system": "", "user": text + f" {{{{#{n - 1}.text#}}}}"}) for n in range(2, count)
+    ]
+    nodes += [NodeSpec(str(count), "end", {"outputs": [["text", ["text", str(count - 1)]]]})]
+    return NodeGraph(nodes, [Edge(str(n), str(n + 1)) for n in range(1, count)])
+
+
+def test_a_large_workflow_with_long_texts_keeps_the_budgets_and_all_its_ids():
+    graph = large(60, "Say it at length. " * 1_000)
+    parts = prompts.to_plan(graph, ["Make it shorter. " * 2_000, "Again."], read_contract([]), TYPES)
+    assert tokens(parts) <= prompts.PLAN_TOKENS
+    assert "\n59 llm after 58" in prompts.shown(parts)
+    assert "\n60 end" in prompts.shown(parts)
+    mend = mend_parts(graph)
+    assert tokens(mend) <= prompts.FIX_TOKENS
+    assert "[… cut" in prompts.shown(mend)
+    build = build_parts(NONE, graph, read_contract([]))
+    assert tokens(build) <= prompts.BUILD_TOKENS
+    line = next(line for line in prompts.shown(build).splitlines() if line.startswith("60: 59.text, 58.text"))
+    assert line.endswith("…, 4.text, 3.text, 2.text, 1.topic"), "the inputs are named"
+
+
+def test_what_is_written_anew_is_shown_whole():
+    graph = large(3, "Say it at length. " * 1_000)
+    plan = Plan((PlannedNode("2", "llm", "update"),))
+    shown = prompts.shown(prompts.to_build(plan, graph, read_contract([]), TYPES, {}, prompts.Part("", "")))
+    assert "Say it at length. " * 1_000 in shown
+
+
+def test_of_many_nodes_concerned_long_texts_are_cut_and_short_ones_stay():
+    graph = large(5, "word " * 1_000)
+    told = prompts.concerned(graph, ["2", "5"], 1_200)
+    assert len(told) <= 1_200
+    assert '"outputs": [["text", ["text", "4"]]]' in told
+    assert "more characters]" in told
+    assert "word " * 1_000 in prompts.concerned(graph, ["2"])
+    assert prompts.concerned(graph, ["9"], 10) == ""
+    assert len(prompts.concerned(graph, ["2"], 0)) < 100
+
+
+def test_sizes_tell_of_the_schema_which_no_budget_counts():
+    parts = [prompts.Part("Rules", "x" * 9)]
+    assert prompts.sizes(parts) == {"Rules": 3}
+    assert prompts.sizes(parts, {"type": "object"}) == {"Rules": 3, "Form of the answer": 5}

@@ -1,0 +1,429 @@
+"""Each rule of `operad.flows.repair` by itself: what was written, what it becomes, what is said of it."""
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from operad.flows import repair as package
+from operad.flows.formats.chat2workflow import load
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.repair import FORMAT, PAPER, RULES
+from operad.flows.repair.containers import rename
+
+repair: Any = package.repair
+repair_graph: Any = package.repair_graph
+
+
+def node(id, type, **param):
+    return {"id": id, "type": type, "param": param}
+
+
+START = node("1", "start", variables=[["text", "string"], ["n", "number"]])
+LLM = node("2", "llm", system="", user="{{#1.text#}}")
+
+
+def end(variable="text", of="2", id="9"):
+    return node(id, "end", outputs=[["out", [variable, of]]])
+
+
+def flow(*nodes, edges=None):
+    """A workflow; without edges, one node after the other."""
+    ids = [each["id"] for each in nodes]
+    edges = [[one, 0, two] for one, two in itertools.pairwise(ids)] if edges is None else edges
+    return {"nodes_info": list(nodes), "edges": edges}
+
+
+def mended(value, *rules, text=None):
+    return repair(text or json.dumps(value), (), rules or FORMAT)
+
+
+def param(result, id):
+    return result.graph.by_id[id].params
+
+
+GOOD = flow(START, LLM, end())
+TEXT = json.dumps(GOOD)
+
+
+def test_what_is_right_stays_as_it_is_to_the_letter():
+    text = "  " + TEXT + "\n\n"
+    result = repair(text)
+    assert (result.text, list(result.repairs), list(result.issues), list(result.lessons)) == (text, [], [], [])
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        ("fences", f"```json\n{TEXT}\n```"),
+        ("fences", f"Here it is:\n```\n{TEXT}\n```\nDone."),
+        ("comments", TEXT.replace('"edges"', '// from node to node\n "edges"')),
+        ("comments", TEXT.replace('"edges"', '/* all "of" them */ "edges"')),
+        ("comments", TEXT.replace('"9"]]', '"9"],]')),
+        ("brackets", TEXT[:-1]),
+        ("brackets", TEXT + "}"),
+        ("json", TEXT.replace('"edges"', "'edges'").replace('{"id": "1"', '{id: "1"')),
+    ],
+)
+def test_text_that_is_no_json_is_mended(rule, text):
+    result = repair(text, (), {rule})
+    assert load(result.text).nodes == load(TEXT).nodes
+    assert [each.rule for each in result.repairs] == [rule]
+    assert repair(text, (), FORMAT - {rule, "json"}).graph is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "value"),
+    [
+        ("root", {"workflow": GOOD}),
+        ("root", [GOOD]),
+        ("root", {"nodes": GOOD["nodes_info"], "connections": GOOD["edges"]}),
+        ("root", {"nodes_info": {each["id"]: each for each in GOOD["nodes_info"]}, "edges": GOOD["edges"]}),
+        ("root", {"nodes_info": [*GOOD["nodes_info"], {"edges": GOOD["edges"]}]}),
+        ("root", {"nodes_info": [*GOOD["nodes_info"][:-1], {**end(), "edges": GOOD["edges"]}]}),
+        ("node-keys", flow({"id": 1, "type": "start", "params": START["param"]}, LLM, end(), edges=GOOD["edges"])),
+        ("node-keys", flow({**START, "title": "Start"}, LLM, end())),
+        ("node-keys", flow(START, {"id": "2", "type": "llm", "system": "", "user": "{{#1.text#}}"}, end())),
+        ("node-keys", flow(START, LLM, end()) | {"nodes_info": [START, LLM, end(), "note", {"type": "llm"}]}),
+        ("type-names", flow(START, {**LLM, "type": "LLM"}, end())),
+        ("type-names", flow({**START, "type": "Start Node"}, {**LLM, "type": "large language model"}, end())),
+        ("edge-form", flow(START, LLM, end(), edges=[["1", "2"], ["2", "9"]])),
+        ("edge-form", flow(START, LLM, end(), edges=[["1", "0", "2"], ["2", 0.0, "9"]])),
+        ("edge-form", flow(START, LLM, end(), edges=[["1", 0, "2", 0], ["2", 0, "9", 0], "note"])),
+        ("edge-form", flow(START, LLM, end(), edges=[{"source": "1", "target": "2"}, {"from": "2", "to": 9}])),
+        ("edge-form", flow(START, LLM, end(), edges=["1 -> 2", "2 → 9"])),
+    ],
+)
+def test_json_of_another_form_is_mended(rule, value):
+    result = mended(value, rule)
+    assert (list(result.graph.nodes), list(result.graph.edges)) == (list(load(TEXT).nodes), list(load(TEXT).edges))
+    assert {each.rule for each in result.repairs} == {rule}
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [("Template", "template-transform"), ("IfElse", "if-else"), ("if_else", "if-else"), ("text to speech", "tts"),
+     ("Document Extracter", "document-extractor"), ("python", "code"), ("quantum", "quantum"), ("end of", "end of")],
+)  # fmt: skip
+def test_types_are_those_of_the_catalogue_or_stay(said, meant):
+    result = mended(flow(START, {**LLM, "type": said}, end()), "type-names")
+    assert result.graph.by_id["2"].type == meant
+
+
+def llm(**params):
+    return node("2", "llm", **params)
+
+
+SWITCH = node("3", "if-else", cases=[[None, [[["text", "1"], "is", "x"]]]])
+ONE_PARAM = [
+    ("param-names", llm(system="", prompt="{{#1.text#}}"), {"system": "", "user": "{{#1.text#}}"}),
+    ("param-names", llm(user="{{#1.text#}}", model="big"), {"user": "{{#1.text#}}", "system": ""}),
+    ("texts", llm(system=None, user="{{#1.text#}}"), {"system": "", "user": "{{#1.text#}}"}),
+    ("texts", llm(system=7, user=["a", "{{#1.text#}}"]), {"system": "7", "user": "a\n{{#1.text#}}"}),
+    ("selectors-in-texts", llm(system="", user=["text", "1"]), {"system": "", "user": "{{#1.text#}}"}),
+    ("selectors-in-texts", llm(system="", user=[["text", "1"], ["n", "1"]]), {"system": "", "user": "{{#1.text#}}\n{{#1.n#}}"}),
+    ("references", llm(system="", user="{{#1.text}} {{9 }} {{#x#}}"), {"system": "", "user": "{{#1.text#}} {{9 }} {{#x#}}"}),
+    ("references", llm(system="", user="{{1.text}} {{ 7.text }}"), {"system": "", "user": "{{#1.text#}} {{ 7.text }}"}),
+    ("references", llm(system="", user="{{#text.1#}}"), {"system": "", "user": "{{#1.text#}}"}),
+    ("bare-references", llm(system="", user="{{#text#}} {{#'n'#}}"), {"system": "", "user": "{{#1.text#}} {{#1.n#}}"}),
+    ("variables", llm(system="", user="{{#1.texts#}}"), {"system": "", "user": "{{#1.text#}}"}),
+    ("nodes", llm(system="", user="{{#start.text#}}"), {"system": "", "user": "{{#1.text#}}"}),
+    ("nodes", llm(system="", user="{{#node_1.text#}}"), {"system": "", "user": "{{#1.text#}}"}),
+    ("pairs", node("2", "code", variables={"a": ["text", "1"]}, outputs=[["text", "string"]], code="def main(a): return {'text': a}"),
+     {"variables": [["a", ["text", "1"]]], "outputs": [["text", "string"]], "code": "def main(a): return {'text': a}"}),
+    ("pairs", node("2", "template-transform", variables=[{"name": "a", "value_selector": ["text", "1"]}], template="{{ a }}"),
+     {"variables": [["a", ["text", "1"]]], "template": "{{ a }}"}),
+    ("pairs", node("2", "template-transform", variables=[["a", "text", "1"]], template="{{ a }}"),
+     {"variables": [["a", ["text", "1"]]], "template": "{{ a }}"}),
+    ("selectors", node("2", "document-extractor", variable_selector=["1", "text"]), {"variable_selector": ["text", "1"]}),
+    ("selectors", node("2", "http-request", url="{{#1.text#}}"), {"url": ["text", "1"]}),
+    ("selectors", node("2", "http-request", url={"node_id": 1, "variable": "text"}), {"url": ["text", "1"]}),
+    ("selectors", node("2", "http-request", url=[["text", "1"]]), {"url": ["text", "1"]}),
+    ("variable-types", node("2", "parameter-extractor", query=["text", "1"], parameters=[["a", "text", "str"]], instruction=""),
+     {"query": ["text", "1"], "parameters": [["a", "text", "string"]], "instruction": ""}),
+    ("variable-types", node("2", "markdown-exporter", target_type="PowerPoint", md_text=""), {"target_type": "pptx", "md_text": ""}),
+    ("cases", node("2", "if-else", cases=[[["text", "1"], "is", "x"]]), {"cases": [[None, [[["text", "1"], "is", "x"]]]]}),
+    ("cases", node("2", "if-else", cases=[["and", [["text", "1"], "is", "x"]]]), {"cases": [["and", [[["text", "1"], "is", "x"]]]]}),
+    ("cases", node("2", "if-else", cases=[[None, [["text", "is", "x"]]]]), {"cases": [[None, [[["text", "1"], "is", "x"]]]]}),
+    ("comparisons", node("2", "if-else", cases=[[None, [[["text", "1"], "=", "x"]]]]), {"cases": [[None, [[["text", "1"], "is", "x"]]]]}),
+    ("comparisons", node("2", "if-else", cases=[[None, [[["n", "1"], "is", "3"]]]]), {"cases": [[None, [[["n", "1"], "=", "3"]]]]}),
+    ("aggregator-groups", node("2", "variable-aggregator", variables=[["a", ["text", "1"]]]), {"variables": [["text", "1"]]}),
+    ("template-references", node("2", "template-transform", variables=[], template="A {{#1.text#}}"),
+     {"variables": [["text", ["text", "1"]]], "template": "A {{ text }}"}),
+    ("template-names", node("2", "template-transform", variables=[["texte", ["text", "1"]]], template="{{ text }}"),
+     {"variables": [["texte", ["text", "1"]], ["text", ["text", "1"]]], "template": "{{ text }}"}),
+    ("unknown-names", node("2", "template-transform", variables=[], template="A {{ today }}."), {"variables": [], "template": "A ."}),
+    ("bare-references", node("2", "template-transform", variables=[["a", ["text", "1"]]], template="{{#a#}}"),
+     {"variables": [["a", ["text", "1"]]], "template": "{{ a }}"}),
+    ("escapes", node("2", "code", variables=[], outputs=[["text", "string"]], code="def main():\\n\\treturn {'text': 'a'}"),
+     {"variables": [], "outputs": [["text", "string"]], "code": "def main():\n\treturn {'text': 'a'}"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "before", "after"), ONE_PARAM)
+def test_parameters_are_mended(rule, before, after):
+    result = mended(flow(START, before, node("9", "end", outputs=[["out", ["text", "1"]]])), rule)
+    assert param(result, "2") == after
+    assert before["param"] == after or {(each.rule, each.where) for each in result.repairs} == {(rule, "2")}
+    again = repair(result.text, (), {rule})
+    assert (again.text, list(again.repairs)) == (result.text, [])
+
+
+def test_every_rule_on_workflows_says_what_and_why():
+    for rule, before, after in ONE_PARAM:
+        result = mended(flow(START, before, node("9", "end", outputs=[["out", ["text", "1"]]])), rule)
+        assert all(each.what and each.why and rule in str(each) for each in result.repairs), after
+
+
+def test_the_only_variable_of_a_node_is_meant_and_several_are_a_lesson():
+    result = mended(flow(START, LLM, end("summary")), "variables")
+    assert param(result, "9") == {"outputs": [["out", ["text", "2"]]]}
+    two = node(
+        "2",
+        "code",
+        variables=[],
+        outputs=[["a", "string"], ["b", "string"]],
+        code="def main(): return {'a': '', 'b': ''}",
+    )
+    result = mended(flow(START, two, end("zzz")))
+    assert param(result, "9") == {"outputs": [["out", ["zzz", "2"]]]}
+    assert "name one of: a of '2' | b of '2'" in result.lessons[0]
+
+
+def test_named_groups_that_others_read_by_name_are_aggregators_of_their_own():
+    groups = node("4", "variable-aggregator", variables=[["a", ["text", "2"]], ["b", ["n", "1"]]])
+    last = node("9", "end", outputs=[["a", ["a", "4"]], ["b", ["b", "4"]]])
+    result = mended(flow(START, LLM, groups, last), "aggregator-groups")
+    assert [(each.id, each.type) for each in result.graph.nodes][2:4] == [
+        ("4", "variable-aggregator"),
+        ("3", "variable-aggregator"),
+    ]
+    assert param(result, "9") == {"outputs": [["a", ["output", "4"]], ["b", ["output", "3"]]]}
+    assert not result.issues
+
+
+def test_groups_as_dify_has_them_are_flat():
+    groups = node("4", "variable-aggregator", groups=[{"group_name": "g", "variables": [["text", "2"], ["text", "1"]]}])
+    result = mended(flow(START, LLM, groups, end("g", "4")), "aggregator-groups")
+    assert param(result, "4") == {"variables": [["text", "2"], ["text", "1"]]}
+    assert not result.issues
+
+
+LIST = node("1", "start", variables=[["items", "array[string]"]])
+EACH = node("2", "iteration", iterator_selector=["items", "1"], output_selector=["text", "2-2"])
+FIRST = node("2-1", "iteration-start")
+
+
+def inside(user="{{#2.item#}}", id="2-2"):
+    return node(id, "llm", system="", user=user)
+
+
+OVER = [["1", 0, "2"], ["2-1", 0, "2-2"], ["2", 0, "9"]]
+
+
+@pytest.mark.parametrize(
+    "said", ["{{#2-1.item#}}", "{{#item#}}", "{{item}}", "{{#2-1.query#}}", "{{#1.item#}}", "{{#2.items#}}"]
+)
+def test_the_item_of_the_iteration_around_is_meant(said):
+    result = mended(flow(LIST, EACH, FIRST, inside(said), end("output", "2"), edges=OVER), "items", "variables")
+    assert param(result, "2-2")["user"] == "{{#2.item#}}"
+    assert not result.issues
+
+
+@pytest.mark.parametrize(
+    ("extra", "what"),
+    [(["2", 0, "2-1"], "2 → 2-1"), (["2-2", 0, "2"], "2-2 → 2"), (["2", 0, "2-2"], "2 → 2-2"),
+     (["2-2", 0, "9"], "2-2 → 9"), (["1", 0, "2-2"], "1 → 2-2")],
+)  # fmt: skip
+def test_no_edge_crosses_the_border_of_an_iteration(extra, what):
+    result = mended(flow(LIST, EACH, FIRST, inside(), end("output", "2"), edges=[*OVER, extra]), "borders")
+    assert [each.where for each in result.repairs] == [what]
+    assert {(edge.source, edge.target) for edge in result.graph.edges} == {(one, two) for one, _, two in OVER}
+
+
+def test_an_iteration_gets_the_start_that_it_lacks():
+    body = inside(id="2-1")
+    each = {**EACH, "param": {**EACH["param"], "output_selector": ["text", "2-1"]}}
+    result = mended(flow(LIST, each, body, end("output", "2"), edges=[["1", 0, "2"], ["2", 0, "9"]]), "missing-starts")
+    assert [(one.id, one.type) for one in result.graph.nodes][2:4] == [("2-1", "iteration-start"), ("2-2", "llm")]
+    assert param(result, "2")["output_selector"] == ["text", "2-2"]
+    assert not result.issues
+
+
+@pytest.mark.parametrize("selector", [["text", "9"], ["text", "7"], None, ["summary", "2-2"]])
+def test_the_result_of_an_iteration_is_of_its_last_node(selector):
+    each = {**EACH, "param": {"iterator_selector": ["items", "1"]}}
+    if selector:
+        each["param"]["output_selector"] = selector
+    result = mended(flow(LIST, each, FIRST, inside(), end("output", "2"), edges=OVER), "results", "variables")
+    assert param(result, "2")["output_selector"] == ["text", "2-2"]
+
+
+def test_what_an_iteration_is_to_run_moves_inside():
+    each = {**EACH, "param": {**EACH["param"], "output_selector": ["text", "3"]}}
+    body = inside(id="3")
+    edges = [["1", 0, "2"], ["2-1", 0, "3"], ["3", 0, "2"], ["2", 0, "9"]]
+    result = mended(flow(LIST, each, FIRST, body, end("output", "2"), edges=edges))
+    assert result.graph.by_id["2-2"].type == "llm"
+    assert param(result, "2")["output_selector"] == ["text", "2-2"]
+    assert not result.issues
+
+
+def test_what_runs_inside_is_read_outside_through_the_iteration():
+    result = mended(flow(LIST, EACH, FIRST, inside(), end("text", "2-2"), edges=OVER), "inside-read-outside")
+    assert param(result, "9") == {"outputs": [["out", ["output", "2"]]]}
+    assert not result.issues
+
+
+def test_a_hyphen_outside_of_iterations_goes():
+    result = mended(flow(START, {**LLM, "id": "2-1"}, end(of="2-1")), "hyphens")
+    assert [each.id for each in result.graph.nodes] == ["1", "2_1", "9"]
+    assert not result.issues
+
+
+@pytest.mark.parametrize(
+    ("rule", "edges", "after"),
+    [
+        ("dangling", [["1", 0, "2"], ["2", 0, "9"], ["2", 0, "7"]], {("1", "2"), ("2", "9")}),
+        ("dangling", [["1", 0, "2"], ["2", 0, "end"]], {("1", "2"), ("2", "9")}),
+        ("unconnected", [["2", 0, "9"]], {("1", "2"), ("2", "9")}),
+        ("late-reads", [["1", 0, "2"], ["1", 0, "9"]], {("1", "2"), ("1", "9"), ("2", "9")}),
+        ("cycles", [["1", 0, "2"], ["2", 0, "9"], ["9", 0, "2"]], {("1", "2"), ("2", "9")}),
+    ],
+)
+def test_edges_are_mended(rule, edges, after):
+    result = mended(flow(START, LLM, end(), edges=edges), rule)
+    assert {(edge.source, edge.target) for edge in result.graph.edges} == after
+    assert not result.issues
+
+
+def test_the_only_port_is_meant():
+    result = mended(flow(START, LLM, end(), edges=[["1", 3, "2"], ["2", 1, "9"]]), "ports")
+    assert {edge.port for edge in result.graph.edges} == {0}
+    other = node("4", "llm", system="", user="b")
+    last = node("9", "end", outputs=[["out", ["text", "1"]]])
+    edges = [["1", 0, "3"], ["3", 0, "2"], ["3", 5, "4"], ["2", 0, "9"], ["4", 0, "9"]]
+    result = mended(flow(START, SWITCH, LLM, other, last, edges=edges), "ports")
+    assert [edge.port for edge in result.graph.edges] == [0, 0, 1, 0, 0]
+
+
+def test_what_nothing_leads_to_and_nothing_reads_goes():
+    result = mended(
+        flow(
+            START,
+            LLM,
+            node("5", "template-transform", variables=[], template="x"),
+            end(),
+            edges=[["1", 0, "2"], ["2", 0, "9"]],
+        )
+    )
+    assert "5" not in result.graph.by_id
+    assert not result.issues
+
+
+def test_several_starts_are_one():
+    more = node("3", "start", variables=[["more", "string"]])
+    ask = node("2", "llm", system="", user="{{#1.text#}} {{#3.more#}}")
+    result = mended(flow(START, more, ask, end(), edges=[["1", 0, "2"], ["3", 0, "2"], ["2", 0, "9"]]), "one-start")
+    assert param(result, "1")["variables"] == [["text", "string"], ["n", "number"], ["more", "string"]]
+    assert param(result, "2")["user"] == "{{#1.text#}} {{#1.more#}}"
+    assert not result.issues
+
+
+def test_nodes_that_stand_twice_stand_once():
+    result = mended(flow(START, LLM, LLM, end(), edges=[["1", 0, "2"], ["2", 0, "9"]]), "same-ids")
+    assert [each.id for each in result.graph.nodes] == ["1", "2", "9"]
+
+
+def test_the_list_is_in_the_order_of_the_references():
+    result = mended(flow(START, end(), LLM, edges=[["1", 0, "2"], ["2", 0, "9"]]), "order")
+    assert [each.id for each in result.graph.nodes] == ["1", "2", "9"]
+    assert not result.issues
+
+
+def test_all_that_an_extractor_reads_out_is_a_text():
+    ask = node(
+        "2",
+        "parameter-extractor",
+        query=["text", "1"],
+        parameters=[["", "a", "string"], ["", "b", "number"]],
+        instruction="",
+    )
+    result = mended(flow(START, ask, end("output")))
+    assert param(result, "9") == {"outputs": [["out", ["output", "3"]]]}
+    assert result.graph.by_id["3"].type == "template-transform"
+    assert not result.issues
+
+
+def test_what_code_walks_through_is_a_list():
+    ask = node("2", "parameter-extractor", query=["text", "1"], parameters=[["", "a", "number"]], instruction="")
+    code = node(
+        "3",
+        "code",
+        variables=[["a", ["a", "2"]]],
+        outputs=[["b", "string"]],
+        code="def main(a):\n    for x in a:\n        pass\n    return {'b': ''}",
+    )
+    result = mended(flow(START, ask, code, end("b", "3")), "walked-lists")
+    assert param(result, "2")["parameters"] == [["", "a", "array[number]"]]
+    assert not result.issues
+
+
+def test_selectors_without_a_name_have_the_only_one():
+    last = node("4", "variable-aggregator", variables=[["", "2"]])
+    result = mended(flow(START, LLM, last, end("output", "4")), "empty-names")
+    assert param(result, "4") == {"variables": [["text", "2"]]}
+
+
+@pytest.mark.parametrize(
+    ("said", "after"),
+    [
+        ("Start, LLM", "Start, LLM, End"),
+        ("Start, LLM (big), Code, End", "Start, LLM, End"),
+        ("- **Start**\n- LLM\n- Template", "Start, LLM, End"),
+        ("", "Start, LLM, End"),
+    ],
+)
+def test_the_selection_names_the_types(said, after):
+    response = (
+        f"<node_selection>{said}</node_selection>\n<design_principle>x</design_principle>\n<workflow>{TEXT}</workflow>"
+    )
+    result = repair(response, (), {"selection"})
+    assert f"<node_selection>{after}</node_selection>\n<design_principle>x</design_principle>" in result.text
+    assert not result.issues
+
+
+def test_every_rule_is_listed_once():
+    names = [rule.name for rule in RULES]
+    assert len(names) == len(set(names))
+    assert all(rule.says for rule in RULES)
+
+
+def test_workflows_of_other_formats_are_mended_as_graphs():
+    graph = load(json.dumps(flow(START, LLM, end("summary"))))
+    result = repair_graph(graph)
+    assert [each.rule for each in result.repairs] == ["variables"]
+    assert result.graph.by_id["9"].params == {"outputs": [["out", ["text", "2"]]]}
+    assert graph.by_id["9"].params == {"outputs": [["out", ["summary", "2"]]]}, "what was given stays as it is"
+
+
+def test_the_documentation_lists_every_rule():
+    page = (Path(__file__).parents[4] / "docs/repair.md").read_text(encoding="utf-8")
+    for rule in RULES:
+        mark = " (`PAPER`)" if rule.name in PAPER else ""
+        assert f"| `{rule.name}`{mark} | {rule.level} | {rule.says} |" in page
+
+
+def test_what_runs_inside_of_a_renamed_node_is_renamed_with_it():
+    graph = NodeGraph([NodeSpec("3", "llm"), NodeSpec("3-1", "llm", {}, "3"), NodeSpec("3-1-1", "llm", {}, "3-1"), NodeSpec("x", "llm", {}, "3")],
+                      [Edge("3-1", "x")])  # fmt: skip
+    moved = rename(graph, {"3": "2-2"})
+    assert [(each.id, each.parent) for each in moved.nodes] == [
+        ("2-2", ""),
+        ("2-2-1", "2-2"),
+        ("2-2-1-1", "2-2-1"),
+        ("x", "2-2"),
+    ]
+    assert moved.edges == [Edge("2-2-1", "x")]

@@ -1,0 +1,898 @@
+"""`operad serve` on a port of this machine: the openai client, an MCP client, plain HTTP, and whoever means harm."""
+
+import asyncio
+import json
+import logging
+import socket
+import threading
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from typing import Any
+
+import httpx2
+import pytest
+import uvicorn
+from mcp import Client as McpClient
+from mcp.client.streamable_http import streamable_http_client
+from openai import APIError, AsyncOpenAI, BadRequestError, InternalServerError, NotFoundError
+
+from operad.cli.durable import Source
+from operad.evaluators import Evaluator
+from operad.operators import Operator, OperatorConfig
+from operad.runtime import Action, BuiltinWorkflow, MonoModelReasoner, Policy, Retry, Tool, events, interrupt
+from operad.runtime.agents.agent import Expert, Profile
+from operad.runtime.testing import BreakOff, Fail, Say, ScriptedModel, ScriptedReasoner
+from operad.runtime.values.errors import InputError
+from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
+from operad.server.api.app import Serving
+from operad.server.api.bounds import Bounds
+from operad.server.api.event_log import EventLog
+from operad.server.api.experts import Offer, by_name, offers_of
+
+Client: Any = McpClient
+KEY = "a-key-of-many-characters"
+HELLO = {"role": "user", "content": "Hello"}
+
+
+class Code:
+    """Code as an operator."""
+
+    def __init__(self, work, name="code"):
+        self._work, self._name = work, name
+
+    def get_id(self):
+        return self._name
+
+    async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
+        return await self._work(job)
+
+
+def offered(*operators, name="Expert", reasoner=None, **options):
+    workflow = BuiltinWorkflow(name=name, **options)
+    for before, operator in zip([None, *operators], operators, strict=False):
+        workflow.add_operator(operator, [before] if before else None)
+    agent = Expert(Profile(name=name, description=f"It is {name}."), workflow, reasoner or ScriptedReasoner("said"))
+    return Offer(agent, Source(file=f"{name}.yaml"))
+
+
+def words(name="words", **options):
+    return Operator(OperatorConfig(id=name, instruction="Say something.", **options))
+
+
+async def echo(job):
+    return f"{job.goal}|{job.context}|{json.dumps(job.inputs)}"
+
+
+async def order(job):
+    agreed = await interrupt(f"Order {job.goal}?", "boolean")
+    return f"{job.goal}: {'ordered' if agreed else 'left'}"
+
+
+class Here:
+    """A server that a test uses.
+
+    Attributes:
+        serving: What is served.
+        url: Where.
+        http: A client for it.
+    """
+
+    def __init__(self, serving, url, http):
+        self.serving, self.url, self.http = serving, url, http
+
+    def openai(self, key="any", **options) -> Any:
+        return AsyncOpenAI(base_url=f"{self.url}/v1", api_key=key, **options)
+
+    async def ended(self, run_id):
+        """The run, once it is no longer at work."""
+        while (run := (await self.http.get(f"/runs/{run_id}")).json())["state"] == "running":
+            await asyncio.sleep(0.01)
+        return run
+
+    async def until(self, run_id, state):
+        while (run := (await self.http.get(f"/runs/{run_id}")).json())["state"] != state:
+            await asyncio.sleep(0.01)
+        return run
+
+
+@asynccontextmanager
+async def served(*offers, headers=None, **options):
+    serving = Serving(by_name(offers), **options)
+    server: Any = uvicorn.Server(uvicorn.Config(serving.app, log_config=None, access_log=False, ws="none"))
+    server.capture_signals = nullcontext
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        task = asyncio.ensure_future(server.serve(sockets=[listening]))
+        async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=30) as http:
+            try:
+                yield Here(serving, url, http)
+            finally:
+                await serving.drain(0)
+                server.should_exit = True
+                await http.aclose()
+                await task
+
+
+def faults(caplog):
+    return [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+async def events_of(response):
+    """The events of a stream: number, type, data."""
+    text = (await response.aread()).decode()
+    blocks = [
+        dict(line.split(": ", 1) for line in block.splitlines()) for block in text.split("\n\n") if "data: " in block
+    ]
+    return [(int(block["id"]), block["event"], json.loads(block["data"])) for block in blocks]
+
+
+# As a chat model
+
+
+async def test_an_expert_is_a_model_that_answers():
+    with ScriptedModel([Say("Good day to you.")]) as model:
+        async with (
+            served(offered(words(), name="Greeter", reasoner=MonoModelReasoner(model.model))) as here,
+            here.openai() as client,
+        ):
+            assert [each.id async for each in client.models.list()] == ["Greeter"]
+            assert (await client.models.retrieve("Greeter")).owned_by == "operad"
+            said = await client.chat.completions.create(
+                model="Greeter",
+                messages=[{"role": "system", "content": "Be polite."}, {"role": "user", "content": [{"type": "text", "text": "Hello"}]}],
+                temperature=0.1,
+            )  # fmt: skip
+    assert said.choices[0].message.content == "Good day to you."
+    assert said.choices[0].finish_reason == "stop"
+    assert (said.usage.completion_tokens, said.usage.total_tokens) == (4, said.usage.prompt_tokens + 4)
+    assert said.operad["status"] == "SUCCESS"
+    prompt = json.dumps(model.requests[0]["messages"])
+    assert "Hello" in prompt
+    assert "system: Be polite." in prompt
+
+
+async def test_the_last_message_of_a_user_is_the_goal_and_the_others_are_the_context():
+    async with served(offered(Code(echo))) as here, here.openai() as client:
+        said = await client.chat.completions.create(
+            model="Expert",
+            messages=[HELLO, {"role": "assistant", "content": "Hi."}, {"role": "user", "content": "And now?"}],
+        )
+    assert said.choices[0].message.content == "And now?|user: Hello\n\nassistant: Hi.|{}"
+
+
+async def test_words_are_streamed_as_they_come_and_add_up_to_the_answer():
+    spoken, released = threading.Event(), threading.Event()
+
+    def wait(_):
+        spoken.set()
+        assert released.wait(30)
+        return Say("done")
+
+    first = Say("These are five little words.")
+    with ScriptedModel([first, wait]) as model:
+        reasoner = MonoModelReasoner(model.model)
+        chain = offered(words("one"), name="Words", reasoner=reasoner)
+        async with served(chain) as here, here.openai() as client:
+            stream = await client.chat.completions.create(
+                model="Words", messages=[HELLO], stream=True, stream_options={"include_usage": True}
+            )
+            chunks = [chunk async for chunk in stream]
+            released.set()
+            again = await client.chat.completions.create(model="Words", messages=[HELLO])
+    pieces = [chunk.choices[0].delta.content for chunk in chunks if chunk.choices and chunk.choices[0].delta.content]
+    assert pieces == ["These ", "are ", "five ", "little ", "words."]
+    assert [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices][-1] == "stop"
+    assert chunks[-1].usage.completion_tokens == 5
+    assert len({chunk.id for chunk in chunks}) == 1
+    assert again.choices[0].message.content == "done"
+
+
+async def test_words_come_before_the_run_has_ended():
+    go_on = asyncio.Event()
+
+    class Slow(MonoModelReasoner):
+        async def infer(self, task):
+            events.emit(events.TokenStreamed(text="First, "))
+            await go_on.wait()
+            events.emit(events.TokenStreamed(text="then."))
+            return "First, then."
+
+    async with served(offered(words(), reasoner=Slow("embedded"))) as here, here.openai() as client:
+        heard = []
+        async for chunk in await client.chat.completions.create(model="Expert", messages=[HELLO], stream=True):
+            heard.append(chunk.choices[0].delta.content)
+            if heard[-1] == "First, ":
+                go_on.set()
+    assert "".join(filter(None, heard)) == "First, then."
+
+
+async def test_an_answer_that_begins_anew_is_an_error_once_a_part_was_sent_and_goes_on_where_it_can():
+    retrying = Policy(retry=Retry(attempts=2, first_delay=0.01))
+    for second, wanted in (("One two three.", None), ("Four.", "begin|began anew")):
+        with ScriptedModel([BreakOff(8, "One two three."), Say(second)]) as model:
+            offer = offered(words(), reasoner=MonoModelReasoner(model.model), policy=retrying)
+            async with served(offer) as here, here.openai() as client:
+                heard = []
+                with pytest.raises(APIError, match=wanted) if wanted else nullcontext():
+                    async for chunk in await client.chat.completions.create(
+                        model="Expert", messages=[HELLO], stream=True
+                    ):
+                        heard.append(chunk.choices[0].delta.content or "")
+        assert "".join(heard) == ("One two " if wanted else "One two three.")
+
+
+def test_whose_words_are_the_answer_is_known_only_where_nothing_can_take_them_back():
+    async def tool():
+        """Do nothing."""
+
+    judge = Evaluator(OperatorConfig(id="judge", instruction="Judge."))
+
+    def judged(rounds):
+        offer = offered(words(), reasoner=MonoModelReasoner(), max_rounds=rounds)
+        offer.agent.workflow.set_evaluator(judge)
+        return offer
+
+    able = MonoModelReasoner()
+    two = offered(words("one"), reasoner=able)
+    two.agent.workflow.add_operator(words("two"))
+    told = {
+        "one": offered(words(), reasoner=able),
+        "the last of two": offered(words("first"), words(), reasoner=able),
+        "judged in one round": judged(1),
+        "judged in more": judged(2),
+        "two tails": two,
+        "a form": offered(words(output_schema="{a: string}"), reasoner=able),
+        "tools": offered(words(actions=[Action(name="act", tools=(Tool.of(tool),))]), reasoner=able),
+        "code": offered(Code(echo), reasoner=able),
+        "another reasoner": offered(words()),
+    }
+    live = {name for name, offer in told.items() if offer.streaming_operator() == "words"}
+    assert live == {"one", "the last of two", "judged in one round"}
+
+
+async def test_what_cannot_stream_comes_at_the_end_in_pieces():
+    async with served(offered(Code(echo))) as here, here.openai() as client:
+        stream = await client.chat.completions.create(model="Expert", messages=[HELLO], stream=True)
+        heard = [chunk.choices[0].delta.content or "" async for chunk in stream]
+    assert "".join(heard) == "Hello||{}"
+
+
+@pytest.mark.parametrize(
+    ("request_", "wanted"),
+    [
+        ({"model": "Exprt"}, "did you mean 'Expert'"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]}, r"messages\[0\]\.content\[0\]: is 'image_url'"),
+        ({"messages": [{"role": "system", "content": "x"}]}, "none of the role 'user' has text"),
+        ({"messages": []}, "at least 1"),
+        ({"n": 2}, "less than or equal to 1"),
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools: .* leave it out"),
+        ({"response_format": {"type": "json_object"}}, "response_format: .* leave it out"),
+    ],
+)  # fmt: skip
+async def test_what_no_expert_does_is_refused_in_words(request_, wanted):
+    async with served(offered(Code(echo))) as here, here.openai() as client:
+        with pytest.raises(NotFoundError if "model" in request_ else BadRequestError, match=wanted) as refused:
+            await client.chat.completions.create(**{"model": "Expert", "messages": [HELLO], **request_})
+    body: Any = refused.value.body
+    assert body.keys() == {"message", "type", "param", "code"}
+
+
+async def test_a_run_that_fails_is_an_error_and_the_client_does_not_pay_for_another():
+    with ScriptedModel([Fail(400, "no")]) as model:
+        async with served(offered(words(), reasoner=MonoModelReasoner(model.model))) as here, here.openai() as client:
+            with pytest.raises(InternalServerError, match=r"failed: operator 'words'") as failed:
+                await client.chat.completions.create(model="Expert", messages=[HELLO])
+    assert (failed.value.status_code, failed.value.code) == (502, "run_failed")
+
+
+async def test_a_run_that_fails_in_a_stream_ends_it_with_an_error():
+    with ScriptedModel([Fail(400, "no")]) as model:
+        async with served(offered(words(), reasoner=MonoModelReasoner(model.model))) as here, here.openai() as client:
+            with pytest.raises(APIError, match=r"failed: operator 'words'"):
+                async for _ in await client.chat.completions.create(model="Expert", messages=[HELLO], stream=True):
+                    pass
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_question_is_what_the_assistant_says_and_the_next_message_answers_it(stream):
+    async with served(offered(Code(order))) as here, here.openai() as client:
+        talk = [{"role": "user", "content": "two figs"}]
+        said = []
+        for answer in ("maybe", "yes", None):
+            reply = await client.chat.completions.create(model="Expert", messages=talk, stream=stream)
+            text = (
+                "".join([c.choices[0].delta.content or "" async for c in reply])
+                if stream
+                else reply.choices[0].message.content
+            )
+            said.append(text)
+            talk += [{"role": "assistant", "content": text}, {"role": "user", "content": answer}]
+        known = (await here.http.get("/runs")).json()["runs"]
+        again = await client.chat.completions.create(model="Expert", messages=talk[:-2])
+        fresh = await client.chat.completions.create(
+            model="Expert", messages=[*talk[:-1], {"role": "user", "content": "a ship"}]
+        )
+        await here.http.delete(f"/runs/{known[0]['id']}")
+        with pytest.raises(NotFoundError, match="no run has the id"):
+            await client.chat.completions.create(model="Expert", messages=talk[:-2])
+    assert said[0].startswith("Order two figs? (yes or no)\n\n(run ")
+    assert said[1].startswith("'maybe' is not of type 'boolean'; try again\n\nOrder two figs?")
+    assert said[2] == "two figs: ordered"
+    assert [run["state"] for run in known] == ["finished"]
+    assert again.choices[0].message.content == "two figs: ordered"  # asked twice, done once
+    assert fresh.choices[0].message.content.startswith("Order a ship?")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_client_that_leaves_ends_its_run(stream):
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def hang(job):
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async with served(offered(Code(hang))) as here:
+        asking = {"model": "Expert", "messages": [HELLO], "stream": stream}
+        leaving = asyncio.ensure_future(here.http.post("/v1/chat/completions", json=asking))
+        await began.wait()
+        leaving.cancel()
+        await ended.wait()
+        (run,) = (await here.http.get("/runs")).json()["runs"]
+        run = await here.ended(run["id"])
+    assert (run["state"], run["error"]) == ("cancelled", "was cancelled, for the client had gone")
+
+
+# As plain HTTP
+
+
+async def test_a_run_is_begun_followed_and_its_result_fetched():
+    async with served(offered(Code(echo))) as here:
+        begun = await here.http.post(
+            "/runs", json={"expert": "Expert", "goal": "g", "context": "c", "inputs": {"n": 1}}
+        )
+        assert (begun.status_code, begun.json()["state"]) == (202, "running")
+        where = begun.headers["location"]
+        async with here.http.stream("GET", f"{where}/events") as following:
+            seen = await events_of(following)
+        run = (await here.http.get(where)).json()
+        listed = (await here.http.get("/runs?limit=1")).json()["runs"]
+        experts = (await here.http.get("/experts")).json()["experts"]
+    assert [number for number, *_ in seen] == [*range(1, len(seen)), len(seen) - 1]
+    assert [name for _, name, _ in seen][-2:] == ["RunFinished", "ended"]
+    assert seen[-1][2] == {"id": run["id"], "state": "finished"}
+    assert (run["result"], run["status"], run["error"]) == ('g|c|{"n": 1}', "SUCCESS", "")
+    assert [each["id"] for each in listed] == [run["id"]]
+    assert experts == [{"name": "Expert", "description": "It is Expert.", "leader": False, "operators": ["code"], "inputs": None}]  # fmt: skip
+
+
+async def test_a_stream_of_events_goes_on_after_the_last_one_that_was_seen():
+    go_on = asyncio.Event()
+
+    async def wait(job):
+        await go_on.wait()
+        return "done"
+
+    async with served(offered(Code(wait))) as here:
+        await here.http.post("/runs", json={"expert": "Expert", "goal": "", "id": "r"})
+        first = []
+        async with here.http.stream("GET", "/runs/r/events") as following:
+            async for line in following.aiter_lines():
+                first += [int(line[4:])] if line.startswith("id: ") else []
+                if "OperatorStarted" in line and line.startswith("data"):
+                    break
+        go_on.set()
+        async with here.http.stream("GET", "/runs/r/events", headers={"Last-Event-ID": str(first[-1])}) as following:
+            rest = await events_of(following)
+        after = await here.http.get("/runs/r/events", headers={"Last-Event-ID": str(rest[-1][0])})
+        wrong = await here.http.get("/runs/r/events", headers={"Last-Event-ID": "soon"})
+    assert first == [1, 2, 3]
+    assert [number for number, *_ in rest][:-1] == list(range(4, rest[-1][0] + 1))
+    assert after.status_code == 204  # which tells an EventSource to come no more
+    assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "header.last-event-id")
+
+
+async def test_of_dropped_events_it_is_said_which_are_missing():
+    log = EventLog(most=3, most_bytes=10_000)
+    for seq in range(1, 8):
+        log.add(events.OperatorStarted(seq=seq))
+    log.close()
+    seen = [(entry.name, entry.number, json.loads(entry.data)) async for entry in log.follow(after=2) if entry]
+    assert [(name, number) for name, number, _ in seen] == [
+        ("EventsMissed", 4),
+        *(("OperatorStarted", n) for n in (5, 6, 7)),
+    ]
+    assert seen[0][2] == {"event": "EventsMissed", "first": 3, "last": 4}
+    small = EventLog(most=100, most_bytes=300)
+    for seq in range(1, 8):
+        small.add(events.TokenStreamed(text="x" * 200, seq=seq))
+    small.close()
+    assert [entry.number async for entry in small.follow(after=6) if entry] == [7]
+
+
+async def test_a_question_is_answered_over_http():
+    async with served(offered(Code(order, "shop#1/é"))) as here:
+        begun = (await here.http.post("/runs", json={"expert": "Expert", "goal": "figs"})).json()
+        run = await here.until(begun["id"], "asks")
+        (question,) = run["questions"]
+        at = f"/runs/{run['id']}/answers/"
+        wrong = await here.http.post(f"{at}shop%231/%C3%A9", json={"answer": "perhaps"})
+        other = await here.http.post(f"{at}shp", json={"answer": True})
+        right = await here.http.post(f"{at}shop%231/%C3%A9", json={"answer": True})
+        run = await here.ended(run["id"])
+        late = await here.http.post(f"{at}shop%231/%C3%A9", json={"answer": True})
+    assert question == {"id": "shop#1/é", "text": "Order figs?", "form": {"type": "boolean"}}
+    assert (wrong.status_code, other.status_code, right.status_code, late.status_code) == (400, 404, 200, 409)
+    assert "'perhaps' is not of type 'boolean'" in wrong.json()["error"]["message"]
+    assert "open questions: shop#1/é" in other.json()["error"]["message"]
+    assert run["result"] == "figs: ordered"
+
+
+async def test_answers_may_be_given_beforehand_and_a_wrong_one_ends_the_run():
+    async with served(offered(Code(order))) as here:
+        runs = []
+        for answer in (False, "perhaps"):
+            asked = {"expert": "Expert", "goal": "figs", "answers": {"code": answer}}
+            runs.append(await here.ended((await here.http.post("/runs", json=asked)).json()["id"]))
+    assert [run["result"] for run in runs] == ["figs: left", ""]
+    assert runs[1]["state"] == "failed"
+    assert "answers.code: the answers: 1 issue" in runs[1]["error"]
+
+
+async def test_a_run_is_ended_and_forgotten():
+    ended = asyncio.Event()
+
+    async def hang(job):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async with served(offered(Code(hang))) as here:
+        await here.http.post("/runs", json={"expert": "Expert", "goal": "", "id": "r"})
+        async with here.http.stream("GET", "/runs/r/events") as following:
+            cancelled = await here.http.post("/runs/r/cancel")
+            seen = await events_of(following)
+        again = await here.http.post("/runs/r/cancel")
+        gone = [(await here.http.delete("/runs/r")).status_code, (await here.http.get("/runs/r")).status_code]
+    assert ended.is_set()
+    assert (cancelled.json()["state"], cancelled.json()["error"]) == ("cancelled", "was cancelled")
+    assert again.json() == cancelled.json()
+    assert seen[-1][2]["state"] == "cancelled"
+    assert gone == [204, 404]
+
+
+async def test_the_same_id_is_the_same_run():
+    ran = []
+
+    async def once(job):
+        ran.append(job.goal)
+        return "done"
+
+    async with served(offered(Code(once))) as here:
+        asked = {"expert": "Expert", "goal": "g"}
+        said = await asyncio.gather(
+            *(here.http.post("/runs", json=asked, headers={"Idempotency-Key": "k"}) for _ in range(5))
+        )
+        by_body = await here.http.post("/runs", json={**asked, "id": "k"})
+        other = await here.http.post("/runs", json={**asked, "goal": "h", "id": "k"})
+        both = await here.http.post("/runs", json={**asked, "id": "j"}, headers={"Idempotency-Key": "k"})
+        await here.ended("k")
+    assert sorted(each.status_code for each in said) == [200, 200, 200, 200, 202]
+    assert (by_body.status_code, other.status_code, both.status_code) == (200, 409, 409)
+    assert "was begun with another goal" in other.json()["error"]["message"]
+    assert ran == ["g"]
+
+
+async def test_whatever_a_run_says_the_answer_is_json():
+    async def odd(job):
+        return WorkflowMessage(scratchpad="\ud800", outputs={"odd": object(), "nan": float("nan"), "bytes": b"\xff"})
+
+    async with served(offered(Code(odd))) as here, here.openai() as client:
+        begun = await here.http.post("/runs", json={"expert": "Expert", "goal": "g"})
+        run = await here.ended(begun.json()["id"])
+        async with here.http.stream("GET", f"/runs/{run['id']}/events") as following:
+            seen = await events_of(following)
+        chat = await client.chat.completions.create(model="Expert", messages=[HELLO])
+        async with Client(f"{here.url}/mcp") as mcp:
+            called = await mcp.call_tool("Expert", {"goal": "g"})
+    assert (run["result"], run["outputs"]["nan"]) == ("\ud800", None)
+    assert seen[-1][1] == "ended"
+    assert chat.choices[0].message.content == "\ud800"
+    assert called.content[0].text == "\\ud800"
+
+
+# As an MCP server
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_an_expert_is_an_mcp_tool_that_tells_how_far_it_is(mode):
+    told = []
+
+    async def progress(done, total, message):
+        told.append((done, message))
+
+    offers = [offered(Code(echo), name=name) for name in ("An expert", "An.expert")]
+    async with served(*offers) as here, Client(f"{here.url}/mcp", mode=mode) as mcp:
+        tools = (await mcp.list_tools()).tools
+        done = await mcp.call_tool("An_expert", {"goal": "g", "inputs": {"n": 1}}, progress_callback=progress)
+        wrong = await mcp.call_tool("An_expert", {"gaol": "g"})
+        nobody = await mcp.call_tool("An_exprt", {"goal": "g"})
+    assert [tool.name for tool in tools] == ["An_expert", "An_expert_2", "answer_question"]
+    assert tools[0].description == "It is An expert."
+    assert (done.content[0].text, done.is_error) == ('g||{"n": 1}', False)
+    assert told == [(1, "code runs"), (2, "code has finished")]
+    assert (wrong.is_error, "goal: Field required" in wrong.content[0].text) == (True, True)
+    assert (nobody.is_error, "did you mean 'An_expert'" in nobody.content[0].text) == (True, True)
+
+
+async def test_an_mcp_session_that_is_idle_is_closed():
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}
+    accept = {"Accept": "application/json, text/event-stream"}
+    assert Bounds().session_seconds == 300
+    async with served(offered(Code(echo)), bounds=Bounds(session_seconds=0.01)) as here:
+        begun = await here.http.post("/mcp", json=begin, headers=accept)
+        session = {**accept, "Mcp-Session-Id": begun.headers["mcp-session-id"]}
+        ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+        while (answer := await here.http.post("/mcp", json=ping, headers=session)).status_code != 404:
+            await asyncio.sleep(0.05)
+    assert begun.status_code == 200
+    assert "error" in answer.json()
+
+
+async def test_a_question_of_a_tools_run_is_answered_by_another_tool():
+    async with served(offered(Code(order))) as here, Client(f"{here.url}/mcp") as mcp:
+        asked = (await mcp.call_tool("Expert", {"goal": "figs"})).content[0].text
+        (run,) = (await here.http.get("/runs")).json()["runs"]
+        answer = {"run_id": run["id"], "question_id": "code", "answer": True}
+        wrong = await mcp.call_tool("answer_question", {**answer, "answer": "perhaps"})
+        done = await mcp.call_tool("answer_question", answer)
+    assert f"Run {run['id']} asks" in asked
+    assert "code: Order figs? (yes or no)" in asked
+    assert (wrong.is_error, "not of type 'boolean'" in wrong.content[0].text) == (True, True)
+    assert done.content[0].text == "figs: ordered"
+
+
+async def test_a_call_of_a_tool_that_is_given_up_ends_its_run():
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def hang(job):
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async with served(offered(Code(hang))) as here, Client(f"{here.url}/mcp") as mcp:
+        calling = asyncio.ensure_future(mcp.call_tool("Expert", {"goal": "g"}))
+        await began.wait()
+        calling.cancel()
+        await asyncio.wait_for(ended.wait(), 30)
+
+
+async def test_a_run_that_fails_and_one_that_is_judged_badly_are_errors_of_the_tool():
+    async def fail(job):
+        raise InputError("no figs")
+
+    async def bad(job):
+        return WorkflowMessage(
+            scratchpad="figs?", status=WorkflowStatus.INPUT_DATA_ERROR, evaluation="No figs.", lesson="Buy figs."
+        )
+
+    async with served(offered(Code(fail)), offered(Code(bad), name="Bad")) as here, Client(f"{here.url}/mcp") as mcp:
+        failed = await mcp.call_tool("Expert", {"goal": "g"})
+        judged = await mcp.call_tool("Bad", {"goal": "g"})
+    assert (failed.is_error, "no figs" in failed.content[0].text) == (True, True)
+    assert (judged.is_error, judged.content[0].text) == (True, "figs?\n\nJudged INPUT_DATA_ERROR. No figs.\nBuy figs.")
+
+
+# Keys, hosts, bounds
+
+
+async def test_nobody_comes_in_without_a_key(caplog):
+    caplog.set_level(logging.DEBUG)
+    async with served(offered(Code(echo)), keys=["another-key-of-this-server", KEY], hosts=None) as here:
+        for headers in (
+            {},
+            {"Authorization": "Bearer wrong"},
+            {"Authorization": f"Basic {KEY}"},
+            {"Authorization": KEY},
+        ):
+            for method, path in (("GET", "/runs"), ("GET", "/openapi.json"), ("POST", "/mcp"), ("GET", "/nowhere")):
+                refused = await here.http.request(method, path, headers=headers)
+                assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+        let_in = await here.http.get("/runs", headers={"Authorization": f"Bearer {KEY}"})
+        health = await here.http.get("/healthz")
+        async with here.openai(KEY) as client:
+            said = await client.chat.completions.create(model="Expert", messages=[HELLO])
+        async with (
+            httpx2.AsyncClient(headers={"Authorization": f"Bearer {KEY}"}) as http,
+            Client(streamable_http_client(f"{here.url}/mcp", http_client=http)) as mcp,
+        ):
+            assert len((await mcp.list_tools()).tools) == 2
+    assert (let_in.status_code, health.json()) == (200, {"status": "ok"})
+    assert said.choices[0].message.content == "Hello||{}"
+    assert KEY not in "".join(record.getMessage() for record in caplog.records if record.name != "openai._base_client")
+
+
+def test_a_server_that_any_host_may_name_needs_keys():
+    with pytest.raises(InputError, match="needs keys"):
+        Serving({}, hosts=None)
+
+
+async def test_a_web_page_begins_no_runs():
+    """A name that leads here (DNS rebinding), a form of another page, a page in a frame."""
+    async with served(offered(Code(echo))) as here:
+        asked = {"expert": "Expert", "goal": "g"}
+        port = here.url.rpartition(":")[2]
+        statuses = []
+        for headers in (
+            {"Host": "evil.example"},
+            {"Host": f"evil.example:{port}"},
+            {"Host": "127.0.0.1.evil.example"},
+            {"Host": "evil.example:127.0.0.1"},
+            {"Host": ""},
+            {"Origin": "http://evil.example"},
+            {"Origin": "http://localhost:1"},
+            {"Origin": "null"},
+            {"Origin": f"http://127.0.0.1:{port}.evil.example"},
+        ):
+            refused = [
+                await here.http.post("/runs", json=asked, headers=headers),
+                await here.http.post(
+                    "/v1/chat/completions", json={"model": "Expert", "messages": [HELLO]}, headers=headers
+                ),
+                await here.http.post("/mcp", json={}, headers=headers),
+            ]
+            statuses += [each.status_code for each in refused]
+        form = await here.http.post("/runs", content=json.dumps(asked), headers={"Content-Type": "text/plain"})
+        known = (await here.http.get("/runs", headers={"Host": f"localhost:{port}"})).json()
+        own = await here.http.get("/runs", headers={"Origin": here.url})
+    assert set(statuses) <= {400, 403}
+    assert statuses.count(403) >= len(statuses) - 3  # an empty Host may be refused earlier
+    assert (form.status_code, own.status_code) == (400, 200)
+    assert known == {"runs": []}
+
+
+async def test_a_body_that_is_too_large_or_too_slow_is_refused():
+    async def chunks():
+        for _ in range(100):
+            yield b"x" * 1_000
+
+    async with served(offered(Code(echo)), bounds=Bounds(body=10_000, body_seconds=0.2)) as here:
+        told = await here.http.post("/runs", json={"expert": "Expert", "goal": "x" * 20_000})
+        untold = await here.http.post("/mcp", content=chunks(), headers={"Content-Type": "application/json"})
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(here.url.rpartition(":")[2]))
+        writer.write(b"POST /runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
+        slow = await reader.read()
+        writer.close()
+    assert (told.status_code, untold.status_code) == (413, 413)
+    assert "10,000 bytes" in told.json()["error"]["message"]
+    assert slow.startswith(b"HTTP/1.1 408")
+
+
+HOSTILE = [
+    b"", b"[]", b"null", b"{", b"\xff", b'{"expert": 1}', b"[" * 100_000, b'{"a":' * 50_000, b"9" * 10_000,
+    b'{"expert": "Expert", "goal": "g", "inputs": {"n": ' + b"9" * 5_000 + b"}}",
+    b'{"expert": "Expert", "goal": "g", "id": "../x"}',
+    b'{"expert": "Expert", "goal": "g", "id": "a/b"}',
+    b'{"expert": "Expert", "goal": "g", "id": ""}',
+    b'{"expert": "Expert", "goal": "g", "surprise": 1}',
+    b'{"expert": "Expert", "goal": null}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ["/runs", "/v1/chat/completions", "/runs/r/answers/q", "/mcp"])
+async def test_a_hostile_body_is_refused_in_words(path, caplog):
+    async with served(offered(Code(echo))) as here:
+        for body in HOSTILE:
+            refused = await here.http.post(path, content=body, headers={"Content-Type": "application/json"})
+            assert 400 <= refused.status_code < 500, (body[:60], refused.text)
+            if path != "/mcp":
+                assert refused.json()["error"]["message"]
+        known = (await here.http.get("/runs")).json()["runs"]
+    assert known == []
+    assert faults(caplog) == []
+
+
+async def test_odd_values_make_no_trouble(caplog):
+    """NaN and half surrogate pairs, which Python's JSON takes."""
+    async with served(offered(Code(echo))) as here:
+        for body in (
+            b'{"expert": "Expert", "goal": "\\ud800"}',
+            b'{"expert": "Expert", "goal": "g", "inputs": {"n": NaN, "s": "\\ud800"}}',
+            b'{"expert": "\\ud800", "goal": "g"}',
+        ):
+            said = await here.http.post("/runs", content=body, headers={"Content-Type": "application/json"})
+            assert said.status_code in (202, 400, 404)
+            said.json()
+    assert faults(caplog) == []
+
+
+async def test_more_runs_than_are_taken_on_come_later():
+    async def hang(job):
+        await asyncio.Event().wait()
+
+    async with served(offered(Code(hang)), bounds=Bounds(runs=2)) as here:
+        asked = {"expert": "Expert", "goal": ""}
+        begun = [await here.http.post("/runs", json=asked) for _ in range(3)]
+        chat = await here.http.post("/v1/chat/completions", json={"model": "Expert", "messages": [HELLO]})
+        async with Client(f"{here.url}/mcp") as mcp:
+            called = await mcp.call_tool("Expert", {"goal": ""})
+        await here.http.post(f"/runs/{begun[0].json()['id']}/cancel")
+        again = await here.http.post("/runs", json=asked)
+    assert [each.status_code for each in begun] == [202, 202, 429]
+    assert (chat.status_code, begun[2].headers["retry-after"], again.status_code) == (429, "5", 202)
+    assert (called.is_error, "2 runs have not ended" in called.content[0].text) == (True, True)
+
+
+async def test_a_run_that_takes_too_long_is_ended():
+    async def hang(job):
+        await asyncio.Event().wait()
+
+    async with served(offered(Code(hang)), bounds=Bounds(seconds=0.1)) as here:
+        run = await here.ended((await here.http.post("/runs", json={"expert": "Expert", "goal": ""})).json()["id"])
+        chat = await here.http.post("/v1/chat/completions", json={"model": "Expert", "messages": [HELLO]})
+        waiting = {"expert": "Expert", "goal": ""}
+        assert (await here.http.post("/runs", json=waiting)).status_code == 202
+    assert (run["state"], run["error"]) == ("cancelled", "took longer than the 0.1 s that a run may take here")
+    assert (chat.status_code, chat.json()["error"]["code"], chat.headers["x-should-retry"]) == (
+        504,
+        "run_timeout",
+        "false",
+    )
+
+
+async def test_runs_that_have_ended_are_forgotten_by_number_and_by_age():
+    for bounds in (Bounds(kept=2), Bounds(kept_seconds=0)):
+        async with served(offered(Code(echo)), bounds=bounds) as here:
+            for number in range(4):
+                await here.http.post("/runs", json={"expert": "Expert", "goal": "", "id": f"r{number}"})
+                while (found := await here.http.get(f"/runs/r{number}")).is_success and found.json()[
+                    "state"
+                ] == "running":
+                    await asyncio.sleep(0.01)
+            left = sorted(run["id"] for run in (await here.http.get("/runs")).json()["runs"])
+        assert left == (["r2", "r3"] if bounds.kept == 2 else [])
+
+
+async def test_runs_that_have_ended_are_forgotten_by_what_they_hold_but_never_the_newest():
+    async with served(offered(Code(echo)), bounds=Bounds(kept_bytes=300_000)) as here:
+        for number, size in enumerate((20_000, 20_000, 10, 500_000)):
+            asked = {"expert": "Expert", "goal": "x" * size, "id": f"r{number}"}
+            await here.http.post("/runs", json=asked)
+            await here.ended(f"r{number}")
+            listed = (await here.http.get("/runs")).json()["runs"]
+            if number == 2:
+                assert [run["id"] for run in listed] == ["r2", "r1", "r0"]
+        forgotten = await here.http.get("/runs/r0")
+    assert [run["id"] for run in listed] == ["r3"]
+    assert "or when those that ended since hold 300,000 bytes" in forgotten.json()["error"]["message"]
+
+
+async def test_a_list_of_runs_has_neither_their_goals_nor_their_results():
+    async with served(offered(Code(echo))) as here:
+        await here.http.post("/runs", json={"expert": "Expert", "goal": "x" * 100_000, "id": "r"})
+        run = await here.ended("r")
+        listed = await here.http.get("/runs")
+    assert listed.json() == {
+        "runs": [{name: run[name] for name in ("id", "expert", "state", "created", "status")}],
+    }
+    assert (run["goal"], run["status"]) == ("x" * 100_000, "SUCCESS")
+
+
+async def test_followers_and_requests_a_minute_are_bounded():
+    async def hang(job):
+        await asyncio.Event().wait()
+
+    async with served(offered(Code(hang)), bounds=Bounds(followers=1, beat=0.01)) as here:
+        await here.http.post("/runs", json={"expert": "Expert", "goal": "", "id": "r"})
+        async with here.http.stream("GET", "/runs/r/events") as following:
+            async for line in following.aiter_lines():
+                if line == ": waiting":
+                    break
+            assert (await here.http.get("/runs/r/events")).status_code == 429
+        async with AsyncExitStack() as stack:
+            for _ in range(100):
+                following = await stack.enter_async_context(here.http.stream("GET", "/runs/r/events"))
+                if following.status_code == 200:
+                    break
+                await asyncio.sleep(0.01)
+            assert following.status_code == 200
+    async with served(offered(Code(echo)), bounds=Bounds(requests_a_minute=3)) as here:
+        said = [await here.http.get("/runs") for _ in range(4)]
+        assert [each.status_code for each in said] == [200, 200, 200, 429]
+        assert 0 < int(said[-1].headers["retry-after"]) <= 61
+        assert (await here.http.get("/healthz")).status_code == 200
+
+
+async def test_a_server_that_ends_finishes_what_it_can_and_begins_no_more():
+    go_on, ended = asyncio.Event(), []
+
+    async def work(job):
+        try:
+            await (go_on if job.goal == "short" else asyncio.Event()).wait()
+        finally:
+            ended.append(job.goal)
+        return "done"
+
+    async with served(offered(Code(work)), offered(Code(order), name="Shop")) as here:
+        for goal in ("short", "long"):
+            await here.http.post("/runs", json={"expert": "Expert", "goal": goal, "id": goal})
+        await here.http.post("/runs", json={"expert": "Shop", "goal": "figs", "id": "figs"})
+        await here.until("figs", "asks")
+        draining = asyncio.ensure_future(here.serving.drain(0.5))
+        while not here.serving.runs.ending:
+            await asyncio.sleep(0)
+        late = await here.http.post("/runs", json={"expert": "Expert", "goal": "late"})
+        health = await here.http.get("/healthz")
+        go_on.set()
+        await draining
+        states = {run["id"]: run["state"] for run in (await here.http.get("/runs")).json()["runs"]}
+    assert (late.status_code, late.headers["retry-after"]) == (503, "30")
+    assert (health.status_code, health.json()) == (503, {"status": "ending"})
+    assert states == {"short": "finished", "long": "cancelled", "figs": "cancelled"}
+
+
+# What is offered
+
+
+FLOW = """
+nodes:
+  1: {type: start, variables: [[text, string]]}
+  2: {type: end, after: 1, outputs: [[result, [text, '1']]]}
+"""
+
+
+def test_all_experts_of_a_file_and_its_leader_are_offered(tmp_path):
+    file = tmp_path / "team.yaml"
+    file.write_text(
+        "model: embedded\noperators:\n  - &a {instruction: Do it.}\n"
+        "leader: {profile: {name: Boss}}\n"
+        "experts:\n  - {profile: {name: One, desc: The first.}, workflow: [[*a]]}\n"
+        "  - {profile: {name: Two}, workflow: [[*a]]}\n"
+    )
+    offers = offers_of(Source(file=str(file)))
+    assert [offer.name for offer in offers] == ["Boss", "One", "Two"]
+    assert [offer.source.expert for offer in offers] == ["Boss", "One", "Two"]
+    with pytest.raises(InputError, match="2 experts are called 'One'"):
+        by_name([*offers, offers[1]])
+    with pytest.raises(InputError, match="leave --services out"):
+        offers_of(Source(file=str(file), services="x.yaml"))
+
+
+async def test_a_workflow_of_typed_nodes_says_what_it_takes_and_no_file_of_the_server_is_read(tmp_path):
+    (tmp_path / "secret.txt").write_text("secret")
+    file = tmp_path / "flow.yaml"
+    file.write_text(FLOW)
+    (offer,) = offers_of(Source(file=str(file)))
+    one = offer.agent.profile.name
+    (tmp_path / "two.yaml").write_text(FLOW.replace("[[text, string]]", "[[text, string], [paper, file]]"))
+    (both,) = offers_of(Source(file=str(tmp_path / "two.yaml")))
+    two = both.agent.profile.name
+    async with served(offer, both) as here, here.openai() as client:
+        said = await client.chat.completions.create(model=one, messages=[HELLO])
+        experts = {each["name"]: each["inputs"] for each in (await here.http.get("/experts")).json()["experts"]}
+        asked = {"expert": two, "goal": ""}
+        path = str(tmp_path / "secret.txt")
+        told = [
+            await here.http.post("/runs", json={**asked, "inputs": inputs})
+            for inputs in (
+                {"text": "t", "paper": path},
+                {"text": "t", "paper": {"path": path}},
+                {"text": "t", "paper": [path]},
+                {"txt": "t"},
+                {"text": "t", "paper": None},
+            )
+        ]
+        done = await here.ended(told[-1].json()["id"])
+    assert said.choices[0].message.content == "Hello"
+    assert experts == {one: {"text": "string"}, two: {"text": "string", "paper": "file"}}
+    assert [each.status_code for each in told] == [400, 400, 400, 400, 202]
+    assert "'paper'" in told[0].json()["error"]["message"]
+    assert "did you mean 'text'" in told[3].json()["error"]["message"]
+    assert done["result"] == "t"

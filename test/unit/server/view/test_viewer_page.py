@@ -1,0 +1,708 @@
+"""The page in a real browser: what it draws, what it answers to, and that nobody can make it do anything else."""
+
+import json
+import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+import pytest
+
+from operad.runtime.observe.trace import Trace
+from operad.server.view.page import page, report
+from operad.server.view.picture import details, picture
+
+BENCHMARK = Path(__file__).parents[3] / "benchmark"
+
+
+@pytest.fixture(scope="module")
+def runs():
+    """Recorded runs, each made once."""
+    patch = pytest.MonkeyPatch()
+    patch.syspath_prepend(BENCHMARK)
+    sample_runs, made = import_module("sample_runs"), {}
+
+    def events(name, *arguments):
+        key = (name, *arguments)
+        if key not in made:
+            with ThreadPoolExecutor(1) as elsewhere:  # the browser's event loop runs in this thread
+                made[key] = elsewhere.submit(getattr(sample_runs, name), *arguments).result()
+        return made[key]
+
+    yield events
+    patch.undo()
+
+
+@pytest.fixture(scope="module")
+def browser(chromium):
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """Opens a page; at the end it has asked nobody outside, shown no dialog and had no error."""
+    contexts, outside, faults = [], [], []
+
+    def opened(source, *, allowed="file:", shown=".card", **options):
+        context = browser.new_context(**{"viewport": {"width": 1400, "height": 900}, **options})
+        contexts.append(context)
+        address = source
+        if source.startswith("<"):
+            path = tmp_path / "run.html"
+            path.write_text(source, encoding="utf-8")
+            address = path.as_uri()
+
+        def routed(route):
+            if route.request.url.startswith((allowed, "data:")):
+                route.continue_()
+            else:
+                outside.append(route.request.url)
+                route.abort()
+
+        def heard(said):
+            broken = re.search(r"net::ERR_(CONNECTION|INCOMPLETE)|status of 422", said.text)  # by a test, on purpose
+            if said.type in ("error", "warning") and not broken:
+                faults.append(said.text)
+
+        context.route("**/*", routed)
+        tab = context.new_page()
+        tab.on("pageerror", lambda error: faults.append(str(error)))
+        tab.on("console", heard)
+        tab.on("dialog", lambda dialog: (faults.append(dialog.message), dialog.dismiss()))
+        tab.goto(address)
+        tab.wait_for_selector(shown)
+        return tab
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert (outside, faults) == ([], [])
+
+
+@pytest.fixture
+def brief(opened, runs):
+    return opened(report(Trace.of(runs("brief"))))
+
+
+def card(tab, name):
+    return tab.locator(".card").filter(has=tab.locator(".name", has_text=name)).first
+
+
+def settled(tab):
+    """Wait until what was asked for is drawn: the page draws before a frame, and its panel a tenth of a second later."""
+    tab.wait_for_timeout(150)
+    tab.evaluate(
+        "() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(drawn))))"
+    )
+
+
+def labels(tab):
+    settled(tab)
+    return [label.split(", ")[:2] for label in tab.locator(".card").evaluate_all("all => all.map(e => e.ariaLabel)")]
+
+
+def section(tab, title):
+    return tab.locator("#panel .section").filter(has=tab.locator(f"summary:text-is('{title}')"))
+
+
+def until(tab, condition):
+    """Wait until it holds; by asking again, as the page's policy lets no text become code."""
+    for _ in range(200):
+        if tab.evaluate(condition):
+            return
+        tab.wait_for_timeout(50)
+    raise AssertionError(f"never came true: {condition}")
+
+
+def to(tab, share):
+    tab.locator("#slider").fill(str(share))
+    settled(tab)
+
+
+# What is drawn
+
+
+def test_the_graph_shows_every_operator_with_its_state(brief):
+    assert sorted(labels(brief)) == sorted([
+        ["plan", "kept from an earlier round"],
+        ["complaint desk", "skipped"],
+        ["search the web", "kept from an earlier round"],
+        ["countries", "map"],
+        ["prices", "kept from an earlier round"],
+        ["legal review", "workflow"],
+        ["outline", "kept from an earlier round"],
+        ["approve", "kept from an earlier round"],
+        ["chart", "kept from an earlier round"],
+        ["write", "done"],
+        ["translate", "done"],
+        ["answer", "done"],
+        ["editor", "evaluator"],
+    ])  # fmt: skip
+    assert brief.locator("#state").inner_text().strip() == "done"
+    assert brief.locator("#totals").inner_text().startswith("Round 1")
+    assert "20 model calls" in brief.locator("#totals").inner_text()
+
+
+def test_operators_stand_below_what_they_wait_for(brief):
+    top = {
+        name: card(brief, name).bounding_box()["y"] for name in ("plan", "search the web", "outline", "write", "editor")
+    }
+    assert sorted(top, key=lambda name: top[name]) == ["plan", "search the web", "outline", "write", "editor"]
+
+
+def test_the_critical_path_is_marked_in_words_too(brief):
+    critical = brief.locator(".card.critical").evaluate_all("all => all.map(e => e.ariaLabel)")
+    assert all(label.endswith("on the critical path") for label in critical)
+    assert {label.split(",")[0] for label in critical} >= {"plan", "prices", "approve", "write", "translate", "answer"}
+    assert brief.locator("#panel .critical-path li").first.inner_text().startswith("plan")
+
+
+def test_a_workflow_and_a_map_unfold_and_fold(brief):
+    brief.get_by_role("button", name="Unfold legal review").click()
+    assert {"sources", "claims", "counsel"} <= {label[0] for label in labels(brief)}
+    brief.get_by_role("button", name="Unfold countries").click()
+    brief.wait_for_selector(".items:has-text('item 1 of 4')")
+    brief.get_by_role("button", name="Next item").click()
+    brief.wait_for_selector(".items:has-text('item 2 of 4')")
+    card(brief, "extract").click()
+    brief.wait_for_selector("#panel .where:has-text('countries[1]')")
+    assert brief.locator("#panel .where").inner_text().split() == ["run", "/", "countries[1]", "/", "operator"]
+    brief.get_by_role("button", name="Fold legal review").click()
+    assert "sources" not in {label[0] for label in labels(brief)}
+
+
+def test_a_panel_shows_all_that_an_operator_was_told_and_said(brief):
+    card(brief, "write").click()
+    brief.wait_for_selector("#panel h2:has-text('write')")
+    assert "grew by 12% in 2024" in section(brief, "Output").inner_text()
+    assert "the figure its source in brackets" in section(brief, "Lesson it was given").inner_text()
+    assert "Every sentence needs a figure" in section(brief, "Instruction").inner_text()
+    assert "1 model call" in brief.locator("#panel .facts").inner_text()
+    assert "system" in section(brief, "Messages").inner_text()
+    section(brief, "Task").locator("summary").first.click()
+    assert "workflow messages" in section(brief, "Task").inner_text()
+    brief.locator("#panel .chip").first.click()
+    until(brief, "document.querySelector('#panel .facts').textContent.includes('round 1')")
+    assert "The market for heat pumps grew." in section(brief, "Output").inner_text()
+
+
+def test_tools_attempts_and_questions_are_shown(brief):
+    card(brief, "search the web").click()
+    brief.wait_for_selector("#panel h2:has-text('search the web')")
+    assert "2.6 million heat pumps were sold" in section(brief, "Tools").inner_text()
+    card(brief, "prices").click()
+    brief.wait_for_selector("#panel h2:has-text('prices')")
+    assert section(brief, "Attempts").inner_text().count("503 Service Unavailable") == 2
+    card(brief, "approve").click()
+    brief.wait_for_selector("#panel .question")
+    assert "answered after 4.00 s" in brief.locator("#panel .question").inner_text()
+
+
+def test_an_error_is_told_with_where_it_came_from(opened, runs):
+    tab = opened(report(Trace.of(runs("failing"))))
+    assert labels(tab) == [
+        ["load ledger", "done"],
+        ["fetch rates", "stopped"],
+        ["check entries", "failed"],
+        ["report", "did not run"],
+    ]
+    assert "check entries" in tab.locator("#alert").inner_text()
+    section(tab, "Error").get_by_role("button", name="check entries").click()
+    tab.wait_for_selector("#panel h2:has-text('check entries')")
+    assert "it is cut off; send the file again" in section(tab, "Error").inner_text()
+
+
+def test_a_run_that_was_cut_off_says_so(opened, runs):
+    tab = opened(report(Trace.of(runs("brief")[:100])))
+    assert "unfinished" in tab.locator("#state").inner_text()
+    assert "The file ends before the run does" in tab.locator("#alert").inner_text()
+
+
+def test_the_rounds_stand_side_by_side_with_what_the_lesson_changed(brief):
+    brief.get_by_role("tab", name="Rounds").click()
+    brief.wait_for_selector("#rounds table")
+    assert brief.locator("#rounds th[scope=col]").all_inner_texts() == ["Round 1", "Round 2"]
+    rows = dict(
+        zip(
+            brief.locator("#rounds th[scope=row]").all_inner_texts(),
+            brief.locator("#rounds tr").all_inner_texts()[1:],
+            strict=True,
+        )
+    )
+    assert "execution error" in rows["Verdict"]
+    assert "success" in rows["Verdict"]
+    assert "write" in rows["Blamed"]
+    write = brief.locator("#rounds .change").first
+    assert "Give each sentence its figure" in write.inner_text()
+    assert "by 12% in 2024 [1], to 2.6 million [2]" in "".join(write.locator("ins").all_inner_texts())
+    assert write.locator("del").all_inner_texts() != []
+
+
+def test_the_timeline_unfolds_to_attempts_pauses_and_calls(brief):
+    rows = brief.locator("#timeline .row")
+    names = rows.locator(".name").all_inner_texts()
+    assert names[:3] == ["market brief", "Round 1", "plan"]
+    prices = rows.filter(has_text="prices").first
+    assert prices.locator(".bar.pause").count() == 2
+    prices.locator(".fold").click()
+    assert "pause before the next attempt" in rows.locator(".name").all_inner_texts()
+    assert rows.filter(has_text="approve").first.locator(".bar.asked").count() == 1
+
+
+# What it answers to
+
+
+def test_the_slider_replays_the_run(brief):
+    to(brief, 0)
+    assert dict(labels(brief))["plan"] == "running"
+    assert dict(labels(brief))["write"] == "waiting"
+    to(brief, 130)
+    assert card(brief, "prices").get_attribute("aria-label").split(", ")[1] == "waits to try again"
+    to(brief, 450)
+    assert dict(labels(brief))["approve"] == "asks a person"
+    assert brief.locator("#state").inner_text().strip() == "asks a person"
+    card(brief, "approve").click()
+    brief.wait_for_selector("#panel .question :text('not answered at this time')")
+    assert section(brief, "Output").count() == 0
+    brief.get_by_role("button", name="To the end").click()
+    assert dict(labels(brief))["write"] == "done"
+
+
+def test_playing_comes_to_the_end(brief):
+    brief.locator("#speed").select_option("100")
+    brief.locator("#play").click()
+    until(brief, "document.querySelector('#play').ariaLabel === 'Play' && document.querySelector('#now').hidden")
+    assert dict(labels(brief))["answer"] == "done"
+
+
+def test_search_finds_names_and_what_was_said(brief):
+    brief.keyboard.press("/")
+    brief.keyboard.type("503 service")
+    brief.wait_for_selector("#found .hit")
+    assert "prices" in brief.locator("#found").inner_text()
+    assert "dim" in card(brief, "write").get_attribute("class")
+    assert "dim" not in card(brief, "prices").get_attribute("class")
+    brief.keyboard.press("Enter")
+    brief.wait_for_selector("#panel h2:has-text('prices')")
+    brief.keyboard.press("Escape")
+    assert brief.locator(".card.dim").count() == 0
+    brief.keyboard.press("/")
+    brief.keyboard.type("nobody said this")
+    brief.wait_for_selector("#found :text('0 places found')")
+
+
+def test_all_can_be_done_by_keyboard(brief):
+    card(brief, "plan").focus()
+    brief.keyboard.press("ArrowDown")
+    focused = "document.activeElement.ariaLabel"
+    assert brief.evaluate(focused).split(",")[0] in {"countries", "prices", "search the web"}
+    brief.keyboard.press("ArrowUp")
+    assert brief.evaluate(focused).startswith("plan,")
+    brief.keyboard.press("Enter")
+    brief.wait_for_selector("#panel h2:has-text('plan')")
+    until(brief, "document.activeElement.id === 'panel'")
+    brief.keyboard.press("Escape")
+    assert brief.evaluate(focused).startswith("plan,")
+    card(brief, "legal review").focus()
+    brief.keyboard.press("u")
+    assert "sources" in {label[0] for label in labels(brief)}
+    brief.keyboard.press("4")
+    assert brief.locator("#rounds").is_visible()
+    brief.keyboard.press("1")
+    brief.keyboard.press(",")
+    brief.wait_for_selector("#now:visible")
+    brief.locator("#timeline .rows").focus()
+    for key in ("Home", "ArrowDown", "ArrowLeft", "ArrowDown", "Enter"):
+        brief.keyboard.press(key)
+    brief.wait_for_selector("#panel h2:has-text('Round 2')")
+    brief.keyboard.press("?")
+    assert brief.locator("dialog[open]").is_visible()
+
+
+# For everybody
+
+
+CONTRAST = """() => {
+  const parse = (colour) => (colour.match(/[\\d.]+/g) ?? [0, 0, 0, 0]).map(Number);
+  const over = (top, below) => { const a = top[3] ?? 1; return [0, 1, 2].map((i) => top[i] * a + below[i] * (1 - a)); };
+  const light = (rgb) => { const [r, g, b] = rgb.map((c) => { c /= 255; return c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const ratio = (a, b) => { const [x, y] = [light(a), light(b)].sort((p, q) => q - p); return (x + 0.05) / (y + 0.05); };
+  const behind = (element) => {
+    const layers = [];
+    for (let each = element; each; each = each.parentElement) layers.push(parse(getComputedStyle(each).backgroundColor));
+    return layers.reverse().reduce((below, layer) => over(layer.length > 3 ? layer : [...layer, 1], below), [255, 255, 255]);
+  };
+  const poor = [];
+  for (const element of document.querySelectorAll("body *")) {
+    if (!element.checkVisibility?.({ opacityProperty: true }) || element.closest("noscript, script")) continue;
+    const style = getComputedStyle(element);
+    const text = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    const mark = element.matches("svg.icon, .bar");
+    if (!text && !mark) continue;
+    if (element.closest(":disabled")) continue;
+    const colour = element.matches(".bar") ? parse(style.backgroundColor) : parse(style.color);
+    if (element.matches(".call, .pause, .asked")) continue;
+    const back = behind(element.matches(".bar") ? element.parentElement : element);
+    const found = ratio(over(colour.length > 3 ? colour : [...colour, 1], back), back);
+    if (found < (text ? 4.5 : 3)) poor.push(`${element.tagName}.${element.className.baseVal ?? element.className} ${element.textContent.slice(0, 20)} ${found.toFixed(2)}`);
+  }
+  return poor;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_and_mark_can_be_told_from_what_is_behind_it(opened, runs, scheme):
+    tab = opened(report(Trace.of(runs("brief"))), color_scheme=scheme, reduced_motion="reduce")
+    for where in (0, 130, 450, 700, 1000):
+        to(tab, where)
+        assert tab.evaluate(CONTRAST) == []
+    for name in ("write", "prices", "approve"):
+        card(tab, name).click()
+        tab.wait_for_selector(f"#panel h2:has-text('{name}')")
+        assert tab.evaluate(CONTRAST) == []
+    tab.get_by_role("tab", name="Rounds").click()
+    tab.wait_for_selector("#rounds ins")
+    assert tab.evaluate(CONTRAST) == []
+    tab.get_by_role("button", name="Keys and marks").click()
+    assert tab.evaluate(CONTRAST) == []
+    failing = opened(report(Trace.of(runs("failing"))), color_scheme=scheme)
+    assert failing.evaluate(CONTRAST) == []
+
+
+def test_the_theme_can_be_changed(brief):
+    back = "getComputedStyle(document.body).backgroundColor"
+    before = brief.evaluate(back)
+    brief.get_by_role("button", name="Light or dark").click()
+    assert brief.evaluate(back) != before
+    assert brief.evaluate(CONTRAST) == []
+
+
+def test_a_phone_shows_one_thing_at_a_time_and_never_scrolls_sideways(opened, runs):
+    tab = opened(report(Trace.of(runs("brief"))), viewport={"width": 390, "height": 844})
+    fits = "document.documentElement.scrollWidth <= 390 && document.body.scrollWidth <= 390"
+    assert tab.evaluate(fits)
+    assert card(tab, "editor").is_visible()
+    for name in ("Timeline", "Rounds", "Details"):
+        tab.get_by_role("tab", name=name).click()
+        tab.wait_for_timeout(50)
+        assert tab.evaluate(fits), name
+        assert tab.locator("#graph").is_hidden()
+    tab.get_by_role("tab", name="Graph").click()
+    card(tab, "write").click()
+    tab.wait_for_selector("#panel h2:has-text('write')")
+    assert tab.evaluate("document.querySelector('#panel').scrollWidth <= 390")
+    assert opened(report(Trace.of(runs("brief")[:100])), viewport={"width": 390, "height": 844}).evaluate(fits)
+
+
+# Hostile runs
+
+
+def test_what_models_and_names_say_is_text_whatever_it_says(opened, runs):
+    events = runs("hostile")
+    for width in (1400, 390):
+        tab = opened(report(Trace.of(events)), viewport={"width": width, "height": 844})
+        known = "document.querySelectorAll('img, iframe, object, embed, a, script:not([type]):not(:nth-of-type(1)), svg:not(.icon):not(.lines)').length"
+        for at in range(tab.locator(".card").count()):
+            tab.locator(".card").nth(at).evaluate("card => card.click()")
+            tab.wait_for_timeout(80)
+            tab.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+            assert tab.evaluate("document.querySelectorAll('img, iframe, object, embed, a, form[action]').length") == 0
+            tab.evaluate("document.querySelectorAll('.more').forEach(each => each.click())")
+        if width == 1400:
+            tab.get_by_role("tab", name="Rounds").click()
+            tab.wait_for_selector("#rounds table")
+        assert tab.evaluate(known) <= 1
+        assert tab.evaluate("document.querySelectorAll('script').length") == 3
+        assert "alert(1)" in tab.locator("#rounds" if width == 1400 else "#panel").text_content()
+        assert "\u202e" not in tab.evaluate("document.body.innerText")
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_long_text_is_folded(opened, runs):
+    tab = opened(report(Trace.of(runs("hostile"))))
+    tab.locator(".card").nth(2).click()
+    tab.wait_for_selector("#panel .chip")
+    tab.locator("#panel .chip").first.click()
+    until(tab, "document.querySelector('#panel .facts').textContent.includes('round 1')")
+    output = section(tab, "Output")
+    assert len(output.inner_text()) < 3000
+    output.get_by_role("button", name="(32,034 characters)").click()
+    assert len(output.inner_text()) < 21_000
+    output.get_by_role("button", name="(32,034 characters)").click()
+    assert output.inner_text().endswith("</script><script>alert(2)</script>")
+
+
+def test_a_report_holds_what_any_text_can_hold(opened, runs):
+    text = "".join(map(chr, [*range(0x20), 0x2028, 0x2029, 0xD800, 0xFFFE, 0x1F600])) + "]]></script><!--<script>"
+    trace = Trace.of(runs("failing"))
+    trace.goal = text
+    held = json.loads(report(trace).split('id="picture-data">')[1].split("</script>")[0])
+    assert held["goal"] == text
+    trace.goal = text.replace("\ud800", "")
+    opened(report(trace))
+
+
+# Large runs
+
+
+def test_three_hundred_operators_fit_the_width(opened, runs):
+    tab = opened(report(Trace.of(runs("large", 300))))
+    assert tab.locator(".card").count() == 300
+    pane = tab.locator("#graph")
+    assert pane.evaluate("pane => pane.scrollWidth <= pane.clientWidth + 1")
+    assert tab.locator("#timeline .row").count() < 60
+    assert card(tab, "step 0").locator(".name").evaluate("e => e.scrollWidth <= e.clientWidth")
+
+
+def test_thousands_of_spans_are_scrolled_through(opened, runs):
+    tab = opened(report(Trace.of(runs("many_spans", 4000))))
+    tab.locator("#timeline .row").nth(1).locator(".fold").click()
+    assert tab.locator("#timeline .row").count() < 60
+    tab.locator("#timeline .rows").focus()
+    tab.keyboard.press("End")
+    assert tab.locator("#timeline .row .name").last.inner_text() == "item 1000"
+
+
+def test_a_graph_that_is_no_graph_is_drawn_all_the_same(opened, runs):
+    trace = Trace.of(runs("failing"))
+    told = picture(trace)
+    told["graphs"][""]["before"] = {
+        "a": ["b"],
+        "b": ["a", "c"],
+        "c": ["c", "nobody"],
+        "__proto__": ["a"],
+        "constructor": [],
+    }
+    held = json.dumps(told).replace("<", "\\u003c")
+    whole = report(trace)
+    begin = whole.index('id="picture-data">') + len('id="picture-data">')
+    tab = opened(whole[:begin] + held + whole[whole.index("</script>", begin) :])
+    assert {"a", "b", "c", "constructor"} <= {label[0] for label in labels(tab)}
+    card(tab, "constructor").click()
+    tab.wait_for_selector("#panel h2:has-text('constructor')")
+    tab.keyboard.press("/")
+    tab.keyboard.type("ledger")
+    tab.wait_for_selector("#found .hit")
+
+
+def test_a_part_of_the_time_is_shown_larger(brief):
+    brief.locator("#timeline .rows").focus()
+    last = brief.locator("#timeline .tick").last.inner_text()
+    brief.keyboard.press("+")
+    brief.keyboard.press("+")
+    assert brief.locator("#timeline .tick").last.inner_text() != last
+    brief.keyboard.press("f")
+    assert brief.locator("#timeline .tick").last.inner_text() == last
+
+
+# Live
+
+
+_BESIDE = {"note": "", "can": ["answer", "cancel"]}
+
+
+class _Answers(BaseHTTPRequestHandler):
+    """The contract of a server, in small."""
+
+    @property
+    def live(self) -> Any:
+        return self.server
+
+    def log_message(self, format, *args):
+        pass
+
+    def do_GET(self):
+        url, live = urlsplit(self.path), self.live
+        asked = {name: int(values[0]) for name, values in parse_qs(url.query).items()}
+        live.asked.append(self.path)
+        match url.path:
+            case "/token/":
+                self.reply(page("a run"), "text/html; charset=utf-8")
+            case "/token/data/picture":
+                self.reply(json.dumps({**picture(live.trace, asked.get("since", 0)), **_BESIDE}))
+            case "/token/data/details":
+                self.reply(json.dumps(details(live.trace, asked.get("span"))))
+            case "/token/data/changes":
+                self.stream(asked["since"])
+            case _:
+                self.send_error(404)
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.live.posted.append((self.path, body))
+        if self.live.refuses:
+            self.reply(json.dumps({"error": self.live.refuses}), status=422)
+        else:
+            self.reply("{}")
+
+    def reply(self, text, kind="application/json", status=200):
+        data = text.encode()
+        self.send_response(status)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def stream(self, since):
+        live = self.live
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.end_headers()
+        broken = live.broken
+        while not live.closed and live.broken == broken:
+            with live.changed:
+                if live.trace.version == since:
+                    live.changed.wait(0.1)
+                    continue
+                told = json.dumps({**picture(live.trace, since), **_BESIDE})
+                since = live.trace.version
+            self.wfile.write(f"data: {told}\n\n".encode())
+            self.wfile.flush()
+
+
+class _Live(ThreadingHTTPServer):
+    """Serves a trace that a test feeds."""
+
+    daemon_threads = True
+
+    def __init__(self, events):
+        super().__init__(("127.0.0.1", 0), _Answers)
+        self.trace, self.posted, self.asked, self.refuses = Trace(), [], [], ""
+        self.changed, self.closed, self.broken = threading.Condition(), False, 0
+        self.feed(events)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+        self.host = f"http://127.0.0.1:{self.server_port}/"
+        self.address = f"{self.host}token/"
+
+    def feed(self, events):
+        with self.changed:
+            for event in events:
+                self.trace.apply(event)
+            self.changed.notify_all()
+
+    def close(self):
+        self.closed = True
+        self.shutdown()
+        self.server_close()
+
+
+@pytest.fixture
+def live():
+    made = []
+
+    def live(events):
+        made.append(_Live(events))
+        return made[-1]
+
+    yield live
+    for each in made:
+        each.close()
+
+
+def test_a_live_run_grows_before_the_eyes(opened, live, runs):
+    events = runs("brief")
+    server = live([])
+    tab = opened(server.address, allowed=server.host, shown="#connection:text('waiting for the run')")
+    server.feed(events[:20])
+    until(tab, "document.querySelector('#state').textContent.includes('running')")
+    assert dict(labels(tab))["write"] == "waiting"
+    server.feed(events[20:])
+    until(tab, "document.querySelector('#state').textContent.includes('done')")
+    assert dict(labels(tab))["write"] == "done"
+    assert tab.locator("#cancel").is_hidden()
+
+
+def test_a_question_is_answered_and_a_run_cancelled_from_the_page(opened, live, runs):
+    events = runs("brief")
+    asked = next(at for at, event in enumerate(events) if type(event).__name__ == "Interrupted")
+    server = live(events[: asked + 1])
+    tab = opened(server.address, allowed=server.host)
+    tab.get_by_role("alert").get_by_role("button", name="Answer").click()
+    tab.wait_for_selector("#panel form.answer")
+    tab.locator("#panel form.answer select").select_option("false")
+    tab.locator("#panel form.answer textarea").fill("They are not ours.")
+    server.refuses = "'approve' is not open"
+    tab.locator("#panel form.answer").get_by_role("button", name="Answer").click()
+    tab.wait_for_selector("#panel .question :text-is(\"'approve' is not open\")")
+    server.refuses, server.posted = "", []
+    tab.locator("#panel form.answer").get_by_role("button", name="Answer").click()
+    tab.wait_for_selector("#panel .question :text-is('sent')")
+    tab.get_by_role("button", name="Cancel run").click()
+    assert server.posted == [
+        ("/token/data/answer", {"interrupt_id": "approve", "value": {"approve": False, "why": "They are not ours."}})
+    ]
+    tab.get_by_role("button", name="Really cancel?").click()
+    tab.wait_for_selector("#cancel:disabled")
+    assert server.posted[1:] == [("/token/data/cancel", {})]
+    server.feed(events[asked + 1 :])
+    until(tab, "document.querySelector('#state').textContent.includes('done')")
+    assert tab.locator("#alert").is_hidden()
+    server.feed(runs("failing")[:5])
+    until(tab, "document.querySelector('#workflow').textContent === 'accounts'")
+    assert tab.get_by_role("button", name="Cancel run").is_enabled()
+
+
+def test_an_answer_that_is_begun_or_refused_stays_though_the_run_goes_on(opened, live, runs):
+    events = runs("brief")
+    asked = next(at for at, event in enumerate(events) if type(event).__name__ == "Interrupted")
+    server = live(events[: asked + 1])
+    tab = opened(server.address, allowed=server.host)
+    tab.get_by_role("alert").get_by_role("button", name="Answer").click()
+    form = tab.locator("#panel form.answer")
+    form.locator("select").select_option("false")
+    server.refuses = "'why' is missing"
+    form.get_by_role("button", name="Answer").click()
+    refusal = tab.locator("#panel .question [role=alert]")
+    until(tab, "document.querySelector('#panel .question [role=alert]').textContent.includes('missing')")
+    tab.evaluate("document.activeElement.blur()")
+    tab.wait_for_timeout(2500)  # the panel is drawn anew each second
+    assert (form.locator("select").input_value(), refusal.inner_text()) == ("false", "'why' is missing")
+    server.feed(events[asked + 1 :])
+    tab.wait_for_selector("#panel .question :text('answered after')")
+    assert form.count() == 0
+
+
+def test_what_an_answer_may_leave_out_is_left_out(opened, live, runs):
+    events = [*runs("brief")]
+    asked = next(at for at, event in enumerate(events) if type(event).__name__ == "Interrupted")
+    kinds = ({"type": "boolean"}, {"type": "integer"}, {"enum": ["a", "b"]}, {"type": "string"})
+    schema = {"type": "object", "properties": {f"{name}{at}": kind for name in "xy" for at, kind in enumerate(kinds)}}
+    events[asked] = msgspec.structs.replace(events[asked], schema={**schema, "required": ["x0", "x1", "x2", "x3"]})
+    server = live(events[: asked + 1])
+    tab = opened(server.address, allowed=server.host)
+    tab.get_by_role("alert").get_by_role("button", name="Answer").click()
+    form = tab.locator("#panel form.answer")
+    form.locator("input").first.fill("7")
+    form.get_by_role("button", name="Answer").click()
+    tab.wait_for_selector("#panel .question :text-is('sent')")
+    assert server.posted[0][1]["value"] == {"x0": True, "x1": 7, "x2": "a", "x3": ""}
+
+
+def test_after_the_connection_breaks_it_goes_on_from_where_it_was(opened, live, runs):
+    events = runs("brief")
+    server = live(events[:20])
+    tab = opened(server.address, allowed=server.host)
+    until(tab, "document.querySelector('#state').textContent.includes('running')")
+    until(tab, "document.querySelector('#connection').textContent === ''")
+    server.broken += 1
+    server.feed(events[20:])
+    until(tab, "document.querySelector('#state').textContent.includes('done')")
+    assert [path for path in server.asked if "data/picture?since=20" in path] != []
+
+
+def test_another_run_in_the_same_file_takes_the_place_of_the_first(opened, live, runs):
+    server = live(runs("brief")[:100])
+    tab = opened(server.address, allowed=server.host)
+    server.feed(runs("failing"))
+    until(tab, "document.querySelector('#workflow').textContent === 'accounts'")
+    assert len(labels(tab)) == 4
