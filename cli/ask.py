@@ -4,38 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-import json
 import os
 import sys
 import threading
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
-from typing import Any, Protocol
+from typing import Protocol
 
 from rich.console import Console
 
+from operad.configs.answers import WrongAnswerError, describe_answer, read_answer
 from operad.configs.printable import printable
 from operad.runtime.events import Event, Interrupted, OperatorCancelled, OperatorFailed, Resumed
 from operad.runtime.policies.deadline import ended
 from operad.runtime.values.errors import InputError, did_you_mean
-from operad.runtime.values.schema import faults
 from operad.runtime.workflow.workflow import Workflow
 
-_WORDS = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
-_TYPES = {
-    "boolean": "yes or no",
-    "integer": "a whole number",
-    "number": "a number",
-    "array": "a list, as JSON",
-    "object": "an object, as JSON",
-}
 _CHUNK = 4096
-_LONGEST_SCHEMA = 300
-
-
-class WrongAnswerError(Exception):
-    """An answer that does not fit its question; the text says why."""
 
 
 class Paused(Protocol):
@@ -264,49 +250,3 @@ def shown(question: Interrupted) -> Iterator[str]:
     yield from (f"  {line}" for line in more)
     if more and wanted:
         yield f"  ({wanted})"
-
-
-def describe_answer(schema: Mapping[str, Any] | None) -> str:
-    """What may be said, in words; empty where anything may."""
-    if not schema:
-        return ""
-    if "enum" in schema:
-        return "one of: " + ", ".join(_as_typed(choice) for choice in schema["enum"])
-    if schema.get("type") == "string" and not {"pattern", "format", "maxLength", "minLength"} & schema.keys():
-        return ""
-    known = _TYPES.get(str(schema.get("type")))
-    if known and not schema.keys() - {"type", "title", "description"}:
-        return known
-    text = json.dumps(schema, ensure_ascii=False)
-    short = text if len(text) <= _LONGEST_SCHEMA else f"{text[:_LONGEST_SCHEMA]}…"
-    return f"{known or 'an answer'} that fits {short}"
-
-
-def read_answer(text: str, schema: Mapping[str, Any] | None) -> Any:
-    """What somebody means who writes this: the text itself, yes or no, or JSON; whichever fits the schema.
-
-    Raises:
-        WrongAnswerError: None of these fits.
-    """
-    if schema is None:
-        return text
-    form = dict(schema)
-    meanings: list[Any] = [text]
-    stripped = text.strip()
-    if stripped != text:
-        meanings.append(stripped)
-    if stripped.lower() in _WORDS:
-        meanings.append(_WORDS[stripped.lower()])
-    with suppress(ValueError, RecursionError):
-        meanings.append(json.loads(stripped))
-    wrong: list[str] = []
-    for meaning in meanings:
-        if not (wrong := faults(form, meaning)):
-            return meaning
-    raise WrongAnswerError("; ".join(fault.removeprefix("$: ") for fault in wrong))
-
-
-def _as_typed(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -11,19 +11,17 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from pydantic import ValidationError
 
+from operad.configs.runnable import Source
 from operad.runtime import events
 from operad.runtime.durable.places import SQLITE, check_id, database_url, shown
 from operad.runtime.values.errors import InputError
-from operad.runtime.values.message import Value
 from operad.runtime.workflow.workflow import Workflow
 
 if TYPE_CHECKING:
     from operad.configs.schema import DurableSpec
     from operad.runtime.durable.ledger import Ledger
     from operad.runtime.durable.served import Served
-    from operad.runtime.durable.store import KeptRun
 
 Database = Annotated[
     str | None,
@@ -44,47 +42,6 @@ Files = Annotated[
 ]
 
 _LONGEST_SLUG = 40
-
-
-class Source(Value):
-    """What a command makes a run from; never a key.
-
-    Attributes:
-        file: The absolute path of a file, or the name of one that comes with operad.
-        expert: Which of its experts; None for the leader, or the only one.
-        model: The model's name; None for what the file or the environment says.
-        base_url: The model's endpoint, likewise; without a login.
-        services: The absolute path of a file of services.
-        out: The absolute path of the folder where nodes write files.
-        workers: Whether workers do its operators.
-        files: Where files that its operators make are kept; None for beside the database.
-        lossy: Whether an imported workflow may run though its results may be others than where it comes from.
-    """
-
-    file: str
-    expert: str | None = None
-    model: str | None = None
-    base_url: str | None = None
-    services: str | None = None
-    out: str | None = None
-    workers: bool = False
-    files: str | None = None
-    lossy: bool = False
-
-
-def source_of(kept: KeptRun) -> Source:
-    """What a kept run was made from.
-
-    Raises:
-        InputError: No command made it, or a later version did.
-    """
-    try:
-        return Source.model_validate_json(kept.source)
-    except ValidationError as error:
-        raise InputError(
-            f"run {kept.run_id!r} was not begun by a command that can go on with it; execute its workflow with "
-            f"run_id={kept.run_id!r} again in the program that began it"
-        ) from error
 
 
 def open_ledger(

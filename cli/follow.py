@@ -89,7 +89,7 @@ async def follow(
 ) -> WorkflowMessage:
     """Run the agent, show its events on stderr, ask for what is missing and what it asks, and return its message."""
     console = Console(stderr=True)
-    job = await ask_inputs(job, missing, lines, partial(say, console), partial(prompt, console))
+    job = await ask_inputs(job, missing, lines.next, partial(say, console), partial(prompt, console))
     elsewhere = kept is not None and kept.ledger.workers is not None  # where models are the workers' own
     if not elsewhere and (line := model_line(agent.reasoner)):
         say(console, line)

@@ -9,7 +9,6 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, get_args
 
@@ -21,6 +20,7 @@ from operad.configs.flow import is_configuration, read_file
 from operad.configs.issues import Placed, in_file, issue_line, located, placed
 from operad.configs.loader import found_file, preview
 from operad.configs.printable import harmless, printable
+from operad.configs.written import unwritable, write_whole
 from operad.runtime.values.errors import InputError, InvalidError, did_you_mean
 from operad.runtime.values.file import FileDescriptor
 
@@ -342,49 +342,20 @@ def refuse_unwritable(path: str) -> None:
             with tempfile.TemporaryFile(dir=target.parent):
                 return
     except (OSError, RuntimeError, ValueError) as error:
-        raise _unwritable(path, error) from error
+        raise unwritable(path, error) from error
 
 
 def write_file(path: str, data: bytes) -> None:
-    """Write a file, at once and as a whole; what is no regular file is written to as it is.
-
-    A terminal as stdout is given nothing that it would obey.
+    """Write to stdout or a file; see `write_whole`.
 
     Raises:
         InputError: It cannot be written.
     """
-    if path == STDOUT:
-        if sys.stdout.isatty():
-            data = harmless(data.decode("utf-8", "replace")).encode()
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-        sys.stdout.flush()
+    if path != STDOUT:
+        write_whole(path, data)
         return
-    try:
-        target = Path(path).expanduser().resolve()
-        if target.exists() and not target.is_file():
-            target.write_bytes(data)
-            return
-        mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
-        handle, made = tempfile.mkstemp(prefix=f".{target.name[:50]}.", dir=target.parent)
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(data)
-            Path(made).chmod(mode)
-            Path(made).replace(target)
-        except BaseException:
-            with suppress(OSError):
-                Path(made).unlink()
-            raise
-    except (OSError, RuntimeError, ValueError) as error:  # no such user's home; a zero byte
-        raise _unwritable(path, error) from error
-
-
-def _unwritable(path: str, error: Exception) -> InputError:
-    return InputError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}")
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    if sys.stdout.isatty():
+        data = harmless(data.decode("utf-8", "replace")).encode()
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.flush()

@@ -6,7 +6,6 @@ import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn, TextIO
 
@@ -14,32 +13,25 @@ import typer
 from rich.console import Console
 
 from operad.cli.ask import Lines
-from operad.cli.durable import Database, Files, Kept, Source, new_run_id, open_ledger
+from operad.cli.durable import Database, Files, Kept, new_run_id, open_ledger
 from operad.cli.follow import follow, run_to_end, say
 from operad.cli.remarks import Lossy, plain_remarks, remark_lines
 from operad.cli.telemetry import Traced, listened
 from operad.cli.trust_store import Trusted, trusting
 from operad.cli.view import View, ViewPort, page_of, port_of
-from operad.configs.code import Trust
-from operad.configs.flow import find_graph, flow_expert, result_text
+from operad.configs.flow import result_text
 from operad.configs.inputs import job_of
-from operad.configs.loader import load
 from operad.configs.prices import PricesFile
 from operad.configs.printable import put
-from operad.configs.schema import DurableSpec
-from operad.configs.services import load_services, services_of_environment
-from operad.flows import NodeGraph
-from operad.operators import Services
+from operad.configs.runnable import Runnable, Source, lasting, make
 from operad.operators.nodes.flow import StartVariable
 from operad.runtime.agents.agent import Agent
-from operad.runtime.models.endpoint import without_login
 from operad.runtime.values.errors import BudgetError, InputError, OperatorError, shorten
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 
 if TYPE_CHECKING:
     from operad.runtime.durable.ledger import Ledger
-    from operad.runtime.durable.served import Served
 
 EXIT_NOT_SUCCESS = 1
 
@@ -184,107 +176,12 @@ def run(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Runnable:
-    """What a command runs.
-
-    Attributes:
-        agent: Who does the job.
-        goal: What is to be done, where nothing else is said.
-        graph: The workflow of typed nodes; None where it is a configuration.
-        services: What its nodes reach outside.
-        name: What workers call it.
-        team: All agents that its file makes.
-        durable: Which of its finished runs are deleted.
-    """
-
-    agent: Agent
-    goal: str
-    graph: NodeGraph | None
-    services: Services
-    name: str
-    team: Sequence[Agent]
-    durable: DurableSpec | None = None
-
-    def served(self) -> Served:
-        """What workers have of it."""
-        from operad.runtime.durable.served import Served  # not at import: it loads the database layer
-
-        return Served(self.name, self.team)
-
-
-def make(source: Source, trust: Trust = False) -> Runnable:
-    """What a file makes.
-
-    Args:
-        source: The file, and what the command was given.
-        trust: Whether the code that it names may run.
-
-    Raises:
-        UntrustedError: It names code that is not trusted.
-        InputError: There is no such file, or an option was given that it has no use for.
-        LossyError: It was imported, its results may be others here, and the source does not say that it may run.
-        InvalidError: It cannot be used; every issue is listed.
-    """
-    graph = find_graph(source.file)
-    model, base_url = source.model, source.base_url
-    if source.workers and (model or base_url):
-        raise InputError("workers have models of their own: say --model and --base-url to operad worker, not here")
-    if graph is None:
-        _refuse(
-            source.file, {"--output": source.out, "--services": source.services}, "says this itself, under `services`"
-        )
-        configuration = load(source.file, trust=trust)
-        able = configuration.agent(source.expert, model_name=model, base_url=base_url)
-        _check_model(able, source)
-        goal = configuration.spec.app.desc or able.profile.description or able.profile.name
-        team = [configuration.expert(each.name, model_name=model, base_url=base_url) for each in configuration.profiles]
-        durable = configuration.spec.durable
-        return Runnable(able, goal, None, configuration.services, Path(source.file).stem, team, durable)
-    _refuse(source.file, {"--expert": source.expert}, "is a workflow, and has no experts")
-    services = _services(source.services, source.out)
-    if not source.lossy and graph.is_imported:
-        from operad.flows.formats.remarks import refuse_lossy  # not at import: workflows of ours need no formats
-
-        refuse_lossy(graph, source.file)
-    able = flow_expert(graph, services, model, base_url, lossy=True)
-    _check_model(able, source)
-    return Runnable(able, graph.name, graph, services, Path(source.file).stem, [able])
-
-
-def _check_model(agent: Agent, source: Source) -> None:
-    if not source.workers:  # whose models are their own
-        agent.check_model()
-
-
-def lasting(source: Source) -> Source:
-    """The source as it is kept: its paths absolute, and without a login at the endpoint."""
-    return source.model_copy(
-        update={
-            "file": _absolute(source.file),
-            "base_url": source.base_url and without_login(source.base_url),
-            "services": source.services and str(Path(source.services).expanduser().absolute()),
-            "files": _absolute_place(source.files),
-            "out": source.out and str(Path(source.out).absolute()),
-        }
-    )
-
-
 def _no_job(file: str, runnable: Runnable) -> InputError:
     profile = runnable.agent.profile
     return InputError(
         f'{file}: no --job is given; operad run {shlex.quote(file)} --job "…" says what is to be done, or --file and '
         f"--input give what to work on. {profile.name}: {profile.description or runnable.goal}"
     )
-
-
-def _absolute_place(files: str | None) -> str | None:
-    return files if files is None or "://" in files else str(Path(files).expanduser().absolute())
-
-
-def _absolute(file: str) -> str:
-    path = Path(file).expanduser()
-    return str(path.absolute()) if path.exists() else file  # which is the name of one that comes with operad
 
 
 def check_restart(operator: str | None, round: int, run_id: str | None) -> None:
@@ -405,19 +302,6 @@ def _error_json(error: BudgetError | OperatorError) -> str:
     """An error as JSON, with the messages of the operators that had finished."""
     finished = {name: message.model_dump(mode="json", fallback=str) for name, message in error.finished.items()}
     return json.dumps({"error": str(error), "finished": finished}, indent=2, ensure_ascii=False)
-
-
-def _refuse(file: str, options: Mapping[str, object], why: str) -> None:
-    """Raises InputError if one of these options is given, which this file has no use for."""
-    if given := [name for name, value in options.items() if value is not None]:
-        raise InputError(f"{file} {why}; leave {' and '.join(given)} out")
-
-
-def _services(file: str | None, out: str | None) -> Services:
-    folder = Path(out) if out is not None else None
-    if folder and folder.exists() and not folder.is_dir():
-        raise InputError(f"--output {folder}: is no folder")
-    return load_services(Path(file), folder) if file is not None else replace(services_of_environment(), folder=folder)
 
 
 def _writable(path: Path) -> TextIO:

@@ -19,25 +19,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from operad.cli.ask import Lines, WrongAnswerError, describe_answer, read_answer
-from operad.cli.durable import Database, Kept, database_option, open_ledger, resume_command, source_of, trusted
+from operad.cli.ask import Lines
+from operad.cli.durable import Database, Kept, database_option, open_ledger, resume_command, trusted
 from operad.cli.progress import shortened, used
-from operad.cli.run import (
-    RestartFrom,
-    Round,
-    carry_out,
-    check_restart,
-    deliver,
-    make,
-    named_values,
-    restart,
-)
+from operad.cli.run import RestartFrom, Round, carry_out, check_restart, deliver, named_values, restart
 from operad.cli.telemetry import Traced
 from operad.cli.trust_store import Trusted, trusting
 from operad.cli.view import View, ViewPort, port_of
+from operad.configs.answers import WrongAnswerError, describe_answer, read_answer
 from operad.configs.flow import find_graph
 from operad.configs.prices import PricesFile
 from operad.configs.printable import printable, put
+from operad.configs.runnable import make, source_of
 from operad.runtime.durable.drive import question_of
 from operad.runtime.durable.history import KeptStep
 from operad.runtime.durable.ledger import Ledger

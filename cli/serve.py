@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from operad.cli.durable import Source, open_ledger
+from operad.cli.durable import open_ledger
 from operad.cli.follow import GRACE
 from operad.cli.interruptible import end_children, signals_heard
 from operad.cli.remarks import Lossy
 from operad.cli.trust_store import Trusted, trusting
 from operad.configs.models import model_line
 from operad.configs.printable import printable
+from operad.configs.runnable import Source
 from operad.runtime.values.errors import InputError, MissingExtraError
 from operad.server.api.bounds import DEFAULT_BOUNDS, Bounds
 from operad.server.api.experts import Offer, by_name, offers_of

@@ -17,15 +17,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from operad.cli.durable import Database, Files, Source, open_ledger
+from operad.cli.durable import Database, Files, open_ledger
 from operad.cli.follow import say
 from operad.cli.remarks import Lossy
-from operad.cli.run import make
 from operad.cli.telemetry import Traced, listening
 from operad.cli.trust_store import Trusted, trusting
 from operad.configs.models import model_line
 from operad.configs.prices import PricesFile
 from operad.configs.printable import printable, put
+from operad.configs.runnable import Source, make
 from operad.runtime.durable.driver import LIMIT
 from operad.runtime.durable.places import shown
 from operad.runtime.durable.served import Served

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from pydantic import JsonValue
 
-from operad.cli.ask import Lines
 from operad.flows import NodeGraph
 from operad.operators import VariableType
 from operad.operators.nodes.flow import StartParams, StartVariable, read_inputs, read_value
@@ -15,6 +14,7 @@ from operad.runtime.values.message import Job
 
 T = VariableType
 Say = Callable[[str], None]
+NextLine = Callable[[], Awaitable[str | None]]
 
 
 def start_variables(graph: NodeGraph) -> Sequence[StartVariable]:
@@ -62,7 +62,7 @@ def job_of(
     return _with(job, inputs), missing
 
 
-async def ask_inputs(job: Job, missing: Sequence[StartVariable], lines: Lines, say: Say, prompt: Say) -> Job:
+async def ask_inputs(job: Job, missing: Sequence[StartVariable], next_line: NextLine, say: Say, prompt: Say) -> Job:
     """The job with what somebody at the terminal says of the inputs that are missing; an empty line is none.
 
     Raises:
@@ -76,7 +76,7 @@ async def ask_inputs(job: Job, missing: Sequence[StartVariable], lines: Lines, s
         say(f"{name} ({kind.value}; {'a path a line, then an empty line' if files else 'an empty line for none'})")
         while True:
             prompt("> ")
-            line = await lines.next()
+            line = await next_line()
             if line is None:
                 say("")
                 raise InputError(_told(missing[number:]))

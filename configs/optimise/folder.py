@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from operad.cli.formats import write_file
 from operad.configs.lines import add_line, read_lines
 from operad.configs.optimise.state import Line, State, replayed
+from operad.configs.written import write_whole
 from operad.flows.formats.mermaid import write
 from operad.flows.formats.picture import draw
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
@@ -58,8 +58,8 @@ class Folder:
             InputError: The folder cannot be written to.
         """
         if self.state.candidates:
-            write_file(str(self.path / BEST), self.state.ranked(tasks)[0].step.yaml.encode())
-            write_file(str(self.path / CHART), write(*_picture(self.state, tasks)).encode())
+            write_whole(str(self.path / BEST), self.state.ranked(tasks)[0].step.yaml.encode())
+            write_whole(str(self.path / CHART), write(*_picture(self.state, tasks)).encode())
 
     def draw(self, tasks: int) -> None:
         """Draw the tree.
@@ -70,7 +70,7 @@ class Folder:
             MissingExtraError: The extra ``media`` is not installed.
         """
         graph, status = _picture(self.state, tasks)
-        write_file(str(self.path / PICTURE), draw(graph, "svg", status))
+        write_whole(str(self.path / PICTURE), draw(graph, "svg", status))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from pydantic.json_schema import SkipJsonSchema
 
-from operad.cli.ask import WrongAnswerError, describe_answer, read_answer
+from operad.configs.answers import WrongAnswerError, describe_answer, read_answer
 from operad.runtime.values.questions import Question
 from operad.server.api.problems import RefusedError
 from operad.server.api.runs import Runs, ServedRun

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, cast
 
 from pydantic import JsonValue
 
-from operad.cli.durable import Source
-from operad.cli.run import lasting, make
 from operad.configs.code import Trust
 from operad.configs.flow import find_graph
 from operad.configs.inputs import start_variables
 from operad.configs.loader import load
+from operad.configs.runnable import Source, lasting, make
 from operad.configs.schema import DurableSpec
 from operad.operators import Operator
 from operad.operators.nodes.flow import Start, StartVariable, read_inputs

@@ -13,7 +13,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams, TextContent, Tool
 from pydantic import Field, JsonValue, ValidationError
 
-from operad.cli.ask import describe_answer
+from operad.configs.answers import describe_answer
 from operad.runtime import events
 from operad.runtime.durable.places import version_here
 from operad.runtime.values.errors import did_you_mean

@@ -16,11 +16,11 @@ from inputs import SEPARATOR
 from pydantic import TypeAdapter, ValidationError
 from samples import as_json, definitions, fenced, graph, joined, lines
 
-from operad.cli.ask import WrongAnswerError, describe_answer, read_answer
 from operad.cli.evaluate.comfy_files import items_of
 from operad.cli.evaluate.generating import generate_run
 from operad.cli.evaluate.worf_files import pair, read_items
 from operad.cli.evaluate.work import evaluate
+from operad.configs.answers import WrongAnswerError, describe_answer, read_answer
 from operad.configs.flow import find_graph
 from operad.configs.inputs import job_of
 from operad.configs.loader import load_text

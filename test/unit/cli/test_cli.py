@@ -13,7 +13,7 @@ from forked import OPERAD_COMMAND
 from trusting import with_trust
 
 from operad.cli import main as cli
-from operad.cli.ask import WrongAnswerError, describe_answer, read_answer
+from operad.configs.answers import WrongAnswerError, describe_answer, read_answer
 from operad.runtime.testing import BreakOff, Fail, Hang, Say, ScriptedModel
 
 EXPERT = """

@@ -203,8 +203,8 @@ def test_a_worker_that_is_to_end_finishes_or_gives_back_what_it_is_at(place, beg
 
 STAYS = """
 import asyncio, signal
-from operad.cli.durable import Source
-from operad.cli.run import make
+from operad.configs.runnable import Source
+from operad.configs.runnable import make
 from operad.runtime.durable import Worker
 
 async def main():

@@ -15,7 +15,7 @@ from mcp import Client as McpClient
 from mcp.client.streamable_http import streamable_http_client
 from openai import APIError, AsyncOpenAI, BadRequestError, InternalServerError, NotFoundError
 
-from operad.cli.durable import Source
+from operad.configs.runnable import Source
 from operad.evaluators import Evaluator
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import Action, BuiltinWorkflow, MonoModelReasoner, Policy, Retry, Tool, events, interrupt

@@ -1,0 +1,70 @@
+"""Answers to questions, as people write them: what may be said, and what is meant."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from operad.runtime.values.schema import faults
+
+_WORDS = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
+_TYPES = {
+    "boolean": "yes or no",
+    "integer": "a whole number",
+    "number": "a number",
+    "array": "a list, as JSON",
+    "object": "an object, as JSON",
+}
+_LONGEST_SCHEMA = 300
+
+
+class WrongAnswerError(Exception):
+    """An answer that does not fit its question; the text says why."""
+
+
+def describe_answer(schema: Mapping[str, Any] | None) -> str:
+    """What may be said, in words; empty where anything may."""
+    if not schema:
+        return ""
+    if "enum" in schema:
+        return "one of: " + ", ".join(_as_typed(choice) for choice in schema["enum"])
+    if schema.get("type") == "string" and not {"pattern", "format", "maxLength", "minLength"} & schema.keys():
+        return ""
+    known = _TYPES.get(str(schema.get("type")))
+    if known and not schema.keys() - {"type", "title", "description"}:
+        return known
+    text = json.dumps(schema, ensure_ascii=False)
+    short = text if len(text) <= _LONGEST_SCHEMA else f"{text[:_LONGEST_SCHEMA]}…"
+    return f"{known or 'an answer'} that fits {short}"
+
+
+def read_answer(text: str, schema: Mapping[str, Any] | None) -> Any:
+    """What somebody means who writes this: the text itself, yes or no, or JSON; whichever fits the schema.
+
+    Raises:
+        WrongAnswerError: None of these fits.
+    """
+    if schema is None:
+        return text
+    form = dict(schema)
+    meanings: list[Any] = [text]
+    stripped = text.strip()
+    if stripped != text:
+        meanings.append(stripped)
+    if stripped.lower() in _WORDS:
+        meanings.append(_WORDS[stripped.lower()])
+    with suppress(ValueError, RecursionError):
+        meanings.append(json.loads(stripped))
+    wrong: list[str] = []
+    for meaning in meanings:
+        if not (wrong := faults(form, meaning)):
+            return meaning
+    raise WrongAnswerError("; ".join(fault.removeprefix("$: ") for fault in wrong))
+
+
+def _as_typed(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

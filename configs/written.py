@@ -1,0 +1,49 @@
+"""Files that are written at once and as a whole."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from operad.runtime.values.errors import InputError
+
+
+def write_whole(path: str, data: bytes) -> None:
+    """Write a file, at once and as a whole; what is no regular file is written to as it is.
+
+    A terminal as stdout is given nothing that it would obey.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    try:
+        target = Path(path).expanduser().resolve()
+        if target.exists() and not target.is_file():
+            target.write_bytes(data)
+            return
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
+        handle, made = tempfile.mkstemp(prefix=f".{target.name[:50]}.", dir=target.parent)
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(data)
+            Path(made).chmod(mode)
+            Path(made).replace(target)
+        except BaseException:
+            with suppress(OSError):
+                Path(made).unlink()
+            raise
+    except (OSError, RuntimeError, ValueError) as error:  # no such user's home; a zero byte
+        raise unwritable(path, error) from error
+
+
+def unwritable(path: str, error: Exception) -> InputError:
+    """Return the error that says so."""
+    return InputError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
