@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from operad.runtime.agents.job_graph import JobGraph
     from operad.runtime.agents.leader import Leader
     from operad.runtime.durable.file_store import FileStore
+    from operad.runtime.durable.workflow import DurableWorkflow
     from operad.runtime.events.interrupts import interrupt
     from operad.runtime.events.keeper import idempotency_key
     from operad.runtime.events.run_context import RunContext
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from operad.runtime.workflow.map import ItemError, Map
     from operad.runtime.workflow.result import Result
     from operad.runtime.workflow.trails import trail
-    from operad.runtime.workflow.workflow import BuiltinWorkflow, DbgptWorkflow, DurableWorkflow, Port, Workflow
+    from operad.runtime.workflow.workflow import BuiltinWorkflow, DbgptWorkflow, Port, Workflow
 
 __all__ = [
     "Action",
@@ -163,7 +164,8 @@ _HOMES = {
         "tools.tool": "Tool ToolGroup",
         "tools.toolkit": "Action Toolkit",
         "workflow.trails": "trail",
-        "workflow.workflow": "BuiltinWorkflow DbgptWorkflow DurableWorkflow Port Workflow",
+        "durable.workflow": "DurableWorkflow",
+        "workflow.workflow": "BuiltinWorkflow DbgptWorkflow Port Workflow",
     }.items()
     for name in names.split()
 }

@@ -7,12 +7,12 @@ if TYPE_CHECKING:
     from operad.runtime.durable.ledger import Ledger
     from operad.runtime.durable.served import Served
     from operad.runtime.durable.worker import Worker
-    from operad.runtime.workflow.workflow import DurableWorkflow
+    from operad.runtime.durable.workflow import DurableWorkflow
 
 __all__ = ["DurableWorkflow", "Ledger", "Served", "Worker"]
 
 _HOMES = {
-    "DurableWorkflow": "operad.runtime.workflow.workflow",
+    "DurableWorkflow": "operad.runtime.durable.workflow",
     "Ledger": "operad.runtime.durable.ledger",
     "Served": "operad.runtime.durable.served",
     "Worker": "operad.runtime.durable.worker",

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from operad.runtime.graph.graph import Executable, workflows_in
+from operad.runtime.graph.graph import Executable, HasGraph, workflows_in
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.fingerprint import Fingerprinted, fingerprint, name_of
-from operad.runtime.workflow.workflow import Workflow
 
 _INDIFFERENT = ("knowledge_base", "recommended", "insights", "concurrency", "loop_count")
 """What an operator looks up, how often and how much of it at once, rather than what it is."""
@@ -18,7 +17,7 @@ _INDIFFERENT = ("knowledge_base", "recommended", "insights", "concurrency", "loo
 Description = dict[str, Any]
 
 
-def describe_workflow(workflow: Workflow, around: tuple[Workflow, ...] = ()) -> Description:
+def describe_workflow(workflow: HasGraph, around: tuple[HasGraph, ...] = ()) -> Description:
     """What a workflow does: its operators, their order, those inside them, and who judges.
 
     Not how long, how often and with which model: that may change while a run is interrupted.
@@ -49,7 +48,7 @@ def leaves(graph: Description) -> int:
     return sum(inside) + len(graph.get("evaluators", {}))
 
 
-def _inside(operator: Executable, around: tuple[Workflow, ...]) -> Description:
+def _inside(operator: Executable, around: tuple[HasGraph, ...]) -> Description:
     bodies = [body for body in workflows_in(operator) or () if body not in around]
     described = [describe_workflow(body, around) for body in bodies]
     in_turn = {"in_turn": True} if getattr(operator, "in_turn", False) else {}

@@ -227,7 +227,8 @@ async def outcome_of_work(work: Callable[[], Awaitable[WorkflowMessage]], scope:
 
 
 def _insights_of(scope: Scope) -> RunInsights | None:
-    return next((outer.run.insights for outer in scope.outwards() if outer.run.insights), None)
+    around = (outer.run.insights for outer in scope.outwards())
+    return next((each for each in around if isinstance(each, RunInsights)), None)
 
 
 def _since(scope: Scope, used: Any) -> Any:

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from operad.runtime.agents.agent import Agent
 from operad.runtime.agents.leader import Leader
@@ -18,6 +18,7 @@ from operad.runtime.graph.graph import Executable, workflows_in
 from operad.runtime.knowledge.insights import Insights
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError
+from operad.runtime.workflow.run import Run
 from operad.runtime.workflow.workflow import Workflow
 
 Address = tuple[str, ...]
@@ -74,9 +75,9 @@ class Served:
 
     def address_of(self, scope: Scope, executable: Executable) -> Address | None:
         """Where the operator that runs in a scope is; None where it was made, or its workflow changed, since."""
-        runs = (outer.run for outer in scope.outwards())
+        runs = [cast("Run", outer.run) for outer in scope.outwards()]
         agent = next((self._agents[id(run.build)] for run in runs if id(run.build) in self._agents), "")
-        return self._addresses.get((agent, id(scope.run.build), id(executable)))
+        return self._addresses.get((agent, id(runs[0].build), id(executable)))
 
     def find(self, address: Sequence[str]) -> Found:
         """What is at an address.
@@ -104,7 +105,7 @@ def _walk(
     build, insights = workflow.built(), workflow.insights or insights
     for executable in (*build.graph.operators.values(), *build.graph.evaluators):
         address = (*around, executable.get_id())
-        inside = workflows_in(executable)
+        inside = cast("Sequence[Workflow] | None", workflows_in(executable))
         if inside is None:
             yield address, build, insights, executable
         for body in inside or ():

@@ -1,10 +1,22 @@
-"""What happens in a run, as typed events, and where the current code is in it."""
+"""What happens in a run, as typed events; the log that carries them, and where in a run the current code is."""
 
+from operad.runtime.events.context import (
+    Keeper,
+    RunInProgress,
+    Scope,
+    current_scope,
+    emit,
+    enter,
+    heard,
+)
+from operad.runtime.events.log import (
+    Buffer,
+    RunLog,
+)
 from operad.runtime.events.types import (
     CANCELLED,
     AnswerRejected,
     BlameUnknown,
-    Buffer,
     CacheHit,
     Event,
     FellBack,
@@ -30,19 +42,12 @@ from operad.runtime.events.types import (
     RoundStarted,
     RunFailed,
     RunFinished,
-    RunInProgress,
-    RunLog,
     RunStarted,
-    Scope,
     TaskBuilt,
     TokenStreamed,
     ToolCalled,
     ToolReturned,
     WorkflowEntered,
-    current_scope,
-    emit,
-    enter,
-    heard,
     read_event,
 )
 
@@ -57,6 +62,7 @@ __all__ = [
     "InsightsRecalled",
     "Interrupted",
     "JobSplit",
+    "Keeper",
     "KnowledgeRetrieved",
     "Listener",
     "MessageKept",

@@ -2,69 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
-
-from pydantic import JsonValue
 
 from operad.runtime.events import Scope, current_scope
 from operad.runtime.values.message import WorkflowMessage
 
 if TYPE_CHECKING:
-    from operad.runtime.values.questions import Question
-    from operad.runtime.workflow.errand import Errand
-    from operad.runtime.workflow.guard import Call
-    from operad.runtime.workflow.run import Run
-
-
-class Ledger(Protocol):
-    """Where runs are kept; `operad.runtime.durable.Ledger` is one."""
-
-    @property
-    def workers(self) -> object | None:
-        """The workers, with models of their own, that do the operators' work; None where it is done here."""
-        ...
-
-    async def drive(self, workflow: Any, run: Run, call: Call) -> WorkflowMessage:
-        """Begin a run, or go on with it."""
-        ...
-
-    def open_questions(self, run_id: str) -> Sequence[Question]:
-        """What a run asks and nobody has answered yet."""
-        ...
-
-    def answer(self, run_id: str, answers: Mapping[str, JsonValue]) -> None:
-        """Answer what a run asks; may block."""
-        ...
+    pass
 
 
 _QUOTED = str.maketrans({sign: f"%{ord(sign):02X}" for sign in "%/@~\0"})
 """What keys are made of, where it is part of an id."""
-
-
-class Keeper(Protocol):
-    """Keeps what comes of the operators of a run, so that none whose message is kept runs again."""
-
-    async def perform(self, errand: Errand, scope: Scope) -> WorkflowMessage:
-        """The kept message; where there is none, have the work done and keep what comes of it.
-
-        Raises:
-            BaseException: What the operator raised, now or then.
-        """
-        ...
-
-    async def once(self, name: str, scope: Scope, work: Callable[[], Awaitable[WorkflowMessage]]) -> WorkflowMessage:
-        """The same for a part of an operator's work that has a name of its own in it."""
-        ...
-
-    async def answer_to(self, question: Question, scope: Scope) -> tuple[JsonValue] | None:
-        """Note that it is asked; return the answer, if one is kept already."""
-        ...
-
-    async def keep_answer(self, question_id: str, value: JsonValue, scope: Scope) -> None:
-        """Keep an answer."""
-        ...
 
 
 def key_of(scope: Scope, part: str = "") -> str:

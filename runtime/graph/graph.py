@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 from operad.runtime.graph.schedule import Join, Plan, Ports
 from operad.runtime.policies.policy import Policy
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
 from operad.runtime.values.message import Job, WorkflowMessage
-
-if TYPE_CHECKING:
-    from operad.runtime.workflow.workflow import Workflow
 
 END = "<end>"
 """The id of the node that ends a workflow: it joins the verdicts, or the tails where nobody judges."""
@@ -60,6 +57,20 @@ class Executable(Protocol):
         ...
 
 
+class HasGraph(Protocol):
+    """A workflow, as far as those care who look at its graph.
+
+    Attributes:
+        name: What it is called.
+    """
+
+    name: str
+
+    def graph(self) -> WorkflowGraph:
+        """Return it as it stands, frozen."""
+        ...
+
+
 def ports_of(executable: Executable) -> Sequence[str]:
     """The ports that an operator declares; none where it declares nothing."""
     ports = getattr(executable, "ports", None) or ()
@@ -71,7 +82,7 @@ def reads_of(executable: Executable) -> Sequence[str]:
     return tuple(getattr(executable, "reads", None) or ())
 
 
-def workflows_in(executable: Executable) -> Sequence[Workflow] | None:
+def workflows_in(executable: Executable) -> Sequence[HasGraph] | None:
     """The workflows that an operator runs; None where it does work of its own."""
     return getattr(executable, "runs_workflows", None)
 

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from operad.runtime.events import Event, Listener, RunFailed, RunFinished, RunStarted
 from operad.runtime.observe.trace import Span, Trace, structural
+from operad.runtime.values.message_html import folded, shown, used
 
 if TYPE_CHECKING:
-    from operad.runtime.values.message import Usage, WorkflowMessage
+    pass
 
 SECONDS_BETWEEN = 0.2
 """How long a shown state stays at least."""
-
-MOST_SHOWN = 20_000
-"""Characters of a text that are shown."""
 
 MOST_ROWS = 300
 """Operators that a table shows."""
@@ -92,37 +90,15 @@ def progress_html(trace: Trace) -> str:
     rounds = sum(span.kind == "round" and span.parent == root.id for span in trace.spans)
     head = (
         f"<b>{escape(trace.workflow)}</b> {_verdict(root)} · {rounds} round{'s' * (rounds != 1)} · "
-        f"{end - root.start:.1f} s{_used(root.usage)}"
+        f"{end - root.start:.1f} s{used(root.usage)}"
     )
     table = "".join(row.html() for row in rows[:MOST_ROWS])
     more = f"<p>… and {len(rows) - MOST_ROWS:,} more operators</p>" if len(rows) > MOST_ROWS else ""
-    error = f"<pre>{_text(str(root.details['error']))}</pre>" if "error" in root.details else ""
+    error = f"<pre>{shown(str(root.details['error']))}</pre>" if "error" in root.details else ""
     return (
         f"<div><p>{head}</p>{error}<table><thead><tr><th></th><th>operator</th><th>state</th><th>runs</th>"
         f"<th>seconds</th><th>tokens</th><th>says</th></tr></thead><tbody>{table}</tbody></table>{more}</div>"
     )
-
-
-def message_html(message: WorkflowMessage) -> str:
-    """A message with all that it bears; what operators and models say is text, and never markup."""
-    said = [
-        ("says", message.scratchpad),
-        *(
-            (f"output {name}", value if isinstance(value, str) else repr(value))
-            for name, value in message.outputs.items()
-        ),
-        ("evaluation", message.evaluation),
-        ("lesson", message.lesson),
-        ("blame", ", ".join(message.blame)),
-        ("score", "" if message.score is None else f"{message.score:g}"),
-    ]
-    rows = "".join(f"<tr><th>{escape(what)}</th><td>{_folded(text)}</td></tr>" for what, text in said if text)
-    parts = "".join(
-        f"<details><summary>{escape(part.operator_id or 'part')}</summary>{message_html(part)}</details>"
-        for part in message.parts
-    )
-    who = f" · {escape(message.operator_id)}" if message.operator_id else ""
-    return f"<div><p><b>{message.status.value}</b>{who}{_used(message.usage)}</p><table><tbody>{rows}</tbody></table>{parts}</div>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +144,7 @@ class _Row:
     def _said(self) -> str:
         details = self.runs[-1].details if self.runs else {}
         message: Mapping[str, Any] = details.get("message") or {}
-        return _folded(str(details.get("error") or details.get("reason") or message.get("scratchpad") or ""))
+        return folded(str(details.get("error") or details.get("reason") or message.get("scratchpad") or ""))
 
 
 def _rows(trace: Trace) -> list[_Row]:
@@ -193,25 +169,6 @@ def _rows(trace: Trace) -> list[_Row]:
     return rows
 
 
-def _used(usage: Usage) -> str:
-    if not usage.calls:
-        return ""
-    return f" · {usage.calls:,} model call{'s' * (usage.calls != 1)}, {usage.tokens:,} tokens, cost {usage.money()}"
-
-
 def _verdict(root: Span) -> str:
     message: Mapping[str, Any] = root.details.get("message") or {}
     return escape(str(message.get("status") or root.state))
-
-
-def _folded(text: str) -> str:
-    """A text in a cell: its first line, and the rest when asked."""
-    first, _, rest = text.strip().partition("\n")
-    if not rest and len(first) <= 120:
-        return escape(first)
-    return f"<details><summary>{escape(first[:120])}…</summary><pre>{_text(text)}</pre></details>"
-
-
-def _text(text: str) -> str:
-    more = len(text) - MOST_SHOWN
-    return escape(text if more <= 0 else f"{text[:MOST_SHOWN]}… and {more:,} more characters")

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 from operad.runtime.policies.cache import Cache
 from operad.runtime.values.errors import FetchError, InvalidError, Issue, ModelError
 from operad.runtime.values.message import Usage, WorkflowMessage
-
-if TYPE_CHECKING:
-    from operad.runtime.graph.graph import Executable
-    from operad.runtime.models.model import Model
-    from operad.runtime.workflow.workflow import Workflow
 
 _PASSING = (TimeoutError, asyncio.TimeoutError, ConnectionError)  # the second is the first since Python 3.11
 
@@ -163,6 +158,24 @@ class Budget:
         return ""
 
 
+class Executes(Protocol):
+    """An operator, or a workflow."""
+
+    @property
+    def execute(self) -> Callable[..., Any]:
+        """Do the work."""
+        ...
+
+
+class Completes(Protocol):
+    """A model."""
+
+    @property
+    def complete(self) -> Callable[..., Any]:
+        """Answer a conversation."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """How an operator runs. None is what the workflow's own policy says; False is nothing, whatever that says.
@@ -180,7 +193,7 @@ class Policy:
 
     retry: Retry | Literal[False] | None = None
     timeout: Timeout | Literal[False] | None = None
-    fallback: Executable | Workflow | Model | WorkflowMessage | str | Literal[False] | None = None
+    fallback: Executes | Completes | WorkflowMessage | str | Literal[False] | None = None
     cache: Cache | Literal[False] | None = None
 
     def __post_init__(self) -> None:

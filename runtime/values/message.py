@@ -177,7 +177,7 @@ class WorkflowMessage(Value):
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        from operad.runtime.observe.notebook import message_html
+        from operad.runtime.values.message_html import message_html
 
         return message_html(cast("Any", self))
 

@@ -13,14 +13,13 @@ from operad.runtime.models.model import Model
 from operad.runtime.policies.cache import cache_key
 from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.limits import Limiter, Place
-from operad.runtime.policies.policy import Policy, Timeout
+from operad.runtime.policies.policy import Completes, Executes, Policy, Timeout
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import BudgetError, InputError, OperadError, OperatorTimeoutError, describe
 from operad.runtime.values.message import NO_USAGE, Contribution, Job, WorkflowMessage, WorkflowStatus
 
 if TYPE_CHECKING:
     from operad.runtime.graph.graph import Executable
-    from operad.runtime.workflow.workflow import Workflow
 
 
 class Call(Struct, frozen=True):
@@ -159,7 +158,7 @@ async def _timed(executable: Executable, call: Call, timeout: Timeout, scope: Sc
 
 
 async def _fall_back(
-    fallback: Executable | Workflow | Model | WorkflowMessage | str,
+    fallback: Executes | Completes | WorkflowMessage | str,
     executable: Executable,
     call: Call,
     timeout: Timeout,
@@ -181,7 +180,7 @@ async def _fall_back(
     return await _attempt(executable, replace(call, reasoner=with_model(fallback)), timeout, scope, places)
 
 
-def _name(fallback: Executable | Workflow | Model | WorkflowMessage | str) -> str:
+def _name(fallback: Executes | Completes | WorkflowMessage | str) -> str:
     if isinstance(fallback, WorkflowMessage | str):
         return "a constant"
-    return fallback.describe() if isinstance(fallback, Model) else f"operator {fallback.get_id()!r}"
+    return fallback.describe() if isinstance(fallback, Model) else f"operator {cast('Executable', fallback).get_id()!r}"

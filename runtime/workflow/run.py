@@ -11,8 +11,7 @@ from threading import Lock
 from typing import cast
 
 from operad.runtime import events
-from operad.runtime.events import RunLog, Scope
-from operad.runtime.events.keeper import Keeper
+from operad.runtime.events import Keeper, RunLog, Scope
 from operad.runtime.graph.build import Build
 from operad.runtime.graph.graph import END, Executable, workflows_in
 from operad.runtime.graph.schedule import Progress, Skip, Taken

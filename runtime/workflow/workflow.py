@@ -19,7 +19,6 @@ from typing_extensions import TypeVar
 
 from operad.runtime import events
 from operad.runtime.events import Event, Listener, RunLog, Scope
-from operad.runtime.events.keeper import Ledger
 from operad.runtime.events.stream import Buffer
 from operad.runtime.graph.build import Build, Engine
 from operad.runtime.graph.chart import chart
@@ -49,6 +48,7 @@ from operad.runtime.workflow.edges import Chain, Function, Port, Step, chain_of,
 from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.guard import Call
 from operad.runtime.workflow.handle import RunHandle
+from operad.runtime.workflow.kept import Ledger, ledger_of
 from operad.runtime.workflow.live import LiveRun
 from operad.runtime.workflow.result import Result
 from operad.runtime.workflow.run import Run
@@ -157,7 +157,7 @@ class Workflow(Step[T]):
         self._given_reasoner = None if model is None else reasoner_of(model)
         self._reasoner = self._given_reasoner or reasoner_of(None)
         if durable is not None:
-            self.keep_in(_ledger(durable))
+            self.keep_in(ledger_of(durable))
         if graph is not None:
             self._add_chain(chain_of(graph))
         if evaluator is not None:
@@ -828,8 +828,9 @@ class Workflow(Step[T]):
         if self.insights is None:
             return None, self._listeners
         for scope in outer.outwards() if outer else ():
-            if scope.run.insights is not None and scope.run.insights.store is self.insights:
-                return scope.run.insights, self._listeners
+            there = scope.run.insights
+            if isinstance(there, RunInsights) and there.store is self.insights:
+                return there, self._listeners
         insights = RunInsights(self.insights)
         return insights, (insights, *self._listeners)
 
@@ -912,30 +913,6 @@ class BuiltinWorkflow(Workflow[T]):
     def engine(self) -> Literal["builtin"]:
         """The engine that runs the workflow: always ``builtin``."""
         return "builtin"
-
-
-class DurableWorkflow(BuiltinWorkflow[T]):
-    """A workflow whose runs are kept in a database, and survive a crash.
-
-    A run goes on where it was when it is executed with the same `run_id` again: operators that had
-    finished do not run again. That of a run that has finished returns its message.
-
-    Args:
-        url: The database: a URL of PostgreSQL or SQLite, or the path of an SQLite file; None for one in
-            the user's state folder.
-        max_rounds: How often at most the operators run until the evaluator is content.
-        options: What any `Workflow` takes.
-
-    Raises:
-        InputError: The database cannot be named so.
-        MissingExtraError: The extra ``durable`` is not installed.
-    """
-
-    def __init__(self, url: str | None = None, max_rounds: int = 1, **options: Any) -> None:
-        super().__init__(max_rounds=max_rounds, **options)
-        from operad.runtime.durable.ledger import Ledger
-
-        self.keep_in(Ledger(url))
 
 
 class DbgptWorkflow(Workflow[T]):
@@ -1042,19 +1019,6 @@ def _job(job: JobLike) -> Job:
         fault = error.errors()[0]
         where = ".".join(map(str, fault["loc"]))
         raise InputError(f"{where}: the inputs of a job are JSON values by name: {fault['msg']}") from error
-
-
-def _ledger(durable: Ledger | str | Path) -> Ledger:
-    """A ledger from what a user gives."""
-    if isinstance(durable, str | Path):
-        from operad.runtime.durable.ledger import Ledger as InDatabase
-
-        return InDatabase(durable)
-    if not callable(getattr(durable, "drive", None)):
-        raise InputError(
-            f"durable: expected a URL such as 'sqlite:///runs.db', a path or a Ledger; got {shown(durable)}"
-        )
-    return durable
 
 
 def _read(step: Any, message: WorkflowMessage) -> Any:

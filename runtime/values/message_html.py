@@ -1,0 +1,55 @@
+"""A message as a notebook shows it."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from operad.runtime.values.message import Usage, WorkflowMessage
+
+MOST_SHOWN = 20_000
+"""Characters of a text that are shown."""
+
+
+def message_html(message: WorkflowMessage) -> str:
+    """A message with all that it bears; what operators and models say is text, and never markup."""
+    said = [
+        ("says", message.scratchpad),
+        *(
+            (f"output {name}", value if isinstance(value, str) else repr(value))
+            for name, value in message.outputs.items()
+        ),
+        ("evaluation", message.evaluation),
+        ("lesson", message.lesson),
+        ("blame", ", ".join(message.blame)),
+        ("score", "" if message.score is None else f"{message.score:g}"),
+    ]
+    rows = "".join(f"<tr><th>{escape(what)}</th><td>{folded(text)}</td></tr>" for what, text in said if text)
+    parts = "".join(
+        f"<details><summary>{escape(part.operator_id or 'part')}</summary>{message_html(part)}</details>"
+        for part in message.parts
+    )
+    who = f" · {escape(message.operator_id)}" if message.operator_id else ""
+    return f"<div><p><b>{message.status.value}</b>{who}{used(message.usage)}</p><table><tbody>{rows}</tbody></table>{parts}</div>"
+
+
+def used(usage: Usage) -> str:
+    """What models were used, as it stands behind a name; empty where none was."""
+    if not usage.calls:
+        return ""
+    return f" · {usage.calls:,} model call{'s' * (usage.calls != 1)}, {usage.tokens:,} tokens, cost {usage.money()}"
+
+
+def folded(text: str) -> str:
+    """A text in a cell: its first line, and the rest when asked."""
+    first, _, rest = text.strip().partition("\n")
+    if not rest and len(first) <= 120:
+        return escape(first)
+    return f"<details><summary>{escape(first[:120])}…</summary><pre>{shown(text)}</pre></details>"
+
+
+def shown(text: str) -> str:
+    """A text in HTML, cut where it is very long."""
+    more = len(text) - MOST_SHOWN
+    return escape(text if more <= 0 else f"{text[:MOST_SHOWN]}… and {more:,} more characters")
