@@ -6,8 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-FLOORS = ("runtime", "operators", "flows", "evaluators", "configs", "server", "cli")
+from architecture import LAYERS, ROOT
 
 NAMED = {
     "configs/faults.py: *explain(problem, self._spec)": ("unknown-key", "missing-key", "value"),
@@ -22,14 +21,14 @@ def codes(root: Path = ROOT) -> set[str]:
     """All codes.
 
     Args:
-        root: The folder of the four floors.
+        root: The folder of the layers.
 
     Raises:
         ValueError: One that cannot be read out of the source: write it as a text, or name it in `NAMED`.
     """
     found: set[str] = set()
-    for floor in FLOORS:
-        for path in sorted((root / floor).rglob("*.py")):
+    for layer in LAYERS:
+        for path in sorted((root / layer).rglob("*.py")):
             found |= set(_codes_of(path, path.relative_to(root).as_posix()))
     return found
 

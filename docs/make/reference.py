@@ -6,20 +6,21 @@ python docs/make/reference.py FOLDER            # into another folder
 
 from __future__ import annotations
 
-import ast
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any
 
+import architecture
 import imported
 import node_types
 import yaml_keys
-from issue_codes import FLOORS, ROOT, codes
+from architecture import LAYERS, ROOT
+from issue_codes import codes
 from meanings import ERRORS, MEANINGS
 
 from operad.cli.main import load_all
@@ -79,8 +80,8 @@ def errors() -> str:
 
 def _errors() -> Iterator[type[OperadError]]:
     """All kinds of errors, a kind before those that are kinds of it."""
-    for floor in FLOORS:
-        package = import_module(f"operad.{floor}")
+    for layer in LAYERS:
+        package = import_module(f"operad.{layer}")
         for module in walk_packages(package.__path__, f"{package.__name__}."):
             import_module(module.name)
     waiting: list[type[OperadError]] = [OperadError]
@@ -130,54 +131,53 @@ def _default(value: Any) -> str:
     return "" if value in (None, False, "", ()) or callable(value) else f"`{value}`"
 
 
-# The house
+# The architecture
 
 
-def house() -> str:
-    """`house.md`."""
+def packages() -> str:
+    """`architecture.md`."""
+    found = architecture.modules()
     lines = [
-        "# The house",
+        "# Architecture",
         "",
         NOTE.format("the packages themselves"),
         "",
-        "Four floors, and each imports only those below it; `lint-imports` holds that. What a file is about is its first",
-        "line here.",
+        "Seven layers, and each imports only those below it. Inside `runtime`, no package imports one below it in the",
+        "table. `make check` tests both. `python docs/make/architecture.py` prints the table, imports from a higher",
+        "layer, and cycles.",
         "",
         "```mermaid",
-        *_floors(),
+        *_layers(found),
         "```",
         "",
-        "The expert that `make run` runs is a workflow of that house; dashed, who judges:",
+        "What the packages are for, how large they are, and what they import of their own layer:",
+        "",
+        *architecture.table(found),
+        "",
+        "The expert that `make run` runs, drawn by `operad show release_credits`; dashed, who judges:",
         "",
         "```mermaid",
         chart(load("release_credits").expert().workflow.graph()).rstrip(),
         "```",
         "",
     ]
-    for floor in reversed(FLOORS):
-        lines += [f"## {floor}", "", "| | |", "|---|---|"]
-        lines += [f"| `{name}` | {about} |" for name, about in _rooms(ROOT / floor)]
+    for layer in reversed(architecture.LAYERS):
+        inside = [each for each in found if each.name.partition(".")[0] == layer and each.about]
+        lines += [f"## {layer}", "", "| module | what it is about |", "|---|---|"]
+        lines += [f"| `{each.name}` | {_first(each.about)} |" for each in inside]
         lines.append("")
     return "\n".join(lines)
 
 
-def _floors() -> Iterator[str]:
+def _layers(found: Sequence[architecture.Module]) -> Iterator[str]:
     yield "flowchart TD"
-    floors = list(reversed(FLOORS))
-    for floor in floors:
-        yield f"  subgraph {floor} [{floor}]"
-        rooms = sorted(path.parent.name for path in (ROOT / floor).glob("*/__init__.py"))
-        yield from (f'    {floor}_{room}["{room}"]' for room in rooms)
+    for layer in architecture.LAYERS:
+        yield f"  subgraph {layer}"
+        inside = sorted({each.package for each in found if each.package.startswith(f"{layer}.")})
+        yield from (f'    {name.replace(".", "_")}["{name.partition(".")[2]}"]' for name in inside)
         yield "  end"
-    for above, below in pairwise(floors):
+    for above, below in pairwise(architecture.LAYERS):
         yield f"  {above} --> {below}"
-
-
-def _rooms(folder: Path) -> Iterator[tuple[str, str]]:
-    for path in sorted(folder.rglob("*.py")):
-        about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
-        if about and path.name != "__init__.py":
-            yield path.relative_to(folder).as_posix(), _first(about)
 
 
 def _first(text: str | None) -> str:
@@ -185,9 +185,9 @@ def _first(text: str | None) -> str:
 
 
 PAGES: Mapping[str, Callable[[], str]] = {
+    "architecture.md": packages,
     "cli.md": command,
     "errors.md": errors,
-    "house.md": house,
     "imports.md": imported.page,
     "nodes.md": node_types.page,
     "yaml.md": yaml_keys.page,

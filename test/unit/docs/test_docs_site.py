@@ -92,7 +92,7 @@ def test_a_browser_asks_nobody_outside_and_finds_what_is_searched(address: str, 
         page.route("**/*", look)
         wrong: list[str] = []
         page.on("pageerror", lambda error: wrong.append(str(error)))
-        for path in ("reference/yaml.html", "toolkit.html", "reference/house.html", "index.html"):
+        for path in ("reference/yaml.html", "toolkit.html", "reference/architecture.html", "index.html"):
             page.goto(address + path, wait_until="networkidle")
             shown = page.locator("article img:visible").evaluate_all(
                 "every => every.map(one => [one.src, one.naturalWidth])"
@@ -100,7 +100,7 @@ def test_a_browser_asks_nobody_outside_and_finds_what_is_searched(address: str, 
             assert all(width > 0 for _, width in shown)
             drawn = [source for source, _ in shown if ".svg" in source]
             assert all(".dark.svg" in source for source in drawn)
-            assert bool(drawn) == (path in ("toolkit.html", "reference/house.html"))
+            assert bool(drawn) == (path in ("toolkit.html", "reference/architecture.html"))
         page.get_by_placeholder("Search").click()
         page.keyboard.type("life_cycles")
         page.locator(".md-search-result__link").first.wait_for()

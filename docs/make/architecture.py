@@ -1,0 +1,135 @@
+"""What the packages are, how large, what imports what: `python docs/make/architecture.py` prints it.
+
+Imports count wherever they stand: at the top, in functions, for types only.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import networkx as nx
+
+ROOT = Path(__file__).parents[2]
+LAYERS = ("cli", "server", "configs", "evaluators", "flows", "operators", "runtime")
+"""From the top down; each imports only those below it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module.
+
+    Attributes:
+        name: Without `operad.`, such as ``runtime.values.message``.
+        lines: How many it has.
+        about: The first line of its docstring.
+        imports: The modules of Operad that it imports.
+    """
+
+    name: str
+    lines: int
+    about: str
+    imports: frozenset[str]
+
+    @property
+    def package(self) -> str:
+        """The package that it counts to: the first below its layer, or the layer itself."""
+        parts = self.name.split(".")
+        return ".".join(parts[:2]) if (ROOT / parts[0] / parts[-1 if len(parts) < 2 else 1]).is_dir() else parts[0]
+
+
+def modules() -> Sequence[Module]:
+    """All modules, in order of their names."""
+    files = {_name(file): file for layer in LAYERS for file in sorted((ROOT / layer).rglob("*.py"))}
+    found: list[Module] = []
+    for name, file in files.items():
+        tree = ast.parse(text := file.read_text(encoding="utf-8"))
+        about = (ast.get_docstring(tree) or "").partition("\n")[0]
+        imports = frozenset(each for each in _imports(tree, files) if each != name)
+        found.append(Module(name, text.count("\n"), about, imports))
+    return found
+
+
+def _name(file: Path) -> str:
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _imports(tree: ast.AST, known: Mapping[str, Path]) -> Iterator[str]:
+    for node in ast.walk(tree):
+        named: list[str] = []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            named = [f"{node.module}.{each.name}" for each in node.names]
+        elif isinstance(node, ast.Import):
+            named = [each.name for each in node.names]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module") and node.args:
+            named = [str(each.value) for each in node.args if isinstance(each, ast.Constant)]
+        for each in named:
+            name = each.removeprefix("operad.")
+            if each.startswith("operad."):
+                yield name if name in known else name.rpartition(".")[0]
+
+
+def graph_of(found: Sequence[Module], layer: str = "") -> nx.DiGraph[str]:
+    """Which package imports which; those of one layer, or the layers themselves."""
+    homes = {each.name: each.package if layer else each.name.partition(".")[0] for each in found}
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    for each in found:
+        home = homes[each.name]
+        if home.startswith(layer):
+            graph.add_node(home)
+            graph.add_edges_from(
+                (home, homes[other])
+                for other in each.imports
+                if homes.get(other, home) != home and homes[other].startswith(layer)
+            )
+    return graph
+
+
+def cycles(graph: nx.DiGraph[str]) -> list[list[str]]:
+    """The packages that import each other, around whatever corners."""
+    return [sorted(each) for each in nx.strongly_connected_components(graph) if len(each) > 1]
+
+
+def upward(found: Sequence[Module]) -> list[str]:
+    """Imports of a layer from a higher one."""
+    rank = {layer: number for number, layer in enumerate(LAYERS)}
+    layer = {each.name: rank[each.name.partition(".")[0]] for each in found}
+    return [
+        f"{each.name} imports {other}"
+        for each in found
+        for other in sorted(each.imports)
+        if layer.get(other, len(LAYERS)) < layer[each.name]
+    ]
+
+
+def table(found: Sequence[Module]) -> Iterator[str]:
+    """Per package: modules, lines, and the packages of its layer that it imports."""
+    yield "| package | modules | lines | imports of its layer |"
+    yield "|---|---|---|---|"
+    for layer in reversed(LAYERS):
+        graph = graph_of(found, layer)
+        packages = {each.package for each in found if each.name.partition(".")[0] == layer}
+        order = sorted(packages, key=lambda each: (len(nx.descendants(graph, each)) if each in graph else 0, each))
+        for package in order:
+            inside = [each for each in found if each.package == package]
+            others = sorted(graph.successors(package)) if package in graph else []
+            names = ", ".join(other.rpartition(".")[2] for other in others)
+            yield f"| `{package}` | {len(inside)} | {sum(each.lines for each in inside):,} | {names} |"
+
+
+def main() -> None:
+    """Print the table, imports upward and cycles."""
+    found = modules()
+    print("\n".join(table(found)))
+    print(f"\nimports from a higher layer: {len(upward(found))}")
+    print("\n".join(upward(found)))
+    for layer in LAYERS:
+        around = cycles(graph_of(found, layer))
+        print(f"cycles between packages of {layer}: {len(around)}{''.join(f' ({chr(44).join(each)})' for each in around)}")
+
+
+if __name__ == "__main__":
+    main()
