@@ -128,7 +128,9 @@ def main() -> None:
     print("\n".join(upward(found)))
     for layer in LAYERS:
         around = cycles(graph_of(found, layer))
-        print(f"cycles between packages of {layer}: {len(around)}{''.join(f' ({chr(44).join(each)})' for each in around)}")
+        print(
+            f"cycles between packages of {layer}: {len(around)}{''.join(f' ({chr(44).join(each)})' for each in around)}"
+        )
 
 
 if __name__ == "__main__":

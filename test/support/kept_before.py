@@ -21,6 +21,7 @@ from pathlib import Path
 
 from operad.runtime import DurableWorkflow, Job, Map, WorkflowMessage
 from operad.runtime.durable import Ledger
+from operad.runtime.testing import ScriptedReasoner
 
 FILE = Path(__file__).parents[1] / "unit/runtime/durable/data/kept_before.sql.gz"
 OF_RUNS = ("operad_runs", "operad_events", "operad_questions")
@@ -65,14 +66,14 @@ def workflow(ledger, ran=None, dies_at=None):
 
 def job():
     """The job of both runs."""
-    return Job(goal="Monday", inputs={"list": ITEMS})
+    return Job(goal="Monday", inputs={"list": [*ITEMS]})
 
 
 def execute(path, run_id, ran=None, dies_at=None, limit=1.0):
     """Begin a run, or go on with it."""
     ledger = Ledger(path, limit=limit)
     try:
-        return workflow(ledger, ran, dies_at).execute(job(), None, run_id=run_id)
+        return workflow(ledger, ran, dies_at).execute(job(), ScriptedReasoner([]), run_id=run_id)
     finally:
         ledger.close()
 

@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import json
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -121,7 +122,9 @@ class Judge(Evaluator):
 class Team:
     """Three experts, what they say by sub-job, how that is judged, and what they were given."""
 
-    def __init__(self, splits=(), verdicts=None, work=None, rounds=1, reasoner=ScriptedReasoner, **options):
+    def __init__(
+        self, splits=(), verdicts=None, work=None, rounds=1, reasoner: Callable[..., Any] = ScriptedReasoner, **options
+    ):
         self.work, self.verdicts, self.calls = work or {}, verdicts or {}, []
         self.reasoner = reasoner(splits)
         self.experts = [self.expert(name, rounds) for name in "XYZ"]

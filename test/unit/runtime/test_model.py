@@ -187,7 +187,9 @@ async def test_every_request_that_is_sent_again_is_an_event_first(in_a_run):
     async with ScriptedModel([busy, down, Say("now")]) as scripted:
         model = scripted.model.model_copy(update={"max_retries": 2})
         _, heard = await in_a_run(lambda: model.complete(HELLO))
-    asked, *retried = [event for event in heard if isinstance(event, ModelAsked | ModelRetried)]
+    (asked,) = (event for event in heard if isinstance(event, ModelAsked))
+    retried = [event for event in heard if isinstance(event, ModelRetried)]
+    assert heard.index(asked) < heard.index(retried[0])
     where = model.describe()
     assert [(event.call_id, event.model, event.retry, event.delay) for event in retried] == [
         (asked.call_id, "scripted", 1, 0.001),

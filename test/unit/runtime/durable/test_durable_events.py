@@ -225,6 +225,7 @@ def test_what_was_heard_of_an_earlier_drive_gives_way_to_what_was_heard_later():
         for drive in (1, 2)
     }
     (event,) = filled(told, heard)
+    assert isinstance(event, events.OperatorFinished)
     assert (event.message.scratchpad, event.time, event.seconds) == ("2", 5.0, 2.0)
 
 

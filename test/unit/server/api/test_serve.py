@@ -761,6 +761,7 @@ async def test_runs_that_have_ended_are_forgotten_by_number_and_by_age():
 
 
 async def test_runs_that_have_ended_are_forgotten_by_what_they_hold_but_never_the_newest():
+    listed: list[Any] = []
     async with served(offered(Code(echo)), bounds=Bounds(kept_bytes=300_000)) as here:
         for number, size in enumerate((20_000, 20_000, 10, 500_000)):
             asked = {"expert": "Expert", "goal": "x" * size, "id": f"r{number}"}

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 uvicorn = pytest.importorskip("uvicorn")
+from operad.server import connections  # noqa: E402 - it needs the extra
 from operad.server.connections import BoundedHttp, most_connections, quiet_about_accept  # noqa: E402
-from operad.server.view import connections  # noqa: E402 - it needs the extra
 
 ASKS = b"GET / HTTP/1.1\r\nhost: here\r\n\r\n"
 LATE = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
