@@ -119,7 +119,10 @@ class Database:
         def _set_up(connection: Any, _: Any) -> None:  # pyright: ignore[reportUnusedFunction]
             connection.isolation_level = None  # SQLAlchemy says when a transaction begins, as below
             connection.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
-            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # of a new file: it can become smaller
+            if not connection.execute("PRAGMA page_count").fetchone()[
+                0
+            ]:  # in a file that is there, it would wait for writers
+                connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # so that the file can become smaller
             connection.execute("PRAGMA journal_mode=WAL")  # of the file, for dbos as well: a quarter of the time
 
         @sa.event.listens_for(engine, "begin")
