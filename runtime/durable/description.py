@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from operad.runtime.graph.graph import Executable, HasGraph, workflows_in
 from operad.runtime.values.errors import InputError
-from operad.runtime.values.fingerprint import Fingerprinted, fingerprint, name_of
+from operad.runtime.values.fingerprint import Fingerprinted, fingerprint, lasting, name_of
 
 _INDIFFERENT = ("knowledge_base", "recommended", "insights", "concurrency", "loop_count")
 """What an operator looks up, how often and how much of it at once, rather than what it is."""
@@ -108,7 +108,7 @@ def _differing(old: Any, new: Any, path: str = "") -> Iterator[str]:
                 yield from _differing(
                     one.get(key), other.get(key), f"{path}.{key}".removeprefix(".").removeprefix("config.")
                 )
-    elif old != new:
+    elif old != new and not (isinstance(old, str) and isinstance(new, str) and lasting(old) == lasting(new)):
         yield path
 
 

@@ -23,6 +23,7 @@ from pydantic import BaseModel, ValidationError
 
 from operad.runtime import events
 from operad.runtime.policies.policy import causes
+from operad.runtime.values import errors
 from operad.runtime.values.errors import InputError, Issue, OperadError
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.fingerprint import name_of
@@ -373,7 +374,10 @@ def _builtin(kind: type[BaseException]) -> type[BaseException]:
 
 
 def _error_class(module: str, name: str) -> type[Exception] | None:
-    """The class of that name, if it is loaded."""
+    """The class of that name, if it is loaded; Operad's own errors have moved between modules, and keep their names."""
+    own = {kind.__name__: kind for kind in vars(errors).values() if isinstance(kind, type)}
+    if module.partition(".")[0] == "operad" and name in own and issubclass(own[name], Exception):
+        return own[name]
     found: Any = loaded_module(module)
     for part in name.split("."):
         found = cast("dict[str, Any]", getattr(found, "__dict__", {})).get(part)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from functools import partial
@@ -59,6 +60,19 @@ def fingerprint(value: object) -> JsonValue:
     )
 
 
+_OWN_CLASS = re.compile(r"operad(?:\.[a-z_]\w*)*\.([A-Z]\w*)")
+
+
 def name_of(thing: object) -> str:
-    """The module and qualified name of a class or function."""
-    return f"{public_name(getattr(thing, '__module__', None))}.{getattr(thing, '__qualname__', None)}"
+    """The module and qualified name of a class or function; see `lasting`."""
+    return lasting(f"{public_name(getattr(thing, '__module__', None))}.{getattr(thing, '__qualname__', None)}")
+
+
+def lasting(name: str) -> str:
+    """A name that outlasts releases: a class of Operad's own is named without its module, which may move.
+
+    >>> lasting("operad.runtime.workflow.map.Map"), lasting("mine.Map")
+    ('operad.Map', 'mine.Map')
+    """
+    own = _OWN_CLASS.fullmatch(name)
+    return f"operad.{own[1]}" if own else name

@@ -13,7 +13,19 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from types import UnionType
-from typing import Annotated, Any, Generic, Literal, Union, cast, get_args, get_origin, get_type_hints, overload
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 
 from pydantic import JsonValue
 from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -30,6 +42,9 @@ from operad.runtime.values.ids import as_name, settled_id, slug
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.output import Output, name, shown
 from operad.runtime.workflow.edges import Step, check_step
+
+if TYPE_CHECKING:
+    from operad.runtime.workflow.run import Run
 
 T = TypeVar("T", default=Any, covariant=True)
 
@@ -262,7 +277,7 @@ class FunctionOperator(Step[T]):
     def _given(self, job: Job, messages: Sequence[WorkflowMessage]) -> dict[str, Any]:
         """The values of the free parameters."""
         scope = current_scope()
-        before = scope.run.build.before.get(scope.operator_id, ()) if scope else ()
+        before = cast("Run", scope.run).build.before.get(scope.operator_id, ()) if scope else ()
         own = scope.operator_id if scope else self._id
         said: dict[str, WorkflowMessage] = {}
         for message in messages:

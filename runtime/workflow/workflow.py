@@ -845,8 +845,9 @@ class Workflow(Step[T]):
             policy = policy.or_else(own)
         if not isinstance(getattr(operator, "body", None), Workflow):
             policy = policy.or_else(self.policy)
-        if isinstance(policy.fallback, Workflow):
-            policy = replace(policy, fallback=_Within(policy.fallback, self))
+        fallback: Any = policy.fallback
+        if isinstance(fallback, Workflow):
+            policy = replace(policy, fallback=_Within(cast("Workflow[Any]", fallback), self))
         return policy
 
     def _find(self, run_id: str) -> LiveRun:
