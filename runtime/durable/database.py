@@ -198,8 +198,8 @@ class Database:
             )
         if is_missing(error):
             return InputError(
-                f"{self.name}: a table or column is missing: {_first_line(error)}; a program other than operad changed "
-                "this database: restore it from a copy, or name another database with --db"
+                f"{self.name}: a table or column is missing: {_first_line(error)}; the file was deleted, or changed by a program "
+                "other than operad: restore it from a copy, or name another database with --db"
             )
         return InputError(
             f"{self.name}: cannot be used for runs: {_first_line(error)}; what was kept is not lost: see that the "

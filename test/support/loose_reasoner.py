@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 
 class LooseReasoner:
-    """Says its answers in turn, or always the same one, and holds none of them to the form that is asked for.
+    """Says its answers in turn, or always the same one, and holds none of them to the form; raises those that are errors.
 
     As a context manager it fails at the end if answers are left.
 
@@ -12,14 +12,17 @@ class LooseReasoner:
         tasks: The tasks so far.
     """
 
-    def __init__(self, answers: str | Sequence[str]) -> None:
+    def __init__(self, answers: str | Exception | Sequence[str | Exception]) -> None:
         self.tasks = []
-        self._always = answers if isinstance(answers, str) else None
-        self._in_turn = [] if isinstance(answers, str) else list(answers)
+        self._always = answers if isinstance(answers, str | Exception) else None
+        self._in_turn = [] if isinstance(answers, str | Exception) else list(answers)
 
     async def infer(self, task):
         self.tasks.append(task)
-        return self._in_turn.pop(0) if self._always is None else self._always
+        answer = self._in_turn.pop(0) if self._always is None else self._always
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def __enter__(self):
         return self

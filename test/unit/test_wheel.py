@@ -21,8 +21,8 @@ def wheel(tmp_path_factory):
 def test_the_wheel_holds_one_name_with_its_yaml_and_its_types(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names} == {"operad", "operad-0.1.0.dist-info"}
-    assert {"operad/configs/release_credits.yaml", "operad/runtime/prices.yaml"} <= set(names)
-    page = {f"operad/server/view/page/{file.name}" for file in (ROOT / "runtime/viewer/page").iterdir()}
+    assert {"operad/configs/release_credits.yaml", "operad/runtime/models/prices.yaml"} <= set(names)
+    page = {f"operad/server/view/page/{file.name}" for file in (ROOT / "server/view/page").iterdir()}
     assert page <= set(names)
     assert {"operad/__init__.py", "operad/py.typed"} <= set(names)
     assert not [name for name in names if "test" in name and not name.startswith("operad/runtime/testing")]

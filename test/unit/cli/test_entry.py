@@ -65,7 +65,7 @@ def test_ctrl_c_ends_the_command_with_one_line(files, arguments, tmp_path):
     assert "Traceback" not in err
 
 
-BEGUN = "import os, signal; from operad.configs import entry; signal.signal(signal.SIGINT, entry._leave); os.write(1, b'!'); entry.main()"
+BEGUN = "import os, signal; from operad.cli import entry; signal.signal(signal.SIGINT, entry._leave); os.write(1, b'!'); entry.main()"
 
 
 @pytest.mark.slow
