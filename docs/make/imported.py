@@ -11,7 +11,7 @@ from operad.flows.formats.fields import Table, Use
 HEAD = """\
 # Fields of imported files
 
-<!-- Written by docs/make/reference.py from operators/formats/*/fields.py. -->
+<!-- Written by docs/make/reference.py from flows/formats/*/fields.py. -->
 
 Every field of a Dify file and of a Coze archive, from the declarations by which `operad check`, `convert` and `run` tell
 what they do otherwise than the platform ([formats](../formats.md#imported-files)). Fields of lists and of mappings inside
