@@ -31,7 +31,7 @@ from pydantic import JsonValue
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 from typing_extensions import TypeVar
 
-from operad.runtime.events import TokenStreamed, current_scope, emit
+from operad.runtime.events import Scope, TokenStreamed, current_scope, emit
 from operad.runtime.events.run_context import RunContext
 from operad.runtime.graph.graph import Executable
 from operad.runtime.policies.policy import Policy
@@ -277,6 +277,7 @@ class FunctionOperator(Step[T]):
     def _given(self, job: Job, messages: Sequence[WorkflowMessage]) -> dict[str, Any]:
         """The values of the free parameters."""
         scope = current_scope()
+        messages = [_item_in(message, scope) for message in messages]
         before = cast("Run", scope.run).build.before.get(scope.operator_id, ()) if scope else ()
         own = scope.operator_id if scope else self._id
         said: dict[str, WorkflowMessage] = {}
@@ -532,3 +533,11 @@ def _message_of(value: Any, ports: tuple[str, ...] | None = None) -> WorkflowMes
     text = "" if plain is None else json.dumps(plain, ensure_ascii=False)
     outputs = cast("dict[str, Any]", plain) if isinstance(plain, dict) else {"output": plain}
     return WorkflowMessage(scratchpad=text, outputs=outputs, ports=ports)
+
+
+def _item_in(message: WorkflowMessage, scope: Scope | None) -> WorkflowMessage:
+    """The message, with the item alone where it is what a map around this workflow gives."""
+    around = {outer.operator_id for outer in scope.outwards()} if scope else set[str]()
+    if message.operator_id not in around or message.outputs.keys() != {"item", "index"}:
+        return message
+    return message.model_copy(update={"outputs": {"output": message.outputs["item"]}})

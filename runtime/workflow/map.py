@@ -23,6 +23,8 @@ from operad.runtime.values.errors import (
     did_you_mean,
 )
 from operad.runtime.values.message import Job, Value, WorkflowMessage, WorkflowStatus
+from operad.runtime.workflow.edges import Function, check_step, is_executable
+from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.guard import Call
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow, contains, run_inside
 
@@ -53,7 +55,7 @@ class Map:
 
     Args:
         id: Its identity in a workflow.
-        body: What is run for each item: a workflow, or a single operator.
+        body: What is run for each item: a workflow, a single operator, or a function, which takes the item.
         over: The name of the output of an operator before it, or of an input of the job, that holds
             the list; None for the only list among the outputs of the operators before it.
         concurrency: How many items at once.
@@ -67,7 +69,7 @@ class Map:
     def __init__(
         self,
         id: str,
-        body: Workflow | Executable,
+        body: Workflow | Executable | Function,
         *,
         over: str | None = None,
         concurrency: int = 8,
@@ -246,7 +248,9 @@ def _earlier(messages: list[WorkflowMessage]) -> int:
     return len(messages)
 
 
-def _alone(operator: Executable) -> Workflow:
+def _alone(body: Executable | Function) -> Workflow:
+    check_step(body)
+    operator = body if is_executable(body) else FunctionOperator(body)
     workflow = BuiltinWorkflow(name=operator.get_id())
     workflow.add_operator(operator)
     return workflow

@@ -485,7 +485,7 @@ class Workflow(Step[T]):
     def execute(
         self,
         job: JobLike,
-        reasoner: Reasoner | None = None,
+        reasoner: Reasoner | Model | str | None = None,
         workflow_messages: Sequence[WorkflowMessage] | None = None,
         lesson: str | None = None,
         *,
@@ -506,7 +506,7 @@ class Workflow(Step[T]):
     async def aexecute(
         self,
         job: JobLike,
-        reasoner: Reasoner | None = None,
+        reasoner: Reasoner | Model | str | None = None,
         workflow_messages: Sequence[WorkflowMessage] | None = None,
         lesson: str | None = None,
         *,
@@ -519,7 +519,7 @@ class Workflow(Step[T]):
 
         Args:
             job: What is to be done: a `Job`; a text, which is its goal; or a dict of its inputs.
-            reasoner: Who does the thinking in this run; by default the workflow's `model`.
+            reasoner: Who does the thinking in this run: a reasoner, a model or its name; by default the workflow's `model`.
             workflow_messages: What earlier experts produced.
             lesson: What to do better than last time.
             run_id: The run's identity in events; a fresh one by default.
@@ -545,7 +545,7 @@ class Workflow(Step[T]):
     async def stream(
         self,
         job: JobLike,
-        reasoner: Reasoner | None = None,
+        reasoner: Reasoner | Model | str | None = None,
         workflow_messages: Sequence[WorkflowMessage] | None = None,
         lesson: str | None = None,
         *,
@@ -561,7 +561,7 @@ class Workflow(Step[T]):
 
         Args:
             job: What is to be done: a `Job`; a text, which is its goal; or a dict of its inputs.
-            reasoner: Who does the thinking in this run; by default the workflow's `model`.
+            reasoner: Who does the thinking in this run: a reasoner, a model or its name; by default the workflow's `model`.
             workflow_messages: What earlier experts produced.
             lesson: What to do better than last time.
             run_id: The run's identity in events; a fresh one by default.
@@ -686,11 +686,13 @@ class Workflow(Step[T]):
     def _call(
         self,
         job: JobLike,
-        reasoner: Reasoner | None,
+        reasoner: Reasoner | Model | str | None,
         workflow_messages: Sequence[WorkflowMessage] | None,
         lesson: str | None,
     ) -> Call:
         """What a run is given."""
+        if isinstance(reasoner, Model | str):
+            reasoner = reasoner_of(reasoner)
         return Call(reasoner or self._reasoner, _job(job), [], list(workflow_messages or ()), lesson)
 
     def with_own_model(self, call: Call) -> Call:

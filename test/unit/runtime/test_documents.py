@@ -980,7 +980,7 @@ def test_the_fingerprint_goes_by_name_and_content(folder, index, tmp_path):
     docs = folder({"a.txt": "figs", "b.txt": "nuts"})
     base = Documents(docs, index=index)
     first = base.fingerprint()
-    assert first["type"] == "operad.runtime.knowledge.documents.Documents"
+    assert first["type"] == "operad.Documents"
     age(docs / "a.txt")
     assert base.fingerprint() == first == Documents([str(docs)]).fingerprint()
     assert Documents(docs, passages=6).fingerprint() != first

@@ -23,8 +23,8 @@ from operad import (
     events,
     operator,
 )
-from operad.runtime import BuiltinWorkflow, InvalidError, OperatorError, PortError
-from operad.runtime.testing import ScriptedReasoner
+from operad.runtime import BuiltinWorkflow, InvalidError, Map, OperatorError, PortError, Workflow
+from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
 
 
 class Claims(BaseModel):
@@ -407,3 +407,47 @@ async def test_literals_and_operators_that_ask_a_model():
 
     kind = Operator("Which?", id="kind", output=Literal["a", "b"])
     assert (await BuiltinWorkflow(kind >> route).arun("x", ScriptedReasoner(['"a"']))).output == "<a>"
+
+
+# Functions in a map
+
+
+class Claim(BaseModel):
+    text: str
+
+
+@pytest.mark.parametrize(
+    ("items", "double", "expected"),
+    [
+        ([1, 2], lambda n: n * 2, [2, 4]),
+        ([{"text": "a"}], lambda claim: claim["text"], ["a"]),
+        (["a", "b"], str.upper, ["A", "B"]),
+    ],
+)
+def test_a_function_in_a_map_takes_the_item(items, double, expected):
+    def each(item):
+        return double(item)
+
+    said = Workflow([Map("each", each, over="list")]).run({"list": items})
+    assert said.message.outputs["items"] == expected
+
+
+def test_a_function_in_a_map_gets_the_item_in_its_type():
+    def length(claim: Claim) -> int:
+        return len(claim.text)
+
+    said = Workflow([Map("each", length, over="list")]).run({"list": [{"text": "abc"}]})
+    assert said.message.outputs["items"] == [3]
+
+
+def test_every_door_of_a_workflow_takes_a_model():
+    with ScriptedModel([Say("one"), Say("two")]) as model:
+        flow = Workflow([Operator("Say it.", id="say")])
+        assert flow.execute("x", model.model).scratchpad == "one"
+
+        async def last():
+            return [event async for event in flow.stream("x", model.model)][-1]
+
+        finished = asyncio.run(last())
+    assert isinstance(finished, events.RunFinished)
+    assert finished.message.scratchpad == "two"
