@@ -277,13 +277,13 @@ class FunctionOperator(Step[T]):
     def _given(self, job: Job, messages: Sequence[WorkflowMessage]) -> dict[str, Any]:
         """The values of the free parameters."""
         scope = current_scope()
-        messages = [_item_in(message, scope) for message in messages]
         before = cast("Run", scope.run).build.before.get(scope.operator_id, ()) if scope else ()
         own = scope.operator_id if scope else self._id
         said: dict[str, WorkflowMessage] = {}
         for message in messages:
-            if message.operator_id != own or message.operator_id in before:
-                said.setdefault(message.operator_id, message)
+            meant = _item_in(message, scope)
+            if meant is not message or message.operator_id != own or message.operator_id in before:
+                said.setdefault(message.operator_id, meant)
             else:
                 break  # an earlier answer of its own, and the verdicts on it
         if not before:

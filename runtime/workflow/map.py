@@ -81,7 +81,7 @@ class Map:
             issue = Issue("on-error", f"{on_error!r} is not fail, skip or keep{hint}", "Map.on_error")
             raise InvalidError(f"map {id!r}", [issue])
         self._id = id
-        self.body = body if isinstance(body, Workflow) else _alone(body)
+        self.body: Workflow[Any] = cast("Workflow[Any]", body) if isinstance(body, Workflow) else _alone(body)
         self._over = over
         self._concurrency = concurrency
         self._on_error: OnError = on_error
@@ -250,7 +250,7 @@ def _earlier(messages: list[WorkflowMessage]) -> int:
 
 def _alone(body: Executable | Function) -> Workflow:
     check_step(body)
-    operator = body if is_executable(body) else FunctionOperator(body)
+    operator = cast("Executable", body) if is_executable(body) else FunctionOperator(cast("Function", body))
     workflow = BuiltinWorkflow(name=operator.get_id())
     workflow.add_operator(operator)
     return workflow
