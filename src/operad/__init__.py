@@ -4,9 +4,7 @@ Every name below is imported when it is first used, so that `import operad` itse
 `operad.runtime`, `operad.operators` and `operad.evaluators` hold these names, too, and more of them.
 """
 
-import importlib
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # as of typing, which takes a while to import: until then, nothing handles Ctrl-C
 if TYPE_CHECKING:
     from operad.evaluators import Evaluator
     from operad.operators import Operator, OperatorConfig
@@ -111,7 +109,9 @@ _ELSEWHERE = {
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    package = importlib.import_module(_ELSEWHERE.get(name, "operad.runtime"))
+    from importlib import import_module
+
+    package = import_module(_ELSEWHERE.get(name, "operad.runtime"))
     value = globals()[name] = getattr(package, name)
     return value
 
