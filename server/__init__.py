@@ -1,1 +1,1 @@
-"""HTTP: the run page and the API, behind one guard."""
+"""HTTP: the page of a run, and the API."""

@@ -1,10 +1,4 @@
-"""Fakes for tests: a reasoner and a model that follow a script, and a clock that waits for nobody.
-
-`ScriptedReasoner` stands in for all thinking. `ScriptedModel` is an HTTP server on this machine that
-speaks the OpenAI chat-completions protocol, so that the client, its errors and the reasoners are
-the real ones. Both say clearly when a test asked more or less of them than its script holds.
-`run_on_fake_clock` runs a coroutine on an event loop on which waiting takes no time.
-"""
+"""A reasoner that follows a script."""
 
 from __future__ import annotations
 
@@ -16,45 +10,15 @@ from typing import TYPE_CHECKING, cast
 
 from operad.runtime.reasoning.conversation import Form
 from operad.runtime.reasoning.task import Task
-from operad.runtime.testing.fake_clock import DeadlockError, FakeClockLoop, run_on_fake_clock
 from operad.runtime.testing.scripted_model import (
-    BreakOff,
-    CallTools,
-    Fail,
-    Hang,
     LeftoverStepsError,
-    Plausible,
-    Raw,
-    Say,
-    ScriptedModel,
-    Step,
     UnexpectedStepError,
-    plausible,
 )
 from operad.runtime.values.errors import AnswerError, did_you_mean
 from operad.runtime.values.schema import SchemaMismatch, parse_output_schema
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-__all__ = [
-    "BreakOff",
-    "CallTools",
-    "DeadlockError",
-    "Fail",
-    "FakeClockLoop",
-    "Hang",
-    "LeftoverStepsError",
-    "Plausible",
-    "Raw",
-    "Say",
-    "ScriptedModel",
-    "ScriptedReasoner",
-    "Step",
-    "UnexpectedStepError",
-    "plausible",
-    "run_on_fake_clock",
-]
 
 
 def _fitting(task: Task, answer: str) -> str:

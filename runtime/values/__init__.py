@@ -1,1 +1,1 @@
-"""Values without I/O: messages, files, errors, JSON Schema, documents with line numbers."""
+"""What all packages build on: messages, files, errors, JSON Schema, documents with line numbers."""
