@@ -42,13 +42,14 @@ class Held:
 
     Attributes:
         watched: Whether it has begun, and has not ended: whether its end can come from elsewhere.
+        ending: Whether it has ended, and only that has to be noted.
         lost: Whether another process drives it now.
         cancelled: Whether somebody wants it to end.
         has_ended: Set once this process drives it no more.
     """
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
-        self.watched = self.lost = self.cancelled = False
+        self.watched = self.ending = self.lost = self.cancelled = False
         self.has_ended = threading.Event()
         self._task = task
         self._loop = task.get_loop()
@@ -100,12 +101,15 @@ class Presence:
         self._thread = threading.Thread(target=self._go, name="operad-presence", daemon=True)
         self._thread.start()
 
-    def hold(self, run_id: str, task: asyncio.Task[Any]) -> Held:
-        """Note that a task is to drive a run.
+    async def hold(self, run_id: str, task: asyncio.Task[Any]) -> Held:
+        """Note that a task is to drive a run, once another one that is just ending it has done so.
 
         Raises:
-            InputError: Another one of this process does.
+            InputError: Another one of this process drives it.
         """
+        other = self._held.get(run_id)
+        if other is not None and other.ending:
+            await in_thread(other.wait, LONGEST_END)
         with self._holding:
             other = self._held.get(run_id)
             if other is not None and other.going_on:
@@ -114,7 +118,7 @@ class Presence:
             return held
 
     def let_go(self, run_id: str) -> None:
-        """Note that it does no more."""
+        """Note that none does any more."""
         if (held := self._held.pop(run_id, None)) is not None:
             held.has_ended.set()
 

@@ -94,7 +94,7 @@ class Ledger(Records):
         driver = await in_thread(driver_of, self.url, self._limit)
         task = asyncio.current_task()
         assert task is not None  # noqa: S101
-        held = driver.hold(run_id, task)
+        held = await driver.hold(run_id, task)
         try:
             graph = await in_thread(describe_workflow, workflow)
             kept = await in_thread(self._begin, driver.executor.id, run_id, workflow, graph, call)
@@ -127,7 +127,7 @@ class Ledger(Records):
             try:
                 message = await run.execute()
             finally:
-                held.watched = False
+                held.watched, held.ending = False, True
                 noting.cancel()
         except asyncio.CancelledError:
             if held.lost:

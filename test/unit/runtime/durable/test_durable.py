@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from contextlib import closing, suppress
 from pathlib import Path
@@ -51,7 +52,7 @@ from operad.runtime import (
     interrupt,
 )
 from operad.runtime.durable import Ledger, database
-from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING
+from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, Store
 from operad.runtime.events import current_scope, emit
 from operad.runtime.events.keeper import bare, idempotency_key, key_of, once
 from operad.runtime.policies.policy import causes
@@ -832,6 +833,26 @@ async def test_a_question_is_answered_while_nobody_drives_the_run(new, ledger, r
     assert await workflow.aresume(run_id, {"ask#2": ["any", {"value": None}]}) is None
     _, message = await executed(shape, new, run_id)
     assert message.scratchpad == "end(told ['red', ['any', {'value': None}]])"
+
+
+async def test_a_run_that_is_just_ending_here_is_gone_on_with_once_its_end_is_noted(new, ledger, run_id, monkeypatch):
+    note = Store.note
+
+    def slow_note(store, *args, **values):
+        noted = note(store, *args, **values)
+        if values.get("driver") == "":
+            time.sleep(0.3)  # others read of the end already
+        return noted
+
+    monkeypatch.setattr(Store, "note", slow_note)
+    shape = asking(("Which?", None))
+    task = asyncio.ensure_future(shape(Stage(), new).aexecute(JOB, NOBODY, run_id=run_id))
+    with pytest.raises(PausedError):
+        await task
+    await gone(run_id, ledger)
+    ledger.answer(run_id, {"ask": "red"})
+    _, message = await executed(shape, new, run_id)
+    assert message.scratchpad == "end(told ['red'])"
 
 
 async def gone(run_id, ledger):
