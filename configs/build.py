@@ -34,7 +34,9 @@ from operad.flows.reads import Outputs, Reads
 from operad.operators import NodeOperator, Operator, OperatorConfig, VariableType
 from operad.operators.node import param_faults
 from operad.operators.nodes.containers import SubWorkflow
-from operad.runtime.graph.graph import Executable, ports_of
+from operad.runtime.graph.edges import Port
+from operad.runtime.graph.engines import INSTALL_AWEL, awel_is_installed
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.knowledge.insights import Insights
 from operad.runtime.policies.policy import NO_POLICY, Policy
 from operad.runtime.tools.toolkit import Action
@@ -42,14 +44,7 @@ from operad.runtime.values.document import Path_
 from operad.runtime.values.errors import InputError, InvalidError, Issue, describe
 from operad.runtime.values.schema import parse_output_schema
 from operad.runtime.workflow.map import Map
-from operad.runtime.workflow.workflow import (
-    INSTALL_AWEL,
-    BuiltinWorkflow,
-    DbgptWorkflow,
-    Port,
-    Workflow,
-    awel_is_installed,
-)
+from operad.runtime.workflow.workflow import BuiltinWorkflow, DbgptWorkflow, Workflow
 
 AnySpec = OperatorSpec | TypedSpec | WorkflowSpec
 
@@ -62,7 +57,7 @@ _NOT_AS_FALLBACK = {"join", "map", "retry", "timeout", "fallback", "cache"}
 class _Step:
     """What a workflow is made of: an operator, its policy, where it is defined, and what runs inside."""
 
-    does: Executable | Workflow
+    does: BaseOperator | Workflow
     spec: AnySpec
     path: Path_
     policy: Policy
@@ -190,7 +185,7 @@ class Builder:
         steps: dict[str, _Step] = {}
         complete = True
         for number, chain in enumerate(spec.workflow):
-            before: Executable | Workflow | Port | None = None
+            before: BaseOperator | Workflow | Port | None = None
             for i, item in enumerate(chain):
                 place = (*path, "workflow", number, i)
                 is_step = isinstance(item, StepSpec)
@@ -245,7 +240,7 @@ class Builder:
             self._check_reads(step.inside, before)
 
     def _has_port(self, step: _Step, port: str, *, last: bool, path: Path_) -> bool:
-        known = ports_of(step.does) if not isinstance(step.does, Workflow) else ()
+        known = step.does.ports if not isinstance(step.does, Workflow) else ()
         says_itself = isinstance(step.spec, WorkflowSpec) or (
             isinstance(step.spec, OperatorSpec) and bool(step.spec.class_)
         )

@@ -20,7 +20,7 @@ from operad.configs.schema import (
     RetrySpec,
 )
 from operad.operators import Operator
-from operad.runtime.graph.graph import Executable
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.models.model import Model
 from operad.runtime.policies.cache import Cache
 from operad.runtime.policies.policy import Budget, Policy, Retry, Timeout
@@ -28,7 +28,7 @@ from operad.runtime.values.document import Path_
 from operad.runtime.values.errors import InputError, did_you_mean
 from operad.runtime.values.message import WorkflowMessage
 
-MakeOperator = Callable[[str | OperatorSpec, Path_, type[Operator]], "Executable | None"]
+MakeOperator = Callable[[str | OperatorSpec, Path_, type[Operator]], "BaseOperator | None"]
 """Makes the operator that is named or defined at a path, of a class."""
 
 
@@ -93,7 +93,7 @@ class Policies:
 
     def _fallback(
         self, spec: FallbackSpec, path: Path_, model: ModelSpec | None, ports: Sequence[str], base: type[Operator]
-    ) -> Executable | Model | WorkflowMessage | None:
+    ) -> BaseOperator | Model | WorkflowMessage | None:
         if spec.operator is not None:
             return self._make_operator(spec.operator, (*path, "operator"), base)
         if spec.model is not None:

@@ -9,7 +9,7 @@ from operad.evaluators.design import verdict_on
 from operad.evaluators.evaluator import Evaluator
 from operad.flows.generation.comfyui.designer import KnowsClasses
 from operad.flows.generation.comfyui.findings import findings
-from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.graph.call import OperatorCall
 from operad.runtime.values.errors import AnswerError
 from operad.runtime.values.message import Job, WorkflowMessage
 
@@ -26,26 +26,19 @@ class ComfyDesignEvaluator(Evaluator, KnowsClasses):
     lesson of who mends; the same findings twice are JOB_TOO_COMPLICATED_ERROR: another round would bring no more.
     """
 
-    async def execute(
-        self,
-        reasoner: Reasoner,
-        job: Job,
-        workflow_messages: list[WorkflowMessage] | None = None,
-        previous_expert_outputs: list[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-    ) -> WorkflowMessage:
+    async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Judge the last message; the reasoner is not asked."""
-        judged = (workflow_messages or [WorkflowMessage()])[-1]
-        asked = self.asked(job)
+        judged = (call.messages or [WorkflowMessage()])[-1]
+        asked = self.asked(call.job)
         try:
             draft = self.drafted(judged.outputs, asked.base.graph)
         except AnswerError as error:
-            return self._verdict(job, judged, 0, [f"there is no workflow: {error}"], ())
+            return self._verdict(call.job, judged, 0, [f"there is no workflow: {error}"], ())
         if draft is None:
             why = str(judged.outputs.get("failure") or "nothing was written")
-            return self._verdict(job, judged, 0, [f"there is no workflow: {why}"], ())
+            return self._verdict(call.job, judged, 0, [f"there is no workflow: {why}"], ())
         found = await asyncio.to_thread(findings, draft, asked.known)
-        return self._verdict(job, judged, 1 if draft.unread else 2, found, (judged.operator_id,) if found else ())
+        return self._verdict(call.job, judged, 1 if draft.unread else 2, found, (judged.operator_id,) if found else ())
 
     def _verdict(
         self, job: Job, judged: WorkflowMessage, stage: int, found: Sequence[str], blame: Sequence[str]

@@ -14,7 +14,7 @@ from operad.flows.generation.prompts import MOST_FINDINGS, concerned
 from operad.flows.node_graph import NodeGraph
 from operad.flows.repair import repair_graph
 from operad.operators import OperatorConfig
-from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.graph.call import OperatorCall
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 
 STAGES = ("none", "written", "checked", "run", "judged")
@@ -39,40 +39,33 @@ class DesignEvaluator(Evaluator):
         self._judge = judge
         self._seconds = seconds
 
-    async def execute(
-        self,
-        reasoner: Reasoner,
-        job: Job,
-        workflow_messages: list[WorkflowMessage] | None = None,
-        previous_expert_outputs: list[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-    ) -> WorkflowMessage:
+    async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Judge the last message."""
-        judged = (workflow_messages or [WorkflowMessage()])[-1]
+        judged = (call.messages or [WorkflowMessage()])[-1]
         graph = workflow_of(judged.outputs)
         if graph is None:
             why = str(judged.outputs.get("failure") or "nothing was written")
             said = "; ".join(line.removeprefix("- ") for line in why.splitlines())
-            return self._verdict(job, judged, 0, [f"there is no workflow: {said}"], ())
-        base, _, contract = asked(job)
+            return self._verdict(call.job, judged, 0, [f"there is no workflow: {said}"], ())
+        base, _, contract = asked(call.job)
         known = set(repair_graph(base, contract, rules=()).lessons) if base.nodes else set[str]()
         issues = [each for each in repair_graph(graph, contract, rules=()).lessons if each not in known]
         if issues:
-            return self._verdict(job, judged, 1, issues, self._whom(judged, graph, issues))
+            return self._verdict(call.job, judged, 1, issues, self._whom(judged, graph, issues))
         done = await dry_run(graph, seconds=self._seconds)
         if done.issues:
             found = [f"[{each.code}] {each.where}: {each.message}" for each in done.issues]
-            return self._verdict(job, judged, 2, found, self._whom(judged, graph, found))
+            return self._verdict(call.job, judged, 2, found, self._whom(judged, graph, found))
         if not self._judge:
-            return self._verdict(job, judged, 4, [], ())
+            return self._verdict(call.job, judged, 4, [], ())
         shown = WorkflowMessage(scratchpad=concerned(graph, list(graph.by_id)), operator_id=judged.operator_id)
-        said = await super().execute(reasoner, job, [shown], None, lesson)
+        said = await super().run(OperatorCall(call.reasoner, call.job, (shown,), lesson=call.lesson))
         if said.status is WorkflowStatus.SUCCESS:
-            return self._verdict(job, judged, 4, [], ())
+            return self._verdict(call.job, judged, 4, [], ())
         found = [
             f"[judged] {line.strip('- ')}" for line in (said.lesson or said.evaluation).splitlines() if line.strip()
         ]
-        return self._verdict(job, judged, 3, found, said.blame or (judged.operator_id,))
+        return self._verdict(call.job, judged, 3, found, said.blame or (judged.operator_id,))
 
     def _whom(self, judged: WorkflowMessage, graph: NodeGraph, findings: Sequence[str]) -> tuple[str, ...]:
         """Who can mend it: who wrote the workflow, or all, and so its plan, where it lies in nodes that must stay."""

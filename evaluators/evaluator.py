@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from operad.operators import Operator
+from operad.runtime.graph.call import OperatorCall
 from operad.runtime.reasoning.reasoner import Reasoner, ask
 from operad.runtime.reasoning.task import Task
 from operad.runtime.tools.connections import connections
 from operad.runtime.values.errors import AnswerError
-from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.values.schema import SchemaMismatch, validate
 from operad.runtime.workflow.trails import trail
 
@@ -37,15 +38,8 @@ class Evaluator(Operator):
 
     asks_model = True
 
-    async def execute(
-        self,
-        reasoner: Reasoner,
-        job: Job,
-        workflow_messages: list[WorkflowMessage] | None = None,
-        previous_expert_outputs: list[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-    ) -> WorkflowMessage:
-        """Ask the reasoner for a verdict on `workflow_messages`.
+    async def run(self, call: OperatorCall) -> WorkflowMessage:
+        """Ask the reasoner for a verdict on the messages of the operators before it.
 
         In a run it is shown what each operator was there for and what it said, and chooses among
         all of them whom to blame; elsewhere among those that said `workflow_messages`. For wrong
@@ -60,11 +54,11 @@ class Evaluator(Operator):
         Raises:
             AnswerError: No answer in `MAX_TRIES` is a verdict.
         """
-        judged, given, done = workflow_messages or [], previous_expert_outputs or [], trail()
+        judged, given, done = call.messages, call.previous, trail()
         operators = [step.operator_id for step in done] or [message.operator_id for message in judged]
         schema = verdict_schema([*operators, *(message.operator_id for message in given)], bool(given))
         async with connections() as opened:
-            task = await self._build_task(opened, job, workflow_messages, previous_expert_outputs, lesson)
+            task = await self._build_task(opened, call)
             task = task.model_copy(
                 update={
                     "instruction": _instruction(self.config.instruction, schema["properties"]["status"]["enum"]),
@@ -72,7 +66,7 @@ class Evaluator(Operator):
                     "trail": done,
                 }
             )
-            verdict = await self._ask(self.thinker(reasoner), task, schema)
+            verdict = await self._ask(self.thinker(call.reasoner), task, schema)
         return WorkflowMessage(
             scratchpad="\n\n".join(message.scratchpad for message in judged),
             status=WorkflowStatus(verdict["status"]),
@@ -80,7 +74,7 @@ class Evaluator(Operator):
             lesson=verdict.get("lesson", ""),
             blame=tuple(verdict.get("blame", ())),
             score=verdict.get("score"),
-            job_id=job.id,
+            job_id=call.job.id,
             operator_id=self.get_id(),
         )
 

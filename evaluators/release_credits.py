@@ -9,8 +9,8 @@ from itertools import pairwise
 from operad.evaluators.evaluator import Evaluator
 from operad.operators.changelog import SENTENCE_END, name_candidates, sentences
 from operad.operators.release_credits import Credit, Decision
-from operad.runtime.reasoning.reasoner import Reasoner
-from operad.runtime.values.message import Job, Value, WorkflowMessage, WorkflowStatus
+from operad.runtime.graph.call import OperatorCall
+from operad.runtime.values.message import Value, WorkflowMessage, WorkflowStatus
 
 _BEFORE = 60
 """Characters before a name that are looked at."""
@@ -75,20 +75,13 @@ class CreditsEvaluator(Evaluator):
             rounds before and of this one.
     """
 
-    async def execute(
-        self,
-        reasoner: Reasoner,
-        job: Job,
-        workflow_messages: list[WorkflowMessage] | None = None,
-        previous_expert_outputs: list[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-    ) -> WorkflowMessage:
+    async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Judge the message of `WriteCredits`; the reasoner is not asked.
 
         Returns:
             A verdict whose score is the share of entries without a fault, where there are faults.
         """
-        table = (workflow_messages or [])[0]
+        table = call.messages[0]
         entries: list[str] = table.outputs["entries"]
         found = [Credit(**credit) for credit in table.outputs["credits"]]
         faults = {

@@ -9,6 +9,7 @@ from typing import Any
 
 from operad.evaluators.evaluator import Evaluator
 from operad.operators import OperatorConfig
+from operad.runtime.graph.call import OperatorCall
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
@@ -72,18 +73,11 @@ class ScoreEvaluator(Evaluator):
         """
         return await asyncio.to_thread(self.assess, text, job)
 
-    async def execute(
-        self,
-        reasoner: Reasoner,
-        job: Job,
-        workflow_messages: list[WorkflowMessage] | None = None,
-        previous_expert_outputs: list[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-    ) -> WorkflowMessage:
+    async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Measure what `workflow_messages` say."""
-        judged = workflow_messages or []
+        judged = call.messages
         text = "\n\n".join(message.scratchpad for message in judged)
-        found = await self.measure(text, job, reasoner)
+        found = await self.measure(text, call.job, call.reasoner)
         met = found.score >= self.threshold
         said = f"{self.get_id()}: {found.score:.3f}, {'at least' if met else 'below'} {self.threshold:g}"
         return WorkflowMessage(
@@ -94,7 +88,7 @@ class ScoreEvaluator(Evaluator):
             blame=() if met else tuple(message.operator_id for message in judged if message.operator_id),
             score=10 * found.score,
             outputs={self.get_id(): dict(found.figures)},
-            job_id=job.id,
+            job_id=call.job.id,
             operator_id=self.get_id(),
         )
 

@@ -11,10 +11,12 @@ from operad.flows.node_graph import NodeGraph
 from operad.operators.node import NodeOperator
 from operad.operators.services import Services
 from operad.operators.variables import Selector, Values, Variables
+from operad.runtime.graph.call import OperatorCall
+from operad.runtime.graph.edges import Port
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.policies.policy import NO_POLICY, Policy
-from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.workflow.workflow import BuiltinWorkflow, Port, Workflow
+from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 
 def assemble(
@@ -154,33 +156,32 @@ class _Assembly:
         return _Outcome([*ends, *(each for group in assigned.values() for each in group)], gather)
 
 
-class _Outcome:
+class _Outcome(BaseOperator[Any]):
     """Gathers, at the end, what nodes made."""
 
-    instruction = "Gathers the results."
-
     def __init__(self, reads: Sequence[str], gather: Callable[[Job, Sequence[WorkflowMessage]], Values]) -> None:
-        self.reads = tuple(dict.fromkeys(reads))
+        self._reads = tuple(dict.fromkeys(reads))
         self._gather = gather
 
     def get_id(self) -> str:
         return OUTCOME
 
-    async def execute(
-        self,
-        reasoner: Reasoner,
-        job: Job,
-        workflow_messages: list[WorkflowMessage] | None = None,
-        previous_expert_outputs: list[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-    ) -> WorkflowMessage:
-        messages = workflow_messages or []
+    @property
+    def instruction(self) -> str:
+        return "Gathers the results."
+
+    @property
+    def reads(self) -> Sequence[str]:
+        return self._reads
+
+    async def run(self, call: OperatorCall) -> WorkflowMessage:
+        messages = call.messages
         texts = [message.scratchpad for message in messages if message.scratchpad]
         worst = min(messages, key=lambda message: message.status.priority, default=WorkflowMessage())
         return WorkflowMessage(
             scratchpad="\n\n".join(texts),
-            outputs=dict(self._gather(job, messages)),
+            outputs=dict(self._gather(call.job, messages)),
             status=worst.status,
-            job_id=job.id,
+            job_id=call.job.id,
             operator_id=OUTCOME,
         )

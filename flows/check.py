@@ -134,13 +134,12 @@ class Checker:
         """Whether its levels can be looked at: no node runs inside itself, and none too deep."""
         well = True
         for spec in self.graph.nodes:
-            around = list(self._around(spec.id))
-            outermost = self._by_id[around[-1]].parent
+            around = [spec.id, *self._around(spec.parent)]  # of two with one id, `_by_id` has another parent
             if spec.parent and spec.parent not in self._by_id:
                 hint = self._hints.near(spec.parent, self._by_id)
                 self._report("undefined-node", f"belongs inside {spec.parent!r}, which is not there{hint}", spec.id)
-            elif outermost == spec.id:
-                self._report("cycle", f"runs inside itself: {shorten([*around, spec.id])}", spec.id)
+            elif spec.id in around[1:]:
+                self._report("cycle", f"runs inside itself: {shorten(around[: around.index(spec.id, 1) + 1])}", spec.id)
                 well = False
             elif len(around) == MOST_LEVELS + 2:
                 self._report("too-deep", f"runs inside more than {MOST_LEVELS} nodes", spec.id)

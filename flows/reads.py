@@ -10,7 +10,8 @@ from operad.flows.check import lookup, misread
 from operad.operators.node import Fault, NodeOperator, Reference
 from operad.operators.operator import Operator
 from operad.operators.variables import Selector, VariableType
-from operad.runtime.graph.graph import Executable, WorkflowGraph
+from operad.runtime.graph.graph import WorkflowGraph
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.values.errors import Hints
 from operad.runtime.workflow.map import Map
 
@@ -87,13 +88,12 @@ class Reads:
         return lookup(outputs or {}, selector.variable) or T.ANY
 
 
-def _outputs(operator: Executable) -> Outputs:
+def _outputs(operator: BaseOperator) -> Outputs:
     if isinstance(operator, Map):
         return {"items": T.ARRAY}
     asks: Any = type(operator)
-    if not isinstance(operator, Operator) or asks.execute is not Operator.execute:
+    if not isinstance(operator, Operator) or asks.run is not Operator.run:
         return None
-    operator = cast("Operator[Any]", operator)
     if not operator.config.output_schema:
         return {"text": T.STRING}
     schema = operator.schema

@@ -16,7 +16,7 @@ read that one declaration. A type of one's own is a subclass:
         def outputs(self, type_of):
             return {"count": VariableType.NUMBER}
 
-        async def run(self, call):
+        async def compute(self, call):
             return {"count": len(call.text(self.params.text).split())}
 """
 
@@ -47,11 +47,12 @@ from operad.operators.variables import (
     texts_in,
     type_of,
 )
-from operad.runtime.graph.graph import Executable, read_outside
-from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.graph.call import OperatorCall
+from operad.runtime.graph.graph import read_outside
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError, did_you_mean
 from operad.runtime.values.fingerprint import fingerprint, name_of
-from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.workflow.workflow import Workflow
 
 TypeOf = Callable[[Selector], VariableType]
@@ -118,25 +119,14 @@ class NodeResult:
     parts: tuple[WorkflowMessage, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NodeCall:
-    """What a node is given to run.
+class NodeCall(OperatorCall, frozen=True, kw_only=True):
+    """What a node is given: an `OperatorCall`, with the variables that the node's parameters name.
 
     Attributes:
-        reasoner: Who thinks.
-        job: What the workflow works on.
-        variables: The variables that the node's parameters name.
-        messages: The messages of the nodes that set them.
-        previous: What earlier experts produced.
-        lesson: What to do better than last time.
+        variables: The variables.
     """
 
-    reasoner: Reasoner
-    job: Job
     variables: Variables
-    messages: Sequence[WorkflowMessage]
-    previous: Sequence[WorkflowMessage]
-    lesson: str
 
     def get(self, selector: Selector) -> Any:
         """A variable's value; None where its node did not run."""
@@ -189,7 +179,11 @@ class NodeOperator(Operator, Generic[ParamsT]):
         body: Workflow | None = None,
         assigned: Mapping[Selector, Sequence[str]] | None = None,
     ) -> None:
-        super().__init__(OperatorConfig(instruction=summary(type(self)), id=id))
+        try:
+            config = OperatorConfig(instruction=summary(type(self)), id=id)
+        except ValidationError as error:
+            raise InvalidError(f"node {id!r} ({self.type})", [Issue("misshapen-id", "is no id", id)]) from error
+        super().__init__(config)
         self.params = self._read_params(id, params or {})
         self.services = services or Services()
         self.body = body
@@ -203,6 +197,9 @@ class NodeOperator(Operator, Generic[ParamsT]):
             return cls.params_type.model_validate(params)
         except ValidationError as error:
             raise InvalidError(f"node {id!r} ({cls.type})", param_issues(error, cls.params_type, id)) from error
+        except UnicodeEncodeError as error:  # of pydantic, as it wants to name the value
+            issue = Issue("value", "param: holds half of a surrogate pair where a name is expected", id)
+            raise InvalidError(f"node {id!r} ({cls.type})", [issue]) from error
 
     # What a subclass declares
 
@@ -233,9 +230,9 @@ class NodeOperator(Operator, Generic[ParamsT]):
         """What is wrong with it beyond the form of its parameters and the types that it accepts."""
         yield from ()
 
-    async def run(self, call: NodeCall) -> Values | NodeResult:
+    async def compute(self, call: NodeCall) -> Values | NodeResult:
         """Do the work: return its variables."""
-        raise NotImplementedError(f"{type(self).__name__} has no run")
+        raise NotImplementedError(f"{type(self).__name__} has no compute")
 
     # What follows from it
 
@@ -252,16 +249,20 @@ class NodeOperator(Operator, Generic[ParamsT]):
         """Its parameters in which variables may be named."""
         return [text for name in type(self.params).model_fields for text in texts_in(getattr(self.params, name))]
 
-    @cached_property
+    @property
     def reads(self) -> Sequence[str]:
         """The nodes whose variables it needs."""
+        return self._reads
+
+    @cached_property
+    def _reads(self) -> Sequence[str]:
         own = [reference.selector.node for reference in self.references]
         assigners = [assigner for assigners in self._assigned.values() for assigner in assigners]
         outside = read_outside([*self.body.graph().operators.values()]) if self.body else ()
         of_body = [read for read in outside if read != self.get_id()]
         return tuple(dict.fromkeys([*own, *assigners, *of_body]))
 
-    def check(self, before: Mapping[str, Executable]) -> list[Issue]:
+    def check(self, before: Mapping[str, BaseOperator]) -> list[Issue]:
         """What is wrong with it, as far as it can tell by itself."""
         return self.issues(_unknown)
 
@@ -288,33 +289,27 @@ class NodeOperator(Operator, Generic[ParamsT]):
     def _declared(self) -> Mapping[str, VariableType]:
         return self.outputs(_unknown)
 
-    async def execute(
-        self,
-        reasoner: Reasoner,
-        job: Job,
-        workflow_messages: list[WorkflowMessage] | None = None,
-        previous_expert_outputs: list[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-    ) -> WorkflowMessage:
+    async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Run it on the variables that it names.
 
         Returns:
             A message whose outputs are its variables.
 
         Raises:
-            NodeError: An output is not of the type that it is declared with, or `run` returned no outputs.
+            NodeError: An output is not of the type that it is declared with, or `compute` returned no outputs.
         """
-        messages = workflow_messages or []
-        variables = Variables(messages, self._assigned)
-        running: Any = self.run(
-            NodeCall(reasoner, job, variables, messages, previous_expert_outputs or (), lesson or "")
+        variables = Variables(call.messages, self._assigned)
+        running: Any = self.compute(
+            NodeCall(call.reasoner, call.job, call.messages, call.previous, call.lesson, variables=variables)
         )
         if not inspect.isawaitable(running):
-            raise NodeError(f"node {self.get_id()!r} ({self.type}): its run cannot be awaited; write `async def run`")
+            raise NodeError(
+                f"node {self.get_id()!r} ({self.type}): its compute cannot be awaited; write `async def compute`"
+            )
         said = await running
         if not isinstance(said, NodeResult | Mapping):
             raise NodeError(
-                f"node {self.get_id()!r} ({self.type}): run returned {shown(said)}; "
+                f"node {self.get_id()!r} ({self.type}): compute returned {shown(said)}; "
                 "return a dict of the outputs, or a NodeResult"
             )
         result = said if isinstance(said, NodeResult) else NodeResult(cast("Values", said))
@@ -331,7 +326,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
             outputs=dict(result.outputs),
             ports=None if result.port is None else (result.port,),
             parts=result.parts,
-            job_id=job.id,
+            job_id=call.job.id,
             operator_id=self.get_id(),
         )
 
@@ -399,7 +394,7 @@ def readable(params_type: type[NodeParams], params: Any) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, field in params_type.model_fields.items():
         if name in given:
-            with suppress(ValidationError):
+            with suppress(ValidationError, UnicodeEncodeError):
                 values[name] = TypeAdapter[Any](field.rebuild_annotation()).validate_python(given[name])
     return values
 

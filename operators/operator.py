@@ -22,7 +22,8 @@ from pydantic import (
 from typing_extensions import TypeVar
 
 from operad.runtime.events import InsightsRecalled, KnowledgeRetrieved, current_scope, emit
-from operad.runtime.graph.graph import Executable
+from operad.runtime.graph.call import OperatorCall
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.knowledge.insights import about, current_insights, relevant
 from operad.runtime.knowledge.knowledge import Insight, Knowledge, KnowledgeBase
 from operad.runtime.models.model import Model
@@ -39,7 +40,6 @@ from operad.runtime.values.ids import settled_id, slug
 from operad.runtime.values.message import Job, Value, WorkflowMessage
 from operad.runtime.values.output import Output, name, shown
 from operad.runtime.values.schema import Schema, parse_output_schema, validate
-from operad.runtime.workflow.edges import Step
 
 T = TypeVar("T", default=Any, covariant=True)
 
@@ -116,15 +116,15 @@ class OperatorConfig(Value):
         return instruction
 
 
-class Operator(Step[T]):
+class Operator(BaseOperator[T]):
     """The basic unit of a workflow (Chat2Graph, Workflow module, section 2).
 
         facts = Operator("List what the text claims.", id="facts", output=Claims)
         check = Operator("Check each claim.", tools=[search])
         workflow = Workflow(facts >> check)
 
-    It is generic in the type of its answer: `facts` is an `Operator[Claims]`. A subclass that overrides `execute` can
-    do anything else: it gets the same arguments, and returns a message or plain text.
+    It is generic in the type of its answer: `facts` is an `Operator[Claims]`. A subclass that overrides `run`, or
+    `execute`, can do anything else: it gets the same call, and returns a message or plain text.
 
     Args:
         config: Its instruction, as text; or an `OperatorConfig`, which says all that stands below up to `ports`.
@@ -235,14 +235,13 @@ class Operator(Step[T]):
         self._toolkit = toolkit
         self._knowledge_base = knowledge_base
 
-    policy: Policy | None = None
     takes_one_port = True
     asks_model: bool | None = True
-    """Whether it asks the reasoner. A subclass with an `execute` of its own says so itself, or it is not known."""
+    """Whether it asks the reasoner. A subclass that overrides `run` or `execute` says so itself, or it is not known."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if "execute" in vars(cls) and "asks_model" not in vars(cls):
+        if not vars(cls).keys().isdisjoint(("run", "execute")) and "asks_model" not in vars(cls):
             cls.asks_model = None
 
     def get_id(self) -> str:
@@ -281,7 +280,7 @@ class Operator(Step[T]):
         """
         return parse_output_schema(self.config.output_schema)
 
-    def check(self, before: Mapping[str, Executable]) -> list[Issue]:
+    def check(self, before: Mapping[str, BaseOperator]) -> list[Issue]:
         """What is wrong with its `output_schema`."""
         try:
             schema = self.schema
@@ -324,14 +323,23 @@ class Operator(Step[T]):
         previous_expert_outputs: list[WorkflowMessage] | None = None,
         lesson: str | None = None,
     ) -> WorkflowMessage:
-        """Build the task, let the reasoner do it, and return what it said.
+        """Do what `run` does, given the parts of the call one by one.
 
         Args:
             reasoner: Who thinks.
-            job: What the workflow works on.
-            workflow_messages: What the operators before this one said.
-            previous_expert_outputs: What earlier experts produced.
-            lesson: What to do better than last time.
+            job: The job that the workflow works on.
+            workflow_messages: The messages of the operators before this one.
+            previous_expert_outputs: The messages of earlier experts.
+            lesson: What to do better than in the last round.
+        """
+        call = OperatorCall.of(reasoner, job, workflow_messages, previous_expert_outputs, lesson)
+        return await Operator.run(self, call)  # not that of a subclass: its own `execute` calls that
+
+    async def run(self, call: OperatorCall) -> WorkflowMessage:
+        """Build the task, let the reasoner do it, and return what it said.
+
+        Args:
+            call: What the operator is given.
 
         Returns:
             A message with the reasoner's text; where the text is a JSON object, its fields are
@@ -342,12 +350,12 @@ class Operator(Step[T]):
             AnswerError: It has ports, and the reasoner chooses none of them.
         """
         async with connections() as opened:
-            task = await self._build_task(opened, job, workflow_messages, previous_expert_outputs, lesson)
+            task = await self._build_task(opened, call)
             if self.ports:
                 routed = routing_schema(self.schema, self.config.output_schema, self.ports)
                 task = task.model_copy(update={"output_schema": json.dumps(routed, ensure_ascii=False)})
-                return await self._answer(reasoner, task, lambda text: self._routed(text, routed, job))
-            return await self._answer(reasoner, task, lambda text: self._said(text, job))
+                return await self._answer(call.reasoner, task, lambda text: self._routed(text, routed, call.job))
+            return await self._answer(call.reasoner, task, lambda text: self._said(text, call.job))
 
     async def _answer(self, reasoner: Reasoner, task: Task, read: Callable[[str], WorkflowMessage]) -> WorkflowMessage:
         """The reasoner's answer; one that does not fit the operator's type is asked for again, with what is wrong."""
@@ -494,15 +502,8 @@ class Operator(Step[T]):
         found = self._recommending.recommend(config.actions, threshold=config.threshold, hops=config.hops)
         return found.model_copy(update={"tools": (*found.tools, *self._own_tools)}) if self._own_tools else found
 
-    async def _build_task(
-        self,
-        opened: Connections,
-        job: Job,
-        workflow_messages: list[WorkflowMessage] | None,
-        previous_expert_outputs: list[WorkflowMessage] | None,
-        lesson: str | None,
-    ) -> Task:
-        config = self.config
+    async def _build_task(self, opened: Connections, call: OperatorCall) -> Task:
+        config, job = self.config, call.job
         recommended = self._recommend()
         knowledge = await self._look_up(job)
         return Task(
@@ -512,11 +513,11 @@ class Operator(Step[T]):
             output_schema=config.output_schema,
             actions=recommended.actions,
             tools=await opened.tools(recommended.tools),
-            workflow_messages=tuple(workflow_messages or ()),
-            previous_expert_outputs=tuple(previous_expert_outputs or ()),
+            workflow_messages=call.messages,
+            previous_expert_outputs=call.previous,
             knowledge=knowledge,
             insights=await self._recall(job),
-            lesson=lesson or "",
+            lesson=call.lesson or "",
             files=job.files,
         )
 

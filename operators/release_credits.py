@@ -21,6 +21,7 @@ from operad.operators.changelog import (
 )
 from operad.operators.operator import Operator, OperatorConfig
 from operad.runtime import events
+from operad.runtime.graph.call import OperatorCall
 from operad.runtime.reasoning.reasoner import Reasoner, ask
 from operad.runtime.reasoning.task import Example, Task
 from operad.runtime.tools.toolkit import Toolkit
@@ -105,23 +106,18 @@ class ReadRelease(Operator):
         entries: Its entries, each on one line.
     """
 
-    async def execute(
-        self,
-        reasoner: Reasoner,
-        job: Job,
-        workflow_messages: list[WorkflowMessage] | None = None,
-        previous_expert_outputs: list[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-    ) -> WorkflowMessage:
+    async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Read the job's one file, or its context where it has none.
 
         Raises:
             InputError: There is nothing to read, more than one file, or no release with entries in it.
         """
-        if len(job.files) > 1:
-            raise InputError("give one changelog at a time; these are " + ", ".join(file.name for file in job.files))
-        where = job.files[0].path if job.files else "the job's context"
-        text = await asyncio.to_thread(job.files[0].read_text) if job.files else job.context
+        if len(call.job.files) > 1:
+            raise InputError(
+                "give one changelog at a time; these are " + ", ".join(file.name for file in call.job.files)
+            )
+        where = call.job.files[0].path if call.job.files else "the job's context"
+        text = await asyncio.to_thread(call.job.files[0].read_text) if call.job.files else call.job.context
         if not text.strip():
             raise InputError(f"{where}: is empty; give a changelog, with --file or as the job's context")
         release, entries = await asyncio.to_thread(read_release, text)
@@ -158,17 +154,10 @@ class CreditEntries(Operator):
             raise ValueError(f"concurrency is {concurrency}; at least one entry must be asked about at once")
         self._concurrency = concurrency
 
-    async def execute(
-        self,
-        reasoner: Reasoner,
-        job: Job,
-        workflow_messages: list[WorkflowMessage] | None = None,
-        previous_expert_outputs: list[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-    ) -> WorkflowMessage:
+    async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Ask about every entry; after a verdict, only about those at fault."""
         outputs: dict[str, Any] = {}
-        for message in workflow_messages or ():
+        for message in call.messages:
             outputs |= message.outputs  # the release; on a re-run also the earlier credits and the verdict
         entries: list[str] = outputs["entries"]
         rejected: dict[str, dict[str, Decision]] = outputs.get("rejected", {})
@@ -184,7 +173,7 @@ class CreditEntries(Operator):
             key = str(number)
             async with slots:
                 found[number] = await self._ask(
-                    reasoner, entries[number], rejected.get(key, {}), "\n".join(faults.get(key, ()))
+                    call.reasoner, entries[number], rejected.get(key, {}), "\n".join(faults.get(key, ()))
                 )
             done += 1
             events.emit(events.Progress(done=done, total=len(asked)))
@@ -223,26 +212,19 @@ class WriteCredits(Operator):
         credited_by: The id of the operator that the credits came from.
     """
 
-    async def execute(
-        self,
-        reasoner: Reasoner,
-        job: Job,
-        workflow_messages: list[WorkflowMessage] | None = None,
-        previous_expert_outputs: list[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-    ) -> WorkflowMessage:
+    async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Write the table."""
         outputs: dict[str, Any] = {}
-        for message in workflow_messages or ():
+        for message in call.messages:
             outputs |= message.outputs
             if "credits" in message.outputs:
                 outputs["credited_by"] = message.operator_id
         entries: list[str] = outputs["entries"]
         by_component = _by_component(entries, [Credit(**credit) for credit in outputs["credits"]])
         text = f"{outputs['release']}\n\n{_table(by_component)}"
-        if getattr(reasoner, "writes_prose", True) and by_component:
+        if getattr(call.reasoner, "writes_prose", True) and by_component:
             text += "\n\n" + "\n".join(
-                await concurrently(self._thank(reasoner, *item) for item in by_component.items())
+                await concurrently(self._thank(call.reasoner, *item) for item in by_component.items())
             )
         passed_on = ("entries", "credits", "credited_by", "rejected")
         return WorkflowMessage(scratchpad=text, outputs={key: outputs[key] for key in passed_on if key in outputs})

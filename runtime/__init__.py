@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from operad.runtime.events.interrupts import interrupt
     from operad.runtime.events.keeper import idempotency_key
     from operad.runtime.events.run_context import RunContext
-    from operad.runtime.graph.graph import Executable, WorkflowGraph
+    from operad.runtime.graph.call import Executable, OperatorCall
+    from operad.runtime.graph.edges import Port
+    from operad.runtime.graph.graph import WorkflowGraph
+    from operad.runtime.graph.operator import BaseOperator
     from operad.runtime.knowledge.documents import Documents
     from operad.runtime.knowledge.insights import Insights, KeptInsight
     from operad.runtime.knowledge.knowledge import Insight, Knowledge, KnowledgeBase, Passage
@@ -52,12 +55,13 @@ if TYPE_CHECKING:
     from operad.runtime.workflow.map import ItemError, Map
     from operad.runtime.workflow.result import Result
     from operad.runtime.workflow.trails import trail
-    from operad.runtime.workflow.workflow import BuiltinWorkflow, DbgptWorkflow, Port, Workflow
+    from operad.runtime.workflow.workflow import BuiltinWorkflow, DbgptWorkflow, Workflow
 
 __all__ = [
     "Action",
     "Agent",
     "AnswerError",
+    "BaseOperator",
     "Budget",
     "BudgetError",
     "BuiltinWorkflow",
@@ -94,6 +98,7 @@ __all__ = [
     "ModelError",
     "MonoModelReasoner",
     "OperadError",
+    "OperatorCall",
     "OperatorError",
     "OperatorTimeoutError",
     "Passage",
@@ -143,7 +148,10 @@ _HOMES = {
         "values.file": "FileDescriptor",
         "durable.file_store": "FileStore",
         "workflow.function": "FunctionOperator Take operator",
-        "graph.graph": "Executable WorkflowGraph",
+        "graph.call": "Executable OperatorCall",
+        "graph.edges": "Port",
+        "graph.graph": "WorkflowGraph",
+        "graph.operator": "BaseOperator",
         "workflow.handle": "RunHandle",
         "knowledge.insights": "Insights KeptInsight",
         "events.interrupts": "interrupt",
@@ -165,7 +173,7 @@ _HOMES = {
         "tools.toolkit": "Action Toolkit",
         "workflow.trails": "trail",
         "durable.workflow": "DurableWorkflow",
-        "workflow.workflow": "BuiltinWorkflow DbgptWorkflow Port Workflow",
+        "workflow.workflow": "BuiltinWorkflow DbgptWorkflow Workflow",
     }.items()
     for name in names.split()
 }

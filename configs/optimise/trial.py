@@ -12,6 +12,8 @@ from operad.configs.optimise.tasks import Case
 from operad.configs.optimise.verify import Verdict, lowest
 from operad.evaluators import Evaluator
 from operad.runtime.events import Event, RunFailed, RunFinished
+from operad.runtime.graph.call import OperatorCall
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.policies.policy import Budget, causes
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.concurrently import concurrently
@@ -160,7 +162,7 @@ async def _run(workflow: Workflow, job: Job, reasoner: Reasoner) -> WorkflowMess
         raise OperadError(f"it asks, and nobody is there to answer: {asked}") from error
 
 
-class _Said:
+class _Said(BaseOperator[str]):
     """An operator that has said its message already."""
 
     def __init__(self, message: WorkflowMessage) -> None:
@@ -169,14 +171,7 @@ class _Said:
     def get_id(self) -> str:
         return "answer"
 
-    async def execute(
-        self,
-        reasoner: Reasoner,
-        job: Job,
-        workflow_messages: list[WorkflowMessage] | None = None,
-        previous_expert_outputs: list[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-    ) -> WorkflowMessage:
+    async def run(self, call: OperatorCall) -> WorkflowMessage:
         return self._message
 
 

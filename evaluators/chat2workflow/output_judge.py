@@ -9,11 +9,13 @@ from typing import Any, cast
 from operad.evaluators.chat2workflow.dataset import Case, CaseFile, Subtask
 from operad.evaluators.evaluator import MAX_TRIES
 from operad.operators.variables import as_text
+from operad.runtime.graph.call import OperatorCall
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.reasoning.prompt import cut, fence
-from operad.runtime.reasoning.reasoner import Reasoner, ask
+from operad.runtime.reasoning.reasoner import ask
 from operad.runtime.reasoning.task import Task
 from operad.runtime.values.errors import AnswerError
-from operad.runtime.values.message import Job, WorkflowMessage
+from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.schema import SchemaMismatch, validate
 
 MAX_SHOWN = 32_000
@@ -47,7 +49,7 @@ In `reason`, say first what was asked for, then what the results do of it and wh
 true if they reasonably do all that was asked for, false otherwise."""
 
 
-class OutputJudge:
+class OutputJudge(BaseOperator[Any]):
     """An operator that judges the texts of one run; its message has the outputs ``reason`` and ``resolved``.
 
     Args:
@@ -63,27 +65,20 @@ class OutputJudge:
         """Its identity."""
         return "judge"
 
-    async def execute(
-        self,
-        reasoner: Reasoner,
-        job: Job,
-        workflow_messages: list[WorkflowMessage] | None = None,
-        previous_expert_outputs: list[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-    ) -> WorkflowMessage:
+    async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Ask the reasoner; an answer that is no verdict is asked for again, with what was wrong.
 
         Raises:
             AnswerError: No answer in `MAX_TRIES` is a verdict.
         """
         task = Task(
-            job=job.model_copy(update={"goal": self._material}),
+            job=call.job.model_copy(update={"goal": self._material}),
             instruction=INSTRUCTION,
             output_schema=json.dumps(VERDICT),
         )
         wrong = answer = ""
         for _ in range(MAX_TRIES):
-            answer = await ask(reasoner, task.model_copy(update={"lesson": wrong}))
+            answer = await ask(call.reasoner, task.model_copy(update={"lesson": wrong}))
             try:
                 return WorkflowMessage(scratchpad=answer, outputs=validate(VERDICT, answer))
             except SchemaMismatch as mismatch:

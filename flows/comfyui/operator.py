@@ -24,9 +24,9 @@ from operad.flows.formats.json_text import MAX_BYTES
 from operad.flows.node_graph import NodeGraph
 from operad.operators.operator import Operator, OperatorConfig
 from operad.operators.services import Services
-from operad.runtime.graph.graph import Executable
+from operad.runtime.graph.call import OperatorCall
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.knowledge.knowledge import KnowledgeBase
-from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.tools.toolkit import Toolkit
 from operad.runtime.values.errors import FetchError, InputError, InvalidError, Issue, did_you_mean, shorten
 from operad.runtime.values.file import FileDescriptor
@@ -82,7 +82,7 @@ class ComfyUI(Operator):
         self._timeout = timeout
         self._max_bytes = max_bytes
 
-    def check(self, before: Mapping[str, Executable]) -> list[Issue]:
+    def check(self, before: Mapping[str, BaseOperator]) -> list[Issue]:
         """What is wrong with the workflow, as far as it shows without a server."""
         found = check(self._workflow, Definitions())
         inside = [Issue(each.code, f"workflow: {each.where}: {each.message}", self.get_id()) for each in found]
@@ -95,14 +95,7 @@ class ComfyUI(Operator):
         made = [nodes, edges, self._workflow.extra]
         return {**super().fingerprint(), "server": self._server.url, "workflow": fingerprint(made)}
 
-    async def execute(
-        self,
-        reasoner: Reasoner,
-        job: Job,
-        workflow_messages: list[WorkflowMessage] | None = None,
-        previous_expert_outputs: list[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-    ) -> WorkflowMessage:
+    async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Run the workflow; only the job and the messages of the operators before it count.
 
         Returns:
@@ -118,10 +111,10 @@ class ComfyUI(Operator):
         """
         import anyio
 
-        given = _given(job, workflow_messages or [])
+        given = _given(call.job, call.messages)
         try:
             with anyio.fail_after(self._timeout):
-                files, texts = await self._made(given, job.files)
+                files, texts = await self._made(given, call.job.files)
         except TimeoutError as error:
             raise ComfyUIError(
                 f"operator {self.get_id()!r}: the run on {self._server.url} took longer than its `timeout` of "
@@ -130,7 +123,7 @@ class ComfyUI(Operator):
         return WorkflowMessage(
             scratchpad="\n".join(texts or [str(file.path) for file in files]),
             outputs={"files": files, "texts": texts},
-            job_id=job.id,
+            job_id=call.job.id,
             operator_id=self.get_id(),
         )
 

@@ -31,6 +31,7 @@ from operad.flows.repair import Contract, Repaired, read_contract, repair, repai
 from operad.flows.repair.state import State
 from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
 from operad.operators.operator import Operator
+from operad.runtime.graph.call import OperatorCall
 from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner, ask
 from operad.runtime.reasoning.task import Task
 from operad.runtime.values.errors import AnswerError, InvalidError, describe
@@ -110,23 +111,16 @@ class PlanWorkflow(_Stage):
 
     asks_model = True
 
-    async def execute(
-        self,
-        reasoner: Reasoner,
-        job: Job,
-        workflow_messages: list[WorkflowMessage] | None = None,
-        previous_expert_outputs: list[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-    ) -> WorkflowMessage:
+    async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Ask for a plan; one that cannot be is asked for again, with what is wrong with it."""
-        base, rounds, contract = asked(job)
+        base, rounds, contract = asked(call.job)
         types = self._types(base)
         parts = prompts.to_plan(base, rounds, contract, types)
         schema = plan_schema(types, list(base.by_id))
-        lessons, why = [lesson] if lesson else [], ""
+        lessons, why = [call.lesson] if call.lesson else [], ""
         for _ in range(MAX_TRIES):
             try:
-                said = await ask(reasoner, _task(job, parts, schema, lessons))
+                said = await ask(call.reasoner, _task(call.job, parts, schema, lessons))
                 answer = cast("dict[str, Any]", validate(schema, said))
             except AnswerError as error:
                 why = describe(error)
@@ -134,10 +128,10 @@ class PlanWorkflow(_Stage):
             plan = read_plan(answer)
             faults = faults_of(plan, base, types)
             if not faults:
-                return self._message(job, prompts.planned(plan), plan=answer, prompt=prompts.sizes(parts, schema))
+                return self._message(call.job, prompts.planned(plan), plan=answer, prompt=prompts.sizes(parts, schema))
             why = "the plan cannot be carried out:\n" + "\n".join(f"- {fault}" for fault in faults)
-            lessons = [*([lesson] if lesson else []), why]
-        return self._message(job, why, failure=why, prompt=prompts.sizes(parts, schema))
+            lessons = [*([call.lesson] if call.lesson else []), why]
+        return self._message(call.job, why, failure=why, prompt=prompts.sizes(parts, schema))
 
 
 class BuildWorkflow(_Stage):
@@ -150,38 +144,31 @@ class BuildWorkflow(_Stage):
         failure: Why there is no workflow.
     """
 
-    async def execute(
-        self,
-        reasoner: Reasoner,
-        job: Job,
-        workflow_messages: list[WorkflowMessage] | None = None,
-        previous_expert_outputs: list[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-    ) -> WorkflowMessage:
+    async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Ask for the parameters of all new and changed nodes at once."""
-        answer = _latest(workflow_messages, "plan")
+        answer = _latest(call.messages, "plan")
         if answer is None:
-            before = workflow_messages[-1].outputs if workflow_messages else {}
+            before = call.messages[-1].outputs if call.messages else {}
             why = str(before.get("failure") or "there is no plan")
-            return self._message(job, why, failure=why)
-        base, _, contract = asked(job)
+            return self._message(call.job, why, failure=why)
+        base, _, contract = asked(call.job)
         types = self._types(base)
         plan = read_plan(answer)
         variables = variables_before(plan, base, types)
         kinds = list(dict.fromkeys(node.type for node in plan.nodes if node.change != "keep"))
-        parts = prompts.to_build(plan, base, contract, types, variables, _example(job, kinds))
+        parts = prompts.to_build(plan, base, contract, types, variables, _example(call.job, kinds))
         by_id = {node.id: node for node in plan.nodes}
         schemas = {each: _open_schema(types[by_id[each].type], variables.get(each, [])) for each in plan.open}
         schemas = {each: schema for each, schema in schemas.items() if schema["properties"]}
         sizes = prompts.sizes(parts, nodes_schema(schemas) if schemas else None)
         try:
-            params = await _nodes(reasoner, job, parts, schemas, lesson)
+            params = await _nodes(call.reasoner, call.job, parts, schemas, call.lesson)
         except AnswerError as error:
             why = describe(error)
-            return self._message(job, why, failure=why, plan=answer, prompt=sizes)
+            return self._message(call.job, why, failure=why, plan=answer, prompt=sizes)
         whole = isinstance(params, NodeGraph)
         graph = with_kept(params, base, plan) if whole else drafted_graph(plan, params, base, types)
-        return self._message(job, prompts.skeleton(graph), workflow=to_json(graph), plan=answer, prompt=sizes)
+        return self._message(call.job, prompts.skeleton(graph), workflow=to_json(graph), plan=answer, prompt=sizes)
 
 
 class MendWorkflow(_Stage):
@@ -200,38 +187,31 @@ class MendWorkflow(_Stage):
         failure: Why there is no workflow.
     """
 
-    async def execute(
-        self,
-        reasoner: Reasoner,
-        job: Job,
-        workflow_messages: list[WorkflowMessage] | None = None,
-        previous_expert_outputs: list[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-    ) -> WorkflowMessage:
+    async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Settle what was drafted, the first time; after that, have a model mend what the lesson says."""
-        messages = workflow_messages or []
+        messages = call.messages
         drafted = next((each for each in reversed(messages) if each.operator_id != self.get_id()), None)
         graph = workflow_of(drafted.outputs) if drafted else None
         if drafted is None or graph is None:
             why = str(drafted.outputs.get("failure", "there is no workflow")) if drafted else "there is no workflow"
-            return self._message(job, why, failure=why, asked=findings_in(lesson or ""))
-        base, _, contract = asked(job)
+            return self._message(call.job, why, failure=why, asked=findings_in(call.lesson or ""))
+        base, _, contract = asked(call.job)
         plan: dict[str, Any] = drafted.outputs.get("plan") or {}
         allowed = _allowed(base, graph, plan)
         drafted_as = drafted.outputs[WORKFLOW]
         own = next((each for each in reversed(messages) if each.operator_id == self.get_id()), None)
         before = workflow_of(own.outputs) if own and own.outputs.get("drafted") == drafted_as else None
-        if before is None or not lesson:
+        if before is None or not call.lesson:
             settled = settle(graph, base, contract, allowed)
             extra: dict[str, JsonValue] = {}
         else:
             newest = (
-                own.lesson if own and findings_in(own.lesson) else lesson
+                own.lesson if own and findings_in(own.lesson) else call.lesson
             )  # those of earlier rounds are in `lesson`, too
-            settled, extra = await self._mended(reasoner, job, before, base, contract, allowed, newest)
+            settled, extra = await self._mended(call.reasoner, call.job, before, base, contract, allowed, newest)
         assert settled.graph is not None  # noqa: S101 - a graph was given
         return self._message(
-            job,
+            call.job,
             prompts.skeleton(settled.graph),
             workflow=to_json(settled.graph),
             drafted=drafted_as,

@@ -141,7 +141,7 @@ def _node(given: Mapping[str, Any]) -> dict[str, Any]:
         if "param" not in node and isinstance(node.get(other), dict):
             node["param"] = node.pop(other)
     if isinstance(node.get("id"), int | float) and not isinstance(node["id"], bool):
-        node["id"] = f"{node['id']:g}"
+        node["id"] = str(node["id"]) if isinstance(node["id"], int) else f"{node['id']:g}"
     param = node.get("param")
     param = dict(cast("dict[str, Any]", param)) if isinstance(param, dict) else {}
     node_type: type[NodeOperator[Any]] | None = NODE_TYPES.get(str(node.get("type")))

@@ -25,12 +25,13 @@ from operad.operators.variables import (
     shown,
     type_of,
 )
+from operad.runtime.graph.call import OperatorCall
 from operad.runtime.values.errors import BudgetError, InputError, OperadError, describe, did_you_mean
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.workflow.guard import Call
 from operad.runtime.workflow.map import ItemError, for_each
-from operad.runtime.workflow.workflow import Workflow, run_inside
+from operad.runtime.workflow.within import run_inside
+from operad.runtime.workflow.workflow import Workflow
 
 T = VariableType
 
@@ -45,7 +46,7 @@ class IterationStart(NodeOperator[NoParams]):
     type = "iteration-start"
     params_type = NoParams
 
-    async def run(self, call: NodeCall) -> Values:
+    async def compute(self, call: NodeCall) -> Values:
         """Nothing to do."""
         return {}
 
@@ -93,7 +94,7 @@ class Iteration(NodeOperator[IterationParams]):
         """What is kept of each item."""
         return [("output_selector", self.params.output_selector)]
 
-    async def run(self, call: NodeCall) -> NodeResult:
+    async def compute(self, call: NodeCall) -> NodeResult:
         """Run the body for each item."""
         items = call.get(self.params.iterator_selector)
         if items is None:
@@ -132,11 +133,11 @@ def _body(node: NodeOperator[Any]) -> Workflow:
     return node.body
 
 
-def _inside(call: NodeCall, node_id: str, variables: Values) -> Call:
+def _inside(call: NodeCall, node_id: str, variables: Values) -> OperatorCall:
     """What the nodes inside are given: the variables that the node has for them, and those from outside that they read."""
     own = WorkflowMessage(outputs=dict(variables), operator_id=node_id, job_id=call.job.id)
     outside = [message for message in call.messages if message.operator_id != node_id]
-    return Call(call.reasoner, call.job, [own, *outside], list(call.previous), call.lesson or None)
+    return OperatorCall(call.reasoner, call.job, (own, *outside), call.previous, call.lesson)
 
 
 class LoopStart(NodeOperator[NoParams]):
@@ -145,7 +146,7 @@ class LoopStart(NodeOperator[NoParams]):
     type = "loop-start"
     params_type = NoParams
 
-    async def run(self, call: NodeCall) -> Values:
+    async def compute(self, call: NodeCall) -> Values:
         """Nothing to do."""
         return {}
 
@@ -156,7 +157,7 @@ class LoopEnd(NodeOperator[NoParams]):
     type = "loop-end"
     params_type = NoParams
 
-    async def run(self, call: NodeCall) -> Values:
+    async def compute(self, call: NodeCall) -> Values:
         """Nothing to do but to have run."""
         return {}
 
@@ -199,7 +200,7 @@ class Loop(NodeOperator[LoopParams]):
     """
 
     type = "loop"
-    in_turn = True
+    sequential = True
     params_type = LoopParams
     gives = "its variables as the last pass left them, and rounds (number); inside also: index (number)"
     example = {
@@ -253,7 +254,7 @@ class Loop(NodeOperator[LoopParams]):
             elif fault := fault_of(condition.operator, condition.value, kinds[name]):
                 yield Fault(where, fault)
 
-    async def run(self, call: NodeCall) -> NodeResult:
+    async def compute(self, call: NodeCall) -> NodeResult:
         """Run the body until it is enough."""
         values = {
             variable.name: call.get(variable.value) if isinstance(variable.value, Selector) else variable.value
@@ -309,7 +310,7 @@ class SubWorkflow(NodeOperator[SubWorkflowParams]):
         """The declared results."""
         return {output.name: output.type for output in self.params.outputs}
 
-    async def run(self, call: NodeCall) -> NodeResult:
+    async def compute(self, call: NodeCall) -> NodeResult:
         """Run it."""
         name, known = self.params.workflow, self.services.workflows
         if name not in known:
@@ -326,7 +327,9 @@ class SubWorkflow(NodeOperator[SubWorkflowParams]):
             inputs={key: _as_input(value) for key, value in values.items()},
         )
         said = await run_inside(
-            known[name], Call(call.reasoner, job, [], list(call.previous), call.lesson or None), self.get_id()
+            known[name],
+            OperatorCall(call.reasoner, job, previous=call.previous, lesson=call.lesson),
+            self.get_id(),
         )
         missing = [output.name for output in self.params.outputs if output.name not in said.outputs]
         if missing:

@@ -42,7 +42,7 @@ class DocumentExtractor(NodeOperator[ExtractorParams]):
         kind = type_of(self.params.variable_selector)
         return {"text": T.ANY if kind is T.ANY else T.ARRAY_STRING if kind.item else T.STRING}
 
-    async def run(self, call: NodeCall) -> Values:
+    async def compute(self, call: NodeCall) -> Values:
         """Read them."""
         given = call.get(self.params.variable_selector)
         if given is None:
@@ -92,7 +92,7 @@ class MarkdownExporter(MakesFiles):
 
     params: MarkdownParams
 
-    async def run(self, call: NodeCall) -> NodeResult:
+    async def compute(self, call: NodeCall) -> NodeResult:
         """Make it."""
         target = self.params.target_type
         data = await export_markdown(call.text(self.params.md_text), target)
@@ -114,7 +114,7 @@ class MermaidConverter(MakesFiles):
 
     params: MermaidParams
 
-    async def run(self, call: NodeCall) -> NodeResult:
+    async def compute(self, call: NodeCall) -> NodeResult:
         """Draw it."""
         data = await asyncio.to_thread(render_mermaid, call.text(self.params.mermaid_code), "png")
         return self.keep((data, ".png"))
@@ -135,7 +135,7 @@ class TextToSpeech(MakesFiles):
 
     params: SpeechParams
 
-    async def run(self, call: NodeCall) -> NodeResult:
+    async def compute(self, call: NodeCall) -> NodeResult:
         """Read it aloud."""
         text = call.text(self.params.text)
         if self.services.speech is not None:
@@ -159,7 +159,7 @@ class TextToImage(MakesFiles):
 
     params: ImageParams
 
-    async def run(self, call: NodeCall) -> NodeResult:
+    async def compute(self, call: NodeCall) -> NodeResult:
         """Ask for it."""
         if self.services.images is None:
             raise InputError(
@@ -196,7 +196,7 @@ class ECharts(NodeOperator[EChartsParams]):
         """The chart."""
         return {"text": T.STRING}
 
-    async def run(self, call: NodeCall) -> NodeResult:
+    async def compute(self, call: NodeCall) -> NodeResult:
         """Draw it."""
         params = self.params
         title, data, names = map(call.text, (params.chart_title, params.data, params.x_axisORcategories))

@@ -51,7 +51,7 @@ class Start(NodeOperator[StartParams]):
         """Names that are given twice."""
         yield from doubles("variables", [variable.name for variable in self.params.variables])
 
-    async def run(self, call: NodeCall) -> Values:
+    async def compute(self, call: NodeCall) -> Values:
         """Take the job's inputs and files."""
         return read_inputs(self.params.variables, call.job)
 
@@ -170,7 +170,7 @@ class End(NodeOperator[EndParams]):
         """Names that are given twice."""
         yield from doubles("outputs", [output.name for output in self.params.outputs])
 
-    async def run(self, call: NodeCall) -> Values:
+    async def compute(self, call: NodeCall) -> Values:
         """The results, by name."""
         return {output.name: call.get(output.value) for output in self.params.outputs}
 
@@ -194,7 +194,7 @@ class Answer(NodeOperator[AnswerParams]):
         """The answer."""
         return {"answer": T.STRING}
 
-    async def run(self, call: NodeCall) -> NodeResult:
+    async def compute(self, call: NodeCall) -> NodeResult:
         """Put the variables in."""
         said = call.text(self.params.answer)
         return NodeResult({"answer": said}, text=said)
@@ -233,7 +233,7 @@ class IfElse(NodeOperator[IfElseParams]):
                 if fault:
                     yield Fault(f"cases[{number}][1][{place}]", fault)
 
-    async def run(self, call: NodeCall) -> NodeResult:
+    async def compute(self, call: NodeCall) -> NodeResult:
         """Find the case."""
         for number, case in enumerate(self.params.cases):
             try:

@@ -33,7 +33,7 @@ def _task(
         job=Job(goal=text, id=job.id, session_id=job.session_id),
         instruction=instruction,
         output_schema=json.dumps(schema, ensure_ascii=False) if schema else "",
-        lesson=call.lesson,
+        lesson=call.lesson or "",
         files=tuple(files),
     )
 
@@ -70,7 +70,7 @@ class LLM(NodeOperator[LLMParams]):
         if not self.params.user.strip() and not self.params.system.strip():
             yield Fault("user", "is empty, and so is system: say what the model is to do")
 
-    async def run(self, call: NodeCall) -> NodeResult:
+    async def compute(self, call: NodeCall) -> NodeResult:
         """Ask."""
         files = [file for selector in self.params.user.selectors for file in _files(call.get(selector))]
         user, system = call.text(self.params.user), call.text(self.params.system)
@@ -122,7 +122,7 @@ class QuestionClassifier(NodeOperator[ClassifierParams]):
             Fault(f"classes[{n}]", "is empty") for n, name in enumerate(self.params.classes) if not name.strip()
         )
 
-    async def run(self, call: NodeCall) -> NodeResult:
+    async def compute(self, call: NodeCall) -> NodeResult:
         """Ask which class it is."""
         schema = routing_schema(None, "", self.params.classes)
         instruction = "\n".join(filter(None, (CLASSIFY, call.text(self.params.instruction))))
@@ -180,7 +180,7 @@ class ParameterExtractor(NodeOperator[ExtractorParams]):
                     f"parameters[{number}]", f"{parameter.name!r} is {parameter.type.value}, which no text holds"
                 )
 
-    async def run(self, call: NodeCall) -> Values:
+    async def compute(self, call: NodeCall) -> Values:
         """Ask for the values."""
         properties = {
             name: {**kind.json_schema(), "description": description}

@@ -51,7 +51,7 @@ class HttpRequest(NodeOperator[HttpParams]):
         """The answer."""
         return {"body": T.STRING, "status_code": T.NUMBER, "headers": T.OBJECT, "files": T.ARRAY_FILE}
 
-    async def run(self, call: NodeCall) -> Values:
+    async def compute(self, call: NodeCall) -> Values:
         """Fetch it."""
         url = call.get(self.params.url)
         if not isinstance(url, str) or not url.strip():
@@ -90,7 +90,7 @@ class GoogleSearch(NodeOperator[SearchParams]):
         """What was found."""
         return {"json": T.OBJECT}
 
-    async def run(self, call: NodeCall) -> Values:
+    async def compute(self, call: NodeCall) -> Values:
         """Search."""
         if self.services.search is None:
             raise InputError(
@@ -119,7 +119,7 @@ class KnowledgeRetrieval(NodeOperator[KnowledgeParams]):
         """The passages."""
         return {"result": T.ARRAY_OBJECT}
 
-    async def run(self, call: NodeCall) -> Values:
+    async def compute(self, call: NodeCall) -> Values:
         """Look it up."""
         name, known = self.params.knowledge, self.services.knowledge
         if name not in known:
@@ -153,7 +153,7 @@ class ToolNode(NodeOperator[ToolParams]):
         """What the tool gave."""
         return {"text": T.STRING, "json": T.ANY}
 
-    async def run(self, call: NodeCall) -> NodeResult:
+    async def compute(self, call: NodeCall) -> NodeResult:
         """Call it."""
         async with connections() as opened:
             tools = {tool.name: tool for tool in await opened.tools(self.services.tools)}

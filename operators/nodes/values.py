@@ -97,7 +97,7 @@ class Code(NodeOperator[CodeParams]):
                 what = f"{name!r} is {kind.value}, and main walks through it, which needs a list or a text"
                 yield Fault(f"variables[{number}]", what, "wrong-type")
 
-    async def run(self, call: NodeCall) -> Values:
+    async def compute(self, call: NodeCall) -> Values:
         """Call main."""
         arguments = {argument.name: plain(call.get(argument.value)) for argument in self.params.variables}
         returned = await asyncio.to_thread(run_code, self.params.code, arguments, self.services.code)
@@ -157,7 +157,7 @@ class TemplateTransform(NodeOperator[TemplateParams]):
             if name not in names
         )
 
-    async def run(self, call: NodeCall) -> Values:
+    async def compute(self, call: NodeCall) -> Values:
         """Render it."""
         values = {argument.name: plain(call.get(argument.value)) for argument in self.params.variables}
         text = await asyncio.to_thread(render_template, self.params.template, values, self.services.templates)
@@ -216,7 +216,7 @@ class ListOperator(NodeOperator[ListOperatorParams]):
             if fault:
                 yield Fault(where, fault)
 
-    async def run(self, call: NodeCall) -> Values:
+    async def compute(self, call: NodeCall) -> Values:
         """Do it."""
         given = call.get(self.params.variable)
         if given is None:
@@ -314,7 +314,7 @@ class VariableAggregator(NodeOperator[AggregatorParams]):
                 name = str(self.params.variables[number])
                 yield Fault(f"variables[{number}]", f"{name!r} is {kind.value}, and the others are {first.value}")
 
-    async def run(self, call: NodeCall) -> Values:
+    async def compute(self, call: NodeCall) -> Values:
         """Find the one that is there."""
         there = (selector for selector in self.params.variables if selector in call.variables)
         values = (call.get(selector) for selector in there)
@@ -384,7 +384,7 @@ class Assigner(NodeOperator[AssignerParams]):
             elif not fits(given, wanted):
                 yield Fault(where, f"{shown(given)} is no {wanted.value}", "wrong-type")
 
-    async def run(self, call: NodeCall) -> Values:
+    async def compute(self, call: NodeCall) -> Values:
         """Work the new values out, one after another; a value that is not there changes nothing."""
         values: dict[str, Any] = {}
         own = self.get_id()
@@ -476,7 +476,7 @@ class Conversation(NodeOperator[ConversationParams]):
             if not fits(variable.value, variable.type):
                 yield Fault(f"variables[{number}]", f"{shown(variable.value)} is no {variable.type.value}")
 
-    async def run(self, call: NodeCall) -> Values:
+    async def compute(self, call: NodeCall) -> Values:
         """What the session has kept."""
         kept = self.services.conversations.get(call.job.session_id)
         return {variable.name: kept.get(variable.name, variable.value) for variable in self.params.variables}

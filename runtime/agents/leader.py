@@ -14,6 +14,8 @@ from operad.runtime.agents.agent import Agent, Expert, Profile
 from operad.runtime.agents.job_graph import JobGraph
 from operad.runtime.agents.split import Splitter
 from operad.runtime.events.keeper import once
+from operad.runtime.graph.call import OperatorCall
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.policies.deadline import ended
 from operad.runtime.policies.policy import Budget, causes, check_positive
 from operad.runtime.reasoning.reasoner import Reasoner
@@ -33,9 +35,9 @@ from operad.runtime.values.errors import (
 )
 from operad.runtime.values.message import NO_USAGE, Job, SubJob, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.sync import run_sync
-from operad.runtime.workflow.guard import Call
 from operad.runtime.workflow.verdict import fault_in
-from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow, run_inside
+from operad.runtime.workflow.within import run_inside
+from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 MAX_OPEN_JOBS = 1_000
 """How many jobs that ended early a leader remembers, so that they can be recovered."""
@@ -248,7 +250,7 @@ class _Work:
             self.kept |= {part: self.done[part] for part in parts if part in self.done}
 
 
-class _Lead:
+class _Lead(BaseOperator[Any]):
     """The operator that a leader's workflow consists of."""
 
     def __init__(self, experts: Mapping[str, Expert], splitter: Splitter, life_cycles: int, max_depth: int) -> None:
@@ -275,18 +277,11 @@ class _Lead:
             raise InputError(f"no open job has the id {job_id!r}{hint}; it ended, or never was")
         return work
 
-    async def execute(
-        self,
-        reasoner: Reasoner,
-        job: Job,
-        workflow_messages: list[WorkflowMessage] | None = None,
-        previous_expert_outputs: list[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-    ) -> WorkflowMessage:
-        given = [*(previous_expert_outputs or ()), *(workflow_messages or ())]
+    async def run(self, call: OperatorCall) -> WorkflowMessage:
+        given = [*call.previous, *call.messages]
         with self._taking_up:  # in another thread another loop may want the same
-            work = self._take_up(job, given, lesson)
-            task = work.task = asyncio.ensure_future(self._do(reasoner, work))
+            work = self._take_up(call.job, given, call.lesson)
+            task = work.task = asyncio.ensure_future(self._do(call.reasoner, work))
         done = False
         try:
             await ended(task)
@@ -295,8 +290,8 @@ class _Lead:
             done = message.status is WorkflowStatus.SUCCESS
             return message
         finally:
-            if (done or work.forgotten) and self.works.get(_key(job)) is work:
-                del self.works[_key(job)]
+            if (done or work.forgotten) and self.works.get(_key(call.job)) is work:
+                del self.works[_key(call.job)]
             work.task = None
 
     def _take_up(self, job: Job, given: list[WorkflowMessage], lesson: str | None) -> _Work:
@@ -339,7 +334,7 @@ class _Lead:
         assignments = {part.id: _Assignment(self, work, part, depth) for part in parts}
         for part in parts:
             workflow.add_operator(assignments[part.id], [assignments[other] for other in part.dependencies])
-        return await run_inside(workflow, Call(reasoner, job, [], given))
+        return await run_inside(workflow, OperatorCall(reasoner, job, previous=tuple(given)))
 
     async def split(
         self, reasoner: Reasoner, job: Job, given: Sequence[WorkflowMessage], lesson: str | None
@@ -373,7 +368,7 @@ class _Lead:
             raise JobError(text, operator_id=failed.operator_id) from failed.__cause__
 
 
-class _Assignment:
+class _Assignment(BaseOperator[Any]):
     """A sub-job as an operator: its expert does it."""
 
     def __init__(self, lead: _Lead, work: _Work, part: SubJob, depth: int) -> None:
@@ -382,7 +377,9 @@ class _Assignment:
         self._part = part
         self._depth = depth
 
-    runs_workflows: Sequence[Workflow] = ()
+    @property
+    def runs_workflows(self) -> Sequence[Workflow]:
+        return ()
 
     @property
     def instruction(self) -> str:
@@ -391,28 +388,21 @@ class _Assignment:
     def get_id(self) -> str:
         return self._part.id
 
-    async def execute(
-        self,
-        reasoner: Reasoner,
-        job: Job,
-        workflow_messages: list[WorkflowMessage] | None = None,
-        previous_expert_outputs: list[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-    ) -> WorkflowMessage:
+    async def run(self, call: OperatorCall) -> WorkflowMessage:
         work, part = self._work, self._part
-        needed = [m for m in workflow_messages or () if m.operator_id in part.dependencies]
-        earlier = [m for m in workflow_messages or () if m.operator_id not in part.dependencies]
-        given = [*(previous_expert_outputs or ()), *needed]
+        needed = [m for m in call.messages if m.operator_id in part.dependencies]
+        earlier = [m for m in call.messages if m.operator_id not in part.dependencies]
+        given = [*call.previous, *needed]
         seen = tuple((m.operator_id, m.scratchpad, m.outputs) for m in given)
         work.again.discard(part.id)
         kept = work.kept.pop(part.id, None)
         if kept is not None and _same(kept[0], seen):
             return kept[1].model_copy(update={"usage": NO_USAGE})
         if graph := work.graphs.get(part.id):
-            message = await self._by_parts(reasoner, graph, given)
+            message = await self._by_parts(call.reasoner, graph, given)
         else:
-            message = await self._by_expert(reasoner, given, earlier)
-        work.done[part.id] = (seen, message.stamped(part.id, job.id, message.usage))
+            message = await self._by_expert(call.reasoner, given, earlier)
+        work.done[part.id] = (seen, message.stamped(part.id, call.job.id, message.usage))
         return message
 
     async def _by_expert(
@@ -423,7 +413,8 @@ class _Assignment:
         lessons = [*([work.lesson] if work.lesson else []), *work.lessons.get(part.id, [])]
         try:
             verdict = await run_inside(
-                expert.workflow, Call(expert.reasoner, part, earlier, given, "\n".join(lessons) or None)
+                expert.workflow,
+                OperatorCall(expert.reasoner, part, tuple(earlier), tuple(given), "\n".join(lessons) or None),
             )
         except (InvalidError, OperatorError, SkippedError) as error:
             fault = fault_in(error)

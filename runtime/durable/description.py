@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from operad.runtime.graph.graph import Executable, HasGraph, workflows_in
+from operad.runtime.graph.graph import HasGraph
+from operad.runtime.graph.operator import Adapted, BaseOperator
 from operad.runtime.values.errors import InputError
-from operad.runtime.values.fingerprint import Fingerprinted, fingerprint, lasting, name_of
+from operad.runtime.values.fingerprint import fingerprint, lasting, name_of
 
 _INDIFFERENT = ("knowledge_base", "recommended", "insights", "concurrency", "loop_count")
 """What an operator looks up, how often and how much of it at once, rather than what it is."""
@@ -48,10 +49,10 @@ def leaves(graph: Description) -> int:
     return sum(inside) + len(graph.get("evaluators", {}))
 
 
-def _inside(operator: Executable, around: tuple[HasGraph, ...]) -> Description:
-    bodies = [body for body in workflows_in(operator) or () if body not in around]
+def _inside(operator: BaseOperator, around: tuple[HasGraph, ...]) -> Description:
+    bodies = [body for body in operator.runs_workflows or () if body not in around]
     described = [describe_workflow(body, around) for body in bodies]
-    in_turn = {"in_turn": True} if getattr(operator, "in_turn", False) else {}
+    in_turn = {"in_turn": True} if operator.sequential else {}
     if len(bodies) < 2:
         return {"inside": described[0], **in_turn} if described else {}
     return {
@@ -59,14 +60,14 @@ def _inside(operator: Executable, around: tuple[HasGraph, ...]) -> Description:
     }
 
 
-def _does(operator: Executable) -> Any:
+def _does(operator: BaseOperator) -> Any:
     """What makes an operator answer as it does, as far as it says so; else its type."""
-    made: dict[str, Any] = {"type": name_of(type(operator))}
-    if workflows_in(operator) is not None:
-        settings: Mapping[str, Any] = getattr(operator, "settings", {})
-        return made | {key: fingerprint(value) for key, value in settings.items() if key not in _INDIFFERENT}
+    kind: Any = type(operator.added if isinstance(operator, Adapted) else operator)
+    made: dict[str, Any] = {"type": name_of(kind)}
+    if operator.runs_workflows is not None:
+        return made | {key: fingerprint(value) for key, value in operator.settings.items() if key not in _INDIFFERENT}
     with suppress(InputError):  # a tool binds something that nothing is known of
-        made |= operator.fingerprint() if isinstance(operator, Fingerprinted) else {}
+        made |= operator.fingerprint()
     for key in _INDIFFERENT:
         made.pop(key, None)
     return json.loads(json.dumps(fingerprint(made)))

@@ -16,12 +16,14 @@ from operad.runtime.durable.wire import Outcome, Wire
 from operad.runtime.events import InsightsRecalled, MessageKept, OperatorRetried, Scope
 from operad.runtime.events.keeper import bare, key_of
 from operad.runtime.events.repeat import Repeat, repeating, traced
+from operad.runtime.graph.build import Node
+from operad.runtime.graph.call import OperatorCall
 from operad.runtime.knowledge.insights import RunInsights
 from operad.runtime.values.errors import BudgetError, InputError, OperadError
 from operad.runtime.values.message import NO_USAGE, WorkflowMessage
 from operad.runtime.values.questions import Question
 from operad.runtime.values.schema import check_schema
-from operad.runtime.workflow.errand import Errand
+from operad.runtime.workflow.perform import perform
 
 T = TypeVar("T")
 
@@ -49,11 +51,11 @@ class Place(Protocol):
         """
         ...
 
-    def takes(self, errand: Errand, scope: Scope) -> bool:
+    def takes(self, node: Node, scope: Scope) -> bool:
         """Whether others do this operator's work."""
         ...
 
-    async def outcome_elsewhere(self, step_id: str, errand: Errand, scope: Scope) -> str:
+    async def outcome_elsewhere(self, step_id: str, node: Node, call: OperatorCall, scope: Scope) -> str:
         """Have others do it."""
         ...
 
@@ -103,17 +105,17 @@ class Drive:
         """What an operator's work is known by among all runs."""
         return f"{self.run_id}:{key}"
 
-    async def perform(self, errand: Errand, scope: Scope) -> WorkflowMessage:
+    async def perform(self, node: Node, call: OperatorCall, scope: Scope) -> WorkflowMessage:
         """See `Keeper.perform`."""
         if scope.around:
-            return await errand.perform(scope)
+            return await perform(node, call, scope)
         key = key_of(scope)
         if (text := self._kept.pop(key, None)) is not None:
             scope.write(MessageKept())
             return self._settle(key, self._wire.load(text, Outcome), scope, replayed=True)
-        if self._place.takes(errand, scope):
-            return await self._elsewhere(key, errand, scope)
-        return await self._here(key, lambda: errand.perform(scope), scope)
+        if self._place.takes(node, scope):
+            return await self._elsewhere(key, node, call, scope)
+        return await self._here(key, lambda: perform(node, call, scope), scope)
 
     async def once(self, name: str, scope: Scope, work: Callable[[], Awaitable[WorkflowMessage]]) -> WorkflowMessage:
         """See `Keeper.once`."""
@@ -145,8 +147,8 @@ class Drive:
             return self._settle(key, made, scope, replayed=False)
         return self._settle(key, await in_thread(self._wire.load, text, Outcome), scope, replayed=True)
 
-    async def _elsewhere(self, key: str, errand: Errand, scope: Scope) -> WorkflowMessage:
-        text = await self._place.outcome_elsewhere(self.step_id(key), errand, scope)
+    async def _elsewhere(self, key: str, node: Node, call: OperatorCall, scope: Scope) -> WorkflowMessage:
+        text = await self._place.outcome_elsewhere(self.step_id(key), node, call, scope)
         outcome = await in_thread(self._wire.load, text, Outcome)
         if isinstance(outcome.error, BudgetError):  # with a larger one it may go on
             await self._place.forget(self.step_id(key))

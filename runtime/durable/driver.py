@@ -19,9 +19,10 @@ from operad.runtime.durable.places import new_executor_id, process_identity, ver
 from operad.runtime.durable.store import Executor, Store
 from operad.runtime.durable.waiting import Waiting
 from operad.runtime.events import Scope
+from operad.runtime.graph.build import Node
+from operad.runtime.graph.call import OperatorCall
 from operad.runtime.values.errors import InputError, OperadError
 from operad.runtime.values.sync import running_loop
-from operad.runtime.workflow.errand import Errand
 
 if TYPE_CHECKING:
     from dbos import DBOSClient
@@ -183,11 +184,11 @@ class Driver(Presence):
         self.client.destroy()
         self._store.close()
 
-    def takes(self, errand: Errand, scope: Scope) -> bool:
+    def takes(self, node: Node, scope: Scope) -> bool:
         """See `Place.takes`."""
         return False
 
-    async def outcome_elsewhere(self, step_id: str, errand: Errand, scope: Scope) -> str:
+    async def outcome_elsewhere(self, step_id: str, node: Node, call: OperatorCall, scope: Scope) -> str:
         """See `Place.outcome_elsewhere`."""
         raise NotImplementedError
 

@@ -9,17 +9,18 @@ from typing import Any
 
 from operad.runtime.durable.drive import in_thread, question_of
 from operad.runtime.durable.driver import Driver, text_of
-from operad.runtime.durable.served import Address, Served
+from operad.runtime.durable.served import Served
 from operad.runtime.durable.shared_limits import name_in
 from operad.runtime.durable.store import Store
 from operad.runtime.durable.wire import Wire
 from operad.runtime.events import Scope, enter
 from operad.runtime.events.interrupts import ask
+from operad.runtime.graph.build import Node
+from operad.runtime.graph.call import OperatorCall
 from operad.runtime.observe.tracing import carried
 from operad.runtime.policies.limits import Place
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.questions import Question
-from operad.runtime.workflow.errand import Errand
 
 _logger = logging.getLogger(__name__)
 
@@ -49,40 +50,36 @@ class Elsewhere:
         self._relayed: dict[tuple[str, str], asyncio.Task[Any]] = {}
         self._told = False
 
-    def _address(self, errand: Errand, scope: Scope) -> Address | None:
-        return self._served.address_of(scope, errand.executable)
-
-    def takes(self, errand: Errand, scope: Scope) -> bool:
+    def takes(self, node: Node, scope: Scope) -> bool:
         """See `Place.takes`."""
-        return self._address(errand, scope) is not None
+        return self._served.address_of(scope, node) is not None
 
     async def outcome_of(self, step_id: str, work: Callable[[], Awaitable[str]]) -> str:
         """See `Place.outcome_of`."""
         return await self._driver.outcome_of(step_id, work)
 
-    async def outcome_elsewhere(self, step_id: str, errand: Errand, scope: Scope) -> str:
+    async def outcome_elsewhere(self, step_id: str, node: Node, call: OperatorCall, scope: Scope) -> str:
         """See `Place.outcome_elsewhere`."""
         deaths = await in_thread(self._store.takeovers, step_id)
         if len(deaths) >= MAX_DEATHS:
             raise poisoned(step_id, deaths)
-        call = errand.call
         request = {
-            "address": self._address(errand, scope),
+            "address": self._served.address_of(scope, node),
             "queue": self.queue,
             "path": scope.path,
             "round": scope.round,
             "job": call.job,
-            "messages": call.messages,
-            "previous": call.previous,
+            "messages": list(call.messages),
+            "previous": list(call.previous),
             "lesson": call.lesson,
-            "trail": list(call.trail),
-            "judged": errand.judged,
+            "transcript": list(call.transcript),
+            "judged": call.judged,
             "used": scope.run.usage,
             "limits": self._limits_around(scope),
             "span": carried(),
         }
         text = await in_thread(self._wire.dump, request)
-        place = Place(errand.places) if errand.places else None
+        place = Place(node.places) if node.places else None
         self._scopes[step_id] = scope
         try:
             if place:

@@ -19,16 +19,16 @@ from operad.runtime.durable.driver import BEAT, LIMIT, Driver, Held, driver_of, 
 from operad.runtime.durable.elsewhere import Elsewhere
 from operad.runtime.durable.places import check_id
 from operad.runtime.durable.recording import Recording
-from operad.runtime.durable.records import GIVEN, LOOK, UNDER_WAY, Records, Retention
+from operad.runtime.durable.records import LOOK, UNDER_WAY, Records, Retention
 from operad.runtime.durable.served import Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
 from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, Executor, KeptRun
 from operad.runtime.durable.wire import Outcome
 from operad.runtime.events.keeper import bare
+from operad.runtime.graph.call import OperatorCall
 from operad.runtime.policies.policy import causes
 from operad.runtime.values.errors import InputError, OperadError, describe
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.workflow.guard import Call
 from operad.runtime.workflow.run import Run
 from operad.runtime.workflow.workflow import Workflow
 
@@ -74,7 +74,7 @@ class Ledger(Records):
         leave(self.url)
         super().close()
 
-    async def drive(self, workflow: Workflow, run: Run, call: Call) -> WorkflowMessage:
+    async def drive(self, workflow: Workflow, run: Run, call: OperatorCall) -> WorkflowMessage:
         """Begin a run, or go on with it.
 
         Args:
@@ -106,7 +106,7 @@ class Ledger(Records):
         finally:
             driver.let_go(run_id)
 
-    async def _go_on(self, run: Run, kept: KeptRun, call: Call, driver: Driver, held: Held) -> WorkflowMessage:
+    async def _go_on(self, run: Run, kept: KeptRun, call: OperatorCall, driver: Driver, held: Held) -> WorkflowMessage:
         run_id = kept.run_id
         run.take_up(await in_thread(self._call_of, kept, call))
         steps = await in_thread(self._steps, run_id)
@@ -146,8 +146,8 @@ class Ledger(Records):
                 await in_thread(self.retire, kept.workflow, self._retention)
         return message
 
-    def _begin(self, driver_id: str, run_id: str, workflow: Workflow, graph: Any, call: Call) -> KeptRun:
-        given = {name: getattr(call, name) for name in GIVEN}
+    def _begin(self, driver_id: str, run_id: str, workflow: Workflow, graph: Any, call: OperatorCall) -> KeptRun:
+        given = {"job": call.job, "messages": [*call.messages], "previous": [*call.previous], "lesson": call.lesson}
         run = KeptRun(
             run_id,
             workflow=workflow.name,
@@ -200,7 +200,7 @@ class Ledger(Records):
                     "wait for it, or end it there"
                 )
 
-    def _check_same(self, kept: KeptRun, graph: Any, call: Call) -> None:
+    def _check_same(self, kept: KeptRun, graph: Any, call: OperatorCall) -> None:
         job = self._call_of(kept, call).job
         if other := [name for name in ("goal", "context", "inputs", "files") if _differs(job, call.job, name)]:
             raise InputError(
@@ -208,9 +208,11 @@ class Ledger(Records):
             )
         self._refuse_changed(kept, graph)
 
-    def _call_of(self, kept: KeptRun, call: Call) -> Call:
+    def _call_of(self, kept: KeptRun, call: OperatorCall) -> OperatorCall:
         """What a run was given, as it is kept; with whoever thinks now."""
-        return Call(call.reasoner, **self._given(kept))
+        given = self._given(kept)
+        messages, previous = tuple(given["messages"]), tuple(given["previous"])
+        return OperatorCall(call.reasoner, given["job"], messages, previous, given["lesson"])
 
     def _steps(self, run_id: str) -> dict[str, str]:
         """What is kept of a run's operators; what was begun and not finished by processes that are gone is forgotten."""

@@ -13,8 +13,7 @@ from operad.runtime.agents.agent import Agent
 from operad.runtime.agents.leader import Leader
 from operad.runtime.durable.description import describe_workflow
 from operad.runtime.events import Scope
-from operad.runtime.graph.build import Build
-from operad.runtime.graph.graph import Executable, workflows_in
+from operad.runtime.graph.build import Build, Node
 from operad.runtime.knowledge.insights import Insights
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError
@@ -32,13 +31,13 @@ class Found:
     Attributes:
         build: The workflow that the operator is in.
         insights: What earlier runs tell it: those of its workflow, or of the next one around that has any.
-        executable: The operator.
+        node: The operator, as it is in that workflow.
         reasoner: Who thinks for it.
     """
 
     build: Build
     insights: Insights | None
-    executable: Executable
+    node: Node
     reasoner: Reasoner
 
 
@@ -69,15 +68,15 @@ class Served:
         for key, agent in every.items():
             if not isinstance(agent, Leader):
                 self._agents.setdefault(id(agent.workflow.built()), key)
-                for address, build, insights, executable in _walk(agent.workflow, (key,)):
-                    self._found.setdefault(address, Found(build, insights, executable, agent.reasoner))
-                    self._addresses.setdefault((key, id(build), id(executable)), address)
+                for address, build, insights, node in _walk(agent.workflow, (key,)):
+                    self._found.setdefault(address, Found(build, insights, node, agent.reasoner))
+                    self._addresses.setdefault((key, id(build), id(node)), address)
 
-    def address_of(self, scope: Scope, executable: Executable) -> Address | None:
+    def address_of(self, scope: Scope, node: Node) -> Address | None:
         """Where the operator that runs in a scope is; None where it was made, or its workflow changed, since."""
         runs = [cast("Run", outer.run) for outer in scope.outwards()]
         agent = next((self._agents[id(run.build)] for run in runs if id(run.build) in self._agents), "")
-        return self._addresses.get((agent, id(runs[0].build), id(executable)))
+        return self._addresses.get((agent, id(runs[0].build), id(node)))
 
     def find(self, address: Sequence[str]) -> Found:
         """What is at an address.
@@ -101,13 +100,13 @@ def _with_experts(agent: Agent) -> Iterator[Agent]:
 
 def _walk(
     workflow: Workflow, around: Address, insights: Insights | None = None, seen: tuple[Any, ...] = ()
-) -> Iterator[tuple[Address, Build, Insights | None, Executable]]:
+) -> Iterator[tuple[Address, Build, Insights | None, Node]]:
     build, insights = workflow.built(), workflow.insights or insights
-    for executable in (*build.graph.operators.values(), *build.graph.evaluators):
-        address = (*around, executable.get_id())
-        inside = cast("Sequence[Workflow] | None", workflows_in(executable))
+    for node in build.nodes:
+        address = (*around, node.operator.get_id())
+        inside = cast("Sequence[Workflow] | None", node.operator.runs_workflows)
         if inside is None:
-            yield address, build, insights, executable
+            yield address, build, insights, node
         for body in inside or ():
             if body not in seen:
                 yield from _walk(body, address, insights, (*seen, body))

@@ -43,14 +43,15 @@ from operad.runtime.events import (
     enter,
 )
 from operad.runtime.events.repeat import traced
+from operad.runtime.graph.build import Node
+from operad.runtime.graph.call import OperatorCall
 from operad.runtime.knowledge.insights import RunInsights
 from operad.runtime.observe.tracing import continued
 from operad.runtime.policies.limits import Limiter, Limits
 from operad.runtime.values.errors import BudgetError, InputError, OperadError, describe
 from operad.runtime.values.message import Contribution, WorkflowMessage
 from operad.runtime.values.questions import Question
-from operad.runtime.workflow.errand import Errand
-from operad.runtime.workflow.guard import Call
+from operad.runtime.workflow.perform import perform
 from operad.runtime.workflow.run import Run
 
 if TYPE_CHECKING:
@@ -212,8 +213,14 @@ class Worker:
     async def _outcome(self, step_id: str, given: dict[str, Any], found: Found) -> Outcome:
         run_id = step_id.partition(":")[0]
         build = found.build
-        call = Call(
-            found.reasoner, given["job"], given["messages"], given["previous"], given["lesson"], tuple(given["trail"])
+        call = OperatorCall(
+            found.reasoner,
+            given["job"],
+            tuple(given["messages"]),
+            tuple(given["previous"]),
+            given["lesson"],
+            tuple(given["transcript"]),
+            given["judged"],
         )
         insights = RunInsights(found.insights) if found.insights else None
         path = tuple(given["path"])
@@ -228,14 +235,11 @@ class Worker:
         run.keeper = _Asking(self._store, run, run_id, key)
         enter(scope)
         continued(given.get("span", ""))
-        node = found.executable.get_id()
-        policy = build.graph.policies.get(node)
-        ways = build.plan.ways.get(build.numbers[node], ())
-        errand = Errand(found.executable, call, policy or build.policies[-1], given["judged"], ways)
+        node = replace(found.node, places=None)  # who drives the run has taken one
         log.write(OperatorStarted(), path, path[-1], given["round"], 1)
         began, ended = log.now(), partial(log.write, path=path, operator_id=path[-1], round=given["round"])
         try:
-            outcome = await outcome_of_work(lambda: errand.perform(scope), scope)
+            outcome = await outcome_of_work(lambda: perform(node, call, scope), scope)
         except BudgetError as error:  # it is not kept, but whoever drives the run has to know what it cost
             outcome = Outcome(None, error, scope.usage, tuple(scope.kept or ()), traced.get())
         except BaseException:
@@ -327,7 +331,7 @@ class _Alone(Run):
 
     def contributions(self) -> tuple[Contribution, ...]:
         """What was sent along."""
-        return self._call.trail
+        return self._call.transcript
 
 
 class _Asking:
@@ -340,8 +344,8 @@ class _Asking:
         self._key = key
         self._polls: set[asyncio.Task[None]] = set()
 
-    async def perform(self, errand: Errand, scope: Scope) -> WorkflowMessage:
-        return await errand.perform(scope)
+    async def perform(self, node: Node, call: OperatorCall, scope: Scope) -> WorkflowMessage:
+        return await perform(node, call, scope)
 
     async def once(self, name: str, scope: Scope, work: Any) -> WorkflowMessage:
         return await work()

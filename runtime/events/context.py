@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Keeper(Protocol):
     """Keeps what comes of the operators of a run, so that none whose message is kept runs again."""
 
-    async def perform(self, errand: Any, scope: Scope) -> WorkflowMessage:
+    async def perform(self, node: Any, call: Any, scope: Scope) -> WorkflowMessage:
         """The kept message; where there is none, have the work done and keep what comes of it.
 
         Raises:

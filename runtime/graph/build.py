@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from operad.runtime.graph.engine import Step
-from operad.runtime.graph.graph import Executable, WorkflowGraph, reads_of
+from operad.runtime.graph.graph import WorkflowGraph
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.graph.schedule import Plan
 from operad.runtime.policies.limits import Limiter
 from operad.runtime.policies.policy import NO_BUDGET, NO_POLICY, Budget, Policy
 
 Engine = Callable[[Iterable[int], Step], Awaitable[None]]
 """Runs nodes of the plan it was built from with a step: those given, then those that may start after them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An operator or evaluator in a workflow that is ready to run.
+
+    Attributes:
+        operator: The operator.
+        policy: How it runs.
+        judges: Whether it is an evaluator.
+        used_ports: The ports that edges leave from, for an operator that declares none.
+        places: How many operators of its workflow may run at once.
+    """
+
+    operator: BaseOperator
+    policy: Policy = NO_POLICY
+    judges: bool = False
+    used_ports: Collection[str] = ()
+    places: Limiter | None = None
 
 
 @dataclass(frozen=True)
@@ -44,21 +63,26 @@ class Build:
     calls: Limiter | None = None
 
     @cached_property
-    def executables(self) -> Sequence[Executable | None]:
-        """What each node executes; None for the one at the end."""
-        return [*self.graph.operators.values(), *self.graph.evaluators, None]
-
-    @cached_property
-    def policies(self) -> Sequence[Policy]:
-        """The policy of each node."""
-        return [self.graph.policies.get(node_id, NO_POLICY) for node_id in self.plan.ids]
+    def nodes(self) -> Sequence[Node]:
+        """The nodes of the plan, but for the one at the end."""
+        operators, evaluators = self.graph.operators, self.graph.evaluators
+        return [
+            Node(
+                operator,
+                self.graph.policies.get(self.plan.ids[number], NO_POLICY),
+                judges=number >= len(operators),
+                used_ports=self.plan.ways.get(number, ()),
+                places=self.places,
+            )
+            for number, operator in enumerate([*operators.values(), *evaluators])
+        ]
 
     @cached_property
     def reads(self) -> Mapping[int, Sequence[str]]:
         """The operators whose messages a node asks for that are not right before it, where there are any."""
         reads: dict[int, Sequence[str]] = {}
         for node, operator in enumerate(self.graph.operators.values()):
-            if further := [read for read in reads_of(operator) if read not in self.graph.before[operator.get_id()]]:
+            if further := [read for read in operator.reads if read not in self.graph.before[operator.get_id()]]:
                 reads[node] = further
         return reads
 
@@ -70,12 +94,12 @@ class Build:
     @cached_property
     def plain(self) -> bool:
         """Whether no operator has a policy or waits for a place."""
-        return not (self.places or any(self.policies))
+        return not (self.places or any(node.policy for node in self.nodes))
 
     @cached_property
-    def with_models(self) -> Sequence[Any]:
+    def with_models(self) -> Sequence[BaseOperator]:
         """The operators that were given a model of their own."""
-        return [each for each in self.executables if getattr(each, "has_model", False)]
+        return [node.operator for node in self.nodes if node.operator.has_model]
 
     @cached_property
     def before(self) -> Mapping[str, tuple[str, ...]]:
@@ -90,5 +114,5 @@ class Build:
     @cached_property
     def instructions(self) -> Mapping[str, str]:
         """What each is there for, of those that say so."""
-        said = {each.get_id(): getattr(each, "instruction", "") for each in self.executables if each is not None}
-        return {node_id: text for node_id, text in said.items() if isinstance(text, str) and text}
+        said = {node.operator.get_id(): node.operator.instruction for node in self.nodes}
+        return {node_id: text for node_id, text in said.items() if text}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from operad.runtime.graph.graph import WorkflowGraph, workflows_in
+from operad.runtime.graph.graph import WorkflowGraph
 
 MAX_LABEL = 60
 """How many characters of a text a chart shows."""
@@ -45,7 +45,7 @@ def chart_lines(
     names = {key: f"{prefix}n{number}" for number, key in enumerate(dict.fromkeys([*graph.before, *parents]))}
     for key, name in names.items():
         operator = graph.operators.get(key)
-        inside = [each for each in (workflows_in(operator) or () if operator else ()) if id(each) not in around]
+        inside = [each for each in ((operator and operator.runs_workflows) or ()) if id(each) not in around]
         if not inside:
             yield f"{indent}{name}[{label(key)}]"
             continue

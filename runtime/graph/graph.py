@@ -2,59 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError
-from typing import Protocol, cast
+from typing import Protocol
 
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.graph.schedule import Join, Plan, Ports
 from operad.runtime.policies.policy import Policy
-from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
-from operad.runtime.values.message import Job, WorkflowMessage
+from operad.runtime.values.message import WorkflowMessage
 
 END = "<end>"
 """The id of the node that ends a workflow: it joins the verdicts, or the tails where nobody judges."""
-
-
-class Executable(Protocol):
-    """What a workflow runs: an operator, or anything else with an id that executes.
-
-    It may also have
-
-    - ``ports: Sequence[str]``, the ports that its messages may take, so that edges from others are
-      found when the workflow is built; with ``takes_one_port = True`` every message takes exactly one;
-    - ``check(before: Mapping[str, Executable]) -> list[Issue]``, what is wrong with it in a workflow
-      where these operators come before it;
-    - ``fingerprint()``, plain values that are the same for operators that answer alike, so that its
-      messages can be cached;
-    - ``asks_model: bool | None``, whether it asks the reasoner: a run without a model then ends before it begins;
-      None where that is not known, False where neither it nor a workflow that it runs does;
-    - ``instruction: str``, what it is there for, so that who judges the run can tell who is at fault;
-    - ``runs_workflows: Sequence[Workflow]``, where it does nothing but run workflows, each in a place of its own,
-      these or some that it makes: then what is kept of a run is what came of the operators in them, and it runs
-      anew when the run is gone on with;
-    - ``settings``, a mapping of JSON values: for one that runs workflows, what it does besides that;
-    - ``in_turn = True``, where it runs a workflow pass after pass, each on what the last one made;
-    - ``reads: Sequence[str]``, the ids of operators further back, whose messages it is given as well,
-      after those of the operators right before it, as far as they ran. One that is not in its workflow
-      is looked for among the messages that the workflow was given.
-    """
-
-    def get_id(self) -> str:
-        """Its identity; unique in a workflow."""
-        ...
-
-    async def execute(
-        self,
-        reasoner: Reasoner,
-        job: Job,
-        workflow_messages: list[WorkflowMessage] | None = None,
-        previous_expert_outputs: list[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-    ) -> WorkflowMessage | str:
-        """Do the work; plain text counts as a message with that text."""
-        ...
 
 
 class HasGraph(Protocol):
@@ -71,37 +31,20 @@ class HasGraph(Protocol):
         ...
 
 
-def ports_of(executable: Executable) -> Sequence[str]:
-    """The ports that an operator declares; none where it declares nothing."""
-    ports = getattr(executable, "ports", None) or ()
-    return (ports,) if isinstance(ports, str) else tuple(ports)
-
-
-def reads_of(executable: Executable) -> Sequence[str]:
-    """The operators further back whose messages an operator asks for."""
-    return tuple(getattr(executable, "reads", None) or ())
-
-
-def workflows_in(executable: Executable) -> Sequence[HasGraph] | None:
-    """The workflows that an operator runs; None where it does work of its own."""
-    return getattr(executable, "runs_workflows", None)
-
-
-def read_outside(operators: Sequence[Executable]) -> Sequence[str]:
+def read_outside(operators: Sequence[BaseOperator]) -> Sequence[str]:
     """The ids of operators whose messages these ask for and that are not among them."""
     inside = {operator.get_id() for operator in operators}
-    return tuple(dict.fromkeys(read for each in operators for read in reads_of(each) if read not in inside))
+    return tuple(dict.fromkeys(read for each in operators for read in each.reads if read not in inside))
 
 
-def asks_model(operators: Iterable[Executable]) -> bool:
+def asks_model(operators: Iterable[BaseOperator]) -> bool:
     """Whether one of these, or an operator of a workflow that one runs, is known to ask the reasoner of the run."""
     open_, seen = [*operators], set[int]()
     while open_:
         operator = open_.pop()
-        asks: bool | None = getattr(operator, "asks_model", None)
-        if asks:
+        if operator.asks_model:
             return True
-        for inner in () if asks is False else workflows_in(operator) or ():
+        for inner in () if operator.asks_model is False else operator.runs_workflows or ():
             if id(inner) not in seen:
                 seen.add(id(inner))
                 graph = inner.graph()
@@ -123,11 +66,11 @@ class WorkflowGraph:
         doubles: Ids under which a second operator was added.
     """
 
-    operators: Mapping[str, Executable]
+    operators: Mapping[str, BaseOperator]
     before: Mapping[str, Mapping[str, Ports]]
     joins: Mapping[str, Join] = field(default_factory=dict[str, Join])
     policies: Mapping[str, Policy] = field(default_factory=dict[str, Policy])
-    evaluators: tuple[Executable, ...] = ()
+    evaluators: tuple[BaseOperator, ...] = ()
     doubles: tuple[str, ...] = ()
 
     def plan(self, name: str) -> Plan:
@@ -199,7 +142,7 @@ class WorkflowGraph:
         return [
             Issue("read-too-early", f"reads what {read!r} said, which does not come before it", node_id)
             for node_id, operator in self.operators.items()
-            if (reads := [read for read in reads_of(operator) if read in number])
+            if (reads := [read for read in operator.reads if read in number])
             for before in [plan.ancestors([number[node_id]], among=everything) - {number[node_id]}]
             for read in reads
             if number[read] not in before
@@ -213,8 +156,8 @@ class WorkflowGraph:
     def _unknown_ports(self) -> list[Issue]:
         issues: list[Issue] = []
         for (parent, node_id), ports in self._ports().items():
-            known = ports_of(self.operators[parent])
-            declares = bool(known) or getattr(self.operators[parent], "takes_one_port", False)
+            known = self.operators[parent].ports
+            declares = bool(known) or self.operators[parent].takes_one_port
             issues += [
                 Issue(
                     "unknown-port",
@@ -239,7 +182,7 @@ class WorkflowGraph:
                 parent_id = plan.ids[parent]
                 before = needs[parent]
                 leaves = ports.get((parent_id, node_id))
-                if before is not None and leaves and getattr(self.operators[parent_id], "takes_one_port", False):
+                if before is not None and leaves and self.operators[parent_id].takes_one_port:
                     before = _both(before, {parent_id: leaves})
                 if before is not None:
                     ways.append(before)
@@ -264,10 +207,8 @@ class WorkflowGraph:
     def _found_by_operators(self) -> list[Issue]:
         issues: list[Issue] = []
         for node_id, operator in self.operators.items():
-            check = cast("Callable[[Mapping[str, Executable]], list[Issue]] | None", getattr(operator, "check", None))
-            if check is not None:
-                before = self.before.get(node_id, {})
-                issues += check({key: self.operators[key] for key in before if key in self.operators})
+            before = self.before.get(node_id, {})
+            issues += operator.check({key: self.operators[key] for key in before if key in self.operators})
         issues += [
             Issue(
                 "fallback-port",
@@ -276,8 +217,8 @@ class WorkflowGraph:
             )
             for node_id, policy in self.policies.items()
             if node_id in self.operators
-            and getattr(self.operators[node_id], "takes_one_port", False)
-            and ports_of(self.operators[node_id])
+            and self.operators[node_id].takes_one_port
+            and self.operators[node_id].ports
             and (
                 isinstance(policy.fallback, str)
                 or (isinstance(policy.fallback, WorkflowMessage) and policy.fallback.ports is None)
@@ -286,7 +227,7 @@ class WorkflowGraph:
         everybody = {**self.operators, **{evaluator.get_id(): evaluator for evaluator in self.evaluators}}
         for node_id, policy in self.policies.items():
             operator = everybody.get(node_id)
-            if policy.cache and operator is not None and not hasattr(operator, "fingerprint"):
+            if policy.cache and operator is not None and not operator.has_fingerprint:
                 issues.append(
                     Issue(
                         "no-fingerprint",

@@ -60,7 +60,7 @@ def fingerprint(value: object) -> JsonValue:
     )
 
 
-_OWN_CLASS = re.compile(r"operad(?:\.[a-z_]\w*)*\.([A-Z]\w*)")
+_OWN_CLASS = re.compile(r"operad(?:\.[a-z_]\w*)*\._?([A-Z]\w*)")
 
 
 def name_of(thing: object) -> str:
@@ -73,6 +73,8 @@ def lasting(name: str) -> str:
 
     >>> lasting("operad.runtime.workflow.map.Map"), lasting("mine.Map")
     ('operad.Map', 'mine.Map')
+    >>> lasting("operad.runtime.workflow.workflow._Within")
+    'operad.Within'
     """
     own = _OWN_CLASS.fullmatch(name)
     return f"operad.{own[1]}" if own else name

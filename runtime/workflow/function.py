@@ -33,7 +33,9 @@ from typing_extensions import TypeVar
 
 from operad.runtime.events import Scope, TokenStreamed, current_scope, emit
 from operad.runtime.events.run_context import RunContext
-from operad.runtime.graph.graph import Executable
+from operad.runtime.graph.call import OperatorCall
+from operad.runtime.graph.edges import check_step
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.policies.policy import Policy
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import FaultError, InputError, Issue, OperadError, PortError, did_you_mean, shorten
@@ -41,7 +43,6 @@ from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.ids import as_name, settled_id, slug
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.output import Output, name, shown
-from operad.runtime.workflow.edges import Step, check_step
 
 if TYPE_CHECKING:
     from operad.runtime.workflow.run import Run
@@ -91,7 +92,7 @@ class _Parameter:
         return self.default is inspect.Parameter.empty and not self.optional
 
 
-class FunctionOperator(Step[T]):
+class FunctionOperator(BaseOperator[T]):
     """A function as an operator of a workflow; `operator` makes one.
 
     Args:
@@ -102,15 +103,11 @@ class FunctionOperator(Step[T]):
 
     Attributes:
         function: The function.
-        ports: The ports that it may take.
         policy: How it runs.
-        instruction: The first line of its docstring.
 
     Raises:
         InputError: It is not a function, or has parameters that cannot be bound by name.
     """
-
-    asks_model: bool | None = None
 
     def __init__(
         self,
@@ -131,10 +128,10 @@ class FunctionOperator(Step[T]):
         plain = inspect.unwrap(_without_partial(function))
         own_name = getattr(plain, "__name__", "") or type(function).__name__
         self.function = function
-        self.ports: Sequence[str] = tuple(ports)
+        self._ports = tuple(ports)
         self.takes_one_port = bool(ports)
         self.policy = policy
-        self.instruction = (inspect.getdoc(plain) or "").partition("\n")[0] if plain is not type(function) else ""
+        self._instruction = (inspect.getdoc(plain) or "").partition("\n")[0] if plain is not type(function) else ""
         self._id = id or (own_name if own_name.isidentifier() else slug(own_name))
         self._settled = bool(id)
         self._bound: dict[tuple[str, ...], Mapping[str, str]] = {}
@@ -158,6 +155,16 @@ class FunctionOperator(Step[T]):
         """The operator's id."""
         return self._id
 
+    @property
+    def ports(self) -> Sequence[str]:
+        """The ports that the function may take."""
+        return self._ports
+
+    @property
+    def instruction(self) -> str:
+        """The first line of the function's docstring."""
+        return self._instruction
+
     def settle_id(self, taken: Collection[str]) -> None:
         """Make the id unique among those that are taken, unless it was chosen or is settled."""
         if not self._settled:
@@ -171,7 +178,7 @@ class FunctionOperator(Step[T]):
         """Return the value of one of its messages, as an instance of the function's return type."""
         return self._returns.read(message)
 
-    def check(self, before: Mapping[str, Executable]) -> list[Issue]:
+    def check(self, before: Mapping[str, BaseOperator]) -> list[Issue]:
         """Return what is wrong with the function's parameters, where these operators come before it."""
         try:
             free = self._free
@@ -192,14 +199,7 @@ class FunctionOperator(Step[T]):
             if parameter.name not in found and parameter.default is inspect.Parameter.empty
         ]
 
-    async def execute(
-        self,
-        reasoner: Any,
-        job: Job,
-        workflow_messages: list[WorkflowMessage] | None = None,
-        previous_expert_outputs: list[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-    ) -> WorkflowMessage | str:
+    async def run(self, call: OperatorCall) -> WorkflowMessage | str:
         """Call the function with its parameters bound, and return what it returns as a message.
 
         Raises:
@@ -207,12 +207,12 @@ class FunctionOperator(Step[T]):
             InputError: A parameter has no value, or what the function returns has no JSON form.
             PortError: The function has ports, and takes none.
         """
-        arguments = self._given(job, workflow_messages or ()) if self._free else {}
+        arguments = self._given(call.job, call.messages) if self._free else {}
         for parameter, special in self._special:
             if special == "context":
-                arguments[parameter] = RunContext.current(lesson)
+                arguments[parameter] = RunContext.current(call.lesson)
             else:
-                arguments[parameter] = job if special == "job" else reasoner
+                arguments[parameter] = call.job if special == "job" else call.reasoner
         returned = await self._call(arguments)
         return returned if isinstance(returned, str) and not self.ports else self._message(returned)
 

@@ -14,8 +14,8 @@ from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.output import shown
 
 if TYPE_CHECKING:
+    from operad.runtime.graph.call import OperatorCall
     from operad.runtime.values.questions import Question
-    from operad.runtime.workflow.guard import Call
     from operad.runtime.workflow.run import Run
 
 
@@ -31,7 +31,7 @@ class Ledger(Protocol):
         """The workers, with models of their own, that do the operators' work; None where it is done here."""
         ...
 
-    async def drive(self, workflow: Any, run: Run, call: Call) -> WorkflowMessage:
+    async def drive(self, workflow: Any, run: Run, call: OperatorCall) -> WorkflowMessage:
         """Begin a run, or go on with it."""
         ...
 

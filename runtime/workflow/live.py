@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from pydantic import JsonValue
 
 from operad.runtime.events import current_scope
 from operad.runtime.policies.deadline import ended
-from operad.runtime.values.errors import PausedError
+from operad.runtime.values.errors import InputError, PausedError, did_you_mean
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.workflow.run import Run
+
+T = TypeVar("T")
 
 MOMENT = 3
 """Turns of the event loop in which whoever listens to a run may answer its question at once."""
@@ -139,3 +142,96 @@ class LiveRun:
     def _settle(self) -> None:
         if not self._settled.done():
             self._settled.set_result(None)
+
+
+class LiveRuns:
+    """The runs of a workflow that go on in this process, by id.
+
+    Args:
+        workflow: The workflow's name, for errors.
+    """
+
+    def __init__(self, workflow: str) -> None:
+        self._workflow = workflow
+        self._runs: dict[str, LiveRun] = {}
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __contains__(self, run_id: object) -> bool:
+        return run_id in self._runs
+
+    def get(self, run_id: str) -> LiveRun | None:
+        """Return a run, or None where none with this id goes on."""
+        return self._runs.get(run_id)
+
+    def refuse_second(self, run_id: str, *, unless_done: bool) -> None:
+        """Refuse an id that a run has already.
+
+        Args:
+            run_id: The id.
+            unless_done: Whether a run that has ended counts no more, though nobody asked for its result.
+
+        Raises:
+            InputError: A run with this id goes on.
+        """
+        going = self._runs.get(run_id)
+        if going is not None and not (unless_done and going.task.done()):
+            raise InputError(
+                f"workflow {self._workflow!r}: a run with the id {run_id!r} is going on; give each its own"
+            )
+
+    def start(
+        self, run_id: str, run: Run, work: Callable[[], Coroutine[Any, Any, WorkflowMessage]], *, streamed: bool
+    ) -> LiveRun:
+        """Start a run in the running event loop; it is forgotten once it has ended and somebody knows.
+
+        Args:
+            run_id: Its id.
+            run: The run.
+            work: What runs it.
+            streamed: Whether somebody consumes its events.
+        """
+        live = self._runs[run_id] = LiveRun(run_id, run, work, streamed=streamed, forget=partial(self.forget, run_id))
+        return live
+
+    def forget(self, run_id: str) -> None:
+        """Forget a run."""
+        self._runs.pop(run_id, None)
+
+    def find(self, run_id: str) -> LiveRun:
+        """Return a run.
+
+        Raises:
+            InputError: None with this id goes on.
+        """
+        live = self._runs.get(run_id)
+        if live is None or live.loop.is_closed():
+            hint = did_you_mean(run_id, self._runs)
+            raise InputError(
+                f"workflow {self._workflow!r}: no run with the id {run_id!r} is going on{hint}; "
+                "it ended, or the event loop that it waited in did"
+            )
+        return live
+
+    async def answer(self, run_id: str, answers: Mapping[str, JsonValue]) -> None:
+        """See `LiveRun.answer`; from any event loop."""
+        live = self.find(run_id)
+        await _in_loop(live.loop, live.answer(answers))
+
+    async def resume(self, run_id: str, answers: Mapping[str, JsonValue]) -> WorkflowMessage | None:
+        """See `LiveRun.resume`; from any event loop."""
+        live = self.find(run_id)
+        return await _in_loop(live.loop, live.resume(answers))
+
+    async def cancel(self, run_id: str) -> None:
+        """See `LiveRun.cancel`; from any event loop."""
+        live = self.find(run_id)
+        await _in_loop(live.loop, live.cancel())
+
+
+async def _in_loop(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
+    """Await a coroutine in the event loop that it belongs to."""
+    if loop is asyncio.get_running_loop():
+        return await work
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))

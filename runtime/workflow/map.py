@@ -8,9 +8,10 @@ from itertools import pairwise
 from typing import Any, Literal, cast
 
 from operad.runtime.events import Progress, current_scope, emit
-from operad.runtime.graph.graph import Executable
+from operad.runtime.graph.call import Executable, OperatorCall
+from operad.runtime.graph.edges import Function, check_step, is_executable
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.policies.policy import causes, check_positive
-from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.concurrently import concurrently
 from operad.runtime.values.errors import (
     BudgetError,
@@ -23,10 +24,9 @@ from operad.runtime.values.errors import (
     did_you_mean,
 )
 from operad.runtime.values.message import Job, Value, WorkflowMessage, WorkflowStatus
-from operad.runtime.workflow.edges import Function, check_step, is_executable
 from operad.runtime.workflow.function import FunctionOperator
-from operad.runtime.workflow.guard import Call
-from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow, contains, run_inside
+from operad.runtime.workflow.within import contains, run_inside
+from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 OnError = Literal["fail", "skip", "keep"]
 
@@ -45,7 +45,7 @@ class ItemError(Value):
     kind: str
 
 
-class Map:
+class Map(BaseOperator[Any]):
     """An operator that runs a workflow for each item of a list.
 
     The first operators of the body get one message: its text is the item (as JSON, where it is not
@@ -100,7 +100,7 @@ class Map:
         """What it does besides its body."""
         return {"over": self._over, "on_error": self._on_error}
 
-    def check(self, before: Mapping[str, Executable]) -> list[Issue]:
+    def check(self, before: Mapping[str, BaseOperator]) -> list[Issue]:
         """What is wrong with it, and with its body, after these operators."""
         if contains(self.body, self):
             return [Issue("nested-in-itself", f"its body {self.body.name!r} contains it", self._id)]
@@ -120,14 +120,7 @@ class Map:
             )
         return issues
 
-    async def execute(
-        self,
-        reasoner: Reasoner,
-        job: Job,
-        workflow_messages: list[WorkflowMessage] | None = None,
-        previous_expert_outputs: list[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-    ) -> WorkflowMessage:
+    async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Run the body for each item.
 
         Returns:
@@ -138,9 +131,9 @@ class Map:
             OperadError: The body failed for an item, and `on_error` is ``fail``; by then the bodies
                 of the other items have been cancelled and have ended.
         """
-        items = self._items(job, workflow_messages or [])
+        items = self._items(call.job, call.messages)
         calls = [
-            Call(reasoner, job, [self._message(job, item, index)], previous_expert_outputs or [], lesson)
+            OperatorCall(call.reasoner, call.job, (self._message(call.job, item, index),), call.previous, call.lesson)
             for index, item in enumerate(items)
         ]
         said = await for_each(self.body, calls, self._id, concurrency=self._concurrency, on_error=self._on_error)
@@ -154,7 +147,7 @@ class Map:
             lesson=worst.lesson,
             outputs={"items": [o if isinstance(o, ItemError) else _value(o) for o in kept]},
             parts=tuple(messages),
-            job_id=job.id,
+            job_id=call.job.id,
             operator_id=self._id,
         )
 
@@ -164,7 +157,7 @@ class Map:
             scratchpad=text, outputs={"item": item, "index": index}, job_id=job.id, operator_id=self._id
         )
 
-    def _items(self, job: Job, messages: list[WorkflowMessage]) -> list[Any]:
+    def _items(self, job: Job, messages: Sequence[WorkflowMessage]) -> list[Any]:
         before = messages[: _earlier(messages)]
         values = {name: value for message in reversed(before) for name, value in message.outputs.items()}
         if self._over is None:
@@ -191,7 +184,7 @@ class Map:
 
 
 async def for_each(
-    body: Workflow, calls: Sequence[Call], name: str, *, concurrency: int, on_error: OnError
+    body: Workflow, calls: Sequence[OperatorCall], name: str, *, concurrency: int, on_error: OnError
 ) -> list[WorkflowMessage | ItemError | None]:
     """Run a workflow once per call, inside the operator that the current code is.
 
@@ -235,7 +228,7 @@ async def for_each(
     return said
 
 
-def _earlier(messages: list[WorkflowMessage]) -> int:
+def _earlier(messages: Sequence[WorkflowMessage]) -> int:
     """Where, after the messages of the operators before it, earlier ones of its own begin, each with its verdict.
 
     A blamed operator finds those there; so do the first operators of a blamed workflow.
@@ -250,15 +243,15 @@ def _earlier(messages: list[WorkflowMessage]) -> int:
 
 def _alone(body: Executable | Function) -> Workflow:
     check_step(body)
-    operator = cast("Executable", body) if is_executable(body) else FunctionOperator(cast("Function", body))
+    operator: Executable = cast("Executable", body) if is_executable(body) else FunctionOperator(cast("Function", body))
     workflow = BuiltinWorkflow(name=operator.get_id())
     workflow.add_operator(operator)
     return workflow
 
 
-def _declared(operator: Executable) -> Mapping[str, Any]:
+def _declared(operator: BaseOperator) -> Mapping[str, Any]:
     """The outputs that an operator's schema declares."""
-    schema = getattr(operator, "schema", None)
+    schema = getattr(operator.added, "schema", None)
     return cast("Mapping[str, Any]", schema).get("properties", {}) if isinstance(schema, Mapping) else {}
 
 

@@ -8,10 +8,11 @@ from typing import Any, Generic, cast, overload
 
 from typing_extensions import TypeVar
 
+from operad.runtime.graph.edges import Step
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.values.errors import AnswerError, InputError, did_you_mean, shorten
 from operad.runtime.values.message import Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.output import plain_value
-from operad.runtime.workflow.edges import Step
 
 T = TypeVar("T", default=Any, covariant=True)
 U = TypeVar("U")
@@ -37,7 +38,7 @@ class Result(Generic[T]):
 
     message: WorkflowMessage
     messages: Mapping[str, WorkflowMessage]
-    steps: Mapping[str, Any]
+    steps: Mapping[str, BaseOperator]
     tails: tuple[str, ...]
     rounds: int
     run_id: str
@@ -122,14 +123,13 @@ class Result(Generic[T]):
 
     def _id_of_function(self, of: Any) -> str:
         for key, step in self.steps.items():
-            if getattr(step, "function", None) == of:
+            if getattr(step.added, "function", None) == of:
                 return key
         raise InputError(f"result[…] expects an operator or its id, got {of!r}")
 
 
-def _value(step: Any, key: str, message: WorkflowMessage) -> Any:
-    read: Callable[[WorkflowMessage], Any] = getattr(step, "read_output", plain_value)
+def _value(step: BaseOperator, key: str, message: WorkflowMessage) -> Any:
     try:
-        return read(message)
+        return step.read_output(message)
     except ValueError as error:
         raise AnswerError(f"the answer of operator {key!r} does not fit its type: {error}", operator_id=key) from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import cached_property
 from threading import Lock
@@ -12,8 +12,9 @@ from typing import cast
 
 from operad.runtime import events
 from operad.runtime.events import Keeper, RunLog, Scope
-from operad.runtime.graph.build import Build
-from operad.runtime.graph.graph import END, Executable, workflows_in
+from operad.runtime.graph.build import Build, Node
+from operad.runtime.graph.call import OperatorCall
+from operad.runtime.graph.graph import END
 from operad.runtime.graph.schedule import Progress, Skip, Taken
 from operad.runtime.knowledge.insights import RunInsights
 from operad.runtime.policies.deadline import Deadline, standing_still, within
@@ -23,8 +24,7 @@ from operad.runtime.tools.connections import connections
 from operad.runtime.values.errors import BudgetError, OperadError, OperatorError, SkippedError, describe
 from operad.runtime.values.message import NO_USAGE, Contribution, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.questions import Questions
-from operad.runtime.workflow.errand import Errand, completed
-from operad.runtime.workflow.guard import Call, guarded
+from operad.runtime.workflow.perform import completed, perform
 from operad.runtime.workflow.verdict import better, fault_in, joined, joined_tails, mendable, unknown, verdict_of
 
 _logger = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class Run:
     def __init__(
         self,
         build: Build,
-        call: Call,
+        call: OperatorCall,
         log: RunLog,
         *,
         outer: Scope | None = None,
@@ -98,8 +98,7 @@ class Run:
         self._plan = build.plan
         self._end_node = len(build.plan.ids) - 1
         self._judges_from = len(build.graph.operators)
-        self._executables = build.executables
-        self._policies = build.policies
+        self._nodes = build.nodes
         self._plain = build.plain
         self._reads = build.reads
         self._call = call
@@ -158,7 +157,7 @@ class Run:
         self._say(finished, round=self._best[1] if self._best else 0)
         return message
 
-    def take_up(self, call: Call) -> None:
+    def take_up(self, call: OperatorCall) -> None:
         """Before it is executed: be given something else, as when a run is gone on with."""
         self.job, self._call = call.job, call
         self._lessons = [call.lesson] if call.lesson else []
@@ -395,12 +394,12 @@ class Run:
 
     # Steps
 
-    async def _step(self, node: int) -> list[int] | None:
-        executable = self._executables[node]
-        if executable is None:
-            self._results[node] = self._end_message(node)
+    async def _step(self, number: int) -> list[int] | None:
+        if number == self._end_node:
+            self._results[number] = self._end_message(number)
             return None
-        node_id = self._plan.ids[node]
+        node = self._nodes[number]
+        node_id = self._plan.ids[number]
         scope = Scope(run=self, path=(*self._prefix, node_id), operator_id=node_id, round=self._round)
         events.enter(scope)
         log, began = self.log, 0.0
@@ -412,61 +411,51 @@ class Run:
             log.write(events.OperatorStarted(), scope.path, node_id, self._round, 1)
             began = log.now()
         try:
+            call = self._call_for(number, node)
             if self._plain and self.keeper is None:
-                given, messages = self._call, self._messages(node)
-                said = await executable.execute(
-                    given.reasoner,
-                    given.job,
-                    workflow_messages=messages.copy(),
-                    previous_expert_outputs=given.previous.copy(),
-                    lesson=self._lesson,
-                )
-                ways = self._plan.ways.get(node, ())
-                message = completed(said, executable, messages, self._judged_by(node), ways, given.job, scope)
+                message = completed(await node.operator.run(call), node, call, scope)
             else:
-                message = await self._perform(node, executable, scope)
+                message = await self._perform(node, call, scope)
         except BaseException as error:
             self._note_failure(error, scope, log.now() - began)
             if isinstance(error, BudgetError) or not _is_failure(error):
                 raise
-            return self._set_aside(node, error, scope)
+            return self._set_aside(number, error, scope)
         if log.heard:
             finished = events.OperatorFinished(seconds=log.now() - began, message=message)
             log.write(finished, scope.path, node_id, self._round, scope.attempt)
         if self.finished is not None:
             self.finished["/".join(scope.path)] = message
-        return self._advance(node, message)
+        return self._advance(number, message)
 
-    async def _perform(self, node: int, executable: Executable, scope: Scope) -> WorkflowMessage:
-        """Have an operator do its work where a policy, or whoever keeps the run, has a say."""
-        if self.keeper is not None:
-            scope.around = workflows_in(executable) is not None
-            return await self.keeper.perform(self._errand(node, executable), scope)
-        messages = self._messages(node)
-        call, policy = self._call_for(node, messages.copy()), self._policies[node]
-        said = await guarded(executable, call, policy, scope, self.build.places)
-        ways = self._plan.ways.get(node, ())
-        return completed(said, executable, messages, self._judged_by(node), ways, call.job, scope)
+    def _perform(self, node: Node, call: OperatorCall, scope: Scope) -> Awaitable[WorkflowMessage]:
+        """Run an operator where a policy, or whoever keeps the run, has a say."""
+        if self.keeper is None:
+            return perform(node, call, scope)
+        scope.around = node.operator.runs_workflows is not None
+        return self.keeper.perform(node, call, scope)
+
+    def _call_for(self, number: int, node: Node) -> OperatorCall:
+        """What a node is given."""
+        given = self._call
+        if not node.judges:
+            return OperatorCall(given.reasoner, given.job, self._messages(number), given.previous, self._lesson)
+        inputs = self._inputs(number)
+        wants_transcript = self.keeper is not None or bool(node.policy.cache)
+        return OperatorCall(
+            given.reasoner,
+            given.job,
+            self._messages(number),
+            given.previous,
+            self._lesson,
+            transcript=self.contributions() if wants_transcript else (),
+            judged=joined_tails(inputs, given.job),
+        )
 
     def _end_message(self, node: int) -> WorkflowMessage:
         """What the node at the end says: the verdict, or what the tails said."""
         messages = self._inputs(node)
         return joined(messages) if self.build.graph.evaluators else joined_tails(messages, self._call.job)
-
-    def _errand(self, node: int, executable: Executable) -> Errand:
-        """What a node has to do, for a keeper."""
-        call, ways = self._call_for(node, self._messages(node)), self._plan.ways.get(node, ())
-        return Errand(executable, call, self._policies[node], self._judged_by(node), ways, self.build.places)
-
-    def _call_for(self, node: int, messages: list[WorkflowMessage]) -> Call:
-        given = self._call
-        wants_trail = node >= self._judges_from and (self.keeper is not None or self._policies[node].cache)
-        trail = self.contributions() if wants_trail else ()
-        return Call(given.reasoner, given.job, messages, given.previous, self._lesson, trail)
-
-    def _judged_by(self, node: int) -> WorkflowMessage | None:
-        """What a node judges, if it judges."""
-        return joined_tails(self._inputs(node), self._call.job) if node >= self._judges_from else None
 
     def _inputs(self, node: int) -> list[WorkflowMessage]:
         """What the nodes before a node said, as far as the edges from them are taken."""
@@ -475,11 +464,11 @@ class Run:
             return [results[parent] for parent in self._plan.parents[node]]  # type: ignore[misc]
         return [message for parent in self._progress.inputs(node) if (message := results[parent]) is not None]
 
-    def _messages(self, node: int) -> list[WorkflowMessage]:
-        """What a node is given."""
-        messages = self._inputs(node) if self._plan.parents[node] else self._call.messages.copy()
+    def _messages(self, node: int) -> tuple[WorkflowMessage, ...]:
+        """The messages that a node is given."""
+        messages = tuple(self._inputs(node)) if self._plan.parents[node] else self._call.messages
         if self._reads and node in self._reads:
-            messages += self._further_back(node)
+            messages += tuple(self._further_back(node))
         if self._feedback:
             messages += self._feedback.get(node, ())
         return messages
@@ -554,7 +543,7 @@ class Run:
         return tuple(
             Contribution(
                 operator_id=ids[node],
-                instruction=str(getattr(self._executables[node], "instruction", "")),
+                instruction=self._nodes[node].operator.instruction,
                 before=tuple(ids[parent] for parent in parents[node]),
                 message=message,
             )

@@ -65,7 +65,7 @@ class Wait(NodeOperator[NodeParams]):
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
         return {"done": VariableType.BOOLEAN}
 
-    async def run(self, call: NodeCall) -> Values:
+    async def compute(self, call: NodeCall) -> Values:
         await asyncio.sleep(WAIT)
         return {"done": True}
 

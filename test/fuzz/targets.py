@@ -13,7 +13,7 @@ from typing import Any
 import samples
 from bounds import Target, folder
 from inputs import SEPARATOR
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from samples import as_json, definitions, fenced, graph, joined, lines
 
 from operad.cli.evaluate.comfy_files import items_of
@@ -335,7 +335,7 @@ def inputs(data: bytes) -> None:
 
 def condition(data: bytes) -> None:
     value = read_json(text_of(data), "fuzz")
-    case = TypeAdapter(Case).validate_python(value)
+    case: Case = NODE_TYPES["if-else"]("1", {"cases": [value]}).params.cases[0]
     variables = Variables([WorkflowMessage(operator_id="1", outputs={"text": "a", "n": 7, "list": ["a", 1, None]})])
     refusing(lambda: case.holds(variables))
     for each in case.conditions:

@@ -25,6 +25,7 @@ from operad.flows.generation.designer import MAX_TRIES, ROUNDS, findings_in
 from operad.flows.generation.prompts import Part
 from operad.flows.node_graph import NodeGraph
 from operad.operators.operator import Operator
+from operad.runtime.graph.call import OperatorCall
 from operad.runtime.reasoning.reasoner import Reasoner, ask
 from operad.runtime.reasoning.task import Task
 from operad.runtime.values.errors import AnswerError, InputError, Issue, describe
@@ -136,16 +137,9 @@ class SelectClasses(_Stage):
 
     asks_model = True
 
-    async def execute(
-        self,
-        reasoner: Reasoner,
-        job: Job,
-        workflow_messages: list[WorkflowMessage] | None = None,
-        previous_expert_outputs: list[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-    ) -> WorkflowMessage:
+    async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Ask for the classes; an answer that names none is no answer."""
-        asked = self.asked(job)
+        asked = self.asked(call.job)
         names = await asyncio.to_thread(offered, "\n".join(asked.rounds), self.definitions, asked.classes)
         parts = shared.fit(
             [
@@ -158,13 +152,15 @@ class SelectClasses(_Stage):
         )
         sizes = shared.sizes(parts)
         try:
-            said = validate(_choice(names), await ask(reasoner, _task(job, parts, _choice(names), lesson)))
+            said = validate(
+                _choice(names), await ask(call.reasoner, _task(call.job, parts, _choice(names), call.lesson))
+            )
         except AnswerError as error:
-            return self._message(job, describe(error), failure=describe(error), prompt=sizes)
+            return self._message(call.job, describe(error), failure=describe(error), prompt=sizes)
         chosen = list(dict.fromkeys(said["classes"]))
         if not chosen:
-            return self._message(job, _NONE, failure=_NONE, prompt=sizes)
-        return self._message(job, ", ".join(chosen), classes=chosen, prompt=sizes)
+            return self._message(call.job, _NONE, failure=_NONE, prompt=sizes)
+        return self._message(call.job, ", ".join(chosen), classes=chosen, prompt=sizes)
 
 
 class DraftCode(_Stage):
@@ -178,20 +174,13 @@ class DraftCode(_Stage):
         failure: Why there is no code.
     """
 
-    async def execute(
-        self,
-        reasoner: Reasoner,
-        job: Job,
-        workflow_messages: list[WorkflowMessage] | None = None,
-        previous_expert_outputs: list[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-    ) -> WorkflowMessage:
+    async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Ask for all of the code at once; for an answer without any, once more."""
-        chosen = _chosen(workflow_messages)
+        chosen = _chosen(call.messages)
         if not chosen:
-            why = str(workflow_messages[-1].outputs.get("failure", _NONE)) if workflow_messages else _NONE
-            return self._message(job, why, failure=why)
-        asked = self.asked(job)
+            why = str(call.messages[-1].outputs.get("failure", _NONE)) if call.messages else _NONE
+            return self._message(call.job, why, failure=why)
+        asked = self.asked(call.job)
         names = dict.fromkeys([*asked.classes, *chosen])
         rules = prompts.DRAFT_RULES + (f"\n{prompts.EDIT_RULES}" if asked.base.lines else "")
         parts = shared.fit(
@@ -207,15 +196,20 @@ class DraftCode(_Stage):
         sizes, why = shared.sizes(parts), ""
         for _ in range(MAX_TRIES):
             try:
-                said = await ask(reasoner, _task(job, parts, None, lesson, why))
+                said = await ask(call.reasoner, _task(call.job, parts, None, call.lesson, why))
                 draft = read_answer(said, self.definitions, asked.base.graph)
             except AnswerError as error:
                 why = describe(error)
                 continue
             return self._message(
-                job, draft.code, **{CODE: draft.code}, classes=chosen, repairs=[*map(str, draft.repairs)], prompt=sizes
+                call.job,
+                draft.code,
+                **{CODE: draft.code},
+                classes=chosen,
+                repairs=[*map(str, draft.repairs)],
+                prompt=sizes,
             )
-        return self._message(job, why, failure=why, classes=chosen, prompt=sizes)
+        return self._message(call.job, why, failure=why, classes=chosen, prompt=sizes)
 
 
 class MendCode(_Stage):
@@ -235,34 +229,29 @@ class MendCode(_Stage):
         failure: Why there is no code.
     """
 
-    async def execute(
-        self,
-        reasoner: Reasoner,
-        job: Job,
-        workflow_messages: list[WorkflowMessage] | None = None,
-        previous_expert_outputs: list[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-    ) -> WorkflowMessage:
+    async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Settle what was drafted, the first time; after that, have a model mend what the lesson says."""
-        messages = workflow_messages or []
-        asked = self.asked(job)
+        messages = call.messages
+        asked = self.asked(call.job)
         told = next((each for each in reversed(messages) if each.operator_id != self.get_id()), None)
         drafted = self.drafted(told.outputs, asked.base.graph) if told else None
         if told is None or drafted is None:
             why = str(told.outputs.get("failure", "there is no code")) if told else "there is no code"
-            return self._message(job, why, failure=why)
+            return self._message(call.job, why, failure=why)
         own = next((each for each in reversed(messages) if each.operator_id == self.get_id()), None)
         again = own is not None and own.outputs.get("drafted") == told.outputs[CODE]
         before = self.drafted(own.outputs, asked.base.graph) if own and again else None
         extra: dict[str, JsonValue] = {}
-        if own is None or before is None or not lesson:
+        if own is None or before is None or not call.lesson:
             draft, repairs = await asyncio.to_thread(_settled, drafted, asked)
             repairs = [*cast("list[str]", told.outputs.get("repairs", [])), *repairs]
         else:  # the findings of earlier rounds are in `lesson`, too
-            newest = own.lesson if findings_in(own.lesson) else lesson
-            draft, repairs, extra = await self._mended(reasoner, job, before, asked, newest, _chosen(messages))
+            newest = own.lesson if findings_in(own.lesson) else call.lesson
+            draft, repairs, extra = await self._mended(
+                call.reasoner, call.job, before, asked, newest, _chosen(messages)
+            )
         return self._message(
-            job,
+            call.job,
             draft.code,
             **{CODE: draft.code},
             drafted=told.outputs[CODE],

@@ -32,7 +32,7 @@ class WordCount(NodeOperator[WordCountParams]):
     def outputs(self, type_of):
         return {"count": VariableType.NUMBER}
 
-    async def run(self, call):
+    async def compute(self, call):
         return {"count": sum(len(word) >= self.params.least for word in call.text(self.params.text).split())}
 
 class Stubborn(WordCount):

@@ -127,7 +127,7 @@ class Wrong(NodeOperator[CountParams]):
     def outputs(self, type_of):
         return {"count": VariableType.NUMBER}
 
-    async def run(self, call):
+    async def compute(self, call):
         return {"count": call.text(self.params.text)}
 
 
@@ -139,20 +139,20 @@ def test_one_that_gives_something_else_than_it_declares_is_found_out():
 
 
 class Listing(Wrong):
-    async def run(self, call):  # pyright: ignore[reportIncompatibleMethodOverride]
+    async def compute(self, call):  # pyright: ignore[reportIncompatibleMethodOverride]
         return [1]
 
 
 class Hasty(Wrong):
-    def run(self, call):  # pyright: ignore[reportIncompatibleMethodOverride]
+    def compute(self, call):  # pyright: ignore[reportIncompatibleMethodOverride]
         return {"count": 1}
 
 
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        (Listing, r"run returned \[1\]; return a dict of the outputs, or a NodeResult"),
-        (Hasty, "its run cannot be awaited; write `async def run`"),
+        (Listing, r"compute returned \[1\]; return a dict of the outputs, or a NodeResult"),
+        (Hasty, "its compute cannot be awaited; write `async def compute`"),
     ],
 )
 def test_one_whose_run_is_of_another_shape_is_told_of_the_right_one(kind, said):

@@ -22,10 +22,11 @@ from hypothesis import event, given
 from random_graphs import NO_PORTS, Graph, RandomNode, graphs, orders, sane
 
 from operad.runtime.events import Event, OperatorSkipped, RoundStarted, current_scope
+from operad.runtime.graph.edges import Port
 from operad.runtime.graph.schedule import Plan, Progress, Skip, Taken
 from operad.runtime.values.errors import SkippedError
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
-from operad.runtime.workflow.workflow import BuiltinWorkflow, DbgptWorkflow, Port, Workflow
+from operad.runtime.workflow.workflow import BuiltinWorkflow, DbgptWorkflow, Workflow
 
 JOB = Job(goal="goal", id="job")
 RENDEZVOUS = 20.0

@@ -19,6 +19,7 @@ from operad.runtime.events import (
     WorkflowEntered,
     emit,
 )
+from operad.runtime.testing import ScriptedReasoner
 from operad.runtime.values.errors import InvalidError, OperatorError
 from operad.runtime.values.message import Job, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.workflow.workflow import BuiltinWorkflow, DbgptWorkflow, Workflow
@@ -168,7 +169,7 @@ async def test_workflows_of_both_engines_go_into_each_other() -> None:
 
 
 async def test_reasoner_earlier_messages_and_lesson_reach_the_innermost(chain: New) -> None:
-    inside, reasoner = Say("inside"), object()
+    inside, reasoner = Say("inside"), ScriptedReasoner([])
     second = Say("second")
     earlier = WorkflowMessage(scratchpad="earlier")
     outer = chain("outer", chain("middle", chain("inner", inside, second)))

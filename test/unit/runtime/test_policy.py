@@ -898,13 +898,13 @@ def test_what_a_fallback_says_is_not_kept_in_the_cache(engine):
         def fingerprint(self):
             return {"id": "flaky"}
 
-    class Asker:
+    class Asker(ScriptedReasoner):
         def fingerprint(self):
             return {}
 
     a = Flaky("a", failing(ValueError(), 1))
     workflow = chain(engine, a, policy=Policy(fallback="sorry", cache=Cache()))
-    assert [run(workflow, Asker()).scratchpad for _ in range(3)] == ["sorry", "done", "done"]
+    assert [run(workflow, Asker([])).scratchpad for _ in range(3)] == ["sorry", "done", "done"]
     assert a.calls == 2
 
 

@@ -20,10 +20,11 @@ from operad.runtime.events import (
     OperatorStarted,
     RoundStarted,
 )
+from operad.runtime.graph.edges import Port
 from operad.runtime.testing import ScriptedReasoner
 from operad.runtime.values.errors import AnswerError, InvalidError, OperatorError, PortError, SkippedError
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
-from operad.runtime.workflow.workflow import BuiltinWorkflow, Port, Workflow
+from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 JOB = Job(goal="goal", id="job")
 RENDEZVOUS = 10.0

@@ -1184,9 +1184,7 @@ def test_a_verdict_from_a_cache_is_one_on_the_same_trail(engine, second, judged)
         def fingerprint(self):
             return {"id": self.get_id()}
 
-    class Thinks:
-        infer = None
-
+    class Thinks(ScriptedReasoner):
         def fingerprint(self):
             return {}
 
@@ -1200,7 +1198,7 @@ def test_a_verdict_from_a_cache_is_one_on_the_same_trail(engine, second, judged)
         workflow.add_operator(facts)
         workflow.add_operator(letter, [facts])
         workflow.add_evaluator(judging, policy=Policy(cache=cache))
-        run_on_fake_clock(workflow.aexecute(JOB, Thinks()))  # type: ignore[arg-type]
+        run_on_fake_clock(workflow.aexecute(JOB, Thinks([])))
     assert len(judging.calls) == judged
 
 

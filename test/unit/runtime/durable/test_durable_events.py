@@ -27,7 +27,7 @@ from operad.runtime import (
 from operad.runtime.durable import Ledger
 from operad.runtime.durable.recording import filled
 from operad.runtime.events import current_scope, emit
-from operad.runtime.workflow.workflow import Port
+from operad.runtime.graph.edges import Port
 
 JOB = Job(goal="goal", inputs={"list": ["x", {"y": [1, 2.5, None]}, "z"]})
 UNKEPT = (events.TokenStreamed, events.ModelAsked)

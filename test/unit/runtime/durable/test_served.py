@@ -59,6 +59,12 @@ def flow(*operators, name="workflow", evaluators=(), **options):
     return workflow
 
 
+def address_in(agents, scope):
+    """Where the operator is that runs in a scope."""
+    node = next(each for each in scope.run.build.nodes if each.operator.get_id() == scope.operator_id)
+    return agents.address_of(scope, node)
+
+
 def expert(workflow, name="Ada", reasoner=ADA):
     return Expert(Profile(name=name), workflow, reasoner)
 
@@ -108,17 +114,17 @@ async def test_an_operator_is_found_where_it_runs(shape, address):
     workflow = shape(probe)
     agents = served(workflow)
     await workflow.aexecute(JOB, ADA)
-    (at,) = {agents.address_of(scope, probe) for scope in probe.scopes}
+    (at,) = {address_in(agents, scope) for scope in probe.scopes}
     assert at is not None
     assert "/".join(at) == address
     found = agents.find(list(at))
-    assert (found.executable, found.reasoner) == (probe, ADA)
+    assert (found.node.operator, found.reasoner) == (probe, ADA)
     assert probe in [*found.build.graph.operators.values(), *found.build.graph.evaluators]
 
 
 def test_nodes_inside_of_nodes_have_addresses_and_those_around_them_none():
     agents = served(nodes(Probe()))
-    assert [agents.find(("Ada", *path)).executable.get_id() for path in ("1", ("2", "2-2"), ("3", "3-2"), "5")] == [
+    assert [agents.find(("Ada", *path)).node.operator.get_id() for path in ("1", ("2", "2-2"), ("3", "3-2"), "5")] == [
         "1",
         "2-2",
         "3-2",
@@ -134,7 +140,7 @@ async def test_the_experts_of_a_leader_have_addresses_and_the_leader_itself_none
     leader = Leader(Profile(name="Boss"), [expert(flow(probe), "Bob", BOB)], ADA)
     agents = Served("team", [leader])
     await leader.aexecute(JOB.model_copy(update={"assigned_expert_name": "Bob"}))
-    assert agents.address_of(probe.scopes[0], probe) == ("Bob", "a")
+    assert address_in(agents, probe.scopes[0]) == ("Bob", "a")
     assert agents.find(("Bob", "a")).reasoner is BOB
     with pytest.raises(InputError, match="team: has no operator 'Boss/lead'; was it changed"):
         agents.find(("Boss", "lead"))
@@ -149,7 +155,7 @@ async def test_an_operator_that_several_have_is_done_for_each_by_his_own_means()
         probe.scopes.clear()
         await shape.aexecute(JOB, ADA)
         inside = {"Cid": ("body",), "Dan": ("m",)}.get(name, ())
-        assert {agents.address_of(scope, probe) for scope in probe.scopes} == {(name, *inside, "a")}
+        assert {address_in(agents, scope) for scope in probe.scopes} == {(name, *inside, "a")}
 
 
 async def test_what_was_made_or_changed_since_is_nobodys():
@@ -160,7 +166,7 @@ async def test_what_was_made_or_changed_since_is_nobodys():
     await workflow.aexecute(JOB, ADA)
     await flow(probe).aexecute(JOB, ADA)
     for each in (probe, late):
-        assert {agents.address_of(scope, each) for scope in each.scopes} == {None}
+        assert {address_in(agents, scope) for scope in each.scopes} == {None}
 
 
 @pytest.mark.parametrize("address", [(), ("Ada",), ("Bob", "a"), ("Ada", "a", "a"), ["Ada", "x" * 10_000]])

@@ -13,7 +13,7 @@ from typing import Any, Generic, cast, overload
 from pydantic import BaseModel
 from typing_extensions import TypeVar
 
-from operad.runtime.graph.graph import Executable
+from operad.runtime.graph.call import Executable
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.output import shown
 

@@ -1,0 +1,87 @@
+"""OperatorCall: what an operator is given to work on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from operad.runtime.policies.cache import cache_key
+from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.values.errors import InputError
+from operad.runtime.values.message import Contribution, Job, WorkflowMessage
+
+
+class OperatorCall(Struct, frozen=True):
+    """All that an operator is given in one call; workflows inside operators are given one, too.
+
+        call = OperatorCall(reasoner, Job("Check the claim."), lesson="Name your sources.")
+        message = await operator.run(call)
+
+    Attributes:
+        reasoner: The reasoner of the run.
+        job: The job that the workflow works on.
+        messages: The messages of the operators before it.
+        previous: The messages of earlier experts.
+        lesson: What to do better than in the last round.
+        transcript: For an evaluator: what the operators of the run have said.
+        judged: For an evaluator: the message that it judges.
+    """
+
+    reasoner: Reasoner
+    job: Job
+    messages: tuple[WorkflowMessage, ...] = ()
+    previous: tuple[WorkflowMessage, ...] = ()
+    lesson: str | None = None
+    transcript: tuple[Contribution, ...] = ()
+    judged: WorkflowMessage | None = None
+
+    @classmethod
+    def of(
+        cls,
+        reasoner: Reasoner,
+        job: Job,
+        workflow_messages: Sequence[WorkflowMessage] | None = None,
+        previous_expert_outputs: Sequence[WorkflowMessage] | None = None,
+        lesson: str | None = None,
+    ) -> OperatorCall:
+        """Return the call whose parts are given as `Executable.execute` takes them."""
+        return cls(reasoner, job, tuple(workflow_messages or ()), tuple(previous_expert_outputs or ()), lesson)
+
+    def key(self, operator: object) -> str | None:
+        """Return the cache key of the operator's answer to this call: the same in every run; files are read for it.
+
+        Returns:
+            The key, or None where something in the call has no JSON form.
+
+        Raises:
+            InputError: The operator, or the reasoner, has no fingerprint.
+        """
+        who = cache_key(operator, self.reasoner)
+        try:
+            return cache_key(who, self.job, self.messages, self.previous, self.lesson, *self.transcript)
+        except InputError:
+            return None
+
+
+class Executable(Protocol):
+    """An object that a workflow runs as an operator without being a `BaseOperator`.
+
+    Besides these two methods it may have any of the attributes and methods that `BaseOperator` has with defaults.
+    """
+
+    def get_id(self) -> str:
+        """Return its id, unique in a workflow."""
+        ...
+
+    async def execute(
+        self,
+        reasoner: Reasoner,
+        job: Job,
+        workflow_messages: list[WorkflowMessage] | None = None,
+        previous_expert_outputs: list[WorkflowMessage] | None = None,
+        lesson: str | None = None,
+    ) -> WorkflowMessage | str:
+        """Do the work; plain text counts as a message with that text."""
+        ...

@@ -1,0 +1,127 @@
+"""What happens around an operator's attempts: cache, places, time limits, retries, fallback."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from operad.runtime.events import CacheHit, FellBack, OperatorRetried, Scope
+from operad.runtime.graph.build import Node
+from operad.runtime.graph.call import Executable, OperatorCall
+from operad.runtime.graph.operator import Answer, BaseOperator, as_operator
+from operad.runtime.models.model import Model
+from operad.runtime.policies.deadline import Deadline, within
+from operad.runtime.policies.limits import Place
+from operad.runtime.policies.policy import Completes, Executes, Timeout
+from operad.runtime.values.errors import BudgetError, InputError, OperadError, OperatorTimeoutError, describe
+from operad.runtime.values.message import NO_USAGE, WorkflowMessage, WorkflowStatus
+
+
+async def run_with_policy(node: Node, call: OperatorCall, scope: Scope) -> Answer:
+    """Run an operator as its policy says.
+
+    Args:
+        node: The operator, its policy, and how many operators of its workflow may run at once.
+        call: What it is given.
+        scope: Where it runs.
+
+    Raises:
+        BaseException: The error of the last attempt, where there is no fallback.
+    """
+    policy = node.policy
+    key = await asyncio.to_thread(call.key, node.operator) if policy.cache else None
+    if policy.cache and key:
+        kept = await policy.cache.get(key)
+        if kept is not None:
+            scope.write(CacheHit())
+            return kept.model_copy(update={"usage": NO_USAGE})
+    try:
+        said = await _attempts(node, call, scope)
+    except BudgetError:
+        raise
+    except Exception as error:
+        fallback = policy.fallback
+        if fallback is None or fallback is False:
+            raise
+        scope.write(FellBack(error=describe(error), to=_name(fallback)))
+        try:
+            return await _fall_back(fallback, node, call, scope)
+        except BudgetError:
+            raise
+        except Exception as second:
+            raise OperadError(
+                f"{describe(error)}; and {_name(fallback)}, to which it falls back, failed: {describe(second)}"
+            ) from second
+    if policy.cache and key and (isinstance(said, str) or said.status is WorkflowStatus.SUCCESS):
+        await policy.cache.put(key, WorkflowMessage(scratchpad=said) if isinstance(said, str) else said)
+    return said
+
+
+async def _attempts(node: Node, call: OperatorCall, scope: Scope) -> Answer:
+    retry = node.policy.retry
+    while True:
+        try:
+            return await _attempt(node, node.operator, call, scope)
+        except BudgetError:
+            raise
+        except Exception as error:
+            if not retry or scope.attempt >= retry.attempts or not retry.wants(error):
+                raise
+            delay = retry.delay(scope.attempt, error)
+            scope.sign_of_life()
+            scope.write(OperatorRetried(error=describe(error), delay=delay))
+        await asyncio.sleep(delay)
+        scope.attempt += 1
+
+
+async def _attempt(node: Node, operator: BaseOperator, call: OperatorCall, scope: Scope) -> Answer:
+    """An attempt of the node's own operator, or of one in its place, within its time and its place."""
+    places, timeout = node.places, node.policy.timeout or Timeout()
+    around = (outer.place for outer in scope.outwards() if outer is not scope)
+    if places is None or any(place is not None and place.limiter is places for place in around):
+        # Where the workflow runs inside one of its own operators, it has that one's place: to wait would be for ever.
+        return await _timed(operator, call, timeout, scope)
+    place = scope.place = Place(places)
+    try:
+        await place.take()
+        return await _timed(operator, call, timeout, scope)
+    finally:
+        await place.give()
+
+
+async def _timed(operator: BaseOperator, call: OperatorCall, timeout: Timeout, scope: Scope) -> Answer:
+    if timeout == Timeout():
+        return await operator.run(call)
+    said = await within(timeout, operator.run(call), scope.deadlines)
+    if isinstance(said, Deadline):
+        raise OperatorTimeoutError(
+            f"operator {scope.operator_id!r} {said.expired} and was stopped; allow more, or ask for less",
+            operator_id=scope.operator_id,
+            attempt=scope.attempt,
+        )
+    return said
+
+
+async def _fall_back(
+    fallback: Executes | Completes | WorkflowMessage | str, node: Node, call: OperatorCall, scope: Scope
+) -> Answer:
+    """What takes the operator's place, within the time and the limits of an attempt."""
+    if isinstance(fallback, WorkflowMessage | str):
+        return fallback
+    if not isinstance(fallback, Model):
+        return await _attempt(node, as_operator(cast("Executable", fallback)), call, scope)
+    with_model: Any = getattr(call.reasoner, "with_model", None)
+    if with_model is None:
+        raise InputError(
+            f"the fallback is a model, but a {type(call.reasoner).__name__} cannot think with another one: "
+            "give it a method with_model(model)"
+        )
+    return await _attempt(node, node.operator.without_model(), replace(call, reasoner=with_model(fallback)), scope)
+
+
+def _name(fallback: Executes | Completes | WorkflowMessage | str) -> str:
+    if isinstance(fallback, WorkflowMessage | str):
+        return "a constant"
+    return fallback.describe() if isinstance(fallback, Model) else f"operator {cast('Executable', fallback).get_id()!r}"

@@ -1,0 +1,102 @@
+"""A workflow as an operator of another one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from operad.runtime.events import current_scope
+from operad.runtime.graph.call import OperatorCall
+from operad.runtime.graph.graph import read_outside
+from operad.runtime.graph.operator import BaseOperator, as_operator
+from operad.runtime.values.errors import Issue, shorten
+from operad.runtime.values.message import WorkflowMessage
+
+if TYPE_CHECKING:
+    from operad.runtime.workflow.definition import Definition
+    from operad.runtime.workflow.workflow import Workflow
+
+
+class Within(BaseOperator[Any]):
+    """A workflow as an operator of another one.
+
+    Args:
+        workflow: The workflow.
+        around: The workflow that it is in.
+    """
+
+    def __init__(self, workflow: Definition, around: Definition) -> None:
+        self.body = cast("Workflow", workflow)
+        self._around = around
+
+    @property
+    def added(self) -> Workflow:
+        """The workflow."""
+        return self.body
+
+    @property
+    def runs_workflows(self) -> Sequence[Workflow]:
+        """The workflow, alone."""
+        return (self.body,)
+
+    def get_id(self) -> str:
+        """Return the name of the workflow."""
+        return self.body.get_id()
+
+    @property
+    def instruction(self) -> str:
+        """The operators of the workflow, in short."""
+        return f"A workflow of {shorten([operator.get_id() for operator in self.body.get_operators()])}."
+
+    @property
+    def reads(self) -> Sequence[str]:
+        """The ids of operators outside of the workflow whose messages operators inside ask for."""
+        return read_outside([*self.body.graph().operators.values()])
+
+    def check(self, before: Mapping[str, BaseOperator]) -> list[Issue]:
+        """Return the issues of the workflow."""
+        name = self.get_id()
+        if self.body is self._around or contains(self.body, self._around):
+            return [Issue("nested-in-itself", f"it contains the workflow {self._around.name!r} that it is in", name)]
+        found = self.body.graph().check()
+        return [Issue(i.code, i.message, f"{name}/{i.where}" if i.where else name) for i in found]
+
+    def read_output(self, message: WorkflowMessage) -> Any:
+        """Return the answer that a message of the workflow holds."""
+        return self.body.read_output(message)
+
+    async def run(self, call: OperatorCall) -> WorkflowMessage:
+        """Run the workflow inside the current run."""
+        return await run_inside(self.body, call)
+
+
+async def run_inside(workflow: Workflow, call: OperatorCall, place: str | None = None) -> WorkflowMessage:
+    """Run a workflow inside the operator that the current code is.
+
+    Args:
+        workflow: The workflow.
+        call: What it is given; its first operators get the call's messages.
+        place: What replaces the operator's id in the paths of what runs.
+    """
+    outer = current_scope()
+    assert outer is not None  # noqa: S101 - operators run in runs
+    return await workflow.run_within(outer, workflow.with_own_model(call), place).execute()
+
+
+def contains(workflow: Definition, wanted: object) -> bool:
+    """Return whether a workflow holds an operator or a workflow, however deep inside."""
+    from operad.runtime.workflow.definition import Definition
+
+    open_, seen = [workflow], {id(workflow)}
+    while open_:
+        for operator in open_.pop().get_operators():
+            if operator is wanted:
+                return True
+            inside = [operator] if isinstance(operator, Definition) else as_operator(operator).runs_workflows or ()
+            for inner in inside:
+                if inner is wanted:
+                    return True
+                if id(inner) not in seen:
+                    seen.add(id(inner))
+                    open_.append(cast("Definition", inner))
+    return False
