@@ -17,7 +17,7 @@ from operad.runtime.durable.description import describe_workflow, leaves
 from operad.runtime.durable.drive import Drive, Place, in_thread
 from operad.runtime.durable.driver import BEAT, LIMIT, Driver, Held, driver_of, leave, taken_over, text_of
 from operad.runtime.durable.elsewhere import Elsewhere
-from operad.runtime.durable.places import check_id
+from operad.runtime.durable.places import check_id, shown
 from operad.runtime.durable.recording import Recording
 from operad.runtime.durable.records import LOOK, UNDER_WAY, Records, Retention
 from operad.runtime.durable.served import Served
@@ -27,6 +27,7 @@ from operad.runtime.durable.wire import Outcome
 from operad.runtime.events.keeper import bare
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.policies.policy import causes
+from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError, OperadError, describe
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.workflow.run import Run
@@ -108,7 +109,7 @@ class Ledger(Records):
 
     async def _go_on(self, run: Run, kept: KeptRun, call: OperatorCall, driver: Driver, held: Held) -> WorkflowMessage:
         run_id = kept.run_id
-        run.take_up(await in_thread(self._call_of, kept, call))
+        run.take_up(await in_thread(self._call_of, kept, call.reasoner))
         steps = await in_thread(self._steps, run_id)
         place: Place = driver
         if self.workers is not None:
@@ -164,9 +165,10 @@ class Ledger(Records):
         if kept.state == FINISHED:
             return kept
         if kept.state == FAILED:
+            again = f"Ledger({shown(self.url)!r}).retry({run_id!r}), and run it again with its run_id"
             raise InputError(
                 f"run {run_id!r} failed: {kept.error}\n  what had finished is kept; to try again what failed: "
-                f"operad runs resume {run_id}, or Ledger(…).retry({run_id!r})"
+                f"{again if self.source is None else f'operad runs resume {run_id}'}"
             )
         self._take(kept, driver_id)
         return self._known(run_id)
@@ -201,18 +203,31 @@ class Ledger(Records):
                 )
 
     def _check_same(self, kept: KeptRun, graph: Any, call: OperatorCall) -> None:
-        job = self._call_of(kept, call).job
+        job = self._call_of(kept, call.reasoner).job
         if other := [name for name in ("goal", "context", "inputs", "files") if _differs(job, call.job, name)]:
             raise InputError(
                 f"run {kept.run_id!r} is about another job: its {', '.join(other)} differ; give this one an id of its own"
             )
         self._refuse_changed(kept, graph)
 
-    def _call_of(self, kept: KeptRun, call: OperatorCall) -> OperatorCall:
+    def to_resume(self, run_id: str, reasoner: Reasoner) -> OperatorCall | None:
+        """Return what a run was given, for one that nobody drives; None where a process drives it. May block.
+
+        Args:
+            run_id: The run.
+            reasoner: Who thinks now.
+
+        Raises:
+            InputError: There is no such run, or what was kept cannot be read.
+        """
+        kept = self._known(run_id)
+        return None if self.is_driven(kept) else self._call_of(kept, reasoner)
+
+    def _call_of(self, kept: KeptRun, reasoner: Reasoner) -> OperatorCall:
         """What a run was given, as it is kept; with whoever thinks now."""
         given = self._given(kept)
         messages, previous = tuple(given["messages"]), tuple(given["previous"])
-        return OperatorCall(call.reasoner, given["job"], messages, previous, given["lesson"])
+        return OperatorCall(reasoner, given["job"], messages, previous, given["lesson"])
 
     def _steps(self, run_id: str) -> dict[str, str]:
         """What is kept of a run's operators; what was begun and not finished by processes that are gone is forgotten."""

@@ -48,6 +48,10 @@ def database_url(given: str | Path | None) -> URL:
     if "://" not in text:
         if not text.strip():
             raise InputError("--db: name a file, or a URL such as postgresql://user:password@host/database")
+        if re.match(r"(sqlite|postgres(ql)?)(\+\w+)?:", text):
+            raise InputError(
+                f"{text}: a URL needs two slashes after the colon; write {SQLITE}:///runs.db for a file here"
+            )
         path = Path(text).expanduser().absolute()
         if path.is_dir():
             raise InputError(f"{text}: is a folder; name a file in it")

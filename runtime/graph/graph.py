@@ -124,7 +124,8 @@ class WorkflowGraph:
             for node_id in self.before
             if node_id not in self.operators
         ]
-        known = {node_id: [p for p in parents if p in self.before] for node_id, parents in self.before.items()}
+        apart = self.before.keys() - self.doubles  # the edges of two with one id cannot be told apart
+        known = {each: [p for p in parents if p in apart] for each, parents in self.before.items() if each in apart}
         try:
             order = Plan(known)
         except CycleError as error:
@@ -207,6 +208,8 @@ class WorkflowGraph:
     def _found_by_operators(self) -> list[Issue]:
         issues: list[Issue] = []
         for node_id, operator in self.operators.items():
+            if node_id in self.doubles:
+                continue
             before = self.before.get(node_id, {})
             issues += operator.check({key: self.operators[key] for key in before if key in self.operators})
         issues += [

@@ -254,9 +254,10 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     Raises:
         ToolError: A model cannot call the function.
     """
-    if function is None:
-        return partial(tool_of, **options)
-    return tool_of(function)
+    known = ("name", "description", "timeout", "approve")
+    if unknown := [f"{each!r}{did_you_mean(each, known)}" for each in options if each not in known]:
+        raise ToolError(f"@tool(…) has no option {', '.join(unknown)}; it has: {', '.join(known)}")
+    return partial(tool_of, **options) if function is None else tool_of(function)
 
 
 def tool_of(function: Any, **options: Any) -> Tool:

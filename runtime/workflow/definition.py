@@ -128,7 +128,7 @@ class Definition(Step[T]):
         children = [self._id_of(following) for following in next_ops or ()]
         with self._lock:
             self._built = None
-            if self._operators.setdefault(operator_id, step) is not step:
+            if self._operators.setdefault(operator_id, step) is not step and operator_id not in self._doubles:
                 self._doubles.append(operator_id)
             before = self._before.setdefault(operator_id, {})
             for previous, ports in parents:

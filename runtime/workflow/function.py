@@ -214,7 +214,11 @@ class FunctionOperator(BaseOperator[T]):
             else:
                 arguments[parameter] = call.job if special == "job" else call.reasoner
         returned = await self._call(arguments)
-        return returned if isinstance(returned, str) and not self.ports else self._message(returned)
+        if isinstance(returned, str) and not self.ports:
+            return returned
+        message = self._message(returned)
+        self._check_return(returned.value if isinstance(returned, Take) else returned, message)
+        return message
 
     # Parameters
 
@@ -281,7 +285,7 @@ class FunctionOperator(BaseOperator[T]):
         own = scope.operator_id if scope else self._id
         said: dict[str, WorkflowMessage] = {}
         for message in messages:
-            meant = _item_in(message, scope)
+            meant = _as_value(message, scope)
             if meant is not message or message.operator_id != own or message.operator_id in before:
                 said.setdefault(message.operator_id, meant)
             else:
@@ -290,6 +294,8 @@ class FunctionOperator(BaseOperator[T]):
             before = tuple(said)
         if not before:
             return self._from_job(job)
+        if len(self._free) > 1 and (item := _item_in(messages, scope)) is not None:
+            return {each.name: self._value(each, item[each.name == "index"]) for each in self._free}
         bound = self._bound.get(before)
         if bound is None:
             bound = self._bound[before] = _bindings(self._free, before)
@@ -358,6 +364,18 @@ class FunctionOperator(BaseOperator[T]):
             return "".join([_streamed(self._id, part) async for part in self.function(**arguments)])
         returned = await asyncio.to_thread(_in_thread, self.function, arguments)
         return await returned if inspect.isawaitable(returned) else returned
+
+    def _check_return(self, value: Any, message: WorkflowMessage) -> None:
+        """Refuse a value that is not of the type that the function is annotated with."""
+        kind = self._returns.type
+        if kind is None or (isinstance(kind, type) and isinstance(value, kind)):
+            return
+        try:
+            self._returns.read(message)
+        except ValueError as error:
+            raise InputError(
+                f"{self._id!r} is annotated to return {name(kind)}, and returned {shown(value)}: {error}"
+            ) from error
 
     def _message(self, returned: Any) -> WorkflowMessage:
         ports: tuple[str, ...] | None = None
@@ -535,9 +553,25 @@ def _message_of(value: Any, ports: tuple[str, ...] | None = None) -> WorkflowMes
     return WorkflowMessage(scratchpad=text, outputs=outputs, ports=ports)
 
 
-def _item_in(message: WorkflowMessage, scope: Scope | None) -> WorkflowMessage:
-    """The message, with the item alone where it is what a map around this workflow gives."""
+def _as_value(message: WorkflowMessage, scope: Scope | None) -> WorkflowMessage:
+    """The message with the item alone, where it is what a map around this workflow gives; of a map, with its list."""
+    if message.outputs.keys() == {"items"} and message.parts:
+        return message.model_copy(update={"outputs": {"output": message.outputs["items"]}})
+    return message if not _is_item(message, scope) else _with_output(message, "item")
+
+
+def _item_in(
+    messages: Sequence[WorkflowMessage], scope: Scope | None
+) -> tuple[WorkflowMessage, WorkflowMessage] | None:
+    """The item that a map around this workflow gives, and its place in the list; None where there is no map."""
+    found = next((message for message in messages if _is_item(message, scope)), None)
+    return None if found is None else (_with_output(found, "item"), _with_output(found, "index"))
+
+
+def _is_item(message: WorkflowMessage, scope: Scope | None) -> bool:
     around = {outer.operator_id for outer in scope.outwards()} if scope else set[str]()
-    if message.operator_id not in around or message.outputs.keys() != {"item", "index"}:
-        return message
-    return message.model_copy(update={"outputs": {"output": message.outputs["item"]}})
+    return message.operator_id in around and message.outputs.keys() == {"item", "index"}
+
+
+def _with_output(message: WorkflowMessage, name: str) -> WorkflowMessage:
+    return message.model_copy(update={"outputs": {"output": message.outputs[name]}})

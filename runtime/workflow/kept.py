@@ -15,6 +15,7 @@ from operad.runtime.values.output import shown
 
 if TYPE_CHECKING:
     from operad.runtime.graph.call import OperatorCall
+    from operad.runtime.reasoning.reasoner import Reasoner
     from operad.runtime.values.questions import Question
     from operad.runtime.workflow.run import Run
 
@@ -41,6 +42,10 @@ class Ledger(Protocol):
 
     def answer(self, run_id: str, answers: Mapping[str, JsonValue]) -> None:
         """Answer what a run asks; may block."""
+        ...
+
+    def to_resume(self, run_id: str, reasoner: Reasoner) -> OperatorCall | None:
+        """Return what a run was given, for one that nobody drives; None where a process drives it; may block."""
         ...
 
 

@@ -45,7 +45,7 @@ class ItemError(Value):
     kind: str
 
 
-class Map(BaseOperator[Any]):
+class Map(BaseOperator[list[Any]]):
     """An operator that runs a workflow for each item of a list.
 
     The first operators of the body get one message: its text is the item (as JSON, where it is not
@@ -150,6 +150,12 @@ class Map(BaseOperator[Any]):
             job_id=call.job.id,
             operator_id=self._id,
         )
+
+    def read_output(self, message: WorkflowMessage) -> list[Any]:
+        """Return what the body made of each item, as instances of its type; of one that failed, its `ItemError`."""
+        parts = iter(message.parts)
+        items: list[Any] = message.outputs["items"]
+        return [item if isinstance(item, ItemError) else self.body.read_output(next(parts)) for item in items]
 
     def _message(self, job: Job, item: Any, index: int) -> WorkflowMessage:
         text = item if isinstance(item, str) else json.dumps(item, ensure_ascii=False, default=str)

@@ -378,7 +378,7 @@ class Workflow(Definition[T]):
 
         Returns:
             The run's message; None where somebody consumes its stream, which will bear it, or where the
-            run is kept and goes on elsewhere, or when it is next executed.
+            run is kept and goes on in another process. A kept run that no process drives goes on here.
 
         Raises:
             InputError: No run with this id is going on, or is kept.
@@ -387,10 +387,11 @@ class Workflow(Definition[T]):
             PausedError: The run waits for more answers.
             Exception: As `aexecute`.
         """
-        if self._ledger is not None and run_id not in self._live:
-            await asyncio.to_thread(self._ledger.answer, run_id, answers)
-            return None
-        return await self._live.resume(run_id, answers)
+        if self._ledger is None or run_id in self._live:
+            return await self._live.resume(run_id, answers)
+        await asyncio.to_thread(self._ledger.answer, run_id, answers)
+        call = await asyncio.to_thread(self._ledger.to_resume, run_id, self._reasoner)
+        return None if call is None else await self._start(call, run_id, watchers=_watchers()).outcome()
 
     def resume(self, run_id: str, answers: Mapping[str, JsonValue]) -> WorkflowMessage | None:
         """The same as `aresume`, for callers without an event loop, and for consumers of a stream.

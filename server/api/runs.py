@@ -195,7 +195,7 @@ class Runs:
                 raise RefusedError(409, f"run {run.id!r} has ended, and asks nothing: it is {run.state}")
             raise RefusedError(404, f"run {run.id!r} does not ask {question_id[:200]!r}{hint}; open questions: {asked}")
         try:
-            await run.offer.agent.workflow.aresume(run.id, {question_id: answer})
+            await run.offer.agent.workflow.answer(run.id, {question_id: answer})
         except InvalidError as error:
             raise RefusedError(
                 400, f"{error}\n  it was asked: {open_[question_id].text}; answer again", param="answer"
@@ -306,7 +306,7 @@ class Runs:
 
     async def _answer_known(self, run: ServedRun, asked: events.Interrupted) -> None:
         try:
-            await run.offer.agent.workflow.aresume(run.id, {asked.interrupt_id: run.answers[asked.interrupt_id]})
+            await run.offer.agent.workflow.answer(run.id, {asked.interrupt_id: run.answers[asked.interrupt_id]})
         except InvalidError as error:
             raise InputError(f"answers.{asked.interrupt_id}: {error}; it was asked: {asked.question}") from error
 

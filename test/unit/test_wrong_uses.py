@@ -7,6 +7,7 @@ from pydantic import BaseModel
 from operad import (
     Action,
     Evaluator,
+    InvalidError,
     Job,
     MonoModelReasoner,
     OperadError,
@@ -47,6 +48,14 @@ ask = Operator("Say it.", id="ask")
 flow = BuiltinWorkflow(facts, name="flow")
 
 WRONG = {
+    "@tool(approv=True)": (
+        lambda: tool(approv=True),
+        "@tool(…) has no option 'approv' (did you mean 'approve'?); it has: name, description, timeout, approve",
+    ),
+    "durable='sqlite:runs.db'": (
+        lambda: Workflow(facts, durable="sqlite:runs.db"),
+        "sqlite:runs.db: a URL needs two slashes after the colon; write sqlite:///runs.db for a file here",
+    ),
     "Operator(42)": (
         lambda: Operator(42),
         "Operator(…) expects an instruction as text, or an OperatorConfig; got 42 (int)",
@@ -216,6 +225,13 @@ def test_a_wrong_use_is_one_line_that_says_what_was_expected(use):
     text = str(caught.value)
     assert text.startswith(said)
     assert len(text.splitlines()) == 1
+
+
+def test_two_operators_with_one_id_are_one_issue_and_no_cycle_besides():
+    twice = BuiltinWorkflow(facts >> Operator("Say.", id="say") >> Operator("Say it.", id="say"))
+    with pytest.raises(InvalidError) as caught:
+        twice.run("x")
+    assert [(issue.code, issue.where) for issue in caught.value.issues] == [("duplicate-id", "say")]
 
 
 def test_a_right_use_of_the_same_is_none():

@@ -440,6 +440,27 @@ def test_a_function_in_a_map_gets_the_item_in_its_type():
     assert said.message.outputs["items"] == [3]
 
 
+def test_a_function_in_a_map_gets_the_item_and_its_index_and_what_follows_the_typed_list():
+    def number(item: str, index: int) -> Claim:
+        return Claim(text=f"{index}: {item}")
+
+    def join(each: list[Claim]) -> str:
+        return ", ".join(claim.text for claim in each)
+
+    each = Map("each", number, over="words")
+    result = Workflow(each >> join).run({"words": ["a", "b"]})
+    assert result.output == "0: a, 1: b"
+    assert result[each] == [Claim(text="0: a"), Claim(text="1: b")]
+
+
+def test_a_value_of_another_type_than_the_function_is_annotated_with_is_an_error():
+    def bad() -> Claim:
+        return 42  # type: ignore[return-value]
+
+    with pytest.raises(OperatorError, match=r"'bad' is annotated to return Claim, and returned 42 \(int\): "):
+        Workflow(bad).run("x")
+
+
 def test_every_door_of_a_workflow_takes_a_model():
     with ScriptedModel([Say("one"), Say("two")]) as model:
         flow = Workflow([Operator("Say it.", id="say")])

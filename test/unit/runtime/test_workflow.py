@@ -457,7 +457,6 @@ def _everything(workflow: Workflow) -> None:
             _everything,
             [
                 ("duplicate-id", "a"),
-                ("duplicate-id", "a"),
                 ("unknown-operator", "check"),
                 ("unknown-operator", "d"),
                 ("cycle", ""),
