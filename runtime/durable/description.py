@@ -62,8 +62,8 @@ def _inside(operator: BaseOperator, around: tuple[HasGraph, ...]) -> Description
 
 def _does(operator: BaseOperator) -> Any:
     """What makes an operator answer as it does, as far as it says so; else its type."""
-    kind: Any = type(operator.added if isinstance(operator, Adapted) else operator)
-    made: dict[str, Any] = {"type": name_of(kind)}
+    own: object = operator.added if isinstance(operator, Adapted) else operator
+    made: dict[str, Any] = {"type": name_of(type(own))}
     if operator.runs_workflows is not None:
         return made | {key: fingerprint(value) for key, value in operator.settings.items() if key not in _INDIFFERENT}
     with suppress(InputError):  # a tool binds something that nothing is known of

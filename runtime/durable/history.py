@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from dataclasses import replace as replaced
 from typing import Any, cast
 
 from msgspec.structs import replace
@@ -25,7 +26,8 @@ from operad.runtime.events import Event
 from operad.runtime.events.keeper import bare
 from operad.runtime.values.errors import describe
 from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage
-from operad.runtime.workflow.verdict import better, fault_in, joined, joined_tails, verdict_of
+from operad.runtime.workflow.rounds import Rounds, at_fault
+from operad.runtime.workflow.verdict import fault_in, joined, joined_tails, verdict_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ class _Level:
     Attributes:
         path: That of the operator around it, with the item that it is for.
         about: The workflow.
-        round: Its round.
+        rounds: How far its rounds are.
         to_run: The operators that run in that.
         begun: All that began in it, evaluators as well.
         under_way: When those began that are not finished; of those that others are inside of, nothing is kept.
@@ -123,12 +125,11 @@ class _Level:
         is_judged: Whether it has ended with a verdict.
         said: What each operator said last.
         verdict: How it was judged.
-        best: The verdict that counts so far, with its round.
     """
 
     path: tuple[str, ...]
     about: Description
-    round: int = 0
+    rounds: Rounds = field(default_factory=Rounds)
     to_run: tuple[str, ...] = ()
     begun: set[str] = field(default_factory=set[str])
     under_way: dict[str, float] = field(default_factory=dict[str, float])
@@ -138,7 +139,11 @@ class _Level:
     is_judged: bool = False
     said: dict[str, WorkflowMessage] = field(default_factory=dict[str, WorkflowMessage])
     verdict: WorkflowMessage | None = None
-    best: tuple[WorkflowMessage, int] | None = None
+
+    @property
+    def round(self) -> int:
+        """Its round."""
+        return self.rounds.number
 
     @property
     def operators(self) -> Mapping[str, Any]:
@@ -167,15 +172,14 @@ class _Level:
     def again(self) -> tuple[str, ...]:
         """The operators that run in the next round: those at fault, and all that comes after them."""
         known = [*self.operators, *self.judges]
-        blame = self.verdict.blame if self.verdict else ()
-        gone = {*([name for name in known if name in blame] or known), *self.failed}
+        gone = {*at_fault(self.verdict.blame if self.verdict else (), known), *self.failed}
         again = {each for name in gone for each in (name, *following(name, self.operators))}
         return tuple(name for name in self.operators if name in again)
 
     def message(self, job: Job) -> WorkflowMessage | None:
         """What it says, as far as it has said something."""
-        if self.best:
-            return self.best[0]
+        if self.rounds.best is not None:
+            return cast("WorkflowMessage", self.rounds.best)
         return joined_tails(tails, job) if (tails := self.tails()) else None
 
 
@@ -355,7 +359,8 @@ class _Told:
         if level.round:
             self._close(level, failed=True)
             again = level.again()
-        level.round, level.to_run, level.is_judged = round, again, False
+        level.rounds = replaced(level.rounds, number=round)
+        level.to_run, level.is_judged = again, False
         level.begun.clear()
         level.failed.clear()
         level.verdicts.clear()
@@ -377,8 +382,7 @@ class _Told:
     def _judge(self, level: _Level, verdict: WorkflowMessage, *, by_error: bool = False) -> None:
         level.is_judged = True
         level.verdict = verdict
-        if not level.failed and (level.best is None or better(verdict, level.best[0])):
-            level.best = (verdict, level.round)
+        level.rounds = level.rounds.judged(verdict, has_result=not level.failed)
         for name in level.to_run if not level.failed else ():
             if name not in level.begun:
                 skipped = events.OperatorSkipped(reason="the way to it was not taken")
@@ -390,6 +394,7 @@ class _Told:
             blame=verdict.blame,
             score=verdict.score,
             by_error=by_error,
+            has_result=not level.failed,
         )
         self.say(judged, level.path, round=level.round)
 
@@ -420,7 +425,7 @@ class _Told:
             self._cancel(self.top)
             message, rounds = result
             finished = events.RunFinished(message=message, seconds=seconds, rounds=rounds)
-            self.say(finished, round=self.top.best[1] if self.top.best else rounds)
+            self.say(finished, round=self.top.rounds.best_round or rounds)
             return
         self._cancel(self.top, bare(kept.failed)[0] if kept.failed else ())
         error = kept.error or (events.CANCELLED if kept.state == CANCELLED else "what came of it cannot be read")

@@ -100,6 +100,7 @@ class RoundFinished(Event, frozen=True, kw_only=True):
 
     Attributes:
         by_error: Whether it is an operator's error that ended it, and nobody's judgement.
+        has_result: Whether the round came to a result, which may be the run's.
     """
 
     status: WorkflowStatus
@@ -108,6 +109,7 @@ class RoundFinished(Event, frozen=True, kw_only=True):
     blame: tuple[str, ...]
     score: float | None = None
     by_error: bool = False
+    has_result: bool = True
 
 
 class BlameUnknown(Event, frozen=True, kw_only=True):

@@ -217,7 +217,7 @@ class FunctionOperator(BaseOperator[T]):
         if isinstance(returned, str) and not self.ports:
             return returned
         message = self._message(returned)
-        self._check_return(returned.value if isinstance(returned, Take) else returned, message)
+        self._check_return(cast("Take[Any]", returned).value if isinstance(returned, Take) else returned, message)
         return message
 
     # Parameters

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import cached_property
 from threading import Lock
 from typing import cast
@@ -25,7 +26,8 @@ from operad.runtime.values.errors import BudgetError, OperadError, OperatorError
 from operad.runtime.values.message import NO_USAGE, Contribution, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.questions import Questions
 from operad.runtime.workflow.perform import completed, perform
-from operad.runtime.workflow.verdict import better, fault_in, joined, joined_tails, mendable, unknown, verdict_of
+from operad.runtime.workflow.rounds import Rounds, at_fault
+from operad.runtime.workflow.verdict import fault_in, joined, joined_tails, mendable, unknown, verdict_of
 
 _logger = logging.getLogger(__name__)
 
@@ -103,12 +105,11 @@ class Run:
         self._reads = build.reads
         self._call = call
         self._prefix = prefix
-        self._lessons = [call.lesson] if call.lesson else []
-        self._lesson = call.lesson or None
-        self._round = 0
+        self._state = Rounds(build.max_rounds, lessons=(call.lesson,) if call.lesson else ())
+        self._lesson: str | None = None
         self._faults: dict[int, WorkflowMessage] = {}
         self._by_error = False
-        self._best: tuple[WorkflowMessage, int] | None = None
+        self._best: WorkflowMessage | None = None
         self._results: list[WorkflowMessage | None] = [None] * len(build.plan.ids)
         self._counting: list[WorkflowMessage | None] = []
         self._recalled: Mapping[str, WorkflowMessage] | None = None
@@ -153,15 +154,14 @@ class Run:
             raise
         finally:
             self._end()
-        finished = events.RunFinished(message=message, seconds=now() - began, rounds=self._round)
-        self._say(finished, round=self._best[1] if self._best else 0)
+        finished = events.RunFinished(message=message, seconds=now() - began, rounds=self.rounds)
+        self._say(finished, round=self._state.best_round)
         return message
 
     def take_up(self, call: OperatorCall) -> None:
         """Before it is executed: be given something else, as when a run is gone on with."""
         self.job, self._call = call.job, call
-        self._lessons = [call.lesson] if call.lesson else []
-        self._lesson = call.lesson or None
+        self._state = replace(self._state, lessons=(call.lesson,) if call.lesson else ())
 
     def recall(self, message: WorkflowMessage, rounds: int, messages: Mapping[str, WorkflowMessage]) -> None:
         """Instead of being executed: say what came of it when it was.
@@ -171,7 +171,7 @@ class Run:
             rounds: How many rounds it had.
             messages: The last messages of its operators, by id.
         """
-        self._round, self._recalled = rounds, messages
+        self._state, self._recalled = replace(self._state, number=rounds), messages
         self._say(self._started())
         self._say(events.RunFinished(message=message, seconds=0.0, rounds=rounds))
 
@@ -189,7 +189,7 @@ class Run:
     @property
     def rounds(self) -> int:
         """How many rounds it has begun."""
-        return self._round
+        return self._state.number
 
     @property
     def messages(self) -> Mapping[str, WorkflowMessage]:
@@ -300,7 +300,8 @@ class Run:
 
     async def _rounds(self) -> WorkflowMessage:
         while True:
-            self._round += 1
+            self._state = self._state.begun()
+            self._lesson = self._state.lesson
             self._cancelled.clear()
             self._faults.clear()
             self._by_error = False
@@ -317,7 +318,9 @@ class Run:
             except (OperatorError, SkippedError) as error:
                 if self._best is None:
                     raise
-                return self._conclude(f"Round {self._round} failed: {describe(error)}")
+                return self._conclude(f"Round {self.rounds} failed: {describe(error)}")
+            has_result = self._results[self._end_node] is not None
+            self._note_verdict(verdict, has_result=has_result)
             self._say_of_round(
                 events.RoundFinished(
                     status=verdict.status,
@@ -325,15 +328,16 @@ class Run:
                     lesson=verdict.lesson,
                     blame=verdict.blame,
                     score=verdict.score,
-                    by_error=self._by_error and self._results[self._end_node] is None,
+                    by_error=self._by_error and not has_result,
+                    has_result=has_result,
                 )
             )
-            if verdict.status is not WorkflowStatus.EXECUTION_ERROR or self._round >= self.build.max_rounds:
+            if self._state.is_over:
                 return self._conclude()
             self._learn(verdict)
 
     def _say_of_round(self, event: events.Event) -> None:
-        self.log.write(event, self._prefix, round=self._round)
+        self.log.write(event, self._prefix, round=self.rounds)
 
     def _verdict(self) -> WorkflowMessage:
         """How the round that has ended is judged."""
@@ -342,18 +346,22 @@ class Run:
             return joined(list(self._faults.values()))
         if verdict is None:
             raise SkippedError(self._why_nothing())
-        if self._best is None or better(verdict, self._best[0]):
-            self._best = (verdict, self._round)
-            self._counting = self._results.copy()
         return verdict
+
+    def _note_verdict(self, verdict: WorkflowMessage, *, has_result: bool) -> None:
+        """Take the state further; the messages of the best round are those that count."""
+        self._state = self._state.judged(verdict, has_result=has_result)
+        if self._state.best is verdict:
+            self._best = verdict
+            self._counting = self._results.copy()
 
     def _conclude(self, failed: str = "") -> WorkflowMessage:
         """The best round's verdict, which says so where no round succeeded."""
         assert self._best  # noqa: S101 - a run without it raises
-        message, best = self._best
+        message, best = self._best, self._state.best_round
         update: dict[str, object] = {"usage": self.usage}
-        if message.status is not WorkflowStatus.SUCCESS and self._round > 1:
-            none = f"None of {self._round} rounds succeeded; this is round {best}."
+        if message.status is not WorkflowStatus.SUCCESS and self.rounds > 1:
+            none = f"None of {self.rounds} rounds succeeded; this is round {best}."
             update["evaluation"] = "\n".join(filter(None, (message.evaluation, failed, none)))
         return message.model_copy(update=update)
 
@@ -370,15 +378,11 @@ class Run:
 
     def _learn(self, verdict: WorkflowMessage) -> None:
         """Make ready for another round."""
-        if lesson := verdict.lesson:
-            self._lessons = [*(earlier for earlier in self._lessons if earlier != lesson), lesson]
-            self._lesson = "\n".join(self._lessons)
         plan, results = self._plan, self._results
-        nodes = range(self._end_node)
         if strangers := unknown(verdict.blame, plan.ids[:-1]):
             self._say_of_round(events.BlameUnknown(blame=strangers))
             _logger.warning("workflow %r: %s is blamed, and no operator is called so", self.build.name, strangers)
-        blamed = {node for node in nodes if plan.ids[node] in verdict.blame} or set(nodes)
+        blamed = {self.build.numbers[each] for each in at_fault(verdict.blame, plan.ids[:-1])}
         for node in blamed:
             if node < self._judges_from and (result := results[node]) is not None:
                 self._feedback[node] = (*self._feedback.get(node, ()), result, verdict)
@@ -400,7 +404,7 @@ class Run:
             return None
         node = self._nodes[number]
         node_id = self._plan.ids[number]
-        scope = Scope(run=self, path=(*self._prefix, node_id), operator_id=node_id, round=self._round)
+        scope = Scope(run=self, path=(*self._prefix, node_id), operator_id=node_id, round=self.rounds)
         events.enter(scope)
         log, began = self.log, 0.0
         if self.outer:
@@ -408,7 +412,7 @@ class Run:
         if log.heard:
             if log.buffered:
                 await log.room()
-            log.write(events.OperatorStarted(), scope.path, node_id, self._round, 1)
+            log.write(events.OperatorStarted(), scope.path, node_id, self.rounds, 1)
             began = log.now()
         try:
             call = self._call_for(number, node)
@@ -423,7 +427,7 @@ class Run:
             return self._set_aside(number, error, scope)
         if log.heard:
             finished = events.OperatorFinished(seconds=log.now() - began, message=message)
-            log.write(finished, scope.path, node_id, self._round, scope.attempt)
+            log.write(finished, scope.path, node_id, self.rounds, scope.attempt)
         if self.finished is not None:
             self.finished["/".join(scope.path)] = message
         return self._advance(number, message)
@@ -496,8 +500,8 @@ class Run:
         """Nothing follows from a node that failed; while rounds are left, what else runs goes on."""
         fault = fault_in(error)
         for_others = fault is not None and bool(fault.blame) and set(fault.blame).isdisjoint(self._plan.ids)
-        if self._round >= self.build.max_rounds or not mendable(error) or (for_others and self.outer):
-            raise OperatorError(self.build.name, scope.operator_id, scope.attempt, error, self._round) from error
+        if self.rounds >= self.build.max_rounds or not mendable(error) or (for_others and self.outer):
+            raise OperatorError(self.build.name, scope.operator_id, scope.attempt, error, self.rounds) from error
         if self._matter({node}):
             self._faults[node] = verdict_of(error, scope.operator_id, self._call.job, self._plan.ids)
             self._by_error = self._by_error or fault is None
@@ -559,7 +563,7 @@ class Run:
             node_id = self._plan.ids[skip.node]
             if skip.node < self._judges_from:
                 path = (*self._prefix, node_id)
-                self.log.write(events.OperatorSkipped(reason=self._reason(skip)), path, node_id, self._round)
+                self.log.write(events.OperatorSkipped(reason=self._reason(skip)), path, node_id, self.rounds)
 
     def _reason(self, skip: Skip) -> str:
         router, ports = self._plan.ids[skip.parent], self._plan.ports.get((skip.parent, skip.child), ())

@@ -128,19 +128,10 @@ def bearing(verdict: WorkflowMessage, judged: WorkflowMessage) -> WorkflowMessag
     )
 
 
-def better(verdict: WorkflowMessage, than: WorkflowMessage) -> bool:
-    """Whether a later verdict is the better one: by status, then by score, then because it is later."""
-    return _rank(verdict) >= _rank(than)
-
-
 def unknown(blame: Sequence[str], known: Collection[str]) -> str:
     """Who is blamed and is nobody, with the nearest known name, in words; empty where there is none."""
     strangers = [f"{who!r}{did_you_mean(who, known)}" for who in blame if who not in known]
     return ", ".join(strangers)
-
-
-def _rank(verdict: WorkflowMessage) -> tuple[int, float]:
-    return verdict.status.priority, float("-inf") if verdict.score is None else verdict.score
 
 
 def _with_sources(said: Sequence[tuple[str, str]]) -> str:

@@ -81,6 +81,7 @@ EXAMPLES = [
             "blame": ["a"],
             "score": None,
             "by_error": False,
+            "has_result": True,
         },
     ),
     (

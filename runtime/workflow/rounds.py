@@ -1,0 +1,126 @@
+"""The rounds of a run as a pure state machine: which round counts, what is learned, and when the run is over.
+
+A live run and whoever reads its kept events take the same steps:
+
+| state | event | next state |
+|---|---|---|
+| any | a round begins | the number is one higher |
+| a round goes on | a verdict of EXECUTION_ERROR, rounds are left | its lesson is added; the blamed operators run again |
+| a round goes on | another verdict, or no rounds are left | over |
+| a round goes on | a verdict at least as good as the best | this round is the best |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from operad.runtime.events import Event, RoundFinished, RoundStarted
+from operad.runtime.values.message import WorkflowStatus
+
+
+class Verdict(Protocol):
+    """What ends a round: a message of an evaluator, or the event `RoundFinished`."""
+
+    @property
+    def status(self) -> WorkflowStatus:
+        """The status."""
+        ...
+
+    @property
+    def lesson(self) -> str:
+        """What to do better."""
+        ...
+
+    @property
+    def blame(self) -> tuple[str, ...]:
+        """The ids of the operators at fault; none for all."""
+        ...
+
+    @property
+    def score(self) -> float | None:
+        """The score, if there is one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """How far the rounds of a run are.
+
+        state = Rounds(max_rounds=3).begun().judged(verdict)
+
+    Attributes:
+        max_rounds: How many there may be.
+        number: The last one that began, counted from 1; 0 before the first.
+        lessons: What was learned so far, the newest last, each lesson once.
+        best: The verdict on the best round so far; None where none had a result.
+        best_round: The number of that round.
+        is_over: Whether no round follows.
+    """
+
+    max_rounds: int = 1
+    number: int = 0
+    lessons: tuple[str, ...] = ()
+    best: Verdict | None = None
+    best_round: int = 0
+    is_over: bool = False
+
+    @property
+    def lesson(self) -> str | None:
+        """What the operators are told in the next round."""
+        return "\n".join(self.lessons) or None
+
+    def begun(self) -> Rounds:
+        """Return the state once another round has begun."""
+        return replace(self, number=self.number + 1)
+
+    def judged(self, verdict: Verdict, *, has_result: bool = True) -> Rounds:
+        """Return the state once the round is judged.
+
+        Args:
+            verdict: The verdict.
+            has_result: Whether the round came to a result; not where an operator's error ended it.
+        """
+        is_best = has_result and (self.best is None or at_least_as_good(verdict, self.best))
+        is_over = verdict.status is not WorkflowStatus.EXECUTION_ERROR or self.number >= self.max_rounds
+        lessons = self.lessons
+        if verdict.lesson and not is_over:
+            lessons = (*(earlier for earlier in lessons if earlier != verdict.lesson), verdict.lesson)
+        return Rounds(
+            self.max_rounds,
+            self.number,
+            lessons,
+            verdict if is_best else self.best,
+            self.number if is_best else self.best_round,
+            is_over,
+        )
+
+
+def replayed(events: Iterable[Event], state: Rounds) -> Rounds:
+    """Return the state that a run had after these events of its own, those of workflows inside it left out.
+
+    Args:
+        events: The events, in order.
+        state: The state before them.
+    """
+    for event in events:
+        if isinstance(event, RoundStarted):
+            state = state.begun()
+        elif isinstance(event, RoundFinished):
+            state = state.judged(event, has_result=event.has_result)
+    return state
+
+
+def at_fault(blame: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Return the operators that are to run again: those blamed, or all where nobody known is."""
+    return [each for each in known if each in blame] or list(known)
+
+
+def at_least_as_good(verdict: Verdict, as_: Verdict) -> bool:
+    """Return whether a later verdict counts instead of an earlier one: by status, then by score, then as the later one."""
+    return _rank(verdict) >= _rank(as_)
+
+
+def _rank(verdict: Verdict) -> tuple[int, float]:
+    return verdict.status.priority, float("-inf") if verdict.score is None else verdict.score
