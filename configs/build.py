@@ -33,7 +33,6 @@ from operad.evaluators import Evaluator
 from operad.flows.reads import Outputs, Reads
 from operad.operators import NodeOperator, Operator, OperatorConfig, VariableType
 from operad.operators.node import param_faults
-from operad.operators.nodes.containers import SubWorkflow
 from operad.runtime.graph.edges import Port
 from operad.runtime.graph.engines import INSTALL_AWEL, awel_is_installed
 from operad.runtime.graph.operator import BaseOperator
@@ -326,7 +325,7 @@ class Builder:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's class may raise anything
             self._faults.report((*path, "params"), "params", f"{spec.type} cannot be made: {describe(error)}")
             return None
-        if isinstance(node, SubWorkflow) and (unknown := unknown_workflow(node.params.workflow, self.services)):
+        if node.type == "sub-workflow" and (unknown := unknown_workflow(node.params.workflow, self.services)):
             self._faults.report((*path, "params", "workflow"), "unknown-workflow", unknown)
         policy = self._policies.of(spec, path, around.policy, around.model, ports=node.ports)
         return _Step(node, spec, path, policy)

@@ -58,10 +58,7 @@ Amount = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Seconds = Amount
 Count = Annotated[int, Field(ge=1)]
 
-NEEDS_NODES = {
-    *("iteration-start", "loop-start", "loop-end", "conversation", "assigner"),
-    *(name for name, node_type in NODE_TYPES.items() if node_type.body_starts_with),
-}
+NEEDS_NODES = {"iteration", "iteration-start", "loop", "loop-start", "loop-end", "conversation", "assigner"}
 """Node types that work only where all of their workflow is typed nodes."""
 
 _JOIN = (

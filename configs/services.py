@@ -21,7 +21,6 @@ from operad.operators import Services
 from operad.operators.mcp import McpTools
 from operad.operators.node import Fault
 from operad.operators.nodes import NODE_TYPES
-from operad.operators.nodes.containers import SubWorkflow
 from operad.operators.sandbox.code import CodeLimits
 from operad.operators.web.endpoints import ImageModel, SpeechModel
 from operad.operators.web.fetch import PUBLIC_WEB
@@ -139,7 +138,7 @@ def _workflow(
     try:
         graph = read_graph(folder / os.path.expanduser(file))
         for node in graph.nodes:
-            inner = node.params.get("workflow") if node.type == SubWorkflow.type else None
+            inner = node.params.get("workflow") if node.type == "sub-workflow" else None
             if unknown := unknown_workflow(inner, services):
                 faults.report(at, "unknown-workflow", f"{file}: {node.id}: {unknown}; it may run those before it")
         return assemble(graph, NODE_TYPES, services=services, platform=platform, lossy=spec.lossy)

@@ -1,72 +1,72 @@
 """The node types that come with operad."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import Any
 
 from operad.operators.node import NodeOperator
-from operad.operators.nodes.containers import Iteration, IterationStart, Loop, LoopEnd, LoopStart, SubWorkflow
-from operad.operators.nodes.files import (
-    DocumentExtractor,
-    ECharts,
-    MarkdownExporter,
-    MermaidConverter,
-    TextToImage,
-    TextToSpeech,
-)
-from operad.operators.nodes.flow import Answer, End, IfElse, Start
-from operad.operators.nodes.models import LLM, ParameterExtractor, QuestionClassifier
-from operad.operators.nodes.sources import GoogleSearch, HttpRequest, KnowledgeRetrieval, ToolNode
-from operad.operators.nodes.values import (
-    Assigner,
-    Code,
-    Conversation,
-    ListOperator,
-    TemplateTransform,
-    VariableAggregator,
-)
 
-CHAT2WORKFLOW_TYPES: Mapping[str, type[NodeOperator[Any]]] = {
-    node_type.type: node_type
-    for node_type in (
-        Start,
-        End,
-        LLM,
-        QuestionClassifier,
-        Code,
-        DocumentExtractor,
-        HttpRequest,
-        IfElse,
-        ListOperator,
-        ParameterExtractor,
-        TemplateTransform,
-        VariableAggregator,
-        Iteration,
-        IterationStart,
-        TextToSpeech,
-        TextToImage,
-        MermaidConverter,
-        MarkdownExporter,
-        GoogleSearch,
-        ECharts,
-    )
+
+class _NodeTypes(Mapping[str, type[NodeOperator[Any]]]):
+    """Node types by name. The class of a type is imported when it is looked up: a workflow uses few of them.
+
+    Args:
+        homes: The module below this package and the class in it, by the name of the type.
+    """
+
+    def __init__(self, homes: Mapping[str, str]) -> None:
+        self._homes = homes
+
+    def __getitem__(self, name: str) -> type[NodeOperator[Any]]:
+        module, _, node_type = self._homes[name].partition(":")
+        return getattr(import_module(f"{__name__}.{module}"), node_type)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._homes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._homes)
+
+    def __len__(self) -> int:
+        return len(self._homes)
+
+
+_CHAT2WORKFLOW = {
+    "start": "flow:Start",
+    "end": "flow:End",
+    "llm": "models:LLM",
+    "question-classifier": "models:QuestionClassifier",
+    "code": "values:Code",
+    "document-extractor": "files:DocumentExtractor",
+    "http-request": "sources:HttpRequest",
+    "if-else": "flow:IfElse",
+    "list-operator": "values:ListOperator",
+    "parameter-extractor": "models:ParameterExtractor",
+    "template-transform": "values:TemplateTransform",
+    "variable-aggregator": "values:VariableAggregator",
+    "iteration": "containers:Iteration",
+    "iteration-start": "containers:IterationStart",
+    "tts": "files:TextToSpeech",
+    "text2image": "files:TextToImage",
+    "mermaid-converter": "files:MermaidConverter",
+    "markdown-exporter": "files:MarkdownExporter",
+    "google-search": "sources:GoogleSearch",
+    "echarts": "files:ECharts",
 }
+_OTHERS = {
+    "answer": "flow:Answer",
+    "conversation": "values:Conversation",
+    "assigner": "values:Assigner",
+    "loop": "containers:Loop",
+    "loop-start": "containers:LoopStart",
+    "loop-end": "containers:LoopEnd",
+    "knowledge-retrieval": "sources:KnowledgeRetrieval",
+    "tool": "sources:ToolNode",
+    "sub-workflow": "containers:SubWorkflow",
+}
+
+CHAT2WORKFLOW_TYPES: Mapping[str, type[NodeOperator[Any]]] = _NodeTypes(_CHAT2WORKFLOW)
 """The twenty types of Chat2Workflow (section 2.4), by name."""
 
-NODE_TYPES: Mapping[str, type[NodeOperator[Any]]] = {
-    **CHAT2WORKFLOW_TYPES,
-    **{
-        node_type.type: node_type
-        for node_type in (
-            Answer,
-            Conversation,
-            Assigner,
-            Loop,
-            LoopStart,
-            LoopEnd,
-            KnowledgeRetrieval,
-            ToolNode,
-            SubWorkflow,
-        )
-    },
-}
+NODE_TYPES: Mapping[str, type[NodeOperator[Any]]] = _NodeTypes({**_CHAT2WORKFLOW, **_OTHERS})
 """All node types that come with operad, by name."""

@@ -7,9 +7,12 @@ import pytest
 import yaml
 
 from operad.configs import load as load_file
-from operad.configs.schema import ConfigSpec
+from operad.configs.schema import NEEDS_NODES, ConfigSpec
 from operad.operators import NodeOperator, Selector
-from operad.operators.nodes import Assigner, Loop, ToolNode
+from operad.operators.nodes import NODE_TYPES
+from operad.operators.nodes.containers import Loop
+from operad.operators.nodes.sources import ToolNode
+from operad.operators.nodes.values import Assigner
 from operad.runtime import Job, Retry, Timeout, WorkflowMessage
 from operad.runtime.testing import ScriptedReasoner
 from operad.runtime.values.errors import InputError, InvalidError, OperatorError
@@ -371,3 +374,9 @@ def test_the_schema_has_typed_nodes_and_services():
     for wrong in (WRITER.replace("type: llm", "type: lmm"), WRITER + "services: {serch: {}}\n"):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(yaml.safe_load(wrong), schema)
+
+
+def test_the_types_with_a_body_need_a_workflow_of_typed_nodes():
+    assert (
+        {name for name, node_type in NODE_TYPES.items() if node_type.body_starts_with} <= NEEDS_NODES < set(NODE_TYPES)
+    )
