@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from operad.configs.faults import Faults
 from operad.configs.schema import KnowledgeSpec
-from operad.runtime.knowledge.documents import Documents
-from operad.runtime.knowledge.folders import roots_of
-from operad.runtime.knowledge.passage_index import PassageIndex
 from operad.runtime.values.errors import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from operad.runtime.knowledge.documents import Documents
 
 _CODE = "knowledgebase"
 
@@ -25,6 +26,10 @@ def open_library(spec: KnowledgeSpec, folder: Path, faults: Faults) -> Documents
     """
     if not spec.model_fields_set:
         return None
+    from operad.runtime.knowledge.documents import Documents  # imported for the files that name documents
+    from operad.runtime.knowledge.folders import roots_of
+    from operad.runtime.knowledge.passage_index import PassageIndex
+
     paths = [folder / os.path.expanduser(path) for path in spec.paths]
     index = folder / os.path.expanduser(spec.index) if spec.index else None
     is_there = True

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Any, cast
-from urllib.request import getproxies
 
 from operad.operators.web.charset import decoded
 from operad.runtime.values.errors import FetchError, MissingExtraError, describe
@@ -170,6 +169,8 @@ async def fetch(
     except (httpx.UnsupportedProtocol, httpx.LocalProtocolError) as error:
         raise FetchError(f"{trip}: cannot be asked so: {error}") from error
     except httpx.TransportError as error:
+        from urllib.request import getproxies  # slow to import, and needed for this one error
+
         proxy = "; proxies of the environment are not used" if getproxies() else ""
         raise FetchError(f"{trip}: cannot be fetched: {describe(error)}{proxy}", transient=True) from error
 

@@ -14,7 +14,6 @@ import os
 import secrets
 import threading
 import time
-import urllib.request
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
@@ -188,6 +187,8 @@ def _cores() -> int:
 
 def _wait_until_ready(address: str) -> None:
     """Return once the server takes requests; one that is stopped before it does never ends."""
+    import urllib.request  # brings an HTTP client along, which no command needs that runs no embedded model
+
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     deadline = time.monotonic() + _READY_SECONDS
     while True:

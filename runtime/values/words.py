@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
 from itertools import pairwise
 
 _UNSPACED = (
@@ -16,18 +17,23 @@ _UNSPACED = (
 )
 """Letters of scripts that don't part words by spaces."""
 
-_MARKS = "".join(mark for mark in map(chr, range(0x300, 0xE00)) if unicodedata.category(mark).startswith("M"))
-"""Signs that belong to the letter before them, as the vowels of Hindi do; to `re` they are no letters."""
 
-_CASED = [chr(number) for number in range(0x41, 0x590)]
-_UPPER = "".join(filter(str.isupper, _CASED))
-_LOWER = "".join(filter(str.islower, _CASED))
-_HUMP = re.compile(
-    rf"(?<=[{_LOWER}])(?=[{_UPPER}])|(?<=\d)(?=[{_UPPER}][{_LOWER}])|(?<=[{_UPPER}])(?=[{_UPPER}][{_LOWER}]{{2}})"
-)
-"""Where a part of a name in code begins, as in `maxAge` and `HTTPServer`; not in `URLs`."""
+@cache  # compiled at the first text: these patterns are large, and most commands read no text
+def _run() -> re.Pattern[str]:
+    """Return the pattern of a run: letters of an unspaced script, or letters and digits with their marks."""
+    # Signs that belong to the letter before them, as the vowels of Hindi do; to `re` they are no letters.
+    marks = "".join(mark for mark in map(chr, range(0x300, 0xE00)) if unicodedata.category(mark).startswith("M"))
+    return re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|[^\W_{_UNSPACED}](?:[^\W_{_UNSPACED}]|[{marks}])*")
 
-_RUN = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|[^\W_{_UNSPACED}](?:[^\W_{_UNSPACED}]|[{_MARKS}])*")
+
+@cache
+def _hump() -> re.Pattern[str]:
+    """Return the pattern of where a part of a name in code begins, as in `maxAge` and `HTTPServer`; not in `URLs`."""
+    cased = [chr(number) for number in range(0x41, 0x590)]
+    upper, lower = "".join(filter(str.isupper, cased)), "".join(filter(str.islower, cased))
+    return re.compile(
+        rf"(?<=[{lower}])(?=[{upper}])|(?<=\d)(?=[{upper}][{lower}])|(?<=[{upper}])(?=[{upper}][{lower}]{{2}})"
+    )
 
 
 def words(text: str) -> list[str]:
@@ -46,12 +52,12 @@ def words(text: str) -> list[str]:
     ['用', 'pdf', '存知', '知识', '识库']
     """
     found: list[str] = []
-    for run in _RUN.finditer(unicodedata.normalize("NFKC", text)):
+    for run in _run().finditer(unicodedata.normalize("NFKC", text)):
         word = run.group()
         if run.lastgroup and len(word) > 1:
             found += map("".join, pairwise(word))
             continue
         found.append(word.casefold())
-        if not word.islower() and len(parts := _HUMP.split(word)) > 1:
+        if not word.islower() and len(parts := _hump().split(word)) > 1:
             found += map(str.casefold, parts)
     return found

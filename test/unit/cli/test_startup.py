@@ -25,6 +25,12 @@ HEAVY = (
     "dbgpt dbos fastapi fsspec httpx jinja2 jsonschema litellm matplotlib mcp networkx numpy onnxruntime openai opentelemetry "
     "pandas pydantic_monty scipy sqlalchemy starlette tokenizers typst uvicorn xllamacpp"
 ).split()
+UNUSED = [
+    "rich", "urllib.request", "operad.flows.formats.table", "operad.runtime.durable.ledger",
+    "operad.runtime.knowledge.documents",
+    *(f"operad.operators.nodes.{name}" for name in ("containers", "files", "flow", "models", "sources", "values")),
+]  # fmt: skip
+"""What an expert without typed nodes and documents does not need."""
 LIGHT = [*HEAVY, "asyncio", "msgspec", "operad.cli.run", "operad.operators", "operad.runtime.values.message"]
 
 
@@ -70,7 +76,7 @@ def test_the_page_of_the_command_line_has_every_command_in_its_group():
     [
         (["--help"], LIGHT),
         (["--version"], LIGHT),
-        (["check", "expert.yaml"], [*HEAVY, "rich", "operad.flows.formats.table", "operad.runtime.durable.ledger"]),
+        (["check", "expert.yaml"], [*HEAVY, *UNUSED]),
     ],
     ids=" ".join,
 )
@@ -79,6 +85,14 @@ def test_what_is_heavy_is_not_imported_by(arguments, unwanted, tmp_path):
     out, modules = imported(arguments, tmp_path)
     assert out
     assert sorted(modules.intersection(unwanted)) == []
+
+
+def test_of_the_node_types_those_are_imported_that_a_file_uses(tmp_path):
+    node = "{name: greeting, type: template-transform, params: {variables: [], template: Hello}}"
+    (tmp_path / "expert.yaml").write_text(EXPERT.replace("{instruction: Write a haiku.}", node))
+    _, modules = imported(["check", "expert.yaml"], tmp_path)
+    package = "operad.operators.nodes."
+    assert {name.removeprefix(package) for name in modules if name.startswith(package)} == {"values", "flow"}
 
 
 def test_the_version_is_that_of_the_package(tmp_path):
