@@ -76,7 +76,7 @@ chaos: $(DEV_READY) # an hour of kills
 bench: $(BENCH_READY) # in an environment of its own, for the field beside ours is large
 	$(BENCH)/bin/python test/benchmark/bench_insights.py
 	$(BENCH)/bin/python test/benchmark/bench_engine.py --readme README.md README.zh-CN.md --page docs/performance.md
-	$(BENCH)/bin/python test/benchmark/bench_startup.py
+	$(BENCH)/bin/python test/benchmark/bench_startup.py --page docs/performance.md
 	$(BENCH)/bin/python test/benchmark/bench_rounds.py
 	$(BENCH)/bin/python test/benchmark/bench_durable.py --page docs/performance.md
 	$(BENCH)/bin/python test/benchmark/bench_load.py --page docs/performance.md

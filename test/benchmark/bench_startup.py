@@ -1,10 +1,11 @@
 """How long the command and the imports take to start, beside the imports of other frameworks.
 
     make bench                                          # this, after the engines
-    python test/benchmark/bench_startup.py --times 21
+    python test/benchmark/bench_startup.py --times 21 --page docs/performance.md
 
 Each row is a whole process, from its start to its end; `operad run` ends where its first operator begins. The rows take
-turns, so that a busy moment meets all of them. The least time is what a quiet machine takes.
+turns, so that a busy moment meets all of them. The least time is what a quiet machine takes. The engine of
+`operad run` is AWEL, for which DB-GPT is imported, or the built-in one.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 
+from page import markdown, write_into
 from rich.console import Console
 from rich.table import Table
 
@@ -43,6 +45,7 @@ ROWS: Mapping[str, Sequence[str]] = {
     "operad --version": [*OPERAD, "--version"],
     "operad check FILE": [*OPERAD, "check", "expert.yaml"],
     "operad run FILE, to its first operator": [*OPERAD, "run", "--trust", "expert.yaml", "--job", "Begin."],
+    "the same on the built-in engine": [*OPERAD, "run", "--trust", "builtin.yaml", "--job", "Begin."],
     "from operad.runtime import Workflow": [sys.executable, "-c", "from operad.runtime import Workflow"],
 }
 OTHERS = ("langgraph.graph", "pydantic_ai", "prefect")
@@ -52,11 +55,14 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="Measure how long the command and the imports take to start.")
     parser.add_argument("--times", type=int, default=11, help="How often each is started.")
-    times = parser.parse_args().times
+    parser.add_argument("--page", type=Path, metavar="FILE", help="write the table between the marks of this file")
+    asked = parser.parse_args()
+    times: int = asked.times
     there = [name for name in OTHERS if find_spec(name.partition(".")[0])]
     rows = {**ROWS, **{f"import {name}": [sys.executable, "-c", f"import {name}"] for name in there}}
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "expert.yaml").write_text(EXPERT)
+        Path(folder, "builtin.yaml").write_text(EXPERT + "plugin: {workflow_platform: BUILTIN}\n")
         Path(folder, "first.py").write_text(FIRST)
         for command in rows.values():
             _started(command, folder)  # compiles what is to be imported
@@ -72,6 +78,8 @@ def main() -> None:
         if name not in there:
             table.add_row(f"import {name}", "not installed", "", "")
     Console().print(table)
+    if asked.page:
+        write_into(asked.page, markdown([table], "python test/benchmark/bench_startup.py"), "startup")
 
 
 def _started(command: Sequence[str], folder: str) -> tuple[float, float]:
