@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from operad.operators import Operator
 from operad.runtime.graph.call import OperatorCall
-from operad.runtime.reasoning.reasoner import Reasoner, ask
-from operad.runtime.reasoning.task import Task
+from operad.runtime.reasoning.reasoner import ask_until_read
 from operad.runtime.tools.connections import connections
-from operad.runtime.values.errors import AnswerError
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
-from operad.runtime.values.schema import SchemaMismatch, validate
+from operad.runtime.values.schema import validate
 from operad.runtime.workflow.trails import trail
-
-MAX_TRIES = 3
-"""How often at most a reasoner is asked for a verdict that fits the schema."""
 
 _STATUS_MEANINGS = {
     WorkflowStatus.EXECUTION_ERROR: "the work itself is flawed, whatever its input was: it contradicts itself, "
@@ -52,7 +48,7 @@ class Evaluator(Operator):
             The verdict; its scratchpad is the text that was judged, its score from 0 to 10.
 
         Raises:
-            AnswerError: No answer in `MAX_TRIES` is a verdict.
+            AnswerError: No answer can be read as a verdict.
         """
         judged, given, done = call.messages, call.previous, trail()
         operators = [step.operator_id for step in done] or [message.operator_id for message in judged]
@@ -66,7 +62,15 @@ class Evaluator(Operator):
                     "trail": done,
                 }
             )
-            verdict = await self._ask(self.thinker(call.reasoner), task, schema)
+            needed = {**schema, "required": ["evaluation", "status"], "additionalProperties": True}
+            verdict = await ask_until_read(
+                self.thinker(call.reasoner),
+                task,
+                partial(validate, needed),
+                who=f"evaluator {self.get_id()!r}",
+                wanted="verdict",
+                operator_id=self.get_id(),
+            )
         return WorkflowMessage(
             scratchpad="\n\n".join(message.scratchpad for message in judged),
             status=WorkflowStatus(verdict["status"]),
@@ -75,22 +79,6 @@ class Evaluator(Operator):
             blame=tuple(verdict.get("blame", ())),
             score=verdict.get("score"),
             job_id=call.job.id,
-            operator_id=self.get_id(),
-        )
-
-    async def _ask(self, reasoner: Reasoner, task: Task, schema: dict[str, Any]) -> dict[str, Any]:
-        read = {**schema, "required": ["evaluation", "status"], "additionalProperties": True}  # what must be there
-        lessons = [task.lesson] if task.lesson else []
-        answer = ""
-        for _ in range(MAX_TRIES):
-            answer = await ask(reasoner, task.model_copy(update={"lesson": "\n".join(lessons)}))
-            try:
-                return validate(read, answer)
-            except SchemaMismatch as mismatch:
-                lessons.append(f"Your last verdict could not be read: {mismatch}")
-        raise AnswerError(
-            f"evaluator {self.get_id()!r} got no verdict in {MAX_TRIES} tries; the last answer was "
-            f"{answer[:200]!r}: {lessons[-1]}",
             operator_id=self.get_id(),
         )
 

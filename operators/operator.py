@@ -29,12 +29,12 @@ from operad.runtime.knowledge.knowledge import Insight, Knowledge, KnowledgeBase
 from operad.runtime.models.model import Model
 from operad.runtime.policies.cache import cache_key
 from operad.runtime.policies.policy import Policy
-from operad.runtime.reasoning.reasoner import Reasoner, ask, reasoner_of
+from operad.runtime.reasoning.reasoner import Reasoner, ask_until_read, reasoner_of
 from operad.runtime.reasoning.task import Example, Task
 from operad.runtime.tools.connections import Connections, connections
 from operad.runtime.tools.tool import Tool, ToolGroup, ToolSource, as_tools
 from operad.runtime.tools.toolkit import Action, Recommendation, Toolkit
-from operad.runtime.values.errors import AnswerError, InputError, InvalidError, Issue
+from operad.runtime.values.errors import InputError, InvalidError, Issue
 from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.ids import settled_id, slug
 from operad.runtime.values.message import Job, Value, WorkflowMessage
@@ -51,9 +51,6 @@ PORT = "port"
 ANSWER = "answer"
 """The key of the rest of such an answer, where that is no object."""
 
-
-MAX_TRIES = 3
-"""How often at most a reasoner is asked for an answer that fits the operator's type."""
 
 _Function = Callable[..., Any]
 _Tools = Sequence[Tool | ToolGroup | _Function]
@@ -359,19 +356,18 @@ class Operator(BaseOperator[T]):
 
     async def _answer(self, reasoner: Reasoner, task: Task, read: Callable[[str], WorkflowMessage]) -> WorkflowMessage:
         """The reasoner's answer; one that does not fit the operator's type is asked for again, with what is wrong."""
-        reasoner, lesson, fault = self.thinker(reasoner), task.lesson, ""
-        for _ in range(MAX_TRIES):
-            message = read(await ask(reasoner, task))
-            try:
-                self._output.read(message)
-            except ValueError as error:
-                fault = str(error)
-                said = f"Your last answer does not fit: {fault}"
-                task = task.model_copy(update={"lesson": f"{lesson}\n{said}".strip()})
-            else:
-                return message
-        raise AnswerError(
-            f"operator {self.get_id()!r} got no {name(self._output.type)} for an answer in {MAX_TRIES} tries: {fault}",
+
+        def fitting(text: str) -> WorkflowMessage:
+            message = read(text)
+            self._output.read(message)
+            return message
+
+        return await ask_until_read(
+            self.thinker(reasoner),
+            task,
+            fitting,
+            who=f"operator {self.get_id()!r}",
+            wanted=name(self._output.type) if self._output.type else "answer of the wanted form",
             operator_id=self.get_id(),
         )
 

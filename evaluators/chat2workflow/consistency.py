@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from operad.evaluators.chat2workflow.dataset import Subtask
 from operad.evaluators.chat2workflow.response import Response
-from operad.evaluators.evaluator import MAX_TRIES
 from operad.runtime.reasoning.prompt import cut, fence
-from operad.runtime.reasoning.reasoner import Reasoner, ask
+from operad.runtime.reasoning.reasoner import Reasoner, ask_until_read
 from operad.runtime.reasoning.task import Task
-from operad.runtime.values.errors import AnswerError
 from operad.runtime.values.message import Job
-from operad.runtime.values.schema import SchemaMismatch, validate
+from operad.runtime.values.schema import validate
 
 MAX_SHOWN = 60_000
 """Characters of each part of a response that the judge is shown."""
@@ -69,19 +68,13 @@ async def judge_consistency(reasoner: Reasoner, response: Response, subtask: Sub
         subtask: What it answers; the judge is shown the instructions, and nothing of the answer key.
 
     Raises:
-        AnswerError: No answer in `MAX_TRIES` is a verdict.
+        AnswerError: No answer can be read as a verdict.
     """
     task = Task(job=Job(goal=_material(response, subtask)), instruction=INSTRUCTION, output_schema=json.dumps(VERDICT))
-    wrong = answer = ""
-    for _ in range(MAX_TRIES):
-        answer = await ask(reasoner, task.model_copy(update={"lesson": wrong}))
-        try:
-            said = validate(VERDICT, answer)
-        except SchemaMismatch as mismatch:
-            wrong = f"Your last verdict could not be read: {mismatch}"
-        else:
-            return Consistency(said["consistent"], said["reason"])
-    raise AnswerError(f"{subtask.key}: no verdict in {MAX_TRIES} tries; the last answer was {answer[:200]!r}: {wrong}")
+    said = await ask_until_read(
+        reasoner, task, partial(validate, VERDICT), who=f"the judge of {subtask.key}", wanted="verdict"
+    )
+    return Consistency(said["consistent"], said["reason"])
 
 
 def _material(response: Response, subtask: Subtask) -> str:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 from operad.evaluators.chat2workflow.dataset import Case, CaseFile, Subtask
-from operad.evaluators.evaluator import MAX_TRIES
 from operad.operators.variables import as_text
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.reasoning.prompt import cut, fence
-from operad.runtime.reasoning.reasoner import ask
+from operad.runtime.reasoning.reasoner import ask_until_read
 from operad.runtime.reasoning.task import Task
-from operad.runtime.values.errors import AnswerError
 from operad.runtime.values.message import WorkflowMessage
-from operad.runtime.values.schema import SchemaMismatch, validate
+from operad.runtime.values.schema import validate
 
 MAX_SHOWN = 32_000
 """Characters that all results together may take in what the judge is shown; all inputs together likewise."""
@@ -69,21 +68,17 @@ class OutputJudge(BaseOperator[Any]):
         """Ask the reasoner; an answer that is no verdict is asked for again, with what was wrong.
 
         Raises:
-            AnswerError: No answer in `MAX_TRIES` is a verdict.
+            AnswerError: No answer can be read as a verdict.
         """
         task = Task(
             job=call.job.model_copy(update={"goal": self._material}),
             instruction=INSTRUCTION,
             output_schema=json.dumps(VERDICT),
         )
-        wrong = answer = ""
-        for _ in range(MAX_TRIES):
-            answer = await ask(call.reasoner, task.model_copy(update={"lesson": wrong}))
-            try:
-                return WorkflowMessage(scratchpad=answer, outputs=validate(VERDICT, answer))
-            except SchemaMismatch as mismatch:
-                wrong = f"Your last verdict could not be read: {mismatch}"
-        raise AnswerError(f"no verdict in {MAX_TRIES} tries; the last answer was {answer[:200]!r}: {wrong}")
+        verdict = await ask_until_read(
+            call.reasoner, task, partial(validate, VERDICT), who="the judge of the results", wanted="verdict"
+        )
+        return WorkflowMessage(scratchpad=json.dumps(verdict, ensure_ascii=False), outputs=verdict)
 
 
 def material(subtask: Subtask, case: Case, texts: Mapping[str, Any]) -> str:

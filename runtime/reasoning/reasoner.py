@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
 from pydantic import JsonValue
 
@@ -14,10 +15,12 @@ from operad.runtime.models.model import Model, resolve_model
 from operad.runtime.reasoning.conversation import Conversation, Form
 from operad.runtime.reasoning.prompt import fence, render
 from operad.runtime.reasoning.task import Task
-from operad.runtime.values.errors import InputError
+from operad.runtime.values.errors import AnswerError, InputError
 from operad.runtime.values.fingerprint import name_of
 from operad.runtime.values.output import shown
-from operad.runtime.values.schema import is_json_schema, parse_output_schema
+from operad.runtime.values.schema import SchemaMismatch, is_json_schema, parse_output_schema
+
+T = TypeVar("T")
 
 THINKER = """\
 You lead the work on the task below; an actor, who sees the task too, does it. In each turn give the actor one \
@@ -31,6 +34,10 @@ STEP = {
     "additionalProperties": False,
 }
 """What a thinker says in a turn, as JSON Schema."""
+
+
+MAX_TRIES = 3
+"""How often at most an answer that can be read is asked for."""
 
 
 class Reasoner(Protocol):
@@ -49,6 +56,37 @@ async def ask(reasoner: Reasoner, task: Task) -> str:
     if heard():
         emit(TaskBuilt(task=task.shown()))
     return await reasoner.infer(task)
+
+
+async def ask_until_read(
+    reasoner: Reasoner, task: Task, read: Callable[[str], T], *, who: str, wanted: str, operator_id: str = ""
+) -> T:
+    """Ask until an answer can be read; what was wrong with those that could not is added to the lesson.
+
+    Args:
+        reasoner: The reasoner.
+        task: The task.
+        read: What reads an answer, and raises ValueError or `SchemaMismatch` for one that it cannot.
+        who: Who asks, for the error.
+        wanted: What is asked for, for the error.
+        operator_id: The operator that asks.
+
+    Raises:
+        AnswerError: None of `MAX_TRIES` answers can be read.
+    """
+    lessons = [task.lesson] if task.lesson else []
+    answer, fault = "", ""
+    for _ in range(MAX_TRIES):
+        answer = await ask(reasoner, task.model_copy(update={"lesson": "\n".join(lessons)}))
+        try:
+            return read(answer)
+        except (ValueError, SchemaMismatch) as error:
+            fault = str(error)
+            lessons.append(f"Your last answer could not be read: {fault}")
+    raise AnswerError(
+        f"{who} got no {wanted} in {MAX_TRIES} tries; the last answer was {answer[:200]!r}: {fault}",
+        operator_id=operator_id,
+    )
 
 
 def reasoner_of(model: Model | Reasoner | str | None) -> Reasoner:

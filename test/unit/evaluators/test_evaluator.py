@@ -131,7 +131,7 @@ async def test_an_answer_outside_the_schema_is_asked_for_again_with_what_was_wro
     message, [first, second] = await judge(answer, verdict(evaluation="now right"))
     assert message.evaluation == "now right"
     assert first.lesson == ""
-    assert second.lesson.startswith("Your last verdict could not be read: ")
+    assert second.lesson.startswith("Your last answer could not be read: ")
     assert problem in second.lesson
     assert second == first.model_copy(update={"lesson": second.lesson})
 
@@ -139,8 +139,8 @@ async def test_an_answer_outside_the_schema_is_asked_for_again_with_what_was_wro
 async def test_what_was_wrong_is_added_to_the_lesson_and_no_lesson_is_lost():
     _, [first, second, third] = await judge("nonsense", verdict(blame=["c"]), verdict(), lesson="Be strict.")
     assert first.lesson == "Be strict."
-    assert second.lesson.startswith("Be strict.\nYour last verdict could not be read: ")
-    assert third.lesson.startswith(f"{second.lesson}\nYour last verdict could not be read: ")
+    assert second.lesson.startswith("Be strict.\nYour last answer could not be read: ")
+    assert third.lesson.startswith(f"{second.lesson}\nYour last answer could not be read: ")
     assert "'c' is not one of ['a', 'b']" in third.lesson
 
 
@@ -150,7 +150,6 @@ async def test_after_three_tries_it_is_an_error_that_quotes_the_last_answer():
     assert caught.value.operator_id == "judge"
     assert str(caught.value).startswith(
         f"evaluator 'judge' got no verdict in 3 tries; the last answer was {('three' * 100)[:200]!r}: "
-        "Your last verdict could not be read: "
     )
 
 

@@ -344,7 +344,9 @@ async def test_a_verdict_that_cannot_be_read_is_asked_for_again():
 async def test_a_judge_without_a_verdict_is_no_verdict_on_the_workflow():
     verdict, tasks = await tried(TEXT, judged="I like it.")
     assert (verdict.resolved, verdict.step, len(tasks)) == (None, "2_3", 3)
-    assert verdict.reason.startswith("no verdict: no verdict in 3 tries; the last answer was 'I like it.'")
+    assert verdict.reason.startswith(
+        "no verdict: the judge of the results got no verdict in 3 tries; the last answer was 'I like it.'"
+    )
 
 
 async def test_a_judge_that_says_nothing_for_long_is_no_verdict_on_the_workflow():
