@@ -125,7 +125,7 @@ class Kept:
     @property
     def greeting(self) -> str:
         """What to say when it begins."""
-        from operad.runtime.durable.store import FAILED, FINISHED
+        from operad.runtime.durable.rows import FAILED, FINISHED
 
         kept = self.ledger.store.run(self.run_id)
         so_far = ""

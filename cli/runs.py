@@ -36,7 +36,7 @@ from operad.runtime.durable.history import KeptStep
 from operad.runtime.durable.ledger import Ledger
 from operad.runtime.durable.places import shown
 from operad.runtime.durable.records import batched
-from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, KeptQuestion, KeptRun
+from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, KeptQuestion, KeptRun
 from operad.runtime.durable.wire import Wire
 from operad.runtime.policies.policy import causes
 from operad.runtime.values.errors import InputError, OperadError, describe, shorten

@@ -28,8 +28,8 @@ from operad.configs.printable import printable, put
 from operad.configs.runnable import Source, make
 from operad.runtime.durable.driver import LIMIT
 from operad.runtime.durable.places import shown
+from operad.runtime.durable.rows import Executor
 from operad.runtime.durable.served import Served
-from operad.runtime.durable.store import Executor
 from operad.runtime.durable.worker import MOST_COUNTED, Worker
 from operad.runtime.observe.metrics import Metrics, serve
 from operad.runtime.values.errors import InputError, describe

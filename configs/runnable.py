@@ -22,8 +22,8 @@ from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import Value
 
 if TYPE_CHECKING:
+    from operad.runtime.durable.rows import KeptRun
     from operad.runtime.durable.served import Served
-    from operad.runtime.durable.store import KeptRun
 
 
 class Source(Value):

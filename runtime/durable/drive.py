@@ -11,7 +11,8 @@ from typing import Any, Protocol, TypeVar
 from msgspec.structs import replace
 from pydantic import JsonValue
 
-from operad.runtime.durable.store import KeptQuestion, Store
+from operad.runtime.durable.rows import KeptQuestion
+from operad.runtime.durable.store import Store
 from operad.runtime.durable.wire import Outcome, Wire
 from operad.runtime.events import InsightsRecalled, MessageKept, OperatorRetried, Scope
 from operad.runtime.events.keeper import bare, key_of

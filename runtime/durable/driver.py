@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 from operad.runtime.durable.database import passes
 from operad.runtime.durable.drive import in_thread
 from operad.runtime.durable.places import new_executor_id, process_identity, version_here
-from operad.runtime.durable.store import Executor, Store
+from operad.runtime.durable.rows import Executor
+from operad.runtime.durable.store import Store
 from operad.runtime.durable.waiting import Waiting
 from operad.runtime.events import Scope
 from operad.runtime.graph.build import Node

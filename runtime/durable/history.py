@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from operad.runtime import events
 from operad.runtime.durable.description import Description
 from operad.runtime.durable.restart import ITEM, following
-from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, KeptQuestion, KeptRun
+from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, KeptQuestion, KeptRun
 from operad.runtime.durable.wire import Outcome
 from operad.runtime.events import Event
 from operad.runtime.events.keeper import bare

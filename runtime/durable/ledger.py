@@ -20,9 +20,9 @@ from operad.runtime.durable.elsewhere import Elsewhere
 from operad.runtime.durable.places import check_id, shown
 from operad.runtime.durable.recording import Recording
 from operad.runtime.durable.records import LOOK, UNDER_WAY, Records, Retention
+from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, Executor, KeptRun
 from operad.runtime.durable.served import Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
-from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, Executor, KeptRun
 from operad.runtime.durable.wire import Outcome
 from operad.runtime.events.keeper import bare
 from operad.runtime.graph.call import OperatorCall

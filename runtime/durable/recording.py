@@ -10,7 +10,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, KeptRun, Store
+from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, KeptRun
+from operad.runtime.durable.store import Store
 from operad.runtime.durable.wire import MAX_TEXT, Wire
 from operad.runtime.events import Event, ModelAsked, RunFailed, RunFinished, RunLog, TokenStreamed
 from operad.runtime.values.errors import InputError

@@ -22,7 +22,8 @@ from operad.runtime.durable.history import KeptStep, history
 from operad.runtime.durable.places import database_url, file_store
 from operad.runtime.durable.recording import filled, is_whole, recorded
 from operad.runtime.durable.restart import descendants, failed_beside, is_again, is_under, merged, place_of
-from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, RUNNING, Executor, KeptQuestion, KeptRun, Store
+from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, RUNNING, Executor, KeptQuestion, KeptRun
+from operad.runtime.durable.store import Store
 from operad.runtime.durable.watch import Watch
 from operad.runtime.durable.wire import Outcome, Wire
 from operad.runtime.events import Event

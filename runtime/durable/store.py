@@ -6,156 +6,23 @@ be called from any thread; a database that is gone for a while is waited for.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, dataclass, fields
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from operad.runtime.durable.database import Database, patiently
-from operad.runtime.durable.places import is_dead
+from operad.runtime.durable.counted_calls import CountedCalls
+from operad.runtime.durable.database import patiently
+from operad.runtime.durable.rows import LONG, RUNNING, Executor, KeptQuestion, KeptRun, of_row
 from operad.runtime.durable.schema_version import VERSION, check_not_newer, statements_from
-from operad.runtime.policies.limits import LONGEST_HOLD_OFF, WINDOW, Limits
 from operad.runtime.values.errors import InputError
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
-_GRACE = 2.0
-"""Seconds that one who waits for a limit may be late and keep its place."""
 
-_SOON = 0.1
-
-T = TypeVar("T")
-
-RUNNING, PAUSED, FINISHED, FAILED, CANCELLED = "running", "paused", "finished", "failed", "cancelled"
-"""What a run is: under way or interrupted, waiting for a person, ended with a message, with an error, by a person."""
-
-_CALL, _TOKENS, _HOLD, _PLACE = "call", "tokens", "hold", "place"
-"""What counts against limits: a call, tokens, that an endpoint wants no calls, who was there first."""
-
-
-LONG = ("source", "graph", "call", "result", "error")
-"""What of a run may be long, and is looked up for one run alone."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeptRun:
-    """What is kept of a run as a whole. What it was given and what came of it is text, as `Wire` writes it.
-
-    Attributes:
-        run_id: Its id.
-        workflow: The workflow's name.
-        source: What it was made from, so that a command can go on with it.
-        graph: The workflow as a JSON value, to see whether it was changed.
-        call: What it was given.
-        state: ``running``, ``paused``, ``finished``, ``failed`` or ``cancelled``.
-        driver: The process that drives it; empty where none does.
-        drives: How often it was begun or gone on with.
-        created: When it was begun.
-        updated: When anything was last noted.
-        done: How many operators have finished.
-        total: How many there are, as far as is known.
-        usage: What it has cost, as `Usage` writes itself.
-        verdict: The status of its message; empty until it has finished.
-        result: Its message; empty until it has finished.
-        error: What it failed with, in words.
-        failed: The key of the operator that it failed at.
-        cancelling: Whether somebody wants it to end.
-    """
-
-    run_id: str
-    workflow: str = ""
-    source: str = ""
-    graph: str = ""
-    call: str = ""
-    state: str = RUNNING
-    driver: str = ""
-    drives: int = 1
-    created: float = 0.0
-    updated: float = 0.0
-    done: int = 0
-    total: int = 0
-    usage: str = ""
-    verdict: str = ""
-    result: str = ""
-    error: str = ""
-    failed: str = ""
-    cancelling: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Executor:
-    """A process that drives runs, or works for them.
-
-    Attributes:
-        id: Its id.
-        kind: ``driver`` or ``worker``.
-        process: Its identity on its machine.
-        version: Of the code.
-        queues: The queues that it serves.
-        concurrency: How many operators at once.
-        doing: The operators that it is at, with their runs.
-        started: When it began.
-        beat: Its last sign of life.
-        limit: After how many seconds without one it counts as dead.
-        now: The database's clock when this was read.
-    """
-
-    id: str
-    kind: str = "driver"
-    process: str = ""
-    version: str = ""
-    queues: tuple[str, ...] = ()
-    concurrency: int = 0
-    doing: tuple[str, ...] = ()
-    started: float = 0.0
-    beat: float = 0.0
-    limit: float = 10.0
-    now: float = 0.0
-
-    @property
-    def silent(self) -> float:
-        """Seconds since its last sign of life, as far as clocks agree."""
-        return abs(self.now - self.beat)
-
-    @property
-    def alive(self) -> bool:
-        """Whether it seems to live: it gave a sign of life lately by the clocks, and is not known to have ended.
-
-        This is for people. Whoever takes something from a process makes sure by a `Watch`.
-        """
-        return self.silent <= self.limit and not is_dead(self.process)
-
-
-@dataclass(frozen=True, slots=True)
-class KeptQuestion:
-    """A question that a run asks.
-
-    Attributes:
-        run_id: The run.
-        step: The key of the operator that asks.
-        id: What the answer is given under.
-        text: The question.
-        schema: The JSON Schema of the answer, as JSON; empty for any.
-        answer: The answer, as JSON; None until there is one.
-        asked: When it was asked.
-        answered: When it was answered; 0 until then.
-    """
-
-    run_id: str
-    step: str
-    id: str
-    text: str
-    schema: str = ""
-    answer: str | None = None
-    asked: float = 0.0
-    answered: float = 0.0
-
-
-class Store(Database):
+class Store(CountedCalls):
     """The tables in one database, made when they are not there, and brought to the version of this release.
 
     Args:
@@ -167,7 +34,6 @@ class Store(Database):
 
     def __init__(self, url: URL) -> None:
         super().__init__(url)
-        self._tables = _Tables(self._sa)
         if self.insist(self._version, patience=0.0) != VERSION:
             self.insist(self._migrate, patience=0.0)
         self.insist(self._check_columns, patience=0.0)
@@ -221,7 +87,7 @@ class Store(Database):
         table = self._tables.runs
         with self._reader.connect() as connection:
             row = connection.execute(self._sa.select(table).where(table.c.run_id == run_id)).mappings().first()
-        return None if row is None else _of_row(KeptRun, row)
+        return None if row is None else of_row(KeptRun, row)
 
     @patiently
     def runs(self, limit: int | None = None, after: str = "", states: Collection[str] = ()) -> Sequence[KeptRun]:
@@ -240,14 +106,14 @@ class Store(Database):
         if states:
             query = query.where(table.c.state.in_(states))
         with self._reader.connect() as connection:
-            return [_of_row(KeptRun, row) for row in connection.execute(query).mappings()]
+            return [of_row(KeptRun, row) for row in connection.execute(query).mappings()]
 
     @patiently
     def these(self, run_ids: Sequence[str]) -> Sequence[KeptRun]:
         """The runs with these ids, without what is long in them; those that are not there are left out."""
         query = self._short().where(self._tables.runs.c.run_id.in_(run_ids))
         with self._reader.connect() as connection:
-            return [_of_row(KeptRun, row) for row in connection.execute(query).mappings()]
+            return [of_row(KeptRun, row) for row in connection.execute(query).mappings()]
 
     def _short(self) -> Any:
         return self._sa.select(*(column for column in self._tables.runs.c if column.name not in LONG))
@@ -429,7 +295,7 @@ class Store(Database):
         with self._reader.connect() as connection:
             rows = connection.execute(query).mappings().all()
         return [
-            _of_row(
+            of_row(
                 Executor,
                 {**row, "queues": _texts(row["queues"]), "doing": _texts(row["doing"]), "limit": row["max_silence"]},
             )
@@ -462,7 +328,7 @@ class Store(Database):
         columns = [table.c[name] for name in KeptQuestion.__dataclass_fields__]
         query = self._sa.select(*columns).where(table.c.run_id == run_id).order_by(table.c.asked)
         with self._reader.connect() as connection:
-            return [_of_row(KeptQuestion, row) for row in connection.execute(query).mappings().all()]
+            return [of_row(KeptQuestion, row) for row in connection.execute(query).mappings().all()]
 
     @patiently
     def answer(self, run_id: str, step: str, question_id: str, answer: str) -> bool:
@@ -508,166 +374,6 @@ class Store(Database):
         query = self._sa.select(table.c.executor).where(table.c.step == step_id).order_by(table.c.at)
         with self._reader.connect() as connection:
             return list(connection.execute(query).scalars())
-
-    # Calls of models
-
-    @patiently
-    def admit(self, key: str, limits: Limits, caller: str, window: float = WINDOW) -> float:
-        """Let in a call of a model and note it, or say when to ask again. Who does so in time keeps its place.
-
-        Args:
-            key: What the limits are called.
-            limits: Those a minute count, not how many at once.
-            caller: Who asks.
-            window: Seconds over which is counted.
-
-        Returns:
-            0 when it is let in; else after how many seconds to ask again.
-        """
-        sa, table = self._sa, self._tables.calls
-        until, mine = table.c.until, (table.c.key == key) & (table.c.kind == _PLACE) & (table.c.caller == caller)
-        with self._engine.begin() as connection:
-            if not self._is_sqlite:  # there every transaction has the whole database for itself
-                number = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big", signed=True)
-                connection.execute(sa.text("SELECT pg_advisory_xact_lock(:number)"), {"number": number})
-            now = self._now_in(connection)
-            over = (until <= now) | (until > now + 2 * LONGEST_HOLD_OFF)  # the database's clock was put back
-            connection.execute(sa.delete(table).where(table.c.key == key, over))
-            came = connection.execute(sa.select(table.c.at).where(mine)).scalar() or now
-            opens = self._opens(connection, key, limits, came, now)
-            connection.execute(sa.delete(table).where(mine))
-            if opens > now:
-                self._count(connection, key, _PLACE, came, opens + _GRACE, caller=caller)
-            elif limits.requests_per_minute is not None:
-                self._count(connection, key, _CALL, now, now + window, caller=caller)
-            return max(0.0, opens - now)
-
-    def _opens(self, connection: Any, key: str, limits: Limits, came: float, now: float) -> float:
-        """When one who came then may be let in, as far as is known; the past where it may be now."""
-        sa, table = self._sa, self._tables.calls
-        until = table.c.until
-
-        def those(kind: str) -> Any:
-            return (table.c.key == key) & (table.c.kind == kind)
-
-        opens = connection.execute(sa.select(sa.func.max(until)).where(those(_HOLD))).scalar() or now
-        if (most := limits.requests_per_minute) is not None:
-            first = those(_PLACE) & (table.c.at < came)
-            before = connection.execute(sa.select(sa.func.count()).select_from(table).where(first)).scalar()
-            # Those before it count as let in; when this call of the last minute is over, one more may be.
-            last = (
-                sa.select(until).where(those(_CALL)).order_by(until.desc()).offset(max(0, most - 1 - before)).limit(1)
-            )
-            over = connection.execute(last).scalar() or (now + _SOON if before >= most else now)
-            opens = max(opens, over)
-        if (most := limits.tokens_per_minute) is not None:
-            sums = sa.select(sa.func.sum(table.c.tokens), sa.func.min(until)).where(those(_TOKENS))
-            tokens, over = connection.execute(sums).one()
-            if tokens is not None and tokens >= most:
-                opens = max(opens, over)
-        return float(opens)
-
-    @patiently
-    def spend(self, key: str, tokens: int, window: float = WINDOW) -> None:
-        """Note tokens that were read and written."""
-        with self._engine.begin() as connection:
-            now = self._now_in(connection)
-            self._count(connection, key, _TOKENS, now, now + window, tokens=tokens)
-
-    @patiently
-    def hold_off(self, key: str, seconds: float) -> None:
-        """Let no call in for so many seconds, at most `LONGEST_HOLD_OFF`."""
-        with self._engine.begin() as connection:
-            now = self._now_in(connection)
-            self._count(connection, key, _HOLD, now, now + min(seconds, LONGEST_HOLD_OFF))
-
-    def _count(
-        self, connection: Any, key: str, kind: str, at: float, until: float, *, tokens: int = 0, caller: str = ""
-    ) -> None:
-        values = {"key": key, "kind": kind, "at": at, "until": until, "tokens": tokens, "caller": caller}
-        connection.execute(self._sa.insert(self._tables.calls).values(**values))
-
-
-class _Tables:
-    def __init__(self, sa: Any) -> None:
-        text, number, real, yes = sa.Text, sa.Integer, sa.Double, sa.Boolean
-
-        def column(name: str, kind: Any, **options: Any) -> Any:
-            return sa.Column(name, kind, nullable=False, **options)
-
-        self.all = sa.MetaData()
-        self.schema = sa.Table("operad_schema", self.all, column("version", number, primary_key=True))
-        self.runs = sa.Table(
-            "operad_runs",
-            self.all,
-            column("run_id", text, primary_key=True),
-            *(column(name, text) for name in ("workflow", "source", "graph", "call", "state")),
-            column("driver", text, index=True),
-            column("drives", number),
-            column("created", real),
-            column("updated", real),
-            column("done", number),
-            column("total", number),
-            *(column(name, text) for name in ("usage", "verdict", "result", "error", "failed")),
-            column("cancelling", yes),
-        )
-        sa.Index("ix_operad_runs_created", self.runs.c.created, self.runs.c.run_id)
-        sa.Index("ix_operad_runs_state", self.runs.c.state, self.runs.c.updated)
-        self.events = sa.Table(
-            "operad_events",
-            self.all,
-            column("run_id", text, primary_key=True),
-            column("part", number, primary_key=True),
-            column("drive", number),
-            column("events", sa.LargeBinary),
-        )
-        self.executors = sa.Table(
-            "operad_executors",
-            self.all,
-            column("id", text, primary_key=True),
-            *(column(name, text) for name in ("kind", "process", "version", "queues", "doing")),
-            column("concurrency", number),
-            column("started", real),
-            column("beat", real),
-            column("max_silence", real),
-        )
-        self.questions = sa.Table(
-            "operad_questions",
-            self.all,
-            *(column(name, text, primary_key=True) for name in ("run_id", "step", "id")),
-            column("text", text),
-            column("schema", text),
-            sa.Column("answer", text),
-            column("asked", real),
-            column("answered", real),
-        )
-        self.takeovers = sa.Table(
-            "operad_takeovers",
-            self.all,
-            column("step", text, primary_key=True),
-            column("executor", text, primary_key=True),
-            column("run_id", text, index=True),
-            column("at", real),
-        )
-        self.calls = sa.Table(
-            "operad_calls",
-            self.all,
-            *(column(name, text) for name in ("key", "kind", "caller")),
-            column("at", real),
-            column("until", real),
-            column("tokens", sa.BigInteger),
-            sa.Index("operad_calls_counted", "key", "kind", "until"),
-        )
-
-
-def _of_row(kind: type[T], row: Mapping[str, Any]) -> T:
-    """A row as a value. SQLite keeps anything in any column; what is not of its field's type counts as nothing."""
-    given: dict[str, Any] = {}
-    for field in fields(cast("Any", kind)):
-        value, nothing = row.get(field.name), "" if field.default is MISSING else field.default
-        wanted: Any = {float: (float, int), bool: (bool, int), type(None): (str, type(None))}
-        given[field.name] = value if isinstance(value, wanted.get(type(nothing), type(nothing))) else nothing
-    return kind(**given)
 
 
 def _texts(text: object) -> tuple[str, ...]:

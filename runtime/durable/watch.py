@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from operad.runtime.durable.places import is_dead
-from operad.runtime.durable.store import Executor
+from operad.runtime.durable.rows import Executor
 
 
 class Watch:

@@ -27,9 +27,10 @@ from operad.runtime.durable.places import (
     process_identity,
     version_here,
 )
+from operad.runtime.durable.rows import Executor, KeptQuestion
 from operad.runtime.durable.served import Found, Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
-from operad.runtime.durable.store import Executor, KeptQuestion, Store
+from operad.runtime.durable.store import Store
 from operad.runtime.durable.watch import Watch
 from operad.runtime.durable.wire import Outcome, Wire
 from operad.runtime.events import (

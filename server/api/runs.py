@@ -25,7 +25,7 @@ from operad.server.api.experts import Offer
 from operad.server.api.problems import RefusedError
 
 if TYPE_CHECKING:
-    from operad.runtime.durable.store import KeptRun
+    from operad.runtime.durable.rows import KeptRun
 
 State = Literal["running", "asks", "finished", "failed", "cancelled"]
 

@@ -52,7 +52,8 @@ from operad.runtime import (
     interrupt,
 )
 from operad.runtime.durable import Ledger, database
-from operad.runtime.durable.store import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, Store
+from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING
+from operad.runtime.durable.store import Store
 from operad.runtime.events import current_scope, emit
 from operad.runtime.events.keeper import bare, idempotency_key, key_of, once
 from operad.runtime.policies.policy import causes

@@ -24,7 +24,7 @@ from operad.runtime import (
 )
 from operad.runtime.durable import Ledger
 from operad.runtime.durable.history import KeptStep, history
-from operad.runtime.durable.store import FINISHED, KeptRun
+from operad.runtime.durable.rows import FINISHED, KeptRun
 from operad.runtime.durable.wire import Outcome
 from operad.runtime.testing import ScriptedReasoner
 

@@ -11,7 +11,8 @@ pytest.importorskip("dbos")
 
 from operad.runtime import FileDescriptor, FileStore
 from operad.runtime.durable.places import database_url, file_store, is_dead, process_identity
-from operad.runtime.durable.store import Executor, KeptQuestion, KeptRun, Store
+from operad.runtime.durable.rows import Executor, KeptQuestion, KeptRun
+from operad.runtime.durable.store import Store
 from operad.runtime.durable.wire import Wire
 from operad.runtime.values.errors import InputError
 

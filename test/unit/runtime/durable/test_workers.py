@@ -47,7 +47,7 @@ from operad.runtime import (
     interrupt,
 )
 from operad.runtime.durable import Ledger, Served, Worker
-from operad.runtime.durable.store import CANCELLED
+from operad.runtime.durable.rows import CANCELLED
 from operad.runtime.events import current_scope, emit
 from operad.runtime.events.keeper import idempotency_key
 from operad.runtime.policies.policy import causes

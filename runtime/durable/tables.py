@@ -1,0 +1,83 @@
+"""The tables that runs are kept in, beside those of dbos; see `schema_version` for how earlier ones become these."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Tables:
+    """The tables, as SQLAlchemy describes them.
+
+    Args:
+        sa: The package `sqlalchemy`, an extra.
+    """
+
+    def __init__(self, sa: Any) -> None:
+        text, number, real, yes = sa.Text, sa.Integer, sa.Double, sa.Boolean
+
+        def column(name: str, kind: Any, **options: Any) -> Any:
+            return sa.Column(name, kind, nullable=False, **options)
+
+        self.all = sa.MetaData()
+        self.schema = sa.Table("operad_schema", self.all, column("version", number, primary_key=True))
+        self.runs = sa.Table(
+            "operad_runs",
+            self.all,
+            column("run_id", text, primary_key=True),
+            *(column(name, text) for name in ("workflow", "source", "graph", "call", "state")),
+            column("driver", text, index=True),
+            column("drives", number),
+            column("created", real),
+            column("updated", real),
+            column("done", number),
+            column("total", number),
+            *(column(name, text) for name in ("usage", "verdict", "result", "error", "failed")),
+            column("cancelling", yes),
+        )
+        sa.Index("ix_operad_runs_created", self.runs.c.created, self.runs.c.run_id)
+        sa.Index("ix_operad_runs_state", self.runs.c.state, self.runs.c.updated)
+        self.events = sa.Table(
+            "operad_events",
+            self.all,
+            column("run_id", text, primary_key=True),
+            column("part", number, primary_key=True),
+            column("drive", number),
+            column("events", sa.LargeBinary),
+        )
+        self.executors = sa.Table(
+            "operad_executors",
+            self.all,
+            column("id", text, primary_key=True),
+            *(column(name, text) for name in ("kind", "process", "version", "queues", "doing")),
+            column("concurrency", number),
+            column("started", real),
+            column("beat", real),
+            column("max_silence", real),
+        )
+        self.questions = sa.Table(
+            "operad_questions",
+            self.all,
+            *(column(name, text, primary_key=True) for name in ("run_id", "step", "id")),
+            column("text", text),
+            column("schema", text),
+            sa.Column("answer", text),
+            column("asked", real),
+            column("answered", real),
+        )
+        self.takeovers = sa.Table(
+            "operad_takeovers",
+            self.all,
+            column("step", text, primary_key=True),
+            column("executor", text, primary_key=True),
+            column("run_id", text, index=True),
+            column("at", real),
+        )
+        self.calls = sa.Table(
+            "operad_calls",
+            self.all,
+            *(column(name, text) for name in ("key", "kind", "caller")),
+            column("at", real),
+            column("until", real),
+            column("tokens", sa.BigInteger),
+            sa.Index("operad_calls_counted", "key", "kind", "until"),
+        )
