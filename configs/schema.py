@@ -26,7 +26,7 @@ from pydantic import (
 from operad.operators.mcp import McpServer
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.graph.schedule import Join
-from operad.runtime.models.model import Price
+from operad.runtime.models.turn import Price
 from operad.runtime.reasoning.task import Example
 from operad.runtime.values import errors
 from operad.runtime.values.errors import did_you_mean

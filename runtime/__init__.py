@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from operad.runtime.knowledge.documents import Documents
     from operad.runtime.knowledge.insights import Insights, KeptInsight
     from operad.runtime.knowledge.knowledge import Insight, Knowledge, KnowledgeBase, Passage
-    from operad.runtime.models.model import Model, Price, resolve_model
+    from operad.runtime.models.model import Model, resolve_model
+    from operad.runtime.models.turn import Price
     from operad.runtime.policies.cache import Cache
     from operad.runtime.policies.limits import Limits
     from operad.runtime.policies.policy import Budget, Policy, Retry, Timeout
@@ -162,7 +163,8 @@ _HOMES = {
         "policies.limits": "Limits",
         "workflow.map": "ItemError Map",
         "values.message": "Contribution Job SubJob Usage WorkflowMessage WorkflowStatus",
-        "models.model": "Model Price resolve_model",
+        "models.model": "Model resolve_model",
+        "models.turn": "Price",
         "policies.policy": "Budget Policy Retry Timeout",
         "values.questions": "Question",
         "reasoning.reasoner": "DualModelReasoner MonoModelReasoner Reasoner",

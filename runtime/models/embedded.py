@@ -22,7 +22,8 @@ from typing import Any, Literal
 
 from pydantic import Field, JsonValue
 
-from operad.runtime.models.model import Model, Price
+from operad.runtime.models.model import Model
+from operad.runtime.models.turn import Price
 from operad.runtime.policies.limits import Limits
 from operad.runtime.values.errors import InputError, MissingExtraError, ModelError
 

@@ -8,13 +8,13 @@ import os
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from pydantic import ConfigDict, Field, PrivateAttr, SecretStr
+from pydantic import Field, PrivateAttr, SecretStr
 
 from operad.runtime.events import ModelAnswered, ModelAsked, ModelFailed, TokenStreamed, current_scope, emit, heard
 from operad.runtime.models.endpoint import (
@@ -26,11 +26,21 @@ from operad.runtime.models.endpoint import (
     without_key,
     without_login,
 )
+from operad.runtime.models.turn import (
+    ChatMessage,
+    Completion,
+    Price,
+    ToolCall,
+    Turn,
+    as_function,
+    sendable,
+    shown_messages,
+)
 from operad.runtime.policies.deadline import standing_still
 from operad.runtime.policies.limits import Limiter, Limits, SharedLimits
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import InputError, ModelError, RequestError, describe, did_you_mean
-from operad.runtime.values.message import NO_USAGE, Usage, Value, new_id
+from operad.runtime.values.message import Usage, new_id
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -47,69 +57,6 @@ MOST_CHARACTERS = 2**21
 
 MOST_CALLS = 128
 """How many tools one turn may call."""
-
-ChatMessage = Mapping[str, Any]
-"""A message of the protocol: ``role``, ``content`` and, where tools are called, more."""
-
-
-class ToolCall(Value):
-    """A tool that a model wants called.
-
-    Attributes:
-        id: What the result refers to.
-        name: The tool's name, as the model wrote it.
-        arguments: JSON text, as the model wrote it; it may be broken.
-    """
-
-    model_config = ConfigDict(hide_input_in_errors=True)  # an endpoint may have repeated the key
-
-    id: str
-    name: str
-    arguments: str = ""
-
-
-class Price(Value):
-    """What a model's tokens cost, in US dollars.
-
-    Attributes:
-        prompt: For a million tokens read.
-        completion: For a million tokens written.
-    """
-
-    prompt: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    completion: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-
-    def of(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """What so many tokens cost."""
-        return (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1e6
-
-
-class Completion(Value):
-    """What a model said in one turn.
-
-    Attributes:
-        text: Its words; may be empty where it calls tools.
-        tool_calls: The tools that it wants called.
-        usage: What the turn cost.
-        finish_reason: Why it stopped, in the endpoint's words; ``length`` when `max_tokens` cut it off.
-    """
-
-    model_config = ConfigDict(hide_input_in_errors=True)
-
-    text: str = ""
-    tool_calls: tuple[ToolCall, ...] = ()
-    usage: Usage = NO_USAGE
-    finish_reason: str = ""
-
-    def as_message(self) -> dict[str, Any]:
-        """The turn as a message of the conversation."""
-        message: dict[str, Any] = {"role": "assistant", "content": self.text}
-        if self.tool_calls:
-            message["tool_calls"] = [
-                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-                for call in self.tool_calls
-            ]
-        return message
 
 
 class Model(Endpoint):
@@ -191,9 +138,9 @@ class Model(Endpoint):
             ModelError: The endpoint cannot be reached, refuses the call, breaks off, or finds no end.
             RequestError: It does not take this request; its content filter stops the answer; or the model refuses it.
         """
-        request: dict[str, Any] = {"messages": _sendable(messages)}
+        request: dict[str, Any] = {"messages": sendable(messages)}
         if tools:
-            request |= {"tools": [_as_function(tool) for tool in tools], "tool_choice": tool_choice}
+            request |= {"tools": [as_function(tool) for tool in tools], "tool_choice": tool_choice}
         if response_format is not None:
             request["response_format"] = dict(response_format)
         if (temperature := self.temperature if temperature is None else temperature) is not None:
@@ -208,7 +155,7 @@ class Model(Endpoint):
             call_id = new_id() if heard() else ""
             if call_id:
                 names = tuple(tool.name for tool in tools)
-                emit(ModelAsked(call_id=call_id, model=self.name, messages=_shown(messages), tools=names))
+                emit(ModelAsked(call_id=call_id, model=self.name, messages=shown_messages(messages), tools=names))
             try:
                 completion, refusal = await self._in_time(self._turn(connection, request, call_id))
             except Exception as error:
@@ -243,7 +190,7 @@ class Model(Endpoint):
         """
         clock = asyncio.get_running_loop().time
         began = clock()
-        turn = _Turn()
+        turn = Turn()
         async with aclosing(self._chunks(connection, request, call_id)) as chunks:
             async for chunk in chunks:
                 with self._reading():
@@ -368,7 +315,7 @@ class Model(Endpoint):
             )
         return self._no_protocol(f"it answered with plain JSON: {shown(said)}")
 
-    def _completed(self, turn: _Turn, seconds: float) -> Completion:
+    def _completed(self, turn: Turn, seconds: float) -> Completion:
         if not turn.began:
             raise self._no_protocol("its answer holds no choices")
         if not turn.finish_reason:
@@ -455,7 +402,7 @@ def resolve_model(
         name=name,
         base_url=base_url,
         api_key=SecretStr(api_key) if api_key else None,
-        price=cast("Price | None", known_price(name, base_url, environ)),
+        price=known_price(name, base_url, environ),
     )
 
 
@@ -495,89 +442,3 @@ class _Connections(WeakKeyDictionary[asyncio.AbstractEventLoop, _Connection]):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Connections)
-
-
-@dataclass(slots=True)
-class _Call:
-    id: str = ""
-    name: str = ""
-    arguments: str = ""
-
-
-@dataclass(slots=True)
-class _Turn:
-    """A turn put together from its chunks.
-
-    Attributes:
-        characters: How long it is so far, with what it says to tools.
-    """
-
-    began: bool = False
-    characters: int = 0
-    text: str = ""
-    refusal: str = ""
-    finish_reason: str = ""
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    calls: dict[int, _Call] = field(default_factory=dict[int, _Call])
-
-    def add(self, chunk: object) -> str:
-        """Take in a chunk, as JSON; its text. What is no object says nothing."""
-        said = cast("Any", chunk if isinstance(chunk, dict) else {})
-        if usage := said.get("usage"):
-            self.prompt_tokens = usage.get("prompt_tokens") or 0
-            self.completion_tokens = usage.get("completion_tokens") or 0
-        choices = said.get("choices")
-        if not choices:
-            return ""
-        self.began = True
-        self.finish_reason = choices[0].get("finish_reason") or self.finish_reason
-        delta: Any = choices[0].get("delta") or {}
-        for part in delta.get("tool_calls") or ():
-            call = self.calls.setdefault(part.get("index"), _Call())
-            call.id = part.get("id") or call.id
-            if function := part.get("function"):
-                name, arguments = function.get("name") or "", function.get("arguments") or ""
-                call.name += name
-                call.arguments += arguments
-                self.characters += len(name) + len(arguments)
-        refusal = cast("str", delta.get("refusal") or "")
-        self.refusal += refusal
-        text = cast("str", delta.get("content") or "")
-        self.text += text
-        self.characters += len(text) + len(refusal)
-        return text
-
-
-def _sendable(value: Any) -> Any:
-    """Messages that UTF-8 can say: half a surrogate pair, which models and tools may give, is replaced."""
-    if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "replace").decode()
-    if isinstance(value, Mapping):
-        return {name: _sendable(item) for name, item in cast("Mapping[str, Any]", value).items()}
-    if isinstance(value, list | tuple):
-        return [_sendable(item) for item in cast("Sequence[Any]", value)]
-    return value
-
-
-def _shown(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
-    """Messages for people, as they are now: of images in them only how long they are."""
-    return tuple({name: _shown_field(value) for name, value in message.items()} for message in messages)
-
-
-def _shown_field(value: Any) -> Any:
-    return [_shown_part(part) for part in cast("list[Any]", value)] if isinstance(value, list) else value
-
-
-def _shown_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    if "image_url" not in part:
-        return part
-    return {"type": "image_url", "characters": len(part["image_url"]["url"])}
-
-
-def _as_function(tool: Tool) -> dict[str, Any]:
-    parameters = tool.parameters or {"type": "object", "properties": {}}
-    return {
-        "type": "function",
-        "function": {"name": tool.name, "description": tool.description, "parameters": parameters},
-    }

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from operad.runtime.events import AnswerRejected, ToolCalled, ToolReturned, emit
-from operad.runtime.models.model import Completion, Model, ToolCall
+from operad.runtime.models.model import Model
+from operad.runtime.models.turn import Completion, ToolCall
 from operad.runtime.reasoning.prompt import cut, fence
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import AnswerError, ToolError, did_you_mean

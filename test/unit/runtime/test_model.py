@@ -11,7 +11,8 @@ from pydantic import SecretStr
 from operad.runtime.events import ModelAnswered, ModelAsked, ModelRetried, TokenStreamed, current_scope
 from operad.runtime.models.embedded import EmbeddedModel
 from operad.runtime.models.endpoint import _certificates
-from operad.runtime.models.model import DEFAULT_MODEL, OPENAI_URL, Completion, Model, ToolCall, resolve_model
+from operad.runtime.models.model import DEFAULT_MODEL, OPENAI_URL, Model, resolve_model
+from operad.runtime.models.turn import Completion, ToolCall
 from operad.runtime.policies.limits import Limits
 from operad.runtime.testing import BreakOff, CallTools, Fail, Hang, Raw, Say, ScriptedModel
 from operad.runtime.tools.tool import Tool

@@ -1,0 +1,162 @@
+"""A turn of a model: what is sent, the chunks that come back, and the completion that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from pydantic import ConfigDict, Field
+
+from operad.runtime.tools.tool import Tool
+from operad.runtime.values.message import NO_USAGE, Usage, Value
+
+ChatMessage = Mapping[str, Any]
+"""A message of the protocol: ``role``, ``content`` and, where tools are called, more."""
+
+
+class ToolCall(Value):
+    """A tool that a model wants called.
+
+    Attributes:
+        id: What the result refers to.
+        name: The tool's name, as the model wrote it.
+        arguments: JSON text, as the model wrote it; it may be broken.
+    """
+
+    model_config = ConfigDict(hide_input_in_errors=True)  # an endpoint may have repeated the key
+
+    id: str
+    name: str
+    arguments: str = ""
+
+
+class Price(Value):
+    """What a model's tokens cost, in US dollars.
+
+    Attributes:
+        prompt: For a million tokens read.
+        completion: For a million tokens written.
+    """
+
+    prompt: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    completion: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+
+    def of(self, prompt_tokens: int, completion_tokens: int) -> float:
+        """What so many tokens cost."""
+        return (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1e6
+
+
+class Completion(Value):
+    """What a model said in one turn.
+
+    Attributes:
+        text: Its words; may be empty where it calls tools.
+        tool_calls: The tools that it wants called.
+        usage: What the turn cost.
+        finish_reason: Why it stopped, in the endpoint's words; ``length`` when `max_tokens` cut it off.
+    """
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    text: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    usage: Usage = NO_USAGE
+    finish_reason: str = ""
+
+    def as_message(self) -> dict[str, Any]:
+        """The turn as a message of the conversation."""
+        message: dict[str, Any] = {"role": "assistant", "content": self.text}
+        if self.tool_calls:
+            message["tool_calls"] = [
+                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                for call in self.tool_calls
+            ]
+        return message
+
+
+@dataclass(slots=True)
+class _Call:
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+@dataclass(slots=True)
+class Turn:
+    """A turn put together from its chunks.
+
+    Attributes:
+        characters: How long it is so far, with what it says to tools.
+    """
+
+    began: bool = False
+    characters: int = 0
+    text: str = ""
+    refusal: str = ""
+    finish_reason: str = ""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    calls: dict[int, _Call] = field(default_factory=dict[int, _Call])
+
+    def add(self, chunk: object) -> str:
+        """Take in a chunk, as JSON; its text. What is no object says nothing."""
+        said = cast("Any", chunk if isinstance(chunk, dict) else {})
+        if usage := said.get("usage"):
+            self.prompt_tokens = usage.get("prompt_tokens") or 0
+            self.completion_tokens = usage.get("completion_tokens") or 0
+        choices = said.get("choices")
+        if not choices:
+            return ""
+        self.began = True
+        self.finish_reason = choices[0].get("finish_reason") or self.finish_reason
+        delta: Any = choices[0].get("delta") or {}
+        for part in delta.get("tool_calls") or ():
+            call = self.calls.setdefault(part.get("index"), _Call())
+            call.id = part.get("id") or call.id
+            if function := part.get("function"):
+                name, arguments = function.get("name") or "", function.get("arguments") or ""
+                call.name += name
+                call.arguments += arguments
+                self.characters += len(name) + len(arguments)
+        refusal = cast("str", delta.get("refusal") or "")
+        self.refusal += refusal
+        text = cast("str", delta.get("content") or "")
+        self.text += text
+        self.characters += len(text) + len(refusal)
+        return text
+
+
+def sendable(value: Any) -> Any:
+    """Return messages that UTF-8 can say: half a surrogate pair, which models and tools may give, is replaced."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if isinstance(value, Mapping):
+        return {name: sendable(item) for name, item in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [sendable(item) for item in cast("Sequence[Any]", value)]
+    return value
+
+
+def shown_messages(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
+    """Return messages for people, as they are now: of images in them only how long they are."""
+    return tuple({name: _shown_field(value) for name, value in message.items()} for message in messages)
+
+
+def _shown_field(value: Any) -> Any:
+    return [_shown_part(part) for part in cast("list[Any]", value)] if isinstance(value, list) else value
+
+
+def _shown_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "image_url" not in part:
+        return part
+    return {"type": "image_url", "characters": len(part["image_url"]["url"])}
+
+
+def as_function(tool: Tool) -> dict[str, Any]:
+    """Return a tool as the protocol describes it."""
+    parameters = tool.parameters or {"type": "object", "properties": {}}
+    return {
+        "type": "function",
+        "function": {"name": tool.name, "description": tool.description, "parameters": parameters},
+    }
