@@ -7,19 +7,14 @@ import functools
 import inspect
 import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
-from types import UnionType
 from typing import (
     TYPE_CHECKING,
-    Annotated,
     Any,
     Generic,
-    Literal,
-    Union,
     cast,
     get_args,
     get_origin,
@@ -31,25 +26,31 @@ from pydantic import JsonValue
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 from typing_extensions import TypeVar
 
-from operad.runtime.events import Scope, TokenStreamed, current_scope, emit
+from operad.runtime.events import TokenStreamed, current_scope, emit
 from operad.runtime.events.run_context import RunContext
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.edges import check_step
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.policies.policy import Policy
-from operad.runtime.reasoning.reasoner import Reasoner
-from operad.runtime.values.errors import FaultError, InputError, Issue, OperadError, PortError, did_you_mean, shorten
+from operad.runtime.values.errors import InputError, Issue, OperadError, PortError, did_you_mean, shorten
 from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.ids import as_name, settled_id, slug
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.output import Output, name, shown
+from operad.runtime.workflow.parameters import (
+    Parameter,
+    Special,
+    as_value,
+    bindings,
+    item_in,
+    parameters_of,
+    without_partial,
+)
 
 if TYPE_CHECKING:
     from operad.runtime.workflow.run import Run
 
 T = TypeVar("T", default=Any, covariant=True)
-
-_Special = Literal["job", "reasoner", "context"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,29 +68,6 @@ class Take(Generic[T]):
 
     port: str
     value: T = None  # type: ignore[assignment]
-
-
-@dataclass(frozen=True, slots=True)
-class _Parameter:
-    """A parameter of a function.
-
-    Attributes:
-        name: Its name.
-        special: What its annotation asks for besides the answers of operators.
-        output: The type that an answer is validated into.
-        optional: Whether it accepts None.
-        default: Its default; `inspect.Parameter.empty` without one.
-    """
-
-    name: str
-    special: _Special | None
-    output: Output[Any]
-    optional: bool
-    default: Any
-
-    @property
-    def required(self) -> bool:
-        return self.default is inspect.Parameter.empty and not self.optional
 
 
 class FunctionOperator(BaseOperator[T]):
@@ -125,7 +103,7 @@ class FunctionOperator(BaseOperator[T]):
             raise InputError(
                 f"operator(…): ports are a list of names, such as ['refund', 'question']; got {shown(ports)}"
             )
-        plain = inspect.unwrap(_without_partial(function))
+        plain = inspect.unwrap(without_partial(function))
         own_name = getattr(plain, "__name__", "") or type(function).__name__
         self.function = function
         self._ports = tuple(ports)
@@ -135,7 +113,7 @@ class FunctionOperator(BaseOperator[T]):
         self._id = id or (own_name if own_name.isidentifier() else slug(own_name))
         self._settled = bool(id)
         self._bound: dict[tuple[str, ...], Mapping[str, str]] = {}
-        self._signature = _signature(function, self._id)
+        self._signature = parameters_of(function, self._id)
         self._is_async = inspect.iscoroutinefunction(plain) or inspect.isasyncgenfunction(plain)
         self._streams = inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain)
         functools.update_wrapper(self, function, updated=())
@@ -187,7 +165,7 @@ class FunctionOperator(BaseOperator[T]):
             return [Issue("parameter", str(error), self._id)]
         if not before:
             return []
-        found, known = _bindings(free, list(before)), [as_name(each) for each in before]
+        found, known = bindings(free, list(before)), [as_name(each) for each in before]
         return [
             Issue(
                 "parameter",
@@ -225,7 +203,7 @@ class FunctionOperator(BaseOperator[T]):
     @cached_property
     def _hints(self) -> Mapping[str, Any]:
         function = self.function
-        plain = inspect.unwrap(_without_partial(function))
+        plain = inspect.unwrap(without_partial(function))
         target = plain if inspect.isroutine(plain) else type(plain).__call__
         try:
             return get_type_hints(target, localns=dict(self._names or {}), include_extras=True)
@@ -237,31 +215,18 @@ class FunctionOperator(BaseOperator[T]):
             raise InputError(f"an annotation of {self._id!r} cannot be read: {error}") from error
 
     @cached_property
-    def _parameters(self) -> Sequence[_Parameter]:
-        return [self._parameter(each) for each in self._signature]
+    def _parameters(self) -> Sequence[Parameter]:
+        return [Parameter.of(each, self._hints.get(each.name, Any)) for each in self._signature]
 
     @cached_property
-    def _free(self) -> Sequence[_Parameter]:
+    def _free(self) -> Sequence[Parameter]:
         """The parameters that take what operators said."""
         return [parameter for parameter in self._parameters if not parameter.special]
 
     @cached_property
-    def _special(self) -> Sequence[tuple[str, _Special]]:
+    def _special(self) -> Sequence[tuple[str, Special]]:
         """The other parameters, with what they ask for."""
         return [(parameter.name, parameter.special) for parameter in self._parameters if parameter.special]
-
-    def _parameter(self, parameter: inspect.Parameter) -> _Parameter:
-        annotation = self._hints.get(parameter.name, Any)
-        special = _special_of(annotation)
-        optional = type(None) in get_args(_bare(annotation)) if _is_union(annotation) else annotation is type(None)
-        kind = None if special or annotation in (Any, WorkflowMessage) else annotation
-        try:
-            output: Output[Any] = Output(kind, "")
-        except InputError as error:
-            raise InputError(f"parameter {parameter.name!r}: {error}") from error
-        if annotation is WorkflowMessage:
-            output.type = WorkflowMessage
-        return _Parameter(parameter.name, special, output, optional, parameter.default)
 
     @cached_property
     def _returns(self) -> Output[Any]:
@@ -285,7 +250,7 @@ class FunctionOperator(BaseOperator[T]):
         own = scope.operator_id if scope else self._id
         said: dict[str, WorkflowMessage] = {}
         for message in messages:
-            meant = _as_value(message, scope)
+            meant = as_value(message, scope)
             if meant is not message or message.operator_id != own or message.operator_id in before:
                 said.setdefault(message.operator_id, meant)
             else:
@@ -294,39 +259,16 @@ class FunctionOperator(BaseOperator[T]):
             before = tuple(said)
         if not before:
             return self._from_job(job)
-        if len(self._free) > 1 and (item := _item_in(messages, scope)) is not None:
-            return {each.name: self._value(each, item[each.name == "index"]) for each in self._free}
+        if len(self._free) > 1 and (item := item_in(messages, scope)) is not None:
+            return {each.name: each.value(item[each.name == "index"]) for each in self._free}
         bound = self._bound.get(before)
         if bound is None:
-            bound = self._bound[before] = _bindings(self._free, before)
+            bound = self._bound[before] = bindings(self._free, before)
         return {
-            parameter.name: self._value(parameter, said.get(bound.get(parameter.name, "")))
+            parameter.name: parameter.value(said.get(bound.get(parameter.name, "")))
             for parameter in self._free
             if parameter.default is inspect.Parameter.empty or bound.get(parameter.name) in said
         }
-
-    def _value(self, parameter: _Parameter, message: WorkflowMessage | None) -> Any:
-        if message is None:
-            if parameter.required:
-                raise InputError(
-                    f"parameter {parameter.name!r} has no value: that operator did not run; "
-                    f"if it may be skipped, annotate the parameter as optional: {parameter.name}: … | None"
-                )
-            return None
-        if parameter.output.type is WorkflowMessage:
-            return message
-        if parameter.output.is_text and not message.outputs:
-            return message.scratchpad
-        try:
-            value = parameter.output.read(message)
-            return deepcopy(value) if parameter.output.type is None else value  # others are given the message, too
-        except ValueError as error:
-            kind = name(parameter.output.type)
-            raise FaultError(
-                f"{message.operator_id!r} gave no {kind} for parameter {parameter.name!r}: {error}",
-                lesson=f"Answer in the form of {kind}: {error}",
-                blame=[message.operator_id],
-            ) from error
 
     def _from_job(self, job: Job) -> dict[str, Any]:
         """For an operator without others before it: the job's inputs by name, or its goal for a single parameter."""
@@ -473,56 +415,6 @@ def _names(frame: Any) -> Mapping[str, Any] | None:
     return None if frame.f_locals is frame.f_globals else dict(frame.f_locals)
 
 
-def _without_partial(function: Any) -> Any:
-    while isinstance(function, functools.partial):
-        function = cast("functools.partial[Any]", function).func
-    return function
-
-
-def _signature(function: Callable[..., Any], who: str) -> Sequence[inspect.Parameter]:
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError) as error:
-        raise InputError(f"operator {who!r} has no signature to read; wrap it in a function of your own") from error
-    bound: Iterable[str] = function.keywords if isinstance(function, functools.partial) else ()
-    for parameter in parameters:
-        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise InputError(
-                f"operator {who!r}: parameter {str(parameter)!r} is {parameter.kind.description}; parameters are bound by name"
-            )
-    return [parameter for parameter in parameters if parameter.name not in bound]
-
-
-def _bare(annotation: Any) -> Any:
-    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
-
-
-def _is_union(annotation: Any) -> bool:
-    return get_origin(_bare(annotation)) in (Union, UnionType)
-
-
-def _special_of(annotation: Any) -> _Special | None:
-    kinds = get_args(_bare(annotation)) if _is_union(annotation) else (_bare(annotation),)
-    for kind in kinds:
-        if kind is Reasoner:
-            return "reasoner"
-        if kind is RunContext:
-            return "context"
-        if isinstance(kind, type) and get_origin(kind) is None and issubclass(kind, Job):
-            return "job"
-    return None
-
-
-def _bindings(free: Sequence[_Parameter], before: Sequence[str]) -> dict[str, str]:
-    """The operator that each parameter is bound to, by name."""
-    ids = {as_name(each): each for each in reversed(before)}
-    bound = {parameter.name: ids[parameter.name] for parameter in free if parameter.name in ids}
-    required = [parameter for parameter in free if parameter.default is inspect.Parameter.empty] or list(free)
-    if not bound and len(required) == 1 and len(before) == 1:
-        return {required[0].name: before[0]}
-    return bound
-
-
 def _in_thread(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
     """Call a sync function; a generator is run to its end, and what it yields is streamed."""
     try:
@@ -551,27 +443,3 @@ def _message_of(value: Any, ports: tuple[str, ...] | None = None) -> WorkflowMes
     text = "" if plain is None else json.dumps(plain, ensure_ascii=False)
     outputs = cast("dict[str, Any]", plain) if isinstance(plain, dict) else {"output": plain}
     return WorkflowMessage(scratchpad=text, outputs=outputs, ports=ports)
-
-
-def _as_value(message: WorkflowMessage, scope: Scope | None) -> WorkflowMessage:
-    """The message with the item alone, where it is what a map around this workflow gives; of a map, with its list."""
-    if message.outputs.keys() == {"items"} and message.parts:
-        return message.model_copy(update={"outputs": {"output": message.outputs["items"]}})
-    return message if not _is_item(message, scope) else _with_output(message, "item")
-
-
-def _item_in(
-    messages: Sequence[WorkflowMessage], scope: Scope | None
-) -> tuple[WorkflowMessage, WorkflowMessage] | None:
-    """The item that a map around this workflow gives, and its place in the list; None where there is no map."""
-    found = next((message for message in messages if _is_item(message, scope)), None)
-    return None if found is None else (_with_output(found, "item"), _with_output(found, "index"))
-
-
-def _is_item(message: WorkflowMessage, scope: Scope | None) -> bool:
-    around = {outer.operator_id for outer in scope.outwards()} if scope else set[str]()
-    return message.operator_id in around and message.outputs.keys() == {"item", "index"}
-
-
-def _with_output(message: WorkflowMessage, name: str) -> WorkflowMessage:
-    return message.model_copy(update={"outputs": {"output": message.outputs[name]}})

@@ -1,0 +1,175 @@
+"""Parameters of functions as operators: what each asks for, and the answer that it is bound to."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
+
+from operad.runtime.events import Scope
+from operad.runtime.events.run_context import RunContext
+from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.values.errors import FaultError, InputError
+from operad.runtime.values.ids import as_name
+from operad.runtime.values.message import Job, WorkflowMessage
+from operad.runtime.values.output import Output
+from operad.runtime.values.output import name as name_of_type
+
+Special = Literal["job", "reasoner", "context"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a function.
+
+    Attributes:
+        name: Its name.
+        special: What its annotation asks for besides the answers of operators.
+        output: The type that an answer is validated into.
+        optional: Whether it accepts None.
+        default: Its default; `inspect.Parameter.empty` without one.
+    """
+
+    name: str
+    special: Special | None
+    output: Output[Any]
+    optional: bool
+    default: Any
+
+    @classmethod
+    def of(cls, parameter: inspect.Parameter, annotation: Any) -> Parameter:
+        """Return the parameter of a function that is annotated so.
+
+        Raises:
+            InputError: No answer can be validated into the annotation.
+        """
+        special = _special_of(annotation)
+        optional = type(None) in get_args(_bare(annotation)) if _is_union(annotation) else annotation is type(None)
+        kind = None if special or annotation in (Any, WorkflowMessage) else annotation
+        try:
+            output: Output[Any] = Output(kind, "")
+        except InputError as error:
+            raise InputError(f"parameter {parameter.name!r}: {error}") from error
+        if annotation is WorkflowMessage:
+            output.type = WorkflowMessage
+        return cls(parameter.name, special, output, optional, parameter.default)
+
+    @property
+    def required(self) -> bool:
+        """Whether it needs an answer."""
+        return self.default is inspect.Parameter.empty and not self.optional
+
+    def value(self, message: WorkflowMessage | None) -> Any:
+        """Return the answer that a message holds; None where no operator gave one and none is needed.
+
+        Raises:
+            InputError: An answer is needed, and there is no message.
+            FaultError: The answer does not fit the annotation; the operator that gave it is blamed.
+        """
+        if message is None:
+            if self.required:
+                raise InputError(
+                    f"parameter {self.name!r} has no value: that operator did not run; "
+                    f"if it may be skipped, annotate the parameter as optional: {self.name}: … | None"
+                )
+            return None
+        if self.output.type is WorkflowMessage:
+            return message
+        if self.output.is_text and not message.outputs:
+            return message.scratchpad
+        try:
+            value = self.output.read(message)
+            return deepcopy(value) if self.output.type is None else value  # others are given the message, too
+        except ValueError as error:
+            kind = name_of_type(self.output.type)
+            raise FaultError(
+                f"{message.operator_id!r} gave no {kind} for parameter {self.name!r}: {error}",
+                lesson=f"Answer in the form of {kind}: {error}",
+                blame=[message.operator_id],
+            ) from error
+
+
+def without_partial(function: Any) -> Any:
+    """Return the function that a `functools.partial` binds, or the function itself."""
+    while isinstance(function, functools.partial):
+        function = cast("functools.partial[Any]", function).func
+    return function
+
+
+def parameters_of(function: Callable[..., Any], who: str) -> Sequence[inspect.Parameter]:
+    """Return the parameters of a function that are not bound yet.
+
+    Args:
+        function: The function.
+        who: The operator's id, for errors.
+
+    Raises:
+        InputError: The function has no signature, or a parameter that cannot be bound by name.
+    """
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError) as error:
+        raise InputError(f"operator {who!r} has no signature to read; wrap it in a function of your own") from error
+    bound: Iterable[str] = function.keywords if isinstance(function, functools.partial) else ()
+    for parameter in parameters:
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise InputError(
+                f"operator {who!r}: parameter {str(parameter)!r} is {parameter.kind.description}; parameters are bound by name"
+            )
+    return [parameter for parameter in parameters if parameter.name not in bound]
+
+
+def _bare(annotation: Any) -> Any:
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+
+
+def _is_union(annotation: Any) -> bool:
+    return get_origin(_bare(annotation)) in (Union, UnionType)
+
+
+def _special_of(annotation: Any) -> Special | None:
+    kinds = get_args(_bare(annotation)) if _is_union(annotation) else (_bare(annotation),)
+    for kind in kinds:
+        if kind is Reasoner:
+            return "reasoner"
+        if kind is RunContext:
+            return "context"
+        if isinstance(kind, type) and get_origin(kind) is None and issubclass(kind, Job):
+            return "job"
+    return None
+
+
+def bindings(free: Sequence[Parameter], before: Sequence[str]) -> dict[str, str]:
+    """The operator that each parameter is bound to, by name."""
+    ids = {as_name(each): each for each in reversed(before)}
+    bound = {parameter.name: ids[parameter.name] for parameter in free if parameter.name in ids}
+    required = [parameter for parameter in free if parameter.default is inspect.Parameter.empty] or list(free)
+    if not bound and len(required) == 1 and len(before) == 1:
+        return {required[0].name: before[0]}
+    return bound
+
+
+def as_value(message: WorkflowMessage, scope: Scope | None) -> WorkflowMessage:
+    """The message with the item alone, where it is what a map around this workflow gives; of a map, with its list."""
+    if message.outputs.keys() == {"items"} and message.parts:
+        return message.model_copy(update={"outputs": {"output": message.outputs["items"]}})
+    return message if not _is_item(message, scope) else _with_output(message, "item")
+
+
+def item_in(messages: Sequence[WorkflowMessage], scope: Scope | None) -> tuple[WorkflowMessage, WorkflowMessage] | None:
+    """The item that a map around this workflow gives, and its place in the list; None where there is no map."""
+    found = next((message for message in messages if _is_item(message, scope)), None)
+    return None if found is None else (_with_output(found, "item"), _with_output(found, "index"))
+
+
+def _is_item(message: WorkflowMessage, scope: Scope | None) -> bool:
+    around = {outer.operator_id for outer in scope.outwards()} if scope else set[str]()
+    return message.operator_id in around and message.outputs.keys() == {"item", "index"}
+
+
+def _with_output(message: WorkflowMessage, name: str) -> WorkflowMessage:
+    return message.model_copy(update={"outputs": {"output": message.outputs[name]}})
