@@ -33,6 +33,7 @@ from operad.runtime.values.message import WorkflowMessage, new_id
 from operad.runtime.values.questions import Question
 from operad.runtime.values.sync import run_sync, running_loop
 from operad.runtime.workflow.definition import Definition
+from operad.runtime.workflow.event_stream import EventStream
 from operad.runtime.workflow.given import JobLike, ReasonerLike, call_of
 from operad.runtime.workflow.handle import RunHandle
 from operad.runtime.workflow.kept import Ledger, ledger_of
@@ -300,7 +301,7 @@ class Workflow(Definition[T]):
             return await self.run_within(outer, call).execute()
         return await self._start(call, run_id, watchers=_watchers()).outcome()
 
-    async def stream(
+    def stream(
         self,
         job: JobLike,
         reasoner: ReasonerLike = None,
@@ -310,8 +311,13 @@ class Workflow(Definition[T]):
         run_id: str | None = None,
         only: Sequence[type[Event]] | type[Event] = (),
         under: Sequence[str] | str = (),
-    ) -> AsyncGenerator[Event, None]:
+    ) -> EventStream:
         """Run the workflow and yield its events as they happen; the last one bears the message.
+
+            for event in flow.stream("Is this so? The moon has air.", only=events.OperatorFinished):
+                print(event.operator_id)
+
+        With an event loop it is iterated by ``async for``.
 
         Takes and raises what `aexecute` does, except that a run that asks a person goes on waiting:
         the stream yields `events.Interrupted`, and `resume` answers. Closing the stream cancels the
@@ -330,8 +336,15 @@ class Workflow(Definition[T]):
             InvalidError: `only` or `under` is none of this.
         """
         kinds, path = _filters(only, under)
-        buffer = Buffer(lambda event: isinstance(event, kinds) and event.path[: len(path)] == path)
         call = call_of(job, reasoner, workflow_messages, lesson, self._reasoner)
+        return EventStream(
+            self._events(call, run_id, lambda event: isinstance(event, kinds) and event.path[: len(path)] == path)
+        )
+
+    async def _events(
+        self, call: OperatorCall, run_id: str | None, wanted: Callable[[Event], bool]
+    ) -> AsyncGenerator[Event, None]:
+        buffer = Buffer(wanted)
         live = self._start(call, run_id, buffer)
         live.task.add_done_callback(lambda _: buffer.close())
         try:
@@ -557,7 +570,7 @@ class DbgptWorkflow(Workflow[T]):
 def _filters(
     only: Sequence[type[Event]] | type[Event], under: Sequence[str] | str
 ) -> tuple[tuple[type[Event], ...], tuple[str, ...]]:
-    kinds: tuple[Any, ...] = (only,) if isinstance(only, type) else tuple(only)
+    kinds: tuple[Any, ...] = tuple(only) if isinstance(only, list | tuple | set) else (only,)
     path: tuple[Any, ...] = tuple(under.split("/")) if isinstance(under, str) and under else tuple(under)
     issues = [
         Issue("only", f"{kind!r} is no type of event; name such as events.OperatorFinished", "only")

@@ -335,7 +335,7 @@ async def test_an_operator_may_cancel_its_own_run(engine):
 
     workflow = chain(engine, Echo("a", work))
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(workflow.aexecute(JOB, NOBODY, run_id="r"), 5)
+        await asyncio.wait_for(workflow.aexecute(JOB, NOBODY, run_id="r"), RENDEZVOUS)
 
 
 # Nothing runs twice
@@ -449,7 +449,7 @@ async def test_answers_that_come_at_the_same_time_are_all_heard(engine):
     workflow = side_by_side(engine, ask("a"), ask("b"))
     await paused(workflow)
     resumed = [workflow.aresume("r", {"a": 1}), workflow.aresume("r", {"b": 2})]
-    said = await asyncio.wait_for(asyncio.gather(*resumed, return_exceptions=True), 0.5)
+    said = await asyncio.wait_for(asyncio.gather(*resumed, return_exceptions=True), RENDEZVOUS)
     assert "a: 1\n\nb: 2" in {getattr(message, "scratchpad", None) for message in said}
     assert all(isinstance(message, WorkflowMessage | PausedError) for message in said)
 
@@ -643,7 +643,7 @@ async def test_tools_called_at_once_may_all_ask(engine):
         reasoner = MonoModelReasoner(scripted.model)
         workflow = chain(engine, model_operator(consult()))
         with pytest.raises(PausedError) as raised:
-            await asyncio.wait_for(workflow.aexecute(JOB, reasoner, run_id="r"), 1)
+            await asyncio.wait_for(workflow.aexecute(JOB, reasoner, run_id="r"), RENDEZVOUS)
         answers = {question.id: question.text[-10:] for question in raised.value.questions}
         while len(answers) < 2:  # the second question may come a moment later
             await asyncio.sleep(0.001)
@@ -899,7 +899,7 @@ async def test_a_run_that_waits_can_be_cancelled_though_others_hold_all_places(e
     busy = asyncio.ensure_future(workflow.aexecute(JOB, NOBODY, run_id="busy"))
     await began.wait()
     cancelling = asyncio.ensure_future(workflow.cancel("asks"))
-    done, _ = await asyncio.wait([cancelling], timeout=0.5)
+    done, _ = await asyncio.wait([cancelling], timeout=RENDEZVOUS)
     busy.cancel()
     await asyncio.wait([busy, cancelling])
     assert done

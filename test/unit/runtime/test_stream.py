@@ -16,7 +16,9 @@ from operad.runtime import (
     Job,
     Map,
     OperatorError,
+    RunningLoopError,
     Usage,
+    Workflow,
     WorkflowMessage,
     events,
 )
@@ -497,3 +499,39 @@ async def test_a_thread_that_speaks_after_the_end_harms_nobody(engine, caplog):
     while not spoken.is_set():
         await asyncio.sleep(0.001)
     assert caplog.text == ""
+
+
+def shout(said: str) -> str:
+    return said.upper()
+
+
+def test_without_an_event_loop_a_stream_is_iterated_as_it_is_and_leaving_it_cancels_the_run():
+    started = threading.Event()
+    ended = threading.Event()
+
+    async def wait(said: str) -> str:
+        started.set()
+        try:
+            await asyncio.sleep(RENDEZVOUS)
+        finally:
+            ended.set()
+        return said
+
+    quick = Workflow([shout])
+    kinds = [events.OperatorFinished, events.RunFinished]
+    assert [type(event) for event in quick.stream("go", only=kinds)] == kinds
+    for event in Workflow([wait]).stream("go"):
+        if isinstance(event, events.OperatorStarted):
+            assert started.wait(RENDEZVOUS)
+            break
+    assert ended.wait(RENDEZVOUS)
+
+
+async def test_with_an_event_loop_it_says_how_to_iterate():
+    with pytest.raises(RunningLoopError, match=r"write `async for event in workflow\.stream"):
+        list(Workflow([shout]).stream("go"))
+
+
+def test_what_is_no_filter_is_refused_at_the_call():
+    with pytest.raises(InvalidError, match="42 is no type of event"):
+        Workflow([shout]).stream("go", only=42)  # type: ignore[arg-type]

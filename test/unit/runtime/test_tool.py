@@ -310,7 +310,7 @@ async def test_a_stop_iteration_in_a_thread_is_an_error_and_not_a_hang():
         return next(iter(()))
 
     with pytest.raises(RuntimeError, match="StopIteration"):
-        await asyncio.wait_for(Tool.of(first).call({}), 5)
+        await asyncio.wait_for(Tool.of(first).call({}), 20)
 
 
 def echo(**arguments: Any) -> dict[str, Any]:
