@@ -6,6 +6,7 @@ import asyncio
 import functools
 import inspect
 import json
+import logging
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     from operad.runtime.workflow.run import Run
 
 T = TypeVar("T", default=Any, covariant=True)
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +169,7 @@ class FunctionOperator(BaseOperator[T]):
         if not before:
             return []
         found, known = bindings(free, list(before)), [as_name(each) for each in before]
+        self._warn_of_near_misses([each for each in free if each.name not in found], known)
         return [
             Issue(
                 "parameter",
@@ -176,6 +180,14 @@ class FunctionOperator(BaseOperator[T]):
             for parameter in free
             if parameter.name not in found and parameter.default is inspect.Parameter.empty
         ]
+
+    def _warn_of_near_misses(self, unbound: Iterable[Parameter], known: Sequence[str]) -> None:
+        """Warn of parameters that keep their default where an operator has nearly their name."""
+        for parameter in unbound:
+            hint = did_you_mean(parameter.name, known)
+            if hint and parameter.default is not inspect.Parameter.empty:
+                said = "%r: parameter %r keeps its default: no operator before it has this id%s"
+                _logger.warning(said, self._id, parameter.name, hint)
 
     async def run(self, call: OperatorCall) -> WorkflowMessage | str:
         """Call the function with its parameters bound, and return what it returns as a message.

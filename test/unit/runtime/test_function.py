@@ -461,6 +461,23 @@ def test_a_value_of_another_type_than_the_function_is_annotated_with_is_an_error
         Workflow(bad).run("x")
 
 
+def test_a_parameter_with_a_default_and_a_near_miss_for_a_name_is_told(caplog):
+    def facts() -> str:
+        return "said"
+
+    def note() -> str:
+        return "noted"
+
+    def show(note: str, fact: str = "nothing") -> str:
+        return f"{note}: {fact}"
+
+    assert Workflow([facts, note] >> operator(show)).run("x").output == "noted: nothing"
+    [record] = caplog.records
+    assert record.getMessage() == (
+        "'show': parameter 'fact' keeps its default: no operator before it has this id (did you mean 'facts'?)"
+    )
+
+
 def test_every_door_of_a_workflow_takes_a_model():
     with ScriptedModel([Say("one"), Say("two")]) as model:
         flow = Workflow([Operator("Say it.", id="say")])
