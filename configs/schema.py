@@ -252,6 +252,14 @@ class RetrySpec(Spec):
     )
 
 
+def _attempts(value: Any) -> Any:
+    return {"attempts": value} if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+RetryRef = Annotated[RetrySpec, BeforeValidator(_attempts, json_schema_input_type=Count | RetrySpec)]
+"""When to try again: a number of attempts, or a mapping."""
+
+
 class TimeoutSpec(Spec):
     """How long an attempt may take."""
 
@@ -301,7 +309,7 @@ class FallbackSpec(Spec):
 class GuardSpec(Spec):
     """What happens when something takes too long or fails."""
 
-    retry: RetrySpec | None = None
+    retry: RetryRef | None = None
     timeout: TimeoutSpec | None = None
     fallback: FallbackSpec | None = None
 

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from functools import cached_property
-from typing import Annotated, Any, cast, overload
+from typing import Annotated, Any, Literal, cast, overload
 
 from pydantic import (
     AfterValidator,
@@ -28,7 +28,7 @@ from operad.runtime.knowledge.insights import about, current_insights, relevant
 from operad.runtime.knowledge.knowledge import Insight, Knowledge, KnowledgeBase
 from operad.runtime.models.model import Model
 from operad.runtime.policies.cache import cache_key
-from operad.runtime.policies.policy import Policy
+from operad.runtime.policies.policy import NO_POLICY, Policy, Retry
 from operad.runtime.reasoning.reasoner import Reasoner, ask_until_read, reasoner_of
 from operad.runtime.reasoning.task import Example, Task
 from operad.runtime.tools.connections import Connections, connections
@@ -134,6 +134,7 @@ class Operator(BaseOperator[T]):
         ports: The ways on from it, of which the model takes one.
         model: Who does the thinking in place of the workflow's model: a model, its name, or a reasoner.
         policy: How it runs, where the workflow says nothing else for it.
+        retry: The same as ``policy=Policy(retry=…)``: a `Retry`, or the number of attempts.
         toolkit: The graph that recommends actions and tools; by default just its own actions.
         knowledge_base: Where it looks up what a job needs.
 
@@ -150,6 +151,7 @@ class Operator(BaseOperator[T]):
         knowledge_base: KnowledgeBase | None = None,
         model: Model | Reasoner | str | None = None,
         policy: Policy | None = None,
+        retry: Retry | int | Literal[False] | None = None,
     ) -> None: ...
     @overload
     def __init__(
@@ -164,6 +166,7 @@ class Operator(BaseOperator[T]):
         ports: Sequence[str] = (),
         model: Model | Reasoner | str | None = None,
         policy: Policy | None = None,
+        retry: Retry | int | Literal[False] | None = None,
         toolkit: Toolkit | None = None,
         knowledge_base: KnowledgeBase | None = None,
     ) -> None: ...
@@ -180,6 +183,7 @@ class Operator(BaseOperator[T]):
         ports: Sequence[str] = (),
         model: Model | Reasoner | str | None = None,
         policy: Policy | None = None,
+        retry: Retry | int | Literal[False] | None = None,
         toolkit: Toolkit | None = None,
         knowledge_base: KnowledgeBase | None = None,
     ) -> None: ...
@@ -196,6 +200,7 @@ class Operator(BaseOperator[T]):
         ports: Sequence[str] = (),
         model: Model | Reasoner | str | None = None,
         policy: Policy | None = None,
+        retry: Retry | int | Literal[False] | None = None,
         toolkit: Toolkit | None = None,
         knowledge_base: KnowledgeBase | None = None,
     ) -> None: ...
@@ -211,6 +216,7 @@ class Operator(BaseOperator[T]):
         ports: Sequence[str] = (),
         model: Model | Reasoner | str | None = None,
         policy: Policy | None = None,
+        retry: Retry | int | Literal[False] | None = None,
         toolkit: Toolkit | None = None,
         knowledge_base: KnowledgeBase | None = None,
     ) -> None:
@@ -224,7 +230,7 @@ class Operator(BaseOperator[T]):
         if not isinstance(policy, Policy | None):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"operator {config.id!r}: policy: expected a Policy, got {shown(policy)}")
         self.config = config
-        self.policy = policy
+        self.policy = policy if retry is None else _with_retry(policy, retry, config.id)
         self._settled = "id" in config.model_fields_set
         self._own_reasoner = None if model is None else reasoner_of(model)
         if self._own_reasoner is not None:
@@ -541,6 +547,18 @@ def _configured(who: str, config: OperatorConfig | str, said: Mapping[str, Any])
             f"{'.'.join(map(str, each['loc']))}: {each['msg'].removeprefix('Value error, ')}" for each in error.errors()
         ]
         raise InputError(f"{who}(…): {'; '.join(faults)}") from error
+
+
+def _with_retry(policy: Policy | None, retry: Retry | int | Literal[False], operator_id: str) -> Policy:
+    if policy is not None and policy.retry is not None:
+        raise InputError(f"operator {operator_id!r}: retry: the policy has one, too; give it in one of the two")
+    try:
+        return Policy(retry=retry).or_else(policy or NO_POLICY)
+    except InvalidError as error:
+        faults = "; ".join(f"{issue.where.partition('.')[2]}: {issue.message}" for issue in error.issues)
+        raise InputError(
+            f"operator {operator_id!r}: retry: expected a Retry or a number of attempts: {faults}"
+        ) from error
 
 
 def routing_schema(schema: Schema | None, words: str, ports: Sequence[str]) -> Schema:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from operad.runtime.policies.duration import Duration, in_seconds
 from operad.runtime.values.errors import InvalidError, Issue
 from operad.runtime.values.fingerprint import fingerprint
 from operad.runtime.values.message import WorkflowMessage
@@ -57,7 +58,7 @@ class Cache:
 
     Args:
         path: An SQLite file, made when it is first needed; None to keep messages in memory.
-        max_age: Seconds after which a message is forgotten, by the clock on the wall; None for never.
+        max_age: Seconds, or a `timedelta`, after which a message is forgotten, by the clock on the wall; None for never.
         max_entries: How many messages are kept. Beyond that, memory forgets those not used for the
             longest time, and a file the oldest, which may be a sixteenth too many for a while.
 
@@ -66,17 +67,18 @@ class Cache:
     """
 
     def __init__(
-        self, path: str | Path | None = None, *, max_age: float | None = None, max_entries: int = 10_000
+        self, path: str | Path | None = None, *, max_age: Duration | None = None, max_entries: int = 10_000
     ) -> None:
         issues: list[Issue] = []
-        if max_age is not None and not max_age > 0:
+        seconds: float | None = in_seconds(max_age)
+        if seconds is not None and not seconds > 0:
             issues.append(Issue("cache", f"must be above 0 seconds, or None, not {max_age!r}", "Cache.max_age"))
         if max_entries < 1:
             issues.append(Issue("cache", f"must be at least 1, not {max_entries!r}", "Cache.max_entries"))
         if issues:
             raise InvalidError("cache", issues)
-        self._memory = _Memory(max_age, max_entries) if path is None else None
-        self._file = None if path is None else _File(path, max_age, max_entries)
+        self._memory = _Memory(seconds, max_entries) if path is None else None
+        self._file = None if path is None else _File(path, seconds, max_entries)
 
     async def get(self, key: str) -> WorkflowMessage | None:
         """The message with this key; None where there is none that is young enough and can be read.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 from operad.runtime.policies.cache import Cache
+from operad.runtime.policies.duration import Duration, in_seconds
 from operad.runtime.values.errors import FetchError, InvalidError, Issue, ModelError
 from operad.runtime.values.message import Usage, WorkflowMessage
 
@@ -35,42 +36,52 @@ def check_positive(what: str, whole: Collection[str] = (), **given: float | None
         raise InvalidError(what, issues)
 
 
-@dataclass(frozen=True, slots=True)
+def _set(value: object, **fields: Any) -> None:
+    """Fill in the fields of a frozen value that is being made."""
+    for name, field in fields.items():
+        object.__setattr__(value, name, field)
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class Retry:
-    """Try again after an error.
+    """Retries after an error; wherever one is accepted, ``retry=3`` is short for ``Retry(attempts=3)``.
+
+        from datetime import timedelta
+        from operad import Operator, Policy, Retry
+
+        patient = Retry(attempts=5, first_delay=2, max_delay=timedelta(minutes=1))
+        facts = Operator("List what the text claims.", policy=Policy(retry=patient))
 
     Attempt n + 1 begins after a random time between 0 and ``first_delay * 2 ** (n - 1)`` seconds,
     at most `max_delay` (exponential back-off with full jitter); where an endpoint asks for a longer
     wait (Retry-After), after that.
 
     Attributes:
-        attempts: How many in all.
-        first_delay: Seconds.
-        max_delay: Seconds.
-        on: Which errors; None for those that pass by themselves: endpoints that cannot be reached,
-            are overloaded or ask to wait (429, 5xx), timeouts, broken connections.
+        attempts: The number of attempts, the first included.
+        first_delay: The longest wait before the second attempt, in seconds; given as a number or a `timedelta`.
+        max_delay: The longest wait before any attempt, likewise.
+        on: The errors after which to try again; None for those that pass by themselves: endpoints that cannot be
+            reached, are overloaded or ask to wait (429, 5xx), timeouts, broken connections.
 
     Raises:
         InvalidError: A value is not above zero.
     """
 
-    attempts: int = 3
-    first_delay: float = 1.0
-    max_delay: float = 60.0
-    on: tuple[type[Exception], ...] | None = None
+    attempts: int
+    first_delay: float
+    max_delay: float
+    on: tuple[type[Exception], ...] | None
 
-    def __post_init__(self) -> None:
-        delays = {"first_delay": self.first_delay, "max_delay": self.max_delay}
-        check_positive("Retry", ("attempts",), attempts=self.attempts, **delays)
-        on: Any = self.on
-        if on is not None:
-            kinds: tuple[Any, ...] = (on,) if isinstance(on, type) else tuple(on)
-            wrong: list[Any] = [k for k in kinds if not (isinstance(k, type) and issubclass(k, Exception))]
-            if wrong:
-                raise InvalidError(
-                    "Retry", [Issue("on", f"{kind!r} is no type of error", "Retry.on") for kind in wrong]
-                )
-            object.__setattr__(self, "on", kinds)
+    def __init__(
+        self,
+        attempts: int = 3,
+        first_delay: Duration = 1.0,
+        max_delay: Duration = 60.0,
+        on: type[Exception] | Iterable[type[Exception]] | None = None,
+    ) -> None:
+        delays = {"first_delay": in_seconds(first_delay), "max_delay": in_seconds(max_delay)}
+        check_positive("Retry", ("attempts",), attempts=attempts, **delays)
+        _set(self, attempts=attempts, **delays, on=None if on is None else _errors(on))
 
     def wants(self, error: BaseException) -> bool:
         """Whether this error, or the one that it comes from, is worth another attempt."""
@@ -89,6 +100,24 @@ class Retry:
         return max(asked, random.uniform(0, most))  # noqa: S311 - jitter, not a secret
 
 
+def _errors(on: Any) -> tuple[type[Exception], ...]:
+    kinds: tuple[Any, ...] = (on,) if isinstance(on, type) else tuple(on)
+    wrong: list[Any] = [kind for kind in kinds if not (isinstance(kind, type) and issubclass(kind, Exception))]
+    if wrong:
+        raise InvalidError("Retry", [Issue("on", f"{kind!r} is no type of error", "Retry.on") for kind in wrong])
+    return kinds
+
+
+def retry_of(given: Any) -> Any:
+    """Return a number of attempts as the `Retry` that it is short for, and anything else as it is.
+
+    Raises:
+        InvalidError: It is not above zero.
+    """
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    return Retry(attempts=given) if is_number else given  # pyright: ignore[reportArgumentType] - 2.5 is refused by Retry
+
+
 def causes(error: BaseException) -> list[BaseException]:
     """The error and those that it comes from, nearest first."""
     chain: list[BaseException] = []
@@ -99,47 +128,70 @@ def causes(error: BaseException) -> list[BaseException]:
     return chain
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Timeout:
-    """How long an attempt may take. Time in which a person is asked does not count.
+    """Limits of the time that an attempt takes; time in which a person is asked does not count.
+
+        from datetime import timedelta
+        from operad import Operator, Policy, Timeout
+
+        patience = Timeout(run=timedelta(minutes=5), idle=30)
+        facts = Operator("List what the text claims.", policy=Policy(timeout=patience))
 
     Attributes:
-        run: Seconds from its start to its end.
-        idle: Seconds without a sign of life: a token, a call of a tool, any event.
+        run: Seconds from its start to its end; given as a number or a `timedelta`.
+        idle: Seconds without a sign of life: a token, a call of a tool, any event; likewise.
 
     Raises:
         InvalidError: A value is not above zero.
     """
 
-    run: float | None = None
-    idle: float | None = None
+    run: float | None
+    idle: float | None
 
-    def __post_init__(self) -> None:
-        check_positive("Timeout", run=self.run, idle=self.idle)
+    def __init__(self, run: Duration | None = None, idle: Duration | None = None) -> None:
+        limits = {"run": in_seconds(run), "idle": in_seconds(idle)}
+        check_positive("Timeout", **limits)
+        _set(self, **limits)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Budget:
-    """What a whole run may use, all that it runs inside included.
+    """Limits of what a whole run uses, with all that runs inside of it.
+
+        from datetime import timedelta
+        from operad import Budget, Operator, Workflow
+
+        budget = Budget(tokens=50_000, seconds=timedelta(minutes=10))
+        workflow = Workflow(Operator("List what the text claims."), budget=budget)
 
     Attributes:
         tokens: Tokens read and written.
         calls: Calls of models.
         cost: US dollars; a model whose price is unknown may not be asked then.
-        seconds: From its start; time in which a person is asked does not count.
+        seconds: Seconds from its start, given as a number or a `timedelta`; time in which a person is asked does not
+            count.
 
     Raises:
         InvalidError: A value is not above zero.
     """
 
-    tokens: int | None = None
-    calls: int | None = None
-    cost: float | None = None
-    seconds: float | None = None
+    tokens: int | None
+    calls: int | None
+    cost: float | None
+    seconds: float | None
 
-    def __post_init__(self) -> None:
-        counts = {"tokens": self.tokens, "calls": self.calls}
-        check_positive("Budget", tuple(counts), **counts, cost=self.cost, seconds=self.seconds)
+    def __init__(
+        self,
+        tokens: int | None = None,
+        calls: int | None = None,
+        cost: float | None = None,
+        seconds: Duration | None = None,
+    ) -> None:
+        counts = {"tokens": tokens, "calls": calls}
+        limits = {"cost": cost, "seconds": in_seconds(seconds)}
+        check_positive("Budget", tuple(counts), **counts, **limits)
+        _set(self, **counts, **limits)
 
     def exceeded(self, usage: Usage, *, by_next: bool = False) -> str:
         """What is used up, in words; empty where all is well.
@@ -176,33 +228,46 @@ class Completes(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Policy:
-    """How an operator runs. None is what the workflow's own policy says; False is nothing, whatever that says.
+    """Policy of an operator: how often it is tried, how long it may take, what replaces it, what is cached.
+
+        from operad import Operator, Policy, Timeout
+
+        policy = Policy(retry=3, timeout=Timeout(run=60), fallback="No claims were found.")
+        facts = Operator("List what the text claims.", policy=policy)
+
+    None is what the workflow's own policy says; False is nothing, whatever that says.
 
     Attributes:
-        retry: When to try again.
+        retry: When to try again; a number is the number of attempts.
         timeout: How long an attempt may take.
         fallback: What takes its place when the last attempt failed: another operator or workflow,
             the same operator with another model, a message or a text.
         cache: Where its messages are kept, so that the same work is not done twice.
 
     Raises:
-        InvalidError: The fallback is none of these.
+        InvalidError: A value is none of these.
     """
 
-    retry: Retry | Literal[False] | None = None
-    timeout: Timeout | Literal[False] | None = None
-    fallback: Executes | Completes | WorkflowMessage | str | Literal[False] | None = None
-    cache: Cache | Literal[False] | None = None
+    retry: Retry | Literal[False] | None
+    timeout: Timeout | Literal[False] | None
+    fallback: Executes | Completes | WorkflowMessage | str | Literal[False] | None
+    cache: Cache | Literal[False] | None
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        retry: Retry | int | Literal[False] | None = None,
+        timeout: Timeout | Literal[False] | None = None,
+        fallback: Executes | Completes | WorkflowMessage | str | Literal[False] | None = None,
+        cache: Cache | Literal[False] | None = None,
+    ) -> None:
+        given: dict[str, Any] = {"retry": retry_of(retry), "timeout": timeout, "cache": cache}
         for name, kind in (("retry", Retry), ("timeout", Timeout), ("cache", Cache)):
-            part = getattr(self, name)
+            part = given[name]
             if part is not None and part is not False and not isinstance(part, kind):
                 issue = Issue(name, f"is no {kind.__name__} but {part!r}", f"Policy.{name}")
                 raise InvalidError("Policy", [issue])
-        fallback = self.fallback
         can = (
             isinstance(fallback, str | WorkflowMessage) or hasattr(fallback, "execute") or hasattr(fallback, "complete")
         )
@@ -210,6 +275,7 @@ class Policy:
             kind = type(fallback).__name__
             issue = Issue("fallback", f"is no operator, model, message or text but {kind}", "Policy.fallback")
             raise InvalidError("Policy", [issue])
+        _set(self, **given, fallback=fallback)
 
     def or_else(self, default: Policy) -> Policy:
         """This policy, completed by another."""

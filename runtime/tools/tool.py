@@ -9,13 +9,14 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Annotated, Any, cast, overload
 
-from pydantic import Field, PrivateAttr
+from pydantic import BeforeValidator, Field, PrivateAttr
 
 from operad.runtime.events import current_scope
 from operad.runtime.events.run_context import RunContext
 from operad.runtime.policies.deadline import Deadline, within
+from operad.runtime.policies.duration import Duration, in_seconds
 from operad.runtime.policies.policy import Timeout
 from operad.runtime.tools.approval import approve
 from operad.runtime.tools.signature import (
@@ -49,7 +50,7 @@ class Tool(Value):
         description: What it does, for the model.
         parameters: JSON Schema of its arguments, an object.
         function: What is called with the arguments, by name; sync or async.
-        timeout: Seconds that a call may take; None for any time. A sync function's thread goes on
+        timeout: Seconds, or a `timedelta`, that a call may take; None for any time. A sync function's thread goes on
             after that, but nobody waits for it.
         id: Its identity in a toolkit.
         approve: Whether a person is asked before each call, and shown the arguments.
@@ -59,7 +60,7 @@ class Tool(Value):
     description: str = ""
     parameters: dict[str, Any] = Field(default_factory=dict)
     function: Callable[..., Any] = Field(exclude=True, repr=False)
-    timeout: float | None = Field(default=None, gt=0)
+    timeout: Annotated[float, BeforeValidator(in_seconds)] | None = Field(default=None, gt=0)
     id: str = Field(default_factory=new_id)
     approve: bool = False
 
@@ -77,7 +78,7 @@ class Tool(Value):
         *,
         name: str = "",
         description: str = "",
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         approve: bool = False,
     ) -> Tool:
         """Make a tool of a function: name, description and schema come from its signature and docstring.
@@ -91,7 +92,7 @@ class Tool(Value):
             function: What to call.
             name: Another name than its own.
             description: Another description than its docstring.
-            timeout: Seconds that a call may take; None for any time.
+            timeout: Seconds, or a `timedelta`, that a call may take; None for any time.
             approve: Whether a person is asked before each call, and shown the arguments.
 
         Raises:
@@ -108,7 +109,7 @@ class Tool(Value):
             description=description or signature.description,
             parameters=signature.schema,
             function=function,
-            timeout=timeout,
+            timeout=in_seconds(timeout),
             approve=approve,
         )
         tool._signature = signature
@@ -231,7 +232,7 @@ def tool_in(module: ModuleType, module_path: str, name: str, description: str = 
 def tool(function: Callable[..., Any], /) -> Tool: ...
 @overload
 def tool(
-    *, name: str = "", description: str = "", timeout: float | None = None, approve: bool = False
+    *, name: str = "", description: str = "", timeout: Duration | None = None, approve: bool = False
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a tool of a function, for a model to call.
@@ -267,10 +268,14 @@ def tool_of(function: Any, **options: Any) -> Tool:
         ToolError: It is neither, or a model cannot call it.
     """
     if isinstance(function, Tool):
-        return function.model_copy(update=options) if options else function
+        return function.model_copy(update={**options, **_in_seconds(options)}) if options else function
     if isinstance(function, type) or not callable(function):
         raise ToolError(f"expected a function or a tool, got {shown(function)}")
     return Tool.of(function, **options)
+
+
+def _in_seconds(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {"timeout": in_seconds(options["timeout"])} if "timeout" in options else {}
 
 
 def as_tools(given: Any) -> Any:

@@ -13,6 +13,7 @@ from operad import (
     OperadError,
     Operator,
     OperatorConfig,
+    Policy,
     Take,
     Workflow,
     operator,
@@ -104,6 +105,18 @@ WRONG = {
     "policy='retry'": (
         lambda: Operator("Say.", id="a", policy="retry"),
         "operator 'a': policy: expected a Policy, got 'retry' (str)",
+    ),
+    "retry=0": (
+        lambda: Operator("Say.", id="a", retry=0),
+        "operator 'a': retry: expected a Retry or a number of attempts: attempts: 0 must be more than 0",
+    ),
+    "retry='three'": (
+        lambda: Operator("Say.", id="a", retry="three"),
+        "operator 'a': retry: expected a Retry or a number of attempts: retry: is no Retry but 'three'",
+    ),
+    "retry twice": (
+        lambda: Operator("Say.", id="a", retry=3, policy=Policy(retry=2)),
+        "operator 'a': retry: the policy has one, too; give it in one of the two",
     ),
     "a config and more": (
         lambda: Operator(OperatorConfig(instruction="Say."), id="a", tools=[search]),

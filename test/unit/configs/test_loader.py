@@ -462,6 +462,13 @@ def policy_of(file, operator_id="pay"):
     return load(file).expert().workflow.graph().policies.get(operator_id, Policy())
 
 
+def test_a_number_of_attempts_is_short_for_a_retry(write):
+    assert policy_of(write(with_pay("retry: 3")), "pay").retry == Retry(attempts=3)
+    assert issues(write(with_pay("retry: 0"))) == [
+        ("value", ":8 operators[1].retry", "Input should be greater than or equal to 1, not 0")
+    ]
+
+
 def test_retry_timeout_and_join_are_said_at_the_operator(write):
     file = write(with_pay("{}").replace("{}", "retry: {attempts: 5, max_delay: 9, on: [ModelError, TimeoutError]}\n"
                           "    timeout: {run: 60, idle: 2.5}\n    join: any"))  # fmt: skip

@@ -6,7 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -89,7 +89,7 @@ async def test_memory_gives_back_the_same_message():
 
 
 async def test_a_message_is_forgotten_when_it_is_too_old(make, clock):
-    cache = make(max_age=60)
+    cache = make(max_age=timedelta(minutes=1))
     await cache.put("a", FULL)
     clock[0] += 60
     assert await cache.get("a") == FULL

@@ -4,6 +4,7 @@ import asyncio
 import copy
 import random
 import threading
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -124,6 +125,36 @@ def test_what_is_not_above_zero_is_refused_all_at_once(make, where):
     with pytest.raises(InvalidError) as raised:
         make()
     assert [issue.where for issue in raised.value.issues] == where
+
+
+def test_a_number_of_attempts_is_short_for_a_retry():
+    assert Policy(retry=3) == Policy(retry=Retry(attempts=3))
+    assert Operator("Say.", retry=3).policy == Policy(retry=Retry(attempts=3))
+    assert Operator("Say.", retry=False, policy=Policy(timeout=Timeout(run=5))).policy == Policy(False, Timeout(run=5))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [(0, "0 must be more than 0"), (2.5, "2.5 is no whole number"), (True, "is no Retry but True"), ("3", "is no Retry but '3'")],
+)  # fmt: skip
+def test_another_number_of_attempts_is_refused(wrong, said):
+    with pytest.raises(InvalidError) as raised:
+        Policy(retry=wrong)
+    assert [issue.message for issue in raised.value.issues] == [said]
+
+
+def test_a_duration_is_a_number_of_seconds_or_a_timedelta():
+    assert Retry(first_delay=timedelta(milliseconds=500), max_delay=timedelta(minutes=2)) == Retry(3, 0.5, 120)
+    assert Timeout(run=timedelta(hours=1), idle=timedelta(seconds=30)) == Timeout(run=3600, idle=30)
+    assert Budget(seconds=timedelta(minutes=10)) == Budget(seconds=600)
+    with pytest.raises(InvalidError, match="0 must be more than 0"):
+        Timeout(run=timedelta(0))
+
+
+def test_a_timeout_given_as_a_timedelta_stops_an_operator(engine):
+    policy = Policy(timeout=Timeout(run=timedelta(seconds=5)))
+    error, when = timed(chain(engine, Do("a", lambda: asyncio.sleep(60)), policy=policy))
+    assert (type(error.__cause__), when) == (OperatorTimeoutError, 5)
 
 
 def test_what_an_operators_policy_leaves_open_is_the_workflows():
@@ -874,7 +905,7 @@ def test_a_workflow_that_runs_inside_its_own_operator_has_that_ones_place(engine
 @pytest.mark.parametrize(
     ("kind", "wrong"),
     [
-        (Policy, {"retry": 3}),
+        (Policy, {"retry": "3"}),
         (Policy, {"timeout": 3}),
         (Policy, {"cache": True}),
         (Policy, {"fallback": 5}),

@@ -1,5 +1,7 @@
 """Functions as tools: `tool`, a person's approval, and the run's context."""
 
+from datetime import timedelta
+
 import pytest
 
 from operad import InputError, MonoModelReasoner, Operator, OperatorConfig, RunContext, Tool, events, tool
@@ -30,7 +32,8 @@ def length(text: str) -> int:
 def test_a_decorated_function_is_a_tool_and_can_still_be_called():
     assert isinstance(search, Tool)
     assert (search.name, search.description, search("x")) == ("search", "Look a claim up.", "found x")
-    named = tool(name="look_up", description="Look.", timeout=3)(length)
+    named = tool(name="look_up", description="Look.", timeout=timedelta(seconds=3))(length)
+    assert tool(timeout=timedelta(minutes=1))(named).timeout == 60
     assert (named.name, named.description, named.timeout) == ("look_up", "Look.", 3)
 
 
