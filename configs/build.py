@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,16 +41,16 @@ from operad.runtime.knowledge.insights import Insights
 from operad.runtime.policies.policy import NO_POLICY, Policy
 from operad.runtime.tools.toolkit import Action
 from operad.runtime.values.document import Path_
-from operad.runtime.values.errors import InputError, InvalidError, Issue, describe
-from operad.runtime.values.schema import parse_output_schema
+from operad.runtime.values.errors import InputError, InvalidError, Issue, describe, did_you_mean
+from operad.runtime.values.schema import FormError, parse_output_schema, schema_of
 from operad.runtime.workflow.map import Map
 from operad.runtime.workflow.workflow import BuiltinWorkflow, DbgptWorkflow, Workflow
 
 AnySpec = OperatorSpec | TypedSpec | WorkflowSpec
 
 _PLATFORMS: dict[str | None, type[Workflow]] = {None: Workflow, "DBGPT": DbgptWorkflow, "BUILTIN": BuiltinWorkflow}
-_NOT_AS_EVALUATOR = {"ports", "join", "map"}
-_NOT_AS_FALLBACK = {"join", "map", "retry", "timeout", "fallback", "cache"}
+_NOT_AS_EVALUATOR = {"inputs", "ports", "join", "map"}
+_NOT_AS_FALLBACK = {"inputs", "join", "map", "retry", "timeout", "fallback", "cache"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +183,7 @@ class Builder:
             insights=self._insights,
         )
         steps: dict[str, _Step] = {}
+        edges: dict[str, list[Executable | Workflow | Port]] = {}
         complete = True
         for number, chain in enumerate(spec.workflow):
             before: BaseOperator | Workflow | Port | None = None
@@ -193,10 +195,13 @@ class Builder:
                 if step is None:
                     complete = False
                     continue
-                workflow.add_operator(step.does, [before] if before else None, join=step.spec.join, policy=step.policy)
+                workflow.add_operator(step.does, join=step.spec.join, policy=step.policy)
+                edges.setdefault(step.spec.name, []).extend([before] if before else [])
                 before = step.does
                 if is_step and self._has_port(step, item.port, last=i + 1 == len(chain), path=(*place, "port")):
                     before = Port(step.does, item.port)
+        for name, before_it in edges.items():
+            workflow.add_operator(steps[name].does, self._in_order(before_it, steps[name], steps))
         several = isinstance(spec.evaluator, list)
         judges = spec.evaluator if isinstance(spec.evaluator, list) else [spec.evaluator] if spec.evaluator else []
         judging: dict[str, Path_] = {}
@@ -208,6 +213,23 @@ class Builder:
             self._check(workflow, path, steps, judging)
             self._steps[workflow] = steps
         return workflow
+
+    def _in_order(
+        self, before: list[Executable | Workflow | Port], step: _Step, steps: Mapping[str, _Step]
+    ) -> list[Executable | Workflow | Port]:
+        """Return what comes before an operator: first its `inputs`, in their order, and then what chains say."""
+        if isinstance(step.spec, TypedSpec):
+            return before
+        first: list[Executable | Workflow | Port] = []
+        for number, name in enumerate(step.spec.inputs):
+            if name not in steps or name == step.spec.name:
+                hint = did_you_mean(name, steps.keys() - {step.spec.name})
+                message = f"no other operator of this workflow is called {name!r}{hint}"
+                self._faults.report((*step.path, "inputs", number), "unknown-operator", message)
+                continue
+            does = steps[name].does
+            first += [each for each in before if _operator_of(each) is does] or [does]
+        return [*first, *(each for each in before if each not in first)]
 
     def _check(self, workflow: Workflow, path: Path_, steps: dict[str, _Step], judging: dict[str, Path_]) -> None:
         """Look for what only the whole graph shows, and say it where it is written."""
@@ -383,12 +405,15 @@ class Builder:
         own = tuple(tool for tool in tools if tool is not None)
         if own:
             actions.append(Action(name=f"use the tools of {spec.name}", tools=own, id=f"{spec.name}.tools"))
+        form = self._form(spec, path)
+        if form is None:
+            return None
         try:
             config = OperatorConfig(
                 instruction=spec.instruction,
                 actions=tuple(action for action in actions if action),
                 examples=tuple(spec.examples),
-                output_schema=spec.output_schema,
+                output_schema=form,
                 ports=tuple(spec.ports),
                 threshold=spec.threshold,
                 hops=spec.hops,
@@ -396,12 +421,6 @@ class Builder:
             )
         except ValidationError as error:
             self._faults.report_validation(path, error)
-            return None
-        try:
-            parse_output_schema(spec.output_schema)
-        except InvalidError as error:
-            for issue in error.issues:
-                self._faults.report((*path, "output_schema"), issue.code, issue.message)
             return None
         made_of = self._modules.operator_class(spec.class_, base) if spec.class_ else base
         if isinstance(made_of, str):
@@ -415,6 +434,25 @@ class Builder:
             message += "; with `knowledge: false` it gets no knowledge_base" if "'knowledge_base'" in str(error) else ""
             self._faults.report((*path, "params"), "params", message)
             return None
+
+    def _form(self, spec: OperatorSpec, path: Path_) -> str | None:
+        """Return the `output_schema` of an operator as text; None where it is a fault."""
+        form, at = spec.output_schema, (*path, "output_schema")
+        try:
+            if not isinstance(form, str):
+                return json.dumps(schema_of(form), ensure_ascii=False)
+            parse_output_schema(form)
+            return form
+        except FormError as error:
+            self._faults.report((*at, *error.path), error.slip.code, error.slip.what)
+        except InvalidError as error:
+            for issue in error.issues:
+                self._faults.report(at, issue.code, issue.message)
+        return None
+
+
+def _operator_of(before: Executable | Workflow | Port) -> object:
+    return before.operator if isinstance(before, Port) else before
 
 
 def _for_each(spec: MapSpec, name: str, body: Operator | Workflow, policy: Policy) -> Map:

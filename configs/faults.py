@@ -9,9 +9,9 @@ from typing import Any, cast, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from operad.configs.schema import KINDS, NODE, SEVERAL, ConfigSpec, OperatorSpec
+from operad.configs.schema import KINDS, NODE, OPERATOR, OTHER_NAMES, SEVERAL, ConfigSpec, OperatorSpec
 from operad.runtime.values.document import Document, Path_
-from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
+from operad.runtime.values.errors import InvalidError, Issue, near_name
 
 _SHAPES = {
     "model_type": "must be a mapping of keys to values",
@@ -23,6 +23,9 @@ _SHAPES = {
 
 _MEMBERS = {*KINDS, SEVERAL, "definition", "switch"}
 """What pydantic puts into paths for the members of a union, and no key is called."""
+
+_MAKES_ANOTHER = {"workflow", "type"}
+"""Keys that make a workflow or a typed node of an operator, which then needs no instruction."""
 
 _OF_OPERATORS = {info.alias or name for name, info in OperatorSpec.model_fields.items()}
 
@@ -56,7 +59,11 @@ class Faults:
 
     def report_validation(self, path: Path_, error: ValidationError) -> None:
         """Note all that pydantic finds wrong with the value at `path`."""
-        for problem in error.errors():
+        problems = error.errors()
+        misspelt = {(*problem["loc"][:-1], _meant(problem, self._spec)) for problem in problems}
+        for problem in problems:
+            if problem["type"] == "missing" and not misspelt.isdisjoint(_excuses(problem["loc"])):
+                continue
             self.report((*path, *problem["loc"]), *explain(problem, self._spec))
 
     def error(self) -> InvalidError:
@@ -76,7 +83,9 @@ def explain(problem: Any, spec: type[BaseModel] = ConfigSpec) -> tuple[str, str]
             )
         if path[-1] == "type" and "instruction" in known:
             return "unknown-key", "a typed node is no evaluator, and stands in for no other operator"
-        return "unknown-key", f"unknown key{did_you_mean(str(path[-1]), known)}; known: {', '.join(known) or 'none'}"
+        if meant := _meant(problem, spec):
+            return "unknown-key", f"unknown key (did you mean {meant!r}?)"
+        return "unknown-key", f"unknown key; known: {', '.join(known) or 'none'}"
     if problem["type"] == "missing":
         return "missing-key", "this key is missing"
     if problem["type"] == "value_error":
@@ -88,6 +97,23 @@ def explain(problem: Any, spec: type[BaseModel] = ConfigSpec) -> tuple[str, str]
     if problem["type"] == "string_type" and isinstance(value, bool | int | float):
         shown += "; put it in quotes"  # to YAML, yes and no are true and false
     return "value", f"{_SHAPES.get(problem['type'], problem['msg'])}{shown}"
+
+
+def _meant(problem: Any, spec: type[BaseModel]) -> str:
+    """Return the known key that is nearest to an unknown one; empty for none, and for another fault."""
+    if problem["type"] != "extra_forbidden":
+        return ""
+    path = problem["loc"]
+    known = _keys(spec, path[:-1])
+    if path[-2:-1] == (OPERATOR,):
+        known |= _MAKES_ANOTHER
+    return near_name(str(path[-1]), sorted(known))
+
+
+def _excuses(path: Path_) -> set[Path_]:
+    """Return the keys of which any, where it is misspelt, is why the key at `path` is missing."""
+    others = _MAKES_ANOTHER if path[-1] == "instruction" else ()
+    return {path, *((*path[:-1], other) for other in others)}
 
 
 def _keys(spec: type[BaseModel], path: Sequence[int | str]) -> set[str]:
@@ -102,7 +128,8 @@ def _keys(spec: type[BaseModel], path: Sequence[int | str]) -> set[str]:
         ]
         if inner:
             specs = {found for info in inner for found in _specs(info.annotation)}
-    return {info.alias or name for s in specs for name, info in s.model_fields.items()}
+    known = {info.alias or name for s in specs for name, info in s.model_fields.items()}
+    return known | {other for name, other in OTHER_NAMES.items() if name in known}
 
 
 def _specs(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -129,6 +156,8 @@ def real_path(path: Sequence[int | str], data: Any) -> Path_:
     """`path` without the names of union members that pydantic puts in."""
     real: list[int | str] = []
     for number, part in enumerate(path):
+        if isinstance(data, dict) and part not in data and OTHER_NAMES.get(str(part)) in data:
+            part = OTHER_NAMES[str(part)]
         if isinstance(data, dict) and (part in data or (number == len(path) - 1 and part not in _MEMBERS)):
             data = cast("dict[Any, Any]", data).get(part)
         elif isinstance(data, list) and isinstance(part, int):

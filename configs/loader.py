@@ -15,7 +15,7 @@ from operad.configs.code import Code, Trust, UntrustedError, code_of, is_trusted
 from operad.configs.faults import Faults
 from operad.configs.imports import LoadedModules, Modules, StandIns
 from operad.configs.models import chosen, make_model
-from operad.configs.names import name_operators, unknown_operators
+from operad.configs.names import name_operators, name_tools, unknown_operators
 from operad.configs.policies import make_budget
 from operad.configs.schema import ConfigSpec, ExpertSpec, LeaderSpec
 from operad.operators import Services
@@ -217,6 +217,7 @@ def _previewed(document: Document, spec: ConfigSpec, code: Code) -> Configuratio
 def _spec_and_code(document: Document, folder: Path) -> tuple[ConfigSpec, Code]:
     faults = Faults(document)
     name_operators(document)
+    name_tools(document)
     try:
         spec = ConfigSpec.model_validate(document.data)
     except ValidationError as error:

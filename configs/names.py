@@ -1,10 +1,12 @@
-"""The names of operators, in the raw values of a file: they are given and looked at before its shape is known."""
+"""The names of operators and tools, in the raw values of a file: they are given and looked at before its shape is known."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
+from operad.configs.schema import dotted_tool
 from operad.runtime.values.document import Document, Path_
 from operad.runtime.values.errors import did_you_mean
 
@@ -21,6 +23,29 @@ def name_operators(document: Document) -> None:
             operator = cast("dict[str, Any]", value)
             what = "workflow" if "workflow" in operator else what
             operator["name"] = operator.get("name") or document.anchors.get(id(operator), f"{what}-{number}")
+
+
+def name_tools(document: Document) -> None:
+    """Put a local tool in the place of each dotted name, such as ``my_module.search``, that no tool of the file has."""
+    lists = list(_lists_of_tools(document.data))
+    known = {tool.get("name") for tools in lists for tool in _mappings(tools)}
+    for tools in lists:
+        for number, tool in enumerate(tools):
+            if isinstance(tool, str) and tool not in known and re.fullmatch(r"[^.\s]+(\.[^.\s]+)+", tool):
+                tools[number] = dotted_tool(tool)
+
+
+def _lists_of_tools(value: Any) -> Iterator[list[Any]]:
+    """All lists of tools in a file; the parameters of typed nodes and of users' classes have none."""
+    if isinstance(value, list):
+        for each in cast("list[Any]", value):
+            yield from _lists_of_tools(each)
+    elif isinstance(value, dict):
+        for key, inner in cast("dict[str, Any]", value).items():
+            if key == "tools" and isinstance(inner, list):
+                yield cast("list[Any]", inner)
+            if key != "params":
+                yield from _lists_of_tools(inner)
 
 
 def unknown_operators(document: Document) -> Iterator[tuple[Path_, str]]:

@@ -7,6 +7,7 @@ editors complete it.
 from __future__ import annotations
 
 import builtins
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, cast
 
@@ -22,6 +23,7 @@ from pydantic import (
     WithJsonSchema,
     model_validator,
 )
+from pydantic.json_schema import GenerateJsonSchema
 
 from operad.operators.mcp import McpServer
 from operad.operators.nodes import NODE_TYPES
@@ -67,6 +69,35 @@ _JOIN = (
 )
 
 
+SCHEMA_ID = "urn:operad:configuration"
+"""The `$id` of the JSON Schema; a URN, as nothing is fetched from anywhere."""
+
+OTHER_NAMES: Mapping[str, str] = {"desc": "description", "output_schema": "output"}
+"""Keys that may be written in another way, too."""
+
+_TITLES: Mapping[str, str] = {
+    "ConfigSpec": "Configuration of experts",
+    "ExpertReasonerSpec": "Reasoner of an expert",
+    "LocalToolSpec": "Local tool",
+    "McpToolSpec": "MCP tool",
+    "SseServer": "SSE server",
+    "StreamableHttpServer": "HTTP server",
+    "TypedSpec": "Typed node",
+    "WorkflowSpec": "Workflow inside",
+}
+
+
+def title(name: str) -> str:
+    """Return the words for the class of a part.
+
+    Example:
+        >>> title("LeaderSpec"), title("WorkflowSpec")
+        ('Leader', 'Workflow inside')
+    """
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name.removesuffix("Spec"))
+    return _TITLES.get(name) or words.capitalize()
+
+
 class Spec(BaseModel):
     """A part of a configuration file. An unknown key is an error, an empty one is as good as none."""
 
@@ -77,7 +108,13 @@ class Spec(BaseModel):
     def _without_empty(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        return {key: value for key, value in cast("dict[str, Any]", data).items() if value is not None}
+        given = {key: value for key, value in cast("dict[str, Any]", data).items() if value is not None}
+        for name, other in OTHER_NAMES.items():
+            if name in cls.model_fields and other in given:
+                if name in given:
+                    raise ValueError(f"{name!r} and {other!r} are the same key; give one of them")
+                given[name] = given.pop(other)
+        return given
 
 
 OPERATOR, WORKFLOW, NODE, STEP = "an operator", "a workflow", "a typed node", "an operator with a port"
@@ -199,6 +236,9 @@ ModelRef = Annotated[ModelSpec, BeforeValidator(_named, json_schema_input_type=s
 """A model, by its name or as a mapping."""
 
 
+_APPROVE = "Ask a person before each call, and show the arguments."
+
+
 class LocalToolSpec(Spec):
     """A tool that is a Python function, or a class whose instances can be called."""
 
@@ -207,6 +247,7 @@ class LocalToolSpec(Spec):
     desc: str = Field(default="", description="What it does; by default its docstring.")
     module_path: str = Field(description="The module, as Python imports it. Its folder may be that of this file.")
     timeout: Seconds | None = Field(default=None, description="Seconds that a call may take.")
+    approve: bool = Field(default=False, description=_APPROVE)
 
 
 class McpToolSpec(Spec):
@@ -216,12 +257,36 @@ class McpToolSpec(Spec):
     type: Literal["MCP"]
     desc: str = Field(default="", description="What they are for.")
     mcp_transport_config: McpServer = Field(description="How the server is reached.")
+    approve: bool = Field(default=False, description=_APPROVE)
 
 
 ToolSpec = LocalToolSpec | McpToolSpec
-AnyTool = Annotated[
+Dotted = Annotated[str, Field(pattern=r"\.")]
+"""A function or class, as module.name."""
+
+
+def dotted_tool(name: str) -> dict[str, str]:
+    """Return the local tool that a dotted name such as ``my_module.search`` stands for.
+
+    Raises:
+        ValueError: It names no module.
+    """
+    module, _, function = name.rpartition(".")
+    if not (module and function):
+        raise ValueError(f"{name!r} names no tool: define it by name and module_path, or write module.function")
+    return {"name": function, "module_path": module}
+
+
+def _defined(value: Any) -> Any:
+    return dotted_tool(value) if isinstance(value, str) else value
+
+
+_Tool = Annotated[
     Annotated[LocalToolSpec, Tag("LOCAL_TOOL")] | Annotated[McpToolSpec, Tag("MCP")], Discriminator(_tool_kind)
 ]
+AnyTool = Annotated[_Tool, BeforeValidator(_defined, json_schema_input_type=Dotted | LocalToolSpec | McpToolSpec)]
+"""A tool, or the function that it is of."""
+
 ToolRef = Annotated[
     Annotated[str, Tag("name")] | Annotated[LocalToolSpec, Tag("LOCAL_TOOL")] | Annotated[McpToolSpec, Tag("MCP")],
     Discriminator(_tool_kind),
@@ -336,13 +401,37 @@ class MapSpec(Spec):
     )
 
 
+def _is_form(value: Any) -> Any:
+    if not isinstance(value, str | dict | list):
+        raise ValueError(f"must be text, a mapping or a list, not {value!r}")
+    return cast("Any", value)
+
+
+Form = Annotated[
+    Any, AfterValidator(_is_form), WithJsonSchema({"anyOf": [{"type": kind} for kind in ("string", "object", "array")]})
+]
+"""The form of an answer, as text or as plain values."""
+
+Inputs = list[Annotated[str, Field(min_length=1)]]
+"""Names of operators."""
+
+_INPUTS = (
+    "Operators of the same workflow whose messages it gets, in this order; it runs after them. Others that stand "
+    "before it in a chain follow."
+)
+
+
 class OperatorSpec(PolicySpec):
     """An operator, or an evaluator."""
 
     name: str = Field(default="", description="Its id in the workflow; by default its anchor.")
     instruction: str = Field(description="Its role, aim and style.")
     examples: list[Example] = Field(default=[], description="Inputs with right answers.")
-    output_schema: str = Field(default="", description="A JSON Schema, a YAML or JSON example, or words.")
+    output_schema: Form = Field(
+        default="",
+        description="The form of its answer, such as {claims: [string]}; a JSON Schema; or a description in words.",
+    )
+    inputs: Inputs = Field(default=[], description=_INPUTS)
     actions: list[ActionRef] = []
     tools: list[ToolRef] = Field(default=[], description="Tools that belong to no action.")
     threshold: float = Field(default=0.5, ge=0, le=1, description="What fits less is not recommended.")
@@ -442,6 +531,7 @@ class WorkflowSpec(WorkflowLikeSpec, GuardSpec):
     """A workflow as an operator of another."""
 
     name: str = Field(default="", description="Its id in the workflow around it; by default its anchor.")
+    inputs: Inputs = Field(default=[], description=_INPUTS)
     join: Join | None = Field(default=None, description=_JOIN)
     map: MapSpec | None = None
 
@@ -624,3 +714,18 @@ class ConfigSpec(Spec):
 
 KINDS: Mapping[str, type[Spec]] = {OPERATOR: OperatorSpec, WORKFLOW: WorkflowSpec, NODE: TypedSpec, STEP: StepSpec}
 """What a mapping in a chain may be, by its word in paths."""
+
+
+class _WithoutTitlesOfKeys(GenerateJsonSchema):
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a configuration file, for editors."""
+    schema = ConfigSpec.model_json_schema(schema_generator=_WithoutTitlesOfKeys)
+    for name, part in {"ConfigSpec": schema, **schema["$defs"]}.items():
+        part["title"] = title(name)
+        keys = part.get("properties", {})
+        keys |= {other: keys[key] for key, other in OTHER_NAMES.items() if key in keys}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_ID, **schema}

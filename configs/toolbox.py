@@ -32,6 +32,7 @@ class Toolbox:
         self._modules = modules
         self._faults = faults
         self._tools: dict[str, Tool | McpTools | None] = {}
+        self._specs: dict[str, LocalToolSpec | McpToolSpec] = {}
         self._actions: dict[str, Action] = {}
         self.toolkit = Toolkit()
         for number, tool in enumerate(spec.tools):
@@ -47,7 +48,8 @@ class Toolbox:
         if not isinstance(ref, str):
             return self._define_tool(ref, path)
         if ref not in self._tools:
-            self._faults.report(path, "unknown-tool", f"no tool is called {ref!r}{did_you_mean(ref, self._tools)}")
+            hint = did_you_mean(ref, self._tools) or "; define it under `tools`, or write module.function"
+            self._faults.report(path, "unknown-tool", f"no tool is called {ref!r}{hint}")
         return self._tools.get(ref)
 
     @property
@@ -65,6 +67,8 @@ class Toolbox:
         return self._actions.get(ref)
 
     def _define_tool(self, spec: LocalToolSpec | McpToolSpec, path: Path_) -> Tool | McpTools | None:
+        if self._specs.setdefault(spec.name, spec) != spec:
+            self._faults.report(path, "duplicate-name", f"another tool is called {spec.name!r} too")
         if spec.name not in self._tools:
             self._tools[spec.name] = None
             try:
@@ -77,9 +81,11 @@ class Toolbox:
         if isinstance(spec, McpToolSpec):
             server = spec.mcp_transport_config
             seen = server.seen_from(self._folder) if isinstance(server, StdioServer) else server
-            return McpTools(name=spec.name, description=spec.desc, server=seen)
+            return McpTools(name=spec.name, description=spec.desc, server=seen, approve=spec.approve)
         tool = self._modules.tool(spec)
-        return tool.model_copy(update={"timeout": spec.timeout}) if spec.timeout else tool
+        if spec.timeout:
+            tool = tool.model_copy(update={"timeout": spec.timeout})
+        return tool.model_copy(update={"approve": True}) if spec.approve else tool
 
     def _define_action(self, spec: ActionSpec, path: Path_) -> Action:
         if spec.name not in self._actions:

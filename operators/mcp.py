@@ -217,10 +217,14 @@ class McpTools(ToolSource):
     Attributes:
         server: Where the server is.
         prefix: What to put before the tools' names, where two servers name theirs alike.
+        approve: Whether a person is asked before each call of its tools, and shown the arguments.
     """
 
     server: McpServer
     prefix: str = ""
+    approve: bool = False
+
+    _indifferent = ToolSource._indifferent | {"approve"}
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[ToolGroup, None]:
@@ -277,6 +281,7 @@ class McpTools(ToolSource):
             parameters=listed.input_schema,
             function=call,
             id=f"{self.id}/{listed.name}",
+            approve=self.approve,
         )
 
     def _error(self, what: str, stderr: deque[str] | None = None) -> ToolError:

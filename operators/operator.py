@@ -38,7 +38,7 @@ from operad.runtime.values.errors import InputError, InvalidError, Issue
 from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.ids import settled_id, slug
 from operad.runtime.values.message import Job, Value, WorkflowMessage
-from operad.runtime.values.output import Output, name, shown
+from operad.runtime.values.output import ANY_TEXT, Output, name, shown
 from operad.runtime.values.schema import Schema, parse_output_schema, validate
 
 T = TypeVar("T", default=Any, covariant=True)
@@ -57,8 +57,10 @@ _Tools = Sequence[Tool | ToolGroup | _Function]
 
 
 def _as_schema(declared: Any) -> Any:
-    """A declared type as the text of its JSON Schema."""
-    return declared if isinstance(declared, str) else Output.of(declared).schema
+    """A declared type as the text of its JSON Schema; nothing for any text."""
+    if isinstance(declared, str):
+        return "" if declared.strip() in ANY_TEXT else declared
+    return Output.of(declared).schema
 
 
 class OperatorConfig(Value):

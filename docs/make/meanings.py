@@ -317,6 +317,7 @@ ERRORS: Mapping[str, str] = {
     "FetchError": 'Check the address; allow a host of your own: `http: {allowed_hosts: ["localhost:8080"]}`.',
     "AnswerError": "Ask more simply, or a better model.",
     "SchemaMismatch": "The model is told and asked again; where that does not help, ask for a simpler form.",
+    "FormError": "Write a type (`string`, `number`, `integer`, `boolean`, `any`), a choice, or a description in several words.",
     "ToolError": "Give the function type hints that JSON knows; or arguments that fit them.",
     "MissingExtraError": "Install what the message names.",
     "UntrustedError": "Read the code that it names; then `operad trust FILE`, or `load(file, trust=True)`.",

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel
 
-from operad.configs.schema import ConfigSpec
+from operad.configs.schema import OTHER_NAMES, ConfigSpec, title
 
 HEAD = """\
 # The keys of a configuration
@@ -60,12 +60,13 @@ price: {prompt: 0.25, completion: 2}
     "LimitsSpec": "{concurrency: 8, requests_per_minute: 60, tokens_per_minute: 100000}",
     "Price": "{prompt: 0.25, completion: 2}",
     "ReasonerSpec": "{type: DUAL, max_rounds: 12}",
-    "LocalToolSpec": "{name: search, type: LOCAL_TOOL, desc: Look a claim up., module_path: my_tools, timeout: 20}",
+    "LocalToolSpec": "{name: search, type: LOCAL_TOOL, desc: Look a claim up., module_path: my_tools, timeout: 20, approve: true}",
     "McpToolSpec": """
 name: files
 type: MCP
 desc: Reads files.
 mcp_transport_config: {transport_type: STDIO, command: my-server}
+approve: true
 """,
     "StdioServer": """
 transport_type: STDIO
@@ -95,9 +96,10 @@ call_timeout: 120
 name: check
 instruction: Check each claim.
 examples: [{input: The moon has air., output: 'false'}]
-output_schema: '{claims: [string]}'
+output_schema: {claims: [string]}
+inputs: [facts]
 actions: [look up]
-tools: [search]
+tools: [search, my_tools.read]
 threshold: 0.4
 hops: 1
 ports: [right, wrong]
@@ -132,6 +134,7 @@ max_rounds: 2
 policy: {cache: true}
 limits: {concurrency: 2}
 budget: {calls: 20}
+inputs: [triage]
 join: all
 map: {over: letters}
 retry: {attempts: 2}
@@ -204,17 +207,6 @@ format: mp3
 }
 """Per part, values that every key of it is in, as documents of YAML; the parts stand in the page in this order."""
 
-NAMES: Mapping[str, str] = {
-    "ConfigSpec": "The file",
-    "ExpertReasonerSpec": "Reasoner of an expert",
-    "LocalToolSpec": "Local tool",
-    "McpToolSpec": "MCP tool",
-    "SseServer": "SSE server",
-    "StreamableHttpServer": "HTTP server",
-    "TypedSpec": "Typed node",
-    "WorkflowSpec": "Workflow inside",
-}
-
 
 def page() -> str:
     """The page.
@@ -232,12 +224,6 @@ def page() -> str:
     return "\n".join([HEAD, *(_section(classes[name], parts[name], places.get(name, [])) for name in EXAMPLES)])
 
 
-def title(name: str) -> str:
-    """What the page calls a part."""
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name.removesuffix("Spec"))
-    return NAMES.get(name) or words.capitalize()
-
-
 def _section(spec: type[BaseModel], part: Mapping[str, Any], places: list[str]) -> str:
     given = list(yaml.safe_load_all(EXAMPLES[spec.__name__]))
     for document in given:
@@ -250,7 +236,8 @@ def _section(spec: type[BaseModel], part: Mapping[str, Any], places: list[str]) 
         if example is None:
             raise ValueError(f"the example of {spec.__name__} has no {key!r}")
         default = "must be given" if key in part.get("required", ()) else _default(value)
-        cells = [f"`{key}`", _type(value), default, _meaning(spec, key, value), f"`{_flow(example)}`"]
+        keys = f"`{key}` or `{OTHER_NAMES[key]}`" if key in OTHER_NAMES else f"`{key}`"
+        cells = [keys, _type(value), default, _meaning(spec, key, value), f"`{_flow(example)}`"]
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join([*lines, ""])
 
@@ -270,7 +257,7 @@ def _type(value: Mapping[str, Any]) -> str:
         return " or ".join(dict.fromkeys(_type(each) for each in several if each != {"type": "null"}))
     kind = value.get("type", "")
     if kind == "array":
-        return f"list of: {_type(value['items'])}"
+        return f"list of: {_type(value['items'])}" if "items" in value else "list"
     if kind == "object":
         inner = value.get("additionalProperties")
         return f"mapping of names to: {_type(inner)}" if isinstance(inner, dict) else "mapping"

@@ -45,7 +45,7 @@ class Document:
         data: Its content: mappings, lists, text, numbers, booleans, None. An alias is the same
             object as what it stands for.
         anchors: The names given by anchors, by the `id` of the value.
-        lines: The line of each value and each key, by its path, counted from 1.
+        lines: The line of each value, by its path, counted from 1: that of its key, or its own in a list.
     """
 
     name: str
@@ -235,17 +235,15 @@ class _Values:
 
 
 def _lines(node: yaml.Node, path: Path_, budget: int) -> Iterator[tuple[Path_, int]]:
-    open_: list[tuple[yaml.Node, Path_]] = [(node, path)]
+    open_: list[tuple[yaml.Node, Path_, int]] = [(node, path, node.start_mark.line + 1)]
     while open_ and budget:
-        node, path = open_.pop()
+        node, path, line = open_.pop()
         budget -= 1
-        yield path, node.start_mark.line + 1
+        yield path, line
         if isinstance(node, yaml.MappingNode):
-            for key, value in node.value:
-                inner = (*path, str(key.value))
-                open_.append((value, inner))
+            open_ += [(value, (*path, str(key.value)), key.start_mark.line + 1) for key, value in node.value]
         elif isinstance(node, yaml.SequenceNode):
-            open_ += [(item, (*path, number)) for number, item in enumerate(node.value)]
+            open_ += [(item, (*path, n), item.start_mark.line + 1) for n, item in enumerate(node.value)]
 
 
 def _issue(error: yaml.YAMLError, text: str, name: str, anchors: Iterable[str]) -> Issue:

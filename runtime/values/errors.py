@@ -238,8 +238,13 @@ def describe(error: BaseException) -> str:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """``" (did you mean 'x'?)"`` for the nearest known name, or an empty string."""
-    nearest = get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f" (did you mean {nearest[0]!r}?)" if nearest else ""
+    nearest = near_name(name, known)
+    return f" (did you mean {nearest!r}?)" if nearest else ""
+
+
+def near_name(name: str, known: Iterable[str]) -> str:
+    """Return the nearest known name, or an empty string."""
+    return next(iter(get_close_matches(name, list(known), n=1, cutoff=0.6)), "")
 
 
 MOST_COMPARED = 200_000

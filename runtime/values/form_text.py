@@ -1,12 +1,14 @@
 """The text of an answer's form: brackets that close, keys with values, words that are types; each slip with its place.
 
 The grammar, as JSON or as YAML: a form is a mapping of keys to values, a list of values, or a JSON Schema; a value is a
-type (`string`, `number`, `integer`, `boolean`, `any`), a number, true, false, null, a text that describes a string,
-``{enum: [a, b]}``, or a form.
+type (`string`, `number`, `integer`, `boolean`, `any`), a choice (``a | b`` or ``{enum: [a, b]}``), a number, true,
+false, null, a text that describes a string, or a form. A key that ends with ``?`` may be missing from the answer.
+A single word that stands alone is a type or refused; several words that stand alone are a description.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -17,6 +19,9 @@ PathInForm = Sequence[int | str]
 
 AND_SO_ON = "..."
 """What stands in a form for more of the same."""
+
+OPTIONAL = "?"
+"""What a key ends with that may be missing."""
 
 _PAIRS = {"{": "}", "[": "]"}
 _BEFORE_QUOTE = frozenset("{[,:")
@@ -35,7 +40,10 @@ _WRITTEN: Mapping[str, str] = {
 _OF_OTHERS = re.compile(
     r"(list|array|tuple|set|dict|map|optional|union|literal|enum)\s*[\[(<].*", re.IGNORECASE | re.DOTALL
 )
-_ALTERNATIVES = re.compile(r"[\w'\"-]+(?:\s*\|\s*[\w'\"-]+)+")
+_PART = r"""(?:[\w.+-]+|'[^'|]*'|"[^"|]*")"""
+_ALTERNATIVES = re.compile(rf"{_PART}(?:\s*\|\s*{_PART})+")
+_LONE = re.compile(r"[!-~]+")  # ASCII: Chinese prose has no spaces
+_BRACKETS = frozenset("{[")
 
 
 class Slip(NamedTuple):
@@ -110,6 +118,60 @@ def _end_of_quote(text: str, at: int) -> int:
     return found.end() - 1 if found else -1
 
 
+def lone_word(text: str) -> str:
+    """Return a text that is a single word, or words with ``|`` between them; empty for prose, a form or nothing.
+
+    Example:
+        >>> lone_word("nonsense"), lone_word("a | b"), lone_word("In one sentence.")
+        ('nonsense', 'a | b', '')
+    """
+    is_one = bool(_LONE.fullmatch(text)) and text[0] not in _BRACKETS and text[-1] not in "}]" and ":" not in text
+    return text if is_one or _ALTERNATIVES.fullmatch(text) or _OF_OTHERS.fullmatch(text) else ""
+
+
+def choice_of(text: str, types: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the schema of words with ``|`` between them; None for another text, and for types among other words.
+
+    Args:
+        text: The text.
+        types: The schemas of the words that are types.
+
+    Example:
+        >>> choice_of("a | b", {}), choice_of("1 | 2", {})
+        ({'enum': ['a', 'b']}, {'enum': [1, 2]})
+    """
+    if not _ALTERNATIVES.fullmatch(text.strip()):
+        return None
+    parts = [part.strip() for part in text.split("|")]
+    if all(part in types or part == "null" for part in parts):
+        schemas: list[dict[str, Any]] = [{"type": "null"} if part == "null" else dict(types[part]) for part in parts]
+        return {"anyOf": schemas} if all(schemas) else {}
+    if any(part in types or _slip_of(part, list(types)) for part in parts):
+        return None
+    numbers = [_number(part) for part in parts]
+    return {"enum": [part.strip("'\"") for part in parts] if None in numbers else numbers}
+
+
+def _number(text: str) -> int | float | None:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def is_of_a_type(text: str, types: Mapping[str, Any]) -> bool:
+    """Return whether a text of a form without braces shows that it is one: a type, nearly a type, or a choice.
+
+    Args:
+        text: The text.
+        types: The words that are types.
+    """
+    word = text.strip()
+    bare = word.lower().removesuffix("[]").removesuffix("?")
+    return bare in types or bool(_ALTERNATIVES.fullmatch(word)) or any(_is_near(word.lower(), each) for each in types)
+
+
 def word_slip(text: str, key: str, types: Sequence[str]) -> str | None:
     """Return why a text of a form is neither a type nor a description; None for what is one.
 
@@ -119,24 +181,29 @@ def word_slip(text: str, key: str, types: Sequence[str]) -> str | None:
         types: The words that are types.
     """
     word = text.strip()
-    low = word.lower()
     if _ALTERNATIVES.fullmatch(word):
-        parts = [part.strip().strip("'\"") for part in word.split("|")]
-        if all(part in types or part.lower() in ("null", "none") for part in parts):
-            return f"{word!r} is no type; write any, or a JSON Schema with anyOf"
         return (
-            f"{word!r} is no choice; write {{{key or 'kind'}: {{enum: [{', '.join(parts)}]}}}}, or describe it in words"
+            f"{word!r} mixes types with other words; write types, as in string | null, or a choice, as in "
+            f"{{{key.removesuffix(OPTIONAL) or 'kind'}: {{enum: [a, b]}}}}"
         )
+    if word in types:
+        return None
+    what = _slip_of(word, types)
+    return what and f"{word!r} is no type{what}"
+
+
+def _slip_of(word: str, types: Sequence[str]) -> str | None:
+    """Return what to write in place of a word that is nearly a type, or a type elsewhere; None for another word."""
+    low = word.lower()
     bare = low.removesuffix("[]").removesuffix("?")
     if bare != low and bare in types:
-        how = f"[{bare}]" if low.endswith("[]") else "any, or a JSON Schema with anyOf"
-        return f"{word!r} is no type; write {how}"
+        return f"; write [{bare}]" if low.endswith("[]") else f"; write {bare} | null, or KEY?: {bare}"
     if other := _OF_OTHERS.fullmatch(word):
-        return f"{word!r} is no type; write {_WRITTEN.get(other[1].lower(), 'a JSON Schema')}"
+        return f"; write {_WRITTEN.get(other[1].lower(), 'a JSON Schema')}"
     if low in _WRITTEN:
-        return f"{word!r} is no type; write {_WRITTEN[low]}, or describe a text in several words"
-    near = None if word in types else next((each for each in types if _is_near(low, each)), None)
-    return near and f"{word!r} is no type (did you mean {near!r}?); describe a text in several words"
+        return f"; write {_WRITTEN[low]}, or describe a text in several words"
+    near = next((each for each in types if _is_near(low, each)), None)
+    return near and f" (did you mean {near!r}?); describe a text in several words"
 
 
 def _is_near(word: str, known: str) -> bool:
@@ -176,6 +243,13 @@ def read_yaml_form(text: str) -> tuple[Any, Sequence[Slip]]:
         raise ValueError(" ".join(str(error).split()), None) from error
 
 
+def value_at(form: Any, path: PathInForm) -> str:
+    """Return the text of the value that a path leads to."""
+    for key in path:
+        form = form[key]
+    return str(form)
+
+
 def place_of(text: str, path: PathInForm, value: str) -> int | None:
     """Return the place of a value in a form's text; of the first such text, where the path does not lead to it."""
     import yaml
@@ -200,12 +274,16 @@ def _inner(node: Any, key: int | str) -> Any:
 def _loader() -> type[Any]:
     """A safe loader of what JSON could say too; ``on``, ``12:30`` and ``2024-01-01`` are text, as they would be there."""
     import yaml
+    from yaml.composer import Composer
 
-    class Loader(yaml.SafeLoader):
+    parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # which reads {why?: string} too, unlike the other
+
+    class Loader(Composer, parser):
         yaml_implicit_resolvers = {}  # noqa: RUF012 - as the base class declares it
 
         def __init__(self, stream: Any) -> None:
-            super().__init__(stream)
+            parser.__init__(self, stream)
+            Composer.__init__(self)
             self.slips: list[Slip] = []
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
@@ -216,7 +294,7 @@ def _loader() -> type[Any]:
                     self.slips.append(Slip(f"the key {said!r} stands twice", at, "duplicate-key"))
                 elif isinstance(said, str):
                     keys.add(said)
-                empty = isinstance(value, yaml.ScalarNode) and value.value == "" and value.style is None
+                empty = isinstance(value, yaml.ScalarNode) and value.value == "" and not value.style
                 if node.flow_style and empty and said != AND_SO_ON:
                     self.slips.append(
                         Slip(f"the key {said!r} has no value; write KEY: VALUE, with a space behind the colon", at)

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict, TypeVar, get_type_hints
 
 from operad.runtime.values.errors import InputError, InvalidError
 from operad.runtime.values.message import WorkflowMessage
-from operad.runtime.values.schema import is_json_schema, parse_output_schema
+from operad.runtime.values.schema import is_json_schema, parse_output_schema, schema_of
 
 T = TypeVar("T", default=Any)
 
@@ -22,6 +22,9 @@ EXPECTED = (
     "a pydantic model, a dataclass, a TypedDict, a type such as list[str] or Literal['a', 'b'], a JSON Schema as a dict, "
     "or text such as '{claims: [string]}'"
 )
+
+ANY_TEXT = ("", "string", "str")
+"""What declares plain text, which has no form."""
 
 MOST_FAULTS = 5
 """How many faults of one value an error lists."""
@@ -60,11 +63,11 @@ class Output(Generic[T]):
         Raises:
             InputError: It is none of these.
         """
-        if declared is None or declared is str:
+        if declared is None or declared is str or (isinstance(declared, str) and declared.strip() in ANY_TEXT):
             return Output(str)
         if isinstance(declared, str | Mapping):
-            schema = declared if isinstance(declared, str) else json.dumps(declared, ensure_ascii=False)
             try:
+                schema = declared if isinstance(declared, str) else json.dumps(schema_of(declared), ensure_ascii=False)
                 parse_output_schema(schema)
             except InvalidError as error:
                 raise InputError(f"output: {'; '.join(issue.message for issue in error.issues)}") from error

@@ -13,12 +13,17 @@ from typing import Any, TypeGuard, cast
 from operad.runtime.values.errors import AnswerError, InvalidError, Issue
 from operad.runtime.values.form_text import (
     AND_SO_ON,
+    OPTIONAL,
     PathInForm,
     Slip,
     bracket_slip,
+    choice_of,
+    is_of_a_type,
+    lone_word,
     place_of,
     read_yaml_form,
     said_of,
+    value_at,
     word_slip,
 )
 from operad.runtime.values.json_schema import UNCHECKED, EndlessSchemaError, matcher, schema_errors
@@ -75,43 +80,102 @@ _STRUCTURE: Mapping[str, type | tuple[type, ...]] = {
 _ANNOTATIONS = {"type", "title", "description", "$schema", "$id", "default", "examples"}
 _FENCE_BEGINS = re.compile(r"```[ \t]*(?:[\w-]+[ \t]*)?\n")
 _FENCE_ENDS = re.compile(r"\n[ \t]*```")
-_KEY = re.compile(r"[^\W\d][\w-]*")
-_KEY_BEFORE = re.compile(r"[^\W\d][\w-]*\s*:")
+_KEY = re.compile(r"[^\W\d][\w-]*\??")
+_KEY_BEFORE = re.compile(r"[^\W\d][\w-]*\??\s*:")
 
 
 class SchemaMismatch(AnswerError):  # noqa: N818 - an answer's state; the error is an AnswerError
     """An answer that does not fit its schema; the text names every fault and is fit for a model to read."""
 
 
+class FormError(InvalidError):
+    """A form with a word that is no type, or with a key twice.
+
+    Attributes:
+        path: The keys and places that lead to it.
+    """
+
+    def __init__(self, slip: Slip, path: PathInForm) -> None:
+        super().__init__("output_schema", [Issue(slip.code, slip.what)])
+        self.slip = slip
+        self.path = path
+
+
 def parse_output_schema(text: str) -> Schema | None:
-    """The JSON Schema that an `output_schema` asks for.
+    """Return the JSON Schema that an `output_schema` asks for.
 
     ===================================================  ==============================================
     a JSON Schema, in JSON or YAML                       itself
-    ``{claims: [string], score: 0.5}``, JSON or YAML     derived: every key required, no others; types
+    ``{claims: [string], score: 0.5}``, JSON or YAML     derived: keys are required, and there are no others; types
                                                          by the words of `TYPE_WORDS` or by the values
     ``{"answer": "In one sentence."}``                   the same; such a text describes a string
+    ``{why?: string, kind: a | b}``                      the same; ``why`` may be missing, ``kind`` is one of two
+    ``integer``, ``a | b``                               a type or a choice that stands alone
+    ``nonsense``                                         refused: a single word that is no type
     a list or a mapping of mere sentences, unbraced      none: words that happen to parse as YAML
-    Markdown, any other words, nothing                   none
+    Markdown, several words, ``string``, nothing         none
     ===================================================  ==============================================
 
     A list stands for any number of its items, ``...`` among them for "and so on", null for any value, ``{enum: [a, b]}``
     for one of these. What begins with a brace is read or refused, with its place: a bracket that is not closed, a key
-    twice or without a value, a word that is nearly a type, or one elsewhere (`strng`, `list`, `a|b`).
+    twice or without a value, a word that is nearly a type, or one elsewhere (`strng`, `list`).
 
     Returns:
         A JSON Schema, or None where the text is words, which a model gets as they are.
 
     Raises:
-        InvalidError: It is a JSON Schema but a broken one, in braces but unreadable, or too large.
+        InvalidError: It is a JSON Schema but a broken one, in braces but unreadable, too large, or a word that is no type.
+
+    Example:
+        >>> parse_output_schema("{kind: a | b}")["properties"]
+        {'kind': {'enum': ['a', 'b']}}
     """
+    if word := lone_word(_unfenced(text.strip())):
+        return _alone(word)
     value = _structure(text)
     if _is_schema(value):
         if _holds_more_than(len(text), value):
             raise _invalid("too-large", f"holds more than {len(text):,} values once its aliases (*name) are replaced")
         check_schema(value)
         return value
-    return None if value is None else _Derivation(text).derive(value)
+    if value is None:
+        return None
+    try:
+        return _Derivation().derive(value)
+    except FormError as error:
+        form = _unfenced(text.strip())
+        at = place_of(form, error.path, value_at(value, error.path))
+        slip = error.slip._replace(at=at)
+        raise _invalid(slip.code, said_of(slip, text, text.find(form))) from error
+
+
+def schema_of(form: Any) -> Schema:
+    """Return the JSON Schema of a form, or a JSON Schema, that is given as plain values.
+
+    Raises:
+        FormError: A word in it is no type, or a key stands twice.
+        InvalidError: It is a JSON Schema but a broken one, or too large.
+    """
+    if _is_schema(form):
+        check_schema(form)
+        return form
+    return _Derivation().derive(form)
+
+
+def _alone(word: str) -> Schema | None:
+    """Return the schema of a type or a choice that stands alone; None for any text."""
+    try:
+        schema = _Derivation().derive(word)
+    except FormError as error:
+        raise _invalid(error.slip.code, error.slip.what) from error
+    if "description" in schema:
+        raise _invalid(
+            "no-type",
+            f"{_short(word, 80)!r} is no type; write a form such as "
+            f"{{{word if len(word) < 40 and word.isidentifier() else 'answer'}: string}}, "
+            "or describe the answer in several words",
+        )
+    return None if schema == TYPE_WORDS["string"] else schema
 
 
 def is_json_schema(text: str) -> bool:
@@ -181,8 +245,7 @@ def is_strict(schema: Any) -> bool:
 class _Derivation:
     """Derives a schema from an example, within `MAX_NODES` and `MAX_DEPTH`."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
+    def __init__(self) -> None:
         self._nodes = 0
 
     def derive(self, example: Any, path: PathInForm = ()) -> Schema:
@@ -205,26 +268,28 @@ class _Derivation:
     def _text_of(self, example: str, path: PathInForm) -> Schema:
         if example in TYPE_WORDS:
             return dict(TYPE_WORDS[example])
+        if (choice := choice_of(example, TYPE_WORDS)) is not None:
+            return choice
         key = next((each for each in reversed(path) if isinstance(each, str)), "")
         if what := word_slip(example, key, list(TYPE_WORDS)):
-            form = _unfenced(self._text.strip())
-            slip = Slip(what, place_of(form, path, example), "no-type")
-            raise _invalid(slip.code, said_of(slip, self._text, self._text.find(form)))
+            raise FormError(Slip(what, None, "no-type"), path)
         return {"type": "string", "description": example} if example else {"type": "string"}
 
     def _object(self, example: dict[Any, Any], path: PathInForm) -> Schema:
         choices = example.get("enum")
         if len(example) == 1 and isinstance(choices, list) and choices and _are_plain(cast("list[Any]", choices)):
             return {"enum": choices}
-        properties = {
-            str(key): self.derive(value, (*path, str(key))) for key, value in example.items() if str(key) != AND_SO_ON
-        }
-        return {
-            "type": "object",
-            "properties": properties,
-            "required": list(properties),
-            "additionalProperties": False,
-        }
+        properties: dict[str, Schema] = {}
+        required: list[str] = []
+        for key, value in ((str(key), value) for key, value in example.items()):
+            if key == AND_SO_ON:
+                continue
+            name = key.removesuffix(OPTIONAL) or key
+            if name in properties:
+                raise FormError(Slip(f"the key {name!r} stands twice", None, "duplicate-key"), (*path, key))
+            properties[name] = self.derive(value, (*path, key))
+            required += [name] if name == key else []
+        return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
     def _array(self, example: list[Any], path: PathInForm) -> Schema:
         forms: dict[str, Schema] = {}
@@ -348,7 +413,7 @@ def _is_example(value: Any) -> bool:
         keys = cast("dict[Any, Any]", value)
         if not all(isinstance(key, str) and _KEY.fullmatch(key) for key in keys):
             return False
-    return any(not isinstance(item, str) or item in TYPE_WORDS for item in items)
+    return any(not isinstance(item, str) or is_of_a_type(item, TYPE_WORDS) for item in items)
 
 
 def check_schema(schema: Schema) -> None:

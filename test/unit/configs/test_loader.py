@@ -12,7 +12,9 @@ import pytest
 import yaml
 
 from operad.configs import load as load_file
-from operad.configs.schema import ConfigSpec
+from operad.configs.code import UntrustedError
+from operad.configs.loader import preview
+from operad.configs.schema import json_schema
 from operad.evaluators import Evaluator
 from operad.operators import Operator
 from operad.runtime import (
@@ -160,14 +162,7 @@ experts: [{profile: {name: X}, workflow: [[*loud]]}]
             "instruction",
             "instrution",
             [
-                ("missing-key", ":3 operators[0].instruction", "this key is missing"),
-                (
-                    "unknown-key",
-                    ":4 operators[0].instrution",
-                    "unknown key (did you mean 'instruction'?); known: actions, cache, class, examples, fallback, "
-                    "hops, instruction, join, knowledge, map, name, output_schema, params, ports, retry, threshold, timeout, "
-                    "tools",
-                ),
+                ("unknown-key", ":4 operators[0].instrution", "unknown key (did you mean 'instruction'?)"),
             ],
         ),
         (
@@ -210,8 +205,49 @@ experts: [{profile: {name: X}, workflow: [[*loud]]}]
             "{name: Greeter}",
             "{nam: Greeter}",
             [
-                ("missing-key", ":6 experts[0].profile.name", "this key is missing"),
-                ("unknown-key", ":6 experts[0].profile.nam", "unknown key (did you mean 'name'?); known: desc, name"),
+                ("unknown-key", ":6 experts[0].profile.nam", "unknown key (did you mean 'name'?)"),
+            ],
+        ),
+        (
+            "{name: Greeter}",
+            "{name: Greeter, purpose: x}",
+            [
+                ("unknown-key", ":6 experts[0].profile.purpose", "unknown key; known: desc, description, name"),
+            ],
+        ),
+        (
+            "instruction: Greet.",
+            "instruction: Greet.\n    retries:\n      attempts: 3",
+            [
+                ("unknown-key", ":5 operators[0].retries", "unknown key (did you mean 'retry'?)"),
+            ],
+        ),
+        (
+            "instruction: Greet.",
+            "workflwo: [[{instruction: Greet.}]]",
+            [
+                ("unknown-key", ":4 operators[0].workflwo", "unknown key (did you mean 'workflow'?)"),
+            ],
+        ),
+        (
+            "instruction: Greet.",
+            "tpye: code\n    params: {}",
+            [
+                ("unknown-key", ":4 operators[0].tpye", "unknown key (did you mean 'type'?)"),
+            ],
+        ),
+        (
+            "instruction: Greet.",
+            "instruction: Greet.\n    tools: [{nme: f, module_path: x}]",
+            [
+                ("unknown-key", ":5 operators[0].tools[0].nme", "unknown key (did you mean 'name'?)"),
+            ],
+        ),
+        (
+            "experts:",
+            "experst:",
+            [
+                ("unknown-key", ":5 experst", "unknown key (did you mean 'experts'?)"),
             ],
         ),
         (
@@ -462,6 +498,186 @@ def policy_of(file, operator_id="pay"):
     return load(file).expert().workflow.graph().policies.get(operator_id, Policy())
 
 
+TOOLS = """
+def search(claim: str) -> str:
+    'Look a claim up.'
+    return f"found {claim}"
+"""
+
+
+def with_search(tools, more=""):
+    return MINIMAL.replace("Greet.\n", f"Greet.\n    tools: {tools}\n") + more
+
+
+@pytest.fixture
+def beside(tmp_path):
+    (tmp_path / "my_module.py").write_text(TOOLS)
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "more.py").write_text(TOOLS.replace("search", "look"))
+
+
+def tools_of(expert):
+    return expert.workflow.get_operator("greet").config.actions[0].tools
+
+
+@pytest.mark.parametrize(
+    "tools",
+    ["[my_module.search]", "[search]\ntools: [my_module.search]", "[my_module.search]\ntools: [my_module.search]"],
+)
+def test_a_dotted_name_is_a_tool_of_a_module_beside_the_file(write, beside, tools):
+    own, _, defined = tools.partition("\n")
+    [tool] = tools_of(load(write(with_search(own, defined))).expert())
+    assert (tool.name, tool.description, tool.approve, tool("x")) == ("search", "Look a claim up.", False, "found x")
+
+
+def test_tools_of_actions_may_be_dotted_and_modules_lie_in_folders(write, beside):
+    text = MINIMAL.replace("Greet.\n", "Greet.\n    actions: [{name: look up, tools: [inner.more.look]}]\n")
+    assert [tool.name for tool in tools_of(load(write(text)).expert())] == ["look"]
+
+
+def test_a_dotted_tool_is_code_that_is_loaded_only_where_it_is_trusted(write, beside):
+    file = write(with_search("[my_module.search]"))
+    with pytest.raises(UntrustedError, match=r"names code that is not trusted: my_module.py \(search\)"):
+        load_file(file)
+    assert preview(file).remarks == ("names code, which was not run: my_module.py (search)",)
+
+
+@pytest.mark.parametrize(
+    ("tools", "code", "said"),
+    [
+        ("[my_module.serch]", "tool-module", "tool 'serch': module 'my_module' has no 'serch' (did you mean 'search'?)"),
+        ("[my_modul.search]", "tool-module", "tool 'search': module 'my_modul' is neither beside"),
+        ("[os.system]", "tool-module", "tool 'system': "),
+        ("[search]", "unknown-tool", "no tool is called 'search'; define it under `tools`, or write module.function"),
+        ("[my_module.search, {name: search, module_path: inner.more}]", "duplicate-name", "another tool is called 'search' too"),
+    ],
+)  # fmt: skip
+def test_a_dotted_tool_that_is_not_there_is_told(write, beside, tools, code, said):
+    [(found, where, message)] = issues(write(with_search(tools)))
+    assert (found, where[:20], message[: len(said)]) == (code, ":5 operators[0].tools"[:20], said)
+
+
+def test_a_tool_that_a_person_approves_says_so_in_the_file(write, beside):
+    expert = load(write(with_search("[{name: search, module_path: my_module, approve: true}]"))).expert()
+    assert tools_of(expert)[0].approve is True
+    servers = "[{name: files, type: MCP, approve: true, mcp_transport_config: {transport_type: STDIO, command: x}}]"
+    [server] = tools_of(load(write(with_search(servers))).expert())
+    assert server.approve is True
+
+
+CLAIMS = {
+    "type": "object",
+    "properties": {
+        "claims": {"type": "array", "items": {"type": "string"}},
+        "why": {"type": "string"},
+        "kind": {"enum": ["a", "b"]},
+    },
+    "required": ["claims", "kind"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "output: {claims: [string], why?: string, kind: a | b}",
+        "output:\n      claims: [string]\n      why?: string\n      kind: a | b",
+        "output: '{claims: [string], why?: string, kind: a | b}'",
+        "output_schema: {claims: [string], why?: string, kind: a | b}",
+        f"output: {json.dumps(CLAIMS)}",
+    ],
+)
+def test_the_form_of_an_answer_is_a_mapping_or_a_text(write, said):
+    operator = load(write(MINIMAL.replace("Greet.\n", f"Greet.\n    {said}\n"))).expert().workflow.get_operator("greet")
+    assert isinstance(operator, Operator)
+    assert operator.schema == CLAIMS
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("output:\n      claims:\n        - text: strng", ("no-type", ":7 operators[0].output.claims[0].text", "'strng' is no type (did you mean 'string'?); describe a text in several words")),
+        ("output: nonsense", ("no-type", ":5 operators[0].output", "'nonsense' is no type; write a form such as {nonsense: string}, or describe the answer in several words")),
+        ("output: {type: object, properties: {a: {type: strng}}}", ("json-schema", ":5 operators[0].output", "'strng' is not valid under any of the given schemas")),
+        ("output: 5", ("value", ":5 operators[0].output", "must be text, a mapping or a list, not 5")),
+        ("output: {a: string}\n    output_schema: text", ("value", ":3 operators[0]", "'output_schema' and 'output' are the same key; give one of them")),
+        ("outptu: {a: string}", ("unknown-key", ":5 operators[0].outptu", "unknown key (did you mean 'output'?)")),
+    ],
+)  # fmt: skip
+def test_a_form_that_cannot_be_read_is_refused_at_its_line(write, said, expected):
+    assert issues(write(MINIMAL.replace("Greet.\n", f"Greet.\n    {said}\n"))) == [expected]
+
+
+ORDERED = """
+operators:
+  - {name: a, instruction: A.}
+  - {name: b, instruction: B., ports: [good, bad]}
+  - {name: c, instruction: C.}
+  - {name: last, instruction: Join., inputs: INPUTS}
+experts:
+  - profile: {name: E}
+    workflow:
+      - [a, last]
+      - [{operator: b, port: good}, last]
+      - [c]
+"""
+
+
+@pytest.mark.parametrize(
+    ("inputs", "before"),
+    [
+        ("[]", {"a": [], "b": ["good"]}),
+        ("[b]", {"b": ["good"], "a": []}),
+        ("[c, b, a]", {"c": [], "b": ["good"], "a": []}),
+    ],
+)
+def test_inputs_are_named_and_come_in_that_order(write, inputs, before):
+    graph = load(write(ORDERED.replace("INPUTS", inputs))).expert().workflow.graph()
+    assert [(name, sorted(ports)) for name, ports in graph.before["last"].items()] == list(before.items())
+
+
+def test_an_input_that_is_no_operator_of_the_workflow_is_told(write):
+    assert issues(write(ORDERED.replace("INPUTS", "[a, bb, last]"))) == [
+        ("unknown-operator", ":6 operators[3].inputs[1]", "no other operator of this workflow is called 'bb' (did you mean 'b'?)"),
+        ("unknown-operator", ":6 operators[3].inputs[2]", "no other operator of this workflow is called 'last'"),
+    ]  # fmt: skip
+
+
+def test_the_json_schema_has_a_dialect_an_id_and_titles_and_takes_both_names_of_a_key():
+    schema = json_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert (schema["$schema"], schema["$id"], schema["title"]) == (
+        "https://json-schema.org/draft/2020-12/schema",
+        "urn:operad:configuration",
+        "Configuration of experts",
+    )
+    titles = {name: part["title"] for name, part in schema["$defs"].items()}
+    assert (titles["LocalToolSpec"], titles["WorkflowSpec"], titles["StreamableHttpServer"]) == (
+        "Local tool",
+        "Workflow inside",
+        "HTTP server",
+    )
+    assert "title" not in schema["$defs"]["OperatorSpec"]["properties"]["instruction"]
+    text = MINIMAL.replace(
+        "Greet.\n", "Greet.\n    output: {why: string}\n    retry: 3\n    tools: [m.f]\n    inputs: [x]\n"
+    )
+    text = text.replace("name: Greeter", "name: Greeter, description: Greets.") + "tools: [my_module.search]\n"
+    jsonschema.validate(yaml.safe_load(text), schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(yaml.safe_load(text.replace("my_module.search", "search")), schema)
+
+
+def test_a_description_is_read_under_both_of_its_names(write):
+    text = (
+        MINIMAL.replace("{name: Greeter}", "{name: Greeter, description: Greets.}") + "app: {description: Say hello.}\n"
+    )
+    loaded = load(write(text))
+    assert (loaded.profiles[0].description, loaded.spec.app.desc) == ("Greets.", "Say hello.")
+    assert issues(write(text.replace("Greets.", "Greets., desc: Hi."))) == [
+        ("value", ":6 experts[0].profile", "'desc' and 'description' are the same key; give one of them")
+    ]
+
+
 def test_a_number_of_attempts_is_short_for_a_retry(write):
     assert policy_of(write(with_pay("retry: 3")), "pay").retry == Retry(attempts=3)
     assert issues(write(with_pay("retry: 0"))) == [
@@ -630,7 +846,7 @@ TEAM = "  - {name: team, workflow: [[pay, *again]]}\nexperts:"
         (ROUTED.replace("port: refund", "port: refnd"), "unknown-port", ":13 experts[0].workflow[0][0].port", "did you mean 'refund'?"),
         (ROUTED.replace("*pay]", "{operator: *pay, port: x}, *calm]"), "unknown-port", ":13 experts[0].workflow[0][1].port", "it has: none"),
         (ROUTED + "      - [{operator: *triage, port: refund}]\n", "port", ":15 experts[0].workflow[2][0].port", "the chain ends here"),
-        (ROUTED.replace("port: refund", "prt: x, port: refund"), "unknown-key", ":13 experts[0].workflow[0][0].prt", "known: operator, port"),
+        (ROUTED.replace("port: refund", "prt: x, port: refund"), "unknown-key", ":13 experts[0].workflow[0][0].prt", "unknown key (did you mean 'port'?)"),
         (ROUTED.replace("operator: triage", "operator: triag"), "unknown-operator", ":14 experts[0].workflow[1][0].operator", "'triage'?"),
         (with_pay("timeout: {run: -1}"), "value", ":8 operators[1].timeout.run", "greater than 0, not -1"),
         (with_pay("timeout: {idle: .inf}"), "value", ":8 operators[1].timeout.idle", "finite"),
@@ -664,7 +880,7 @@ TEAM = "  - {name: team, workflow: [[pay, *again]]}\nexperts:"
         (ROUTED + "    policy: {timout: {}}\n", "unknown-key", ":15 experts[0].policy.timout", "did you mean 'timeout'?"),
         (ROUTED + "    limits: {concurrency: 0}\n", "value", ":15 experts[0].limits.concurrency", "equal to 1"),
         (ROUTED + "    budget: {tokens: -5}\n", "value", ":15 experts[0].budget.tokens", "equal to 1"),
-        (ROUTED + "model: {price: {promt: 1}}\n", "unknown-key", ":15 model.price.promt", "known: completion, prompt"),
+        (ROUTED + "model: {price: {promt: 1}}\n", "unknown-key", ":15 model.price.promt", "unknown key (did you mean 'prompt'?)"),
         (ROUTED + "tools: [{name: timed, module_path: own_tools, timeout: 0}]\n", "value", ":15 tools[0].timeout", "greater than 0"),
     ],
 )  # fmt: skip
@@ -726,7 +942,7 @@ async def test_without_a_knowledge_base_operators_know_nothing(write, nothing):
         ("docs, notes.txt", "docs, note.txt", ":3 knowledgebase.paths[1]", "/note.txt: no such file or folder (did you mean 'notes.txt'?)"),
         ("docs, notes.txt", "~no-such-user/docs", ":3 knowledgebase.paths[0]", "~no-such-user/docs: no such file or folder"),
         ("docs, notes.txt", "", ":3 knowledgebase.paths", "name at least one folder or file"),
-        ("  paths: [docs, notes.txt]\n", "", ":3 knowledgebase.paths", "name at least one folder or file"),
+        ("  paths: [docs, notes.txt]\n", "", ":2 knowledgebase.paths", "name at least one folder or file"),
         ("docs, notes.txt", "empty", ":3 knowledgebase.paths", "/empty: no file there that can be read"),
         ("index: know", "index: no/such/know", ":4 knowledgebase.index", "there is no folder"),
         ("index: knowledge.sqlite", "index: docs", ":4 knowledgebase.index", "/docs: is a folder; name a file in it"),
@@ -785,7 +1001,7 @@ EXAMPLES = [text for text in re.findall(r"^```yaml\n(.*?)^```$", PAGES, re.M | r
 def test_the_examples_of_the_documentation_load_and_fit_the_printed_schema(write, tmp_path, text, monkeypatch):
     (tmp_path / "my_tools.py").write_text("def search(query: str) -> str:\n    return query\n")
     assert load(write(text)).profiles
-    jsonschema.validate(parse_document(text, "page").data, ConfigSpec.model_json_schema())
+    jsonschema.validate(parse_document(text, "page").data, json_schema())
 
 
 def test_the_documentation_has_examples():
@@ -1057,7 +1273,7 @@ def test_without_a_leader_the_only_expert_is_the_agent(write, end):
         ("  profile: {desc: d}", "missing-key", ":17 leader.profile.name", "missing"),
         ("  reasoner: {type: TRIO}", "value", ":17 leader.reasoner.type", "not 'TRIO'"),
         ("  workflow: [[find]]", "unknown-key", ":17 leader.workflow", "known: actions, budget"),
-        ("  [Leader]", "value", ":17 leader", "must be a mapping of keys to values"),
+        ("  [Leader]", "value", ":16 leader", "must be a mapping of keys to values"),
     ],
 )
 def test_what_is_wrong_with_a_leader_is_told_at_its_place(write_team, leader, code, where, message):

@@ -8,8 +8,9 @@ from amounts import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
+from operad.operators import Operator, OperatorConfig
 from operad.runtime.values.errors import InvalidError
-from operad.runtime.values.schema import TYPE_WORDS, parse_output_schema
+from operad.runtime.values.schema import TYPE_WORDS, FormError, parse_output_schema, schema_of
 
 REFUSED = {
     "{why: strng}": ("no-type", "line 1, column 7, at the ^ of {why: ^strng}: 'strng' is no type (did you mean 'string'?)"),
@@ -23,9 +24,19 @@ REFUSED = {
     "{who: object}": ("no-type", "line 1, column 7, at the ^ of {who: ^object}: 'object' is no type; write {key: string}"),
     "a: number\nb: list[string]": ("no-type", "line 2, column 4, at the ^ of b: ^list[string]: 'list[string]' is no type; write [string]"),
     "a: number\nb: string[]": ("no-type", "line 2, column 4, at the ^ of b: ^string[]: 'string[]' is no type; write [string]"),
-    "{kind: a|b}": ("no-type", "line 1, column 8, at the ^ of {kind: ^a|b}: 'a|b' is no choice; write {kind: {enum: [a, b]}}"),
-    '{"kind": "\'a\' | \'b\'"}': ("no-type", "line 1, column 10, at the ^ of"),
-    "{a: string|null}": ("no-type", "line 1, column 5, at the ^ of {a: ^string|null}: 'string|null' is no type; write any, or a JSON Schema with anyOf"),
+    "{a: string?}": ("no-type", "line 1, column 5, at the ^ of {a: ^string?}: 'string?' is no type; write string | null, or KEY?: string"),
+    "{a: string | none}": ("no-type", "line 1, column 5, at the ^ of {a: ^string | none}: 'string | none' mixes types with other words; write types, as in string | null, or a choice, as in {a: {enum: [a, b]}}"),
+    "{a?: strng | b}": ("no-type", "line 1, column 6, at the ^ of {a?: ^strng | b}: 'strng | b' mixes types with other words"),
+    "{why: string, why?: number}": ("duplicate-key", "line 1, column 21, at the ^ of {why: string, why?: ^number}: the key 'why' stands twice"),
+    "- strng\n- other": ("no-type", "line 1, column 3, at the ^ of - ^strng: 'strng' is no type (did you mean 'string'?)"),
+    "why: strng": ("no-type", "line 1, column 6, at the ^ of why: ^strng: 'strng' is no type (did you mean 'string'?)"),
+    "nonsense": ("no-type", "'nonsense' is no type; write a form such as {nonsense: string}, or describe the answer in several words"),
+    "42": ("no-type", "'42' is no type; write a form such as {answer: string}, or describe the answer in several words"),
+    "Markdown.": ("no-type", "'Markdown.' is no type; write a form"),
+    "strng": ("no-type", "'strng' is no type (did you mean 'string'?); describe a text in several words"),
+    "list[str]": ("no-type", "'list[str]' is no type; write [string]"),
+    "dict[str, int]": ("no-type", "'dict[str, int]' is no type; write {key: string}"),
+    "integers | null": ("no-type", "'integers | null' mixes types with other words"),
     "{why: string": ("unreadable", "line 1, column 1, at the ^ of ^{why: string: this { is not closed"),
     "{a: [string}": ("unreadable", "line 1, column 12, at the ^ of {a: [string^}: } where ] is to close ["),
     "[string": ("unreadable", "line 1, column 1, at the ^ of ^[string: this [ is not closed"),
@@ -52,6 +63,16 @@ def test_a_form_that_says_less_than_it_seems_to_is_refused_with_its_place(text):
 
 
 READ = {
+    "{kind: a|b}": {"enum": ["a", "b"]},
+    "{kind: a | b-c | d.e}": {"enum": ["a", "b-c", "d.e"]},
+    '{"kind": "\'a\' | \'b c\'"}': {"enum": ["a", "b c"]},
+    "{kind: 1 | 2.5}": {"enum": [1, 2.5]},
+    "{kind: 1 | a}": {"enum": ["1", "a"]},
+    "{kind: string|null}": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+    "{kind: string | integer}": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+    "{kind: any | null}": {},
+    "kind: a|b": {"enum": ["a", "b"]},
+    "{kind: very good | bad}": {"type": "string", "description": "very good | bad"},
     "{kind: {enum: [a, b]}}": {"enum": ["a", "b"]},
     "{kind: [{enum: [1, 2]}]}": {"type": "array", "items": {"enum": [1, 2]}},
     "{kind: {enum: string}}": {"type": "object", "properties": {"enum": {"type": "string"}}, "required": ["enum"], "additionalProperties": False},
@@ -77,10 +98,45 @@ def test_a_value_of_a_form_is_read(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["[x] is done", "[a](b) is a link", "Write {a: strng}", "Kind: a|b", "why: in a word", "- strng\n- other"]
+    "text", ["[x] is done", "[a](b) is a link", "Write {a: strng}", "why: in a word", "一句话", "Format: JSON"]
 )
 def test_what_begins_with_words_stays_words(text):
     assert parse_output_schema(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{claims: [string], why?: string}", "claims: [string]\nwhy?: string", '{"claims": ["string"], "why?": "string"}'],
+)
+def test_a_key_with_a_question_mark_may_be_missing(text):
+    assert parse_output_schema(text) == {
+        "type": "object",
+        "properties": {"claims": {"type": "array", "items": {"type": "string"}}, "why": {"type": "string"}},
+        "required": ["claims"],
+        "additionalProperties": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "schema"),
+    [("integer", {"type": "integer"}), (" bool ", {"type": "boolean"}), ("a | b", {"enum": ["a", "b"]}), ("any", {}), ("string", None), ("str", None)],
+)  # fmt: skip
+def test_a_type_or_a_choice_may_stand_alone_and_a_string_is_any_text(text, schema):
+    assert parse_output_schema(text) == schema
+
+
+@pytest.mark.parametrize("text", ["string", " str\n", ""])
+def test_an_operator_whose_answer_is_a_string_has_no_form(text):
+    assert OperatorConfig(instruction="Say.", output_schema=text).output_schema == ""
+    assert Operator("Say.", output=text).config.output_schema == ""
+
+
+def test_plain_values_are_a_form_as_text_is():
+    form = {"claims": ["string"], "why?": "string", "kind": "a | b"}
+    assert schema_of(form) == parse_output_schema(json.dumps(form))
+    with pytest.raises(FormError) as raised:
+        schema_of({"claims": [{"text": "string", "sure": "nubmer"}]})
+    assert (raised.value.path, raised.value.slip.what[:22]) == (("claims", 0, "sure"), "'nubmer' is no type (d")
 
 
 KEYS = st.text("abcdefgh_", min_size=1, max_size=6).filter(lambda key: key != "enum")

@@ -73,7 +73,6 @@ WORDS = [
     "  \n",
     "string",
     "Answer in one sentence.",
-    "42",
     "Answer: yes or no",
     "information: The information gathered.\nsources_used: A list of all URLs.",
     "- Return only your answer.\n- No units.",

@@ -136,7 +136,7 @@ def test_all_issues_are_found_at_once():
 
 
 def test_the_lines_of_nodes_are_known():
-    assert node_lines(WRITTEN.encode()) == {"1": 3, "2": 4, "3": 6, "3-1": 12, "3-2": 14, "4": 20}
+    assert node_lines(WRITTEN.encode()) == {"1": 3, "2": 4, "3": 5, "3-1": 12, "3-2": 13, "4": 20}
 
 
 @pytest.mark.parametrize(
