@@ -183,7 +183,7 @@ class Builder:
             insights=self._insights,
         )
         steps: dict[str, _Step] = {}
-        edges: dict[str, list[Executable | Workflow | Port]] = {}
+        edges: dict[str, list[BaseOperator | Workflow | Port]] = {}
         complete = True
         for number, chain in enumerate(spec.workflow):
             before: BaseOperator | Workflow | Port | None = None
@@ -215,12 +215,12 @@ class Builder:
         return workflow
 
     def _in_order(
-        self, before: list[Executable | Workflow | Port], step: _Step, steps: Mapping[str, _Step]
-    ) -> list[Executable | Workflow | Port]:
+        self, before: list[BaseOperator | Workflow | Port], step: _Step, steps: Mapping[str, _Step]
+    ) -> list[BaseOperator | Workflow | Port]:
         """Return what comes before an operator: first its `inputs`, in their order, and then what chains say."""
         if isinstance(step.spec, TypedSpec):
             return before
-        first: list[Executable | Workflow | Port] = []
+        first: list[BaseOperator | Workflow | Port] = []
         for number, name in enumerate(step.spec.inputs):
             if name not in steps or name == step.spec.name:
                 hint = did_you_mean(name, steps.keys() - {step.spec.name})
@@ -451,7 +451,7 @@ class Builder:
         return None
 
 
-def _operator_of(before: Executable | Workflow | Port) -> object:
+def _operator_of(before: BaseOperator | Workflow | Port) -> object:
     return before.operator if isinstance(before, Port) else before
 
 
