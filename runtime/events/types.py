@@ -343,7 +343,7 @@ class Resumed(Event, frozen=True, kw_only=True):
     seconds: float
 
 
-Listener = Callable[[Event], None]
+Listener = Callable[[Event], object]
 """Whoever wants to know. It is called in the run's own thread and must not block."""
 
 
