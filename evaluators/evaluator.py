@@ -27,6 +27,9 @@ _STATUS_MEANINGS = {
 class Evaluator(Operator):
     """Judges what a workflow produced (Chat2Graph, Workflow module, section 2.3).
 
+        evaluator = Evaluator("Every sentence rests on a checked claim.")
+        workflow = Workflow(facts >> answer, evaluator=evaluator, max_rounds=3)
+
     This one asks the reasoner. One that needs no model is a subclass whose `execute` returns a
     message with the same fields: status, evaluation, lesson, blame, and score if it measures one;
     `trail()` tells it what every operator said.

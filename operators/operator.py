@@ -66,6 +66,9 @@ def _as_schema(declared: Any) -> Any:
 class OperatorConfig(Value):
     """What an operator is (Chat2Graph, Workflow module, section 2.1).
 
+        config = OperatorConfig(instruction="List what the text claims.", id="facts", output_schema="{claims: [string]}")
+        facts = Operator(config)
+
     Attributes:
         instruction: Its role, aim and style, for the reasoner. Not empty.
         actions: What it may do.

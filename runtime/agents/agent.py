@@ -84,6 +84,10 @@ class Agent:
 class Expert(Agent):
     """Does jobs of one kind.
 
+        profile = Profile(name="Fact checker", description="Checks the claims of a text.")
+        expert = Expert(profile, Workflow(facts >> answer), MonoModelReasoner())
+        message = expert.execute(Job("Is this so? The moon has air."))
+
     Its evaluator's verdict says what becomes of a job. On EXECUTION_ERROR, while the workflow has
     rounds left, those at fault run again with the lesson. The other verdicts are for who gave it
     the job: INPUT_DATA_ERROR, with the lesson for whoever produced the input; and

@@ -46,6 +46,10 @@ MAX_OPEN_JOBS = 1_000
 class Leader(Agent):
     """Splits a job into a graph of sub-jobs over its experts and has them done (Chat2Graph, Leader).
 
+        team = [Expert(Profile(name="Fact checker"), Workflow(facts), MonoModelReasoner())]
+        leader = Leader(Profile(name="Editor"), team, MonoModelReasoner())
+        print(leader)
+
     Sub-jobs that do not wait for each other are done at once; each gets the results of those that it
     depends on. A job whose `assigned_expert_name` is set goes to that expert unsplit. What an
     expert's verdict leads to:

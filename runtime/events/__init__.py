@@ -1,4 +1,13 @@
-"""What happens in a run, as typed events; the log that carries them, and where in a run the current code is."""
+"""What happens in a run, as typed events; the log that carries them, and where in a run the current code is.
+
+    def tell(event: events.Event) -> None:
+        if isinstance(event, events.OperatorFinished):
+            print(event.operator_id, event.message.scratchpad)
+
+    Workflow(facts >> answer, listeners=[tell]).run("Is this so? The moon has air.")
+
+`Workflow.stream` yields the same events, and `emit` emits one of your own.
+"""
 
 from operad.runtime.events.context import (
     Keeper,

@@ -21,6 +21,11 @@ from operad.runtime.values.schema import TYPE_WORDS, check_schema, parse_output_
 async def interrupt(question: str, schema: Mapping[str, Any] | str | None = None) -> Any:
     """Ask a person, and wait for the answer; for operators and tools.
 
+        @tool
+        async def book(hotel: str) -> str:
+            "Book a hotel."
+            return "booked" if await interrupt(f"Book {hotel}?", "boolean") else "refused"
+
     The run's stream yields `events.Interrupted`; ``workflow.resume(run_id, {interrupt_id: answer})``
     answers. A run that nobody streams raises `PausedError` when nothing else in it can go on.
 

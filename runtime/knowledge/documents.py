@@ -38,6 +38,11 @@ log = logging.getLogger(__name__)
 class Documents:
     """A knowledge base over files: text and code as they are, .docx, .html, .pdf, .pptx and .xlsx as their text.
 
+        library = Documents("docs")
+        [passage] = library.retrieve("When does my refund arrive?").passages
+        print(passage.source, passage.text)
+        answer = Operator("Answer from the passages.", knowledge_base=library)
+
     Names that begin with a dot are passed over. Links in folders are not followed. What cannot be
     read is left out, and said in `skipped`. The first `retrieve` reads the files; each one looks
     which of them were added, changed or removed since, and reads those. Threads may share one.

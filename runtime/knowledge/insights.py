@@ -183,6 +183,9 @@ class Experience:
 class Insights:
     """Keeps what runs learn, by operator; for workflows: `BuiltinWorkflow(insights=Insights("insights.sqlite"))`.
 
+        insights = Insights("insights.sqlite")
+        workflow = Workflow(facts >> answer, evaluator=Evaluator("Be brief."), insights=insights)
+
     Workflows, threads and event loops may share one; processes may share a file.
 
     Args:

@@ -62,6 +62,9 @@ MOST_CALLS = 128
 class Model(Endpoint):
     """A client of a chat endpoint.
 
+        model = Model(name="gpt-5-mini", temperature=0, limits=Limits(concurrency=8))
+        workflow = Workflow(facts >> answer, model=model)
+
     A value: it may be copied, compared and shared by any number of runs, threads and event loops.
     Connections are opened on first use, one pool per event loop, and belong to the model that
     opened them, not to its copies. They close when `asyncio.run` ends, or by `aclose`.

@@ -53,6 +53,9 @@ def cache_key(*parts: object) -> str:
 class Cache:
     """Keeps messages by key, for as long and as many as it is told.
 
+        cache = Cache("said.db", max_age=timedelta(days=1))
+        facts = Operator("List what the text claims.", policy=Policy(cache=cache))
+
     Threads and event loops may share one; processes may share a file. A message is kept as it was
     said, with the id of its job and what it cost.
 

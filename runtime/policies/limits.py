@@ -28,6 +28,9 @@ _OTHER_LOOPS = 1.0
 class Limits:
     """What an endpoint lets one do; None is no limit.
 
+        limits = Limits(concurrency=8, requests_per_minute=60)
+        workflow = Workflow(facts >> answer, limits=limits)
+
     Attributes:
         concurrency: Calls at once.
         requests_per_minute: Calls begun in any 60 seconds.

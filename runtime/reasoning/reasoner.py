@@ -43,6 +43,13 @@ MAX_TRIES = 3
 class Reasoner(Protocol):
     """Anything that takes a task and answers it.
 
+        class Shout:
+            async def infer(self, task: Task) -> str:
+                return task.job.goal.upper()
+
+        loud: Reasoner = Shout()
+        print(Workflow(Operator("Say it.")).run("hello", loud).text)  # HELLO
+
     One reasoner serves any number of operators at once, so a call keeps its state to itself.
     """
 
@@ -180,6 +187,9 @@ class MonoModelReasoner:
 
 class DualModelReasoner:
     """A thinker instructs, an actor acts (Chat2Graph's dual-model reasoner).
+
+        reasoner = DualModelReasoner(actor="gpt-5-mini", thinker="gpt-5")
+        workflow = Workflow(Operator("Check each claim.", tools=[search]), model=reasoner)
 
     The thinker gives one instruction per turn, the actor carries it out with the task's tools, and
     the thinker sees the result, until it says that the work is finished. Then the actor answers.

@@ -16,6 +16,9 @@ from operad.runtime.values.message import Contribution, Job, SubJob, Value, Work
 class Example(Value):
     """An input of the same kind with its right answer.
 
+        example = Example(input="Tom wrote from Rome.", output="Tom, Rome")
+        who = Operator("Extract the name and the city.", examples=[example])
+
     Attributes:
         input: As a job's goal would say it.
         output: The answer, in the form that the task asks for.
@@ -27,6 +30,9 @@ class Example(Value):
 
 class Task(Value):
     """What an operator asks of a reasoner (Chat2Graph, Workflow module, section 2.2).
+
+        task = Task(job=Job("The moon has air."), instruction="List what the text claims.")
+        print(asyncio.run(MonoModelReasoner().infer(task)))
 
     Attributes:
         job: The job that the workflow works on.

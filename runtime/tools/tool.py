@@ -41,6 +41,12 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 class Tool(Value):
     """Something a model may call.
 
+        def search(claim: str) -> str:
+            "Look a claim up."
+            return "The moon has no atmosphere to speak of."
+
+        check = Operator("Check each claim.", tools=[Tool.of(search, timeout=20)])
+
     A tool is usually made of a function, by `Tool.of`: then the function's signature validates
     a call's arguments and converts them to the annotated types. A tool that is put together
     field by field, as one from an MCP server is, has its arguments checked against `parameters`.

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 class Action(Value):
     """Something an operator may do, and the tools for it.
 
+        look_up = Action(name="look up", description="Look a claim up.", tools=[search])
+        check = Operator("Check each claim.", actions=[look_up])
+
     Attributes:
         name: What people and models call it by.
         description: What to do, for the model.
@@ -52,6 +55,11 @@ _SHAPES: dict[type, tuple[str, str]] = {Action: ("[", "]"), Tool: ("([", "])"), 
 
 class Toolkit:
     """A graph of actions, tools and tool groups (Chat2Graph, Toolkit module).
+
+        look_up, judge = Action(name="look up", tools=[search]), Action(name="judge")
+        toolkit = Toolkit()
+        toolkit.add_chain([look_up, judge])  # looking up is often followed by judging
+        check = Operator("Check each claim.", actions=[look_up], toolkit=toolkit)
 
     Edges bear a score from 0 to 1: *Next* leads from an action to one that may follow it, *Call*
     from an action to a tool or a group, and from a group to its tools. Things are told apart by

@@ -53,6 +53,11 @@ class Issue:
 class OperadError(Exception):
     """The base of every error this package raises on purpose.
 
+        try:
+            Operator("Say.", output="nonsense")
+        except OperadError as error:
+            print(error)
+
     Args:
         message: What happened, where, why, and what to do.
         operator_id: The operator concerned, if one is.
@@ -70,7 +75,15 @@ class OperadError(Exception):
 
 
 class InvalidError(OperadError):
-    """A workflow or a configuration that cannot be used; ``issues`` holds every fault found."""
+    """A workflow or a configuration that cannot be used; ``issues`` holds every fault found.
+
+        try:
+            Workflow().run("hello")
+        except InvalidError as error:
+            print(error.issues[0].code)  # no-operators
+
+    Each issue has a ``code``, a ``message`` and its place, ``where``.
+    """
 
     def __init__(self, subject: str, issues: Sequence[Issue]) -> None:
         self.issues = tuple(issues)
@@ -79,7 +92,15 @@ class InvalidError(OperadError):
 
 
 class InputError(OperadError):
-    """A file or a value that a run cannot work with."""
+    """A file or a value that a run cannot work with.
+
+        try:
+            FileDescriptor.of("no-such-file.txt")
+        except InputError as error:
+            print(error)
+
+    The message says which one, and what to do.
+    """
 
 
 class OperatorError(OperadError):
@@ -117,7 +138,11 @@ class OperatorTimeoutError(OperadError, TimeoutError):
 class FaultError(OperadError):
     """What an operator raises that finds a fault in what it was given, or in what it made.
 
-        raise FaultError("no claim has a date", lesson="Give each claim its date.", blame=["facts"])
+        @operator
+        def newest(facts: Claims) -> str:
+            if not facts.claims:
+                raise FaultError("there is no claim", lesson="List one claim at least.", blame=["facts"])
+            return facts.claims[-1]
 
     Where the workflow has rounds left, the blamed operators and all that depends on them run again
     with the lesson.
@@ -170,6 +195,16 @@ class BudgetError(OperadError):
 
 class PausedError(OperadError):
     """A run waits for a person's answers, and nothing else in it can go on.
+
+        @operator
+        async def order(job: Job, context: RunContext) -> str:
+            return "ordered" if await context.ask(f"Order {job.goal}?", "boolean") else "left"
+
+        shop = Workflow(order)
+        try:
+            shop.run("two figs")
+        except PausedError as paused:
+            message = shop.resume(paused.run_id, {question.id: True for question in paused.questions})
 
     Attributes:
         run_id: The run, which goes on with ``workflow.resume(run_id, answers)``.

@@ -36,6 +36,9 @@ def suffix_of(mime_type: str) -> str:
 class FileDescriptor(BaseModel):
     """A file by reference.
 
+        letter = FileDescriptor.of("letter.txt")
+        result = flow.run(Job("Answer this letter.", files=[letter]))
+
     Attributes:
         path: Where it lies.
         name: Its name without folders.

@@ -37,7 +37,13 @@ class Value(BaseModel):
 
 
 class WorkflowStatus(str, Enum):
-    """How a run was judged (Chat2Graph, Workflow module, section 2.3), in falling priority."""
+    """How a run was judged (Chat2Graph, Workflow module, section 2.3), in falling priority.
+
+        result = flow.run("Is this so? The moon has air.")
+        print(result.status is WorkflowStatus.SUCCESS)
+
+    Of several that hold, the first counts.
+    """
 
     EXECUTION_ERROR = "EXECUTION_ERROR"
     INPUT_DATA_ERROR = "INPUT_DATA_ERROR"
@@ -144,6 +150,9 @@ _STAMP = {"operator_id", "job_id", "usage"}
 
 class WorkflowMessage(Value):
     """What an operator, an evaluator or a whole workflow says.
+
+        message = WorkflowMessage(scratchpad="Two claims.", outputs={"claims": ["air", "water"]})
+        print(message.scratchpad, message.outputs["claims"])
 
     Attributes:
         scratchpad: The text: an operator's answer; in a verdict, the text that was judged.

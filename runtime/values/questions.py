@@ -16,6 +16,14 @@ from operad.runtime.values.schema import faults
 class Question(Value):
     """What a run asks.
 
+        async def main() -> None:
+            run = Workflow(Operator("Delete the file.", tools=[delete])).start("Delete a.txt.")
+            questions: Sequence[Question] = run.questions
+            print([(question.id, question.text, question.schema_) for question in questions])
+            await run.cancel()
+
+        asyncio.run(main())
+
     Attributes:
         id: What the answer is given under: the path of who asks, with slashes; its second question
             ends in ``#2``, and so on.

@@ -22,7 +22,7 @@ T = TypeVar("T", default=Any, covariant=True)
 class RunHandle(Generic[T]):
     """A run that is going on; `Workflow.start` makes it.
 
-        run = flow.start("Is this so? The moon has air.")
+        run: RunHandle[str] = flow.start("Is this so? The moon has air.")
         async for event in run:
             if isinstance(event, events.Interrupted):
                 await run.answer({event.interrupt_id: True})

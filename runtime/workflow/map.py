@@ -48,6 +48,15 @@ class ItemError(Value):
 class Map(BaseOperator[list[Any]]):
     """An operator that runs a workflow for each item of a list.
 
+        @operator
+        def split(job: Job) -> dict[str, list[str]]:
+            return {"words": job.goal.split()}
+
+        def shout(word: str) -> str:
+            return word.upper()
+
+        print(Workflow(split >> Map("each", shout, over="words")).run("one two").output)  # ['ONE', 'TWO']
+
     The first operators of the body get one message: its text is the item (as JSON, where it is not
     text), its outputs are ``item`` and ``index``, counted from 0. The map's message has the output ``items``: for each item what the body made of it, in the order of the list, which
     is the body's output named ``output``, all its outputs if it has others, or its text. The bodies'

@@ -22,7 +22,7 @@ U = TypeVar("U")
 class Result(Generic[T]):
     """What came of a run.
 
-        result = flow.run("Is this so? The moon has air.")
+        result: Result[str] = flow.run("Is this so? The moon has air.")
         result.output  # the answer of the last operator, an instance of its type
         result["facts"]  # that of the operator 'facts'; result[facts], by the operator itself, is typed
         print(result.text, result.status, result.cost)

@@ -558,6 +558,9 @@ class BuiltinWorkflow(Workflow[T]):
 class DbgptWorkflow(Workflow[T]):
     """A workflow as a DB-GPT AWEL DAG, run by our AWEL runner. dbgpt is imported at the first build.
 
+        workflow = DbgptWorkflow(facts >> answer)
+        print(workflow.run("Is this so? The moon has air.").text)
+
     Where dbgpt is not installed, building it raises `MissingExtraError`, with the command that installs dbgpt.
     """
 

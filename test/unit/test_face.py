@@ -1,14 +1,18 @@
 """The public face: `from operad import …`."""
 
 import ast
+import asyncio
 import inspect
 import json
+import re
 import subprocess
 import sys
+import textwrap
 
 import pytest
 
 import operad
+from operad.runtime.testing import Plausible, ScriptedModel
 
 HEAVY = "dbgpt dbos jinja2 jsonschema networkx numpy openai pydantic yaml".split()
 
@@ -55,3 +59,72 @@ def test_type_checkers_see_the_same_names():
 def test_another_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'operad' has no attribute 'Operater'"):
         _ = operad.Operater
+
+
+PRELUDE = """
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from operad import *
+from operad.runtime import Profile
+from pydantic import BaseModel
+
+class Claims(BaseModel):
+    claims: list[str]
+
+@tool
+def search(claim: str) -> str:
+    "Look a claim up."
+    return "The moon has no atmosphere to speak of."
+
+@tool(approve=True)
+def delete(path: str) -> str:
+    "Delete a file."
+    return "done"
+
+async def post(answer: str, key: str) -> str:
+    return "posted"
+
+@operator
+def triage(mail: str) -> str:
+    return mail
+
+facts = Operator("List what the text claims.", id="facts", output=Claims)
+check = Operator("Check each claim.", id="check")
+write = Operator("Write the letter.", id="write")
+answer = Operator("Write the answer.", id="answer")
+flow = Workflow(facts >> check >> answer)
+"""
+"""What the examples of docstrings may use besides the names of operad."""
+
+
+def example_of(docstring):
+    """The indented block before the sections of a docstring; empty for none."""
+    before = re.split(r"^(?:Args|Attributes|Raises|Returns):$", docstring, maxsplit=1, flags=re.MULTILINE)[0]
+    found = re.search(r"^    \S.*(?:\n(?:    .*)?)*", before, re.MULTILINE)
+    return textwrap.dedent(found[0]) if found else ""
+
+
+def test_an_example_is_the_first_indented_block_of_a_docstring():
+    assert example_of("Do it.\n\n    a = 1\n\n    b = 2\n\nMore.\n\nArgs:\n    c: No.") == "a = 1\n\nb = 2\n\n"
+    assert example_of("Do it.\n\nArgs:\n    c: No.") == ""
+
+
+@pytest.mark.parametrize("name", operad.__all__)
+def test_a_public_name_has_an_example_that_runs(name, tmp_path, monkeypatch):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "refunds.md").write_text("# Refunds\n\nRefunds arrive within seven days.\n", encoding="utf-8")
+    (tmp_path / "letter.txt").write_text("Hello", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    example = example_of(inspect.getdoc(getattr(operad, name)))
+    assert re.search(rf"\b{name}\b", example), "the example uses the name"
+    with ScriptedModel(lambda _: Plausible()) as endpoint:
+        given = {"OPENAI_BASE_URL": endpoint.base_url, "OPENAI_API_KEY": "any", "OPERAD_MODEL": "any"}
+        for variable, value in given.items():
+            monkeypatch.setenv(variable, value)
+        namespace = {"__name__": "example"}
+        exec(compile(PRELUDE, "prelude", "exec"), namespace)  # noqa: S102
+        code = compile(example, f"{name}.__doc__", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+        made = eval(code, namespace)  # noqa: S307
+        if inspect.iscoroutine(made):
+            asyncio.run(made)
