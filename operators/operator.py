@@ -23,7 +23,7 @@ from typing_extensions import TypeVar
 
 from operad.runtime.events import InsightsRecalled, KnowledgeRetrieved, current_scope, emit
 from operad.runtime.graph.call import OperatorCall
-from operad.runtime.graph.operator import BaseOperator
+from operad.runtime.graph.operator import Answer, BaseOperator
 from operad.runtime.knowledge.insights import about, current_insights, relevant
 from operad.runtime.knowledge.knowledge import Insight, Knowledge, KnowledgeBase
 from operad.runtime.models.model import Model
@@ -341,9 +341,10 @@ class Operator(BaseOperator[T]):
             lesson: What to do better than in the last round.
         """
         call = OperatorCall.of(reasoner, job, workflow_messages, previous_expert_outputs, lesson)
-        return await Operator.run(self, call)  # not that of a subclass: its own `execute` calls that
+        said = await Operator.run(self, call)  # not that of a subclass: its own `execute` calls that
+        return cast("WorkflowMessage", said)
 
-    async def run(self, call: OperatorCall) -> WorkflowMessage:
+    async def run(self, call: OperatorCall) -> Answer:
         """Build the task, let the reasoner do it, and return what it said.
 
         Args:

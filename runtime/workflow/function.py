@@ -25,7 +25,7 @@ from typing import (
 
 from pydantic import JsonValue
 from pydantic_core import PydanticSerializationError, to_jsonable_python
-from typing_extensions import TypeVar
+from typing_extensions import TypeVar, is_typeddict
 
 from operad.runtime.events import TokenStreamed, current_scope, emit
 from operad.runtime.events.run_context import RunContext
@@ -322,7 +322,7 @@ class FunctionOperator(BaseOperator[T]):
     def _check_return(self, value: Any, message: WorkflowMessage) -> None:
         """Refuse a value that is not of the type that the function is annotated with."""
         kind = self._returns.type
-        if kind is None or (isinstance(kind, type) and isinstance(value, kind)):
+        if kind is None or (isinstance(kind, type) and not is_typeddict(kind) and isinstance(value, kind)):
             return
         try:
             self._returns.read(message)
