@@ -418,6 +418,7 @@ class Builder:
                 threshold=spec.threshold,
                 hops=spec.hops,
                 id=spec.name,
+                memory=spec.memory,
             )
         except ValidationError as error:
             self._faults.report_validation(path, error)

@@ -101,6 +101,7 @@ class Configuration:
             life_cycles=lead.life_cycles,
             max_depth=lead.max_depth,
             budget=make_budget(lead.budget),
+            memory=self._memory(lead),
         )
 
     def expert(
@@ -137,7 +138,10 @@ class Configuration:
             )
         spec = self.spec.experts[names.index(name)]
         reasoner = self._reasoner(spec, model, model_name, base_url)
-        return Expert(self.profiles[names.index(name)], self._workflows[name], reasoner)
+        return Expert(self.profiles[names.index(name)], self._workflows[name], reasoner, self._memory(spec))
+
+    def _memory(self, spec: ExpertSpec | LeaderSpec) -> int:
+        return (spec.memory or self.spec.memory).tokens
 
     def _reasoner(
         self, spec: ExpertSpec | LeaderSpec, model: Model | None, model_name: str | None, base_url: str | None

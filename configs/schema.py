@@ -32,6 +32,7 @@ from operad.runtime.models.turn import Price
 from operad.runtime.reasoning.task import Example
 from operad.runtime.values import errors
 from operad.runtime.values.errors import did_you_mean
+from operad.runtime.workflow.memory import DEFAULT_TOKENS, LEAST_TOKENS
 
 _ALWAYS_FINAL = {"BudgetError", "MissingExtraError", "PausedError", "RunningLoopError"}
 
@@ -442,6 +443,7 @@ class OperatorSpec(PolicySpec):
     join: Join | None = Field(default=None, description=_JOIN)
     map: MapSpec | None = None
     knowledge: bool = Field(default=True, description="false: it gets nothing from the file's `knowledgebase`.")
+    memory: bool = Field(default=True, description="false: in a conversation it does not see the earlier turns.")
     class_: str = Field(
         default="", alias="class", description="A subclass of Operator, or of Evaluator, as package.module.Class."
     )
@@ -559,12 +561,23 @@ class ExpertReasonerSpec(Spec):
     max_rounds: int | None = Field(default=None, ge=1, description="As in the file's `reasoner`.")
 
 
+class MemorySpec(Spec):
+    """What is sent to models of a conversation; see `operad chat`."""
+
+    tokens: int = Field(
+        default=DEFAULT_TOKENS,
+        ge=LEAST_TOKENS,
+        description="Tokens of the newest turns, the summary of older ones, and the new message together.",
+    )
+
+
 class ExpertSpec(WorkflowLikeSpec):
     """A workflow of operators, and who thinks in it."""
 
     profile: ProfileSpec
     reasoner: ExpertReasonerSpec = ExpertReasonerSpec()
     model: ModelRef | None = None
+    memory: MemorySpec | None = Field(default=None, description="Instead of the file's `memory`.")
 
 
 class LeaderSpec(Spec):
@@ -574,6 +587,7 @@ class LeaderSpec(Spec):
     actions: list[ActionRef] = Field(default=[], description="What it may do in order to split well.")
     reasoner: ExpertReasonerSpec = ExpertReasonerSpec()
     model: ModelRef | None = None
+    memory: MemorySpec | None = Field(default=None, description="Instead of the file's `memory`.")
     max_splits: Count = Field(default=3, description="How often it is asked for a split that can be used.")
     life_cycles: Count = Field(
         default=3, description="How often a sub-job is done because others say that its result is at fault."
@@ -672,10 +686,6 @@ class DurableSpec(Spec):
     max_runs: Count | None = Field(default=None, description="All but so many of the newest.")
 
 
-class Nothing(Spec):
-    """A part that has no keys yet."""
-
-
 class EnvSpec(Spec):
     """What operators know of the world around them."""
 
@@ -708,7 +718,7 @@ class ConfigSpec(Spec):
     knowledgebase: KnowledgeSpec = KnowledgeSpec()
     services: ServicesSpec = ServicesSpec()
     durable: DurableSpec = DurableSpec()
-    memory: Nothing = Nothing()
+    memory: MemorySpec = MemorySpec()
     env: EnvSpec = EnvSpec()
 
 

@@ -29,7 +29,7 @@ from operad.runtime.knowledge.knowledge import Insight, Knowledge, KnowledgeBase
 from operad.runtime.models.model import Model
 from operad.runtime.policies.cache import cache_key
 from operad.runtime.policies.policy import NO_POLICY, Policy, Retry
-from operad.runtime.reasoning.reasoner import Reasoner, ask_until_read, reasoner_of
+from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner, ask_until_read, reasoner_of
 from operad.runtime.reasoning.task import Example, Task
 from operad.runtime.tools.connections import Connections, connections
 from operad.runtime.tools.tool import Tool, ToolGroup, ToolSource, as_tools
@@ -80,6 +80,7 @@ class OperatorConfig(Value):
         hops: How many steps from its own actions recommended ones may be away in the toolkit.
         id: Its identity in a workflow; by default the first words of the instruction.
         tools: Tools and functions that it may call, besides those of its actions.
+        memory: Whether it sees the earlier turns of a conversation; see `Job.turns`.
     """
 
     instruction: str
@@ -91,11 +92,16 @@ class OperatorConfig(Value):
     hops: int = Field(default=0, ge=0)
     id: str = Field(default="", min_length=1)
     tools: Annotated[_Tools, BeforeValidator(as_tools)] = ()
+    memory: bool = True
 
     def fingerprint(self) -> dict[str, JsonValue]:
         """What makes two of these count as the same: see `Value.fingerprint`."""
-        made = super().fingerprint()
-        return made if self.tools else {name: value for name, value in made.items() if name != "tools"}
+        later = {"tools": (), "memory": True}  # fields that earlier versions did not have, with their defaults
+        return {
+            name: value
+            for name, value in super().fingerprint().items()
+            if getattr(self, name, None) != later.get(name, ...)
+        }
 
     @model_validator(mode="after")
     def _named(self) -> OperatorConfig:
@@ -140,6 +146,7 @@ class Operator(BaseOperator[T]):
         model: Who does the thinking in place of the workflow's model: a model, its name, or a reasoner.
         policy: How it runs, where the workflow says nothing else for it.
         retry: The same as ``policy=Policy(retry=…)``: a `Retry`, or the number of attempts.
+        memory: Whether it sees the earlier turns of a conversation.
         toolkit: The graph that recommends actions and tools; by default just its own actions.
         knowledge_base: Where it looks up what a job needs.
 
@@ -172,6 +179,7 @@ class Operator(BaseOperator[T]):
         model: Model | Reasoner | str | None = None,
         policy: Policy | None = None,
         retry: Retry | int | Literal[False] | None = None,
+        memory: bool = True,
         toolkit: Toolkit | None = None,
         knowledge_base: KnowledgeBase | None = None,
     ) -> None: ...
@@ -189,6 +197,7 @@ class Operator(BaseOperator[T]):
         model: Model | Reasoner | str | None = None,
         policy: Policy | None = None,
         retry: Retry | int | Literal[False] | None = None,
+        memory: bool = True,
         toolkit: Toolkit | None = None,
         knowledge_base: KnowledgeBase | None = None,
     ) -> None: ...
@@ -206,6 +215,7 @@ class Operator(BaseOperator[T]):
         model: Model | Reasoner | str | None = None,
         policy: Policy | None = None,
         retry: Retry | int | Literal[False] | None = None,
+        memory: bool = True,
         toolkit: Toolkit | None = None,
         knowledge_base: KnowledgeBase | None = None,
     ) -> None: ...
@@ -222,10 +232,12 @@ class Operator(BaseOperator[T]):
         model: Model | Reasoner | str | None = None,
         policy: Policy | None = None,
         retry: Retry | int | Literal[False] | None = None,
+        memory: bool = True,
         toolkit: Toolkit | None = None,
         knowledge_base: KnowledgeBase | None = None,
     ) -> None:
-        said = {"id": id, "output": output, "tools": tools, "actions": actions, "examples": examples, "ports": ports}
+        said: dict[str, Any] = {"id": id, "output": output, "tools": tools, "actions": actions, "examples": examples}
+        said |= {"ports": ports} if memory else {"ports": ports, "memory": False}
         config, self._output = _configured(type(self).__name__, config, said)
         if knowledge_base is not None and not callable(getattr(knowledge_base, "retrieve", None)):
             issue = Issue(
@@ -273,6 +285,17 @@ class Operator(BaseOperator[T]):
     def instruction(self) -> str:
         """What it is there for."""
         return self.config.instruction
+
+    @property
+    def memory(self) -> bool:
+        """Whether it sees the earlier turns of a conversation."""
+        return self.config.memory
+
+    def streams_answer(self, reasoner: Reasoner) -> bool:
+        """Whether the text that a model writes for it is its answer as it comes: one model writes it, and calls no tools."""
+        config = self.config
+        plain = not (config.actions or config.tools or config.output_schema or config.ports)
+        return type(self) is Operator and plain and isinstance(self.thinker(reasoner), MonoModelReasoner)
 
     @property
     def ports(self) -> Sequence[str]:

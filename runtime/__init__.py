@@ -49,8 +49,10 @@ if TYPE_CHECKING:
         ToolError,
     )
     from operad.runtime.values.file import FileDescriptor
-    from operad.runtime.values.message import Contribution, Job, SubJob, Usage, WorkflowMessage, WorkflowStatus
+    from operad.runtime.values.message import Contribution, Job, SubJob, Turn, Usage, WorkflowMessage, WorkflowStatus
     from operad.runtime.values.questions import Question
+    from operad.runtime.workflow.chat import Chat
+    from operad.runtime.workflow.chat_store import ChatStore, KeptChat
     from operad.runtime.workflow.function import FunctionOperator, Take, operator
     from operad.runtime.workflow.handle import RunHandle
     from operad.runtime.workflow.map import ItemError, Map
@@ -67,6 +69,8 @@ __all__ = [
     "BudgetError",
     "BuiltinWorkflow",
     "Cache",
+    "Chat",
+    "ChatStore",
     "Contribution",
     "DbgptWorkflow",
     "Documents",
@@ -88,6 +92,7 @@ __all__ = [
     "Job",
     "JobError",
     "JobGraph",
+    "KeptChat",
     "KeptInsight",
     "Knowledge",
     "KnowledgeBase",
@@ -125,6 +130,7 @@ __all__ = [
     "ToolError",
     "ToolGroup",
     "Toolkit",
+    "Turn",
     "Usage",
     "Workflow",
     "WorkflowGraph",
@@ -148,6 +154,8 @@ _HOMES = {
         "OperadError OperatorError OperatorTimeoutError PausedError PortError RunningLoopError SkippedError ToolError",
         "values.file": "FileDescriptor",
         "durable.file_store": "FileStore",
+        "workflow.chat": "Chat",
+        "workflow.chat_store": "ChatStore KeptChat",
         "workflow.function": "FunctionOperator Take operator",
         "graph.call": "Executable OperatorCall",
         "graph.edges": "Port",
@@ -162,7 +170,7 @@ _HOMES = {
         "agents.leader": "Leader",
         "policies.limits": "Limits",
         "workflow.map": "ItemError Map",
-        "values.message": "Contribution Job SubJob Usage WorkflowMessage WorkflowStatus",
+        "values.message": "Contribution Job SubJob Turn Usage WorkflowMessage WorkflowStatus",
         "models.model": "Model resolve_model",
         "models.turn": "Price",
         "policies.policy": "Budget Policy Retry Timeout",

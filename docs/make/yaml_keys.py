@@ -38,7 +38,7 @@ leader: {profile: {name: Editor}}
 knowledgebase: {paths: [docs]}
 services: {folder: made}
 durable: {max_runs: 1000}
-memory: {}
+memory: {tokens: 8000}
 env: {insights: true}
 """,
     "AppSpec": "{name: Facts, desc: Check what a text claims., version: '1.2'}",
@@ -105,6 +105,7 @@ hops: 1
 ports: [right, wrong]
 join: any
 knowledge: false
+memory: false
 class: my_operators.Check
 params: {strict: true}
 retry: {attempts: 5}
@@ -163,10 +164,12 @@ evaluator: {instruction: Every sentence must rest on a checked claim.}
 max_rounds: 2
 reasoner: {max_rounds: 4}
 model: {name: gpt-5}
+memory: {tokens: 8000}
 policy: {retry: {attempts: 3}}
 limits: {concurrency: 8}
 budget: {tokens: 100000}
 """,
+    "MemorySpec": "{tokens: 8000}",
     "ProfileSpec": "{name: Fact checker, desc: Checks the claims of a text.}",
     "ExpertReasonerSpec": "{actor_name: doer, thinker_name: planner, type: DUAL, max_rounds: 4}",
     "BudgetSpec": "{tokens: 100000, calls: 50, cost: 0.5, seconds: 600}",
@@ -175,6 +178,7 @@ profile: {name: Editor}
 actions: [look up]
 reasoner: {max_rounds: 4}
 model: {name: gpt-5}
+memory: {tokens: 16000}
 max_splits: 2
 life_cycles: 2
 max_depth: 1

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from functools import partial
+from pathlib import Path
 
 from operad.runtime.events import Event
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.message import Job, Value, WorkflowMessage
 from operad.runtime.values.sync import run_sync
+from operad.runtime.workflow.chat import Chat
+from operad.runtime.workflow.chat_store import ChatStore
+from operad.runtime.workflow.memory import DEFAULT_TOKENS
 from operad.runtime.workflow.workflow import Workflow
 
 
@@ -31,12 +35,14 @@ class Agent:
         profile: How it presents itself.
         workflow: What it does; questions, resuming and cancelling are there, too.
         reasoner: Who thinks.
+        memory: How many tokens a conversation may have in a prompt.
     """
 
-    def __init__(self, profile: Profile, workflow: Workflow, reasoner: Reasoner) -> None:
+    def __init__(self, profile: Profile, workflow: Workflow, reasoner: Reasoner, memory: int = DEFAULT_TOKENS) -> None:
         self.profile = profile
         self.workflow = workflow
         self.reasoner = reasoner
+        self.memory = memory
 
     def check_model(self) -> None:
         """Raises InputError if its operators ask a model and none is configured; see `Workflow.check_model`."""
@@ -79,6 +85,10 @@ class Agent:
     ) -> AsyncGenerator[Event, None]:
         """Do the job and yield its events; see `Workflow.stream`."""
         return self.workflow.stream(job, self.reasoner, workflow_messages, lesson, run_id=run_id)
+
+    def chat(self, id: str | None = None, *, store: ChatStore | str | Path | None = None) -> Chat:
+        """Begin a conversation, or go on with one; see `Workflow.chat`."""
+        return Chat(self.workflow, self.reasoner, id, store=store, memory=self.memory)
 
 
 class Expert(Agent):

@@ -35,6 +35,7 @@ from operad.runtime.values.errors import (
 )
 from operad.runtime.values.message import NO_USAGE, Job, SubJob, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.sync import run_sync
+from operad.runtime.workflow.memory import DEFAULT_TOKENS
 from operad.runtime.workflow.verdict import fault_in
 from operad.runtime.workflow.within import run_inside
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
@@ -72,6 +73,7 @@ class Leader(Agent):
             the first time included.
         max_depth: How many levels of parts of parts there may be.
         budget: What a whole job may use.
+        memory: How many tokens a conversation may have in a prompt.
 
     Raises:
         InvalidError: There are no experts, or two of one name; a number is below 1.
@@ -89,6 +91,7 @@ class Leader(Agent):
         life_cycles: int = 3,
         max_depth: int = 3,
         budget: Budget | None = None,
+        memory: int = DEFAULT_TOKENS,
     ) -> None:
         counts = {"max_splits": max_splits, "life_cycles": life_cycles, "max_depth": max_depth}
         check_positive("Leader", tuple(counts), **counts)
@@ -111,7 +114,7 @@ class Leader(Agent):
         self._lead = _Lead({expert.profile.name: expert for expert in experts}, splitter, life_cycles, max_depth)
         workflow = BuiltinWorkflow(name=profile.name, budget=budget)
         workflow.add_operator(self._lead)
-        super().__init__(profile, workflow, reasoner)
+        super().__init__(profile, workflow, reasoner, memory)
 
     @property
     def experts(self) -> tuple[Expert, ...]:

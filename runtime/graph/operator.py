@@ -110,6 +110,15 @@ class BaseOperator(Step[T]):
         return ""
 
     @property
+    def memory(self) -> bool:
+        """Whether its job comes with the earlier turns of a conversation; see `Job.turns`."""
+        return True
+
+    def streams_answer(self, reasoner: Reasoner) -> bool:
+        """Whether the text that a model writes for it, as it comes, is certain to be its answer."""
+        return False
+
+    @property
     def runs_workflows(self) -> Sequence[HasGraph] | None:
         """The workflows that an operator consists of; None for one that does work of its own.
 
@@ -246,6 +255,11 @@ class Adapted(BaseOperator[Any]):
     def instruction(self) -> str:
         """What the object is there for."""
         return str(self._has("instruction", ""))
+
+    @property
+    def memory(self) -> bool:
+        """Whether the object sees the earlier turns of a conversation."""
+        return bool(self._has("memory", True))
 
     @property
     def runs_workflows(self) -> Sequence[HasGraph] | None:

@@ -70,6 +70,7 @@ class Task(Value):
         job = self.job
         said: dict[str, JsonValue] = {
             "instruction": self.instruction,
+            "turns": [{"role": turn.role, "text": turn.text} for turn in job.turns],
             "goal": job.goal,
             "context": job.context,
             "completion_criteria": job.completion_criteria if isinstance(job, SubJob) else "",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 from uuid import uuid4
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, field_serializer
@@ -220,6 +220,20 @@ class Contribution(Value):
     message: WorkflowMessage = WorkflowMessage()
 
 
+class Turn(Value):
+    """A message of a conversation.
+
+        Turn(role="user", text="My name is Ada.")
+
+    Attributes:
+        role: Who wrote it: the ``user``, the ``assistant``; or ``summary``, for a summary of all turns before the next one.
+        text: The text.
+    """
+
+    role: Literal["user", "assistant", "summary"]
+    text: str
+
+
 class Job(Value):
     """What is to be done.
 
@@ -233,6 +247,7 @@ class Job(Value):
         assigned_expert_name: The expert that shall do it, if that is settled.
         files: Files that it is about.
         inputs: Named values that it is about.
+        turns: The conversation before it, the oldest turn first; a model gets each as a message of its own.
     """
 
     goal: str
@@ -242,6 +257,7 @@ class Job(Value):
     assigned_expert_name: str | None = None
     files: tuple[FileDescriptor, ...] = ()
     inputs: dict[str, JsonValue] = Field(default_factory=dict)
+    turns: tuple[Turn, ...] = ()
 
     _indifferent: ClassVar[frozenset[str]] = frozenset({"id", "session_id", "parent_id"})
 
@@ -249,6 +265,11 @@ class Job(Value):
         if len(goal) > 1:
             raise InputError(f"Job(…) expects the goal first, and all else by name; got {len(goal)} values")
         super().__init__(**(fields | {"goal": goal[0]} if goal else fields))
+
+    def fingerprint(self) -> dict[str, JsonValue]:
+        """What makes two jobs count as the same; see `Value.fingerprint`."""
+        made = super().fingerprint()
+        return made if self.turns else {name: value for name, value in made.items() if name != "turns"}
 
 
 class SubJob(Job):

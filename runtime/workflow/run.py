@@ -441,14 +441,16 @@ class Run:
 
     def _call_for(self, number: int, node: Node) -> OperatorCall:
         """What a node is given."""
-        given = self._call
+        given, job = self._call, self._call.job
+        if job.turns and not node.operator.memory:
+            job = job.model_copy(update={"turns": ()})
         if not node.judges:
-            return OperatorCall(given.reasoner, given.job, self._messages(number), given.previous, self._lesson)
+            return OperatorCall(given.reasoner, job, self._messages(number), given.previous, self._lesson)
         inputs = self._inputs(number)
         wants_transcript = self.keeper is not None or bool(node.policy.cache)
         return OperatorCall(
             given.reasoner,
-            given.job,
+            job,
             self._messages(number),
             given.previous,
             self._lesson,

@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from msgspec.structs import replace as changed
 from pydantic import JsonValue
@@ -40,6 +40,10 @@ from operad.runtime.workflow.kept import Ledger, ledger_of
 from operad.runtime.workflow.live import LiveRun, LiveRuns
 from operad.runtime.workflow.result import Result
 from operad.runtime.workflow.run import Run
+
+if TYPE_CHECKING:
+    from operad.runtime.workflow.chat import Chat
+    from operad.runtime.workflow.chat_store import ChatStore
 
 T = TypeVar("T", default=Any, covariant=True)
 
@@ -353,6 +357,33 @@ class Workflow(Definition[T]):
             await live.task
         finally:
             await live.cancel()
+
+    def chat(
+        self,
+        id: str | None = None,
+        *,
+        store: ChatStore | str | Path | None = None,
+        memory: int | None = None,
+        model: Model | Reasoner | str | None = None,
+    ) -> Chat[T]:
+        """Begin a conversation with the workflow, or go on with one; see `Chat`.
+
+            chat = flow.chat("user-42", store="chats.db")
+            print(chat.send("My name is Ada.").text)
+
+        Args:
+            id: The conversation; a fresh one by default.
+            store: Where its turns are kept: an SQLite file, or a `ChatStore`; by default in memory.
+            memory: How many tokens the conversation may have in a prompt; 4,000 by default.
+            model: Who does the thinking, the summaries included; by default the workflow's `model`.
+
+        Raises:
+            InputError: A value is none of these.
+        """
+        from operad.runtime.workflow.chat import Chat  # not at import: it is made of workflows
+
+        reasoner = self._reasoner if model is None else reasoner_of(model)
+        return Chat(cast("Any", self), reasoner, id, store=store, memory=memory)
 
     # Runs that wait for a person
 

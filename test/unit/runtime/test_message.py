@@ -119,6 +119,7 @@ def test_a_job_needs_a_goal_and_nothing_else():
         "assigned_expert_name": None,
         "files": (),
         "inputs": {},
+        "turns": (),
     }
     with pytest.raises(ValidationError, match="goal\n  Field required"):
         Job.model_validate({})

@@ -1,0 +1,66 @@
+"""The text of a run's answer as a model writes it, where that is certain to be the answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from operad.runtime.events import Event, TokenStreamed
+from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.values.errors import AnswerError
+from operad.runtime.workflow.workflow import Workflow
+
+_PIECE = re.compile(r"\S*\s*", re.DOTALL)
+
+
+def answering_operator(workflow: Workflow[Any], reasoner: Reasoner) -> str | None:
+    """Return the id of the operator whose text is the answer as it comes; None where the answer is known at the end only.
+
+    It is the one tail, asks one model once, and nobody judges its text before it counts.
+    """
+    graph = workflow.graph()
+    parents = {parent for before in graph.before.values() for parent in before}
+    tails = [key for key in graph.operators if key not in parents]
+    if len(tails) != 1 or (graph.evaluators and workflow.max_rounds > 1):
+        return None
+    return tails[0] if graph.operators[tails[0]].streams_answer(reasoner) else None
+
+
+class AnswerStream:
+    """The words of an operator as they come; what was given out is never taken back.
+
+    Args:
+        operator: Whose words they are; None where all is said at the end.
+    """
+
+    def __init__(self, operator: str | None) -> None:
+        self._path = () if operator is None else (operator,)
+        self._attempt = (0, 0)
+        self._said = ""
+        self._sent = ""
+
+    def next(self, event: Event | None) -> str:
+        """Return what may be given out after an event: of another attempt, nothing before it goes on where the one before broke off."""
+        if not isinstance(event, TokenStreamed) or event.path != self._path:
+            return ""
+        if self._attempt != (attempt := (event.round, event.attempt)):
+            self._attempt, self._said = attempt, ""
+        self._said += event.text
+        if len(self._said) <= len(self._sent) or not self._said.startswith(self._sent):
+            return ""
+        piece = self._said[len(self._sent) :]
+        self._sent = self._said
+        return piece
+
+    def rest(self, text: str) -> Iterator[str]:
+        """Yield what is left of the whole text, in pieces.
+
+        Raises:
+            AnswerError: The text does not begin with what was given out.
+        """
+        if not text.startswith(self._sent):
+            raise AnswerError(
+                "the operator began anew after a part of its answer was sent, and said something else; ask again"
+            )
+        yield from filter(None, _PIECE.findall(text[len(self._sent) :]))

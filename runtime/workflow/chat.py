@@ -1,0 +1,209 @@
+"""Chat: a conversation with a workflow, which remembers what was said."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from typing import Any, Generic
+
+from typing_extensions import TypeVar
+
+from operad.runtime.events import Event, RunFinished
+from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.values.errors import InputError
+from operad.runtime.values.message import Job, Turn, Usage, WorkflowMessage, new_id
+from operad.runtime.values.output import shown
+from operad.runtime.values.sync import run_sync
+from operad.runtime.workflow.answer_stream import AnswerStream, answering_operator
+from operad.runtime.workflow.chat_store import ChatStore
+from operad.runtime.workflow.memory import DEFAULT_TOKENS, Memory
+from operad.runtime.workflow.result import Result
+from operad.runtime.workflow.workflow import Workflow
+
+T = TypeVar("T", default=Any, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Exchange:
+    """A message that is to be answered.
+
+    Attributes:
+        number: Its number in the conversation, counted from 1.
+        job: The job that it is, with the turns before it.
+        usage: What it cost to summarize those.
+    """
+
+    number: int
+    job: Job
+    usage: Usage
+
+
+class Chat(Generic[T]):
+    """A conversation with a workflow; `Workflow.chat` makes it.
+
+        chat = flow.chat("user-42", store="chats.db")
+        chat.send("My name is Ada.")
+        print(chat.send("What is my name?").text)
+
+    Each message is a run of the workflow. The turns before it reach the model as messages of their own, within a budget
+    of tokens: older turns are summarized by the model, and the summary is kept. One message is answered at a time; a
+    message that fails, or is cancelled, is not kept.
+
+    Args:
+        workflow: What answers.
+        reasoner: Who does the thinking, the summaries included.
+        id: The id of the conversation, in its store and as the `session_id` of its jobs; a fresh one by default.
+        store: Where turns are kept: an SQLite file, or a `ChatStore`; by default in memory, for this object alone.
+        memory: How many tokens the summary, the newest turns and the new message may have together; see `count_tokens`.
+
+    Attributes:
+        id: The id of the conversation.
+
+    Raises:
+        InputError: A value is none of these.
+    """
+
+    def __init__(
+        self,
+        workflow: Workflow[T],
+        reasoner: Reasoner,
+        id: str | None = None,
+        *,
+        store: ChatStore | str | Path | None = None,
+        memory: int | None = None,
+    ) -> None:
+        if id is not None and (not isinstance(id, str) or not id.strip()):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"chat: id: expected a text such as 'user-42'; got {shown(id)}")
+        self.id = id or new_id()
+        self._workflow = workflow
+        self._reasoner = reasoner
+        self._store = store if isinstance(store, ChatStore) else ChatStore(store)
+        self._memory = Memory(workflow, reasoner, DEFAULT_TOKENS if memory is None else memory)
+        self._answering = Lock()
+
+    def __repr__(self) -> str:
+        return f"<Chat {self.id!r} with {self._workflow.name!r}>"
+
+    @property
+    def turns(self) -> list[Turn]:
+        """All turns, the oldest first: messages of the user, each with its answer."""
+        return self._store.turns(self.id)
+
+    def send(self, message: str | Job) -> Result[T]:
+        """Send a message, wait for the answer, and return the result; for callers without an event loop.
+
+            result = chat.send("What is my name?")
+            print(result.text)
+
+        Takes and raises what `asend` does.
+
+        Raises:
+            RunningLoopError: An event loop is running here: await `asend` instead.
+        """
+        return run_sync(partial(self.asend, message), instead=f"{type(self).__name__}.asend(…)")
+
+    async def asend(self, message: str | Job) -> Result[T]:
+        """Send a message and return the result of the run that answers it; its usage includes that of a summary.
+
+        Args:
+            message: A text; or a `Job`, whose goal is the message, with files and inputs.
+
+        Raises:
+            InputError: The message is neither; another message is being answered; or another program has added to the
+                conversation meanwhile.
+            Exception: As `Workflow.arun`. The message is not kept then, and can be sent again.
+        """
+        with self._alone():
+            exchange = await self._opened(message)
+            result = await self._workflow.arun(exchange.job, self._reasoner)
+            await self._keep(exchange, result.message)
+        usage = result.usage + exchange.usage
+        return replace(result, message=result.message.model_copy(update={"usage": usage}))
+
+    async def stream(self, message: str | Job) -> AsyncGenerator[str, None]:
+        """Send a message and yield the text of the answer, piece by piece.
+
+            async for piece in chat.stream("Tell me a story."):
+                print(piece, end="", flush=True)
+
+        Pieces come as the model writes them where they are certain to be the answer: the last operator is a plain one
+        without tools, ports and output type, and no evaluator can ask for another round. Otherwise they come at the end.
+        The message is kept when the run has finished; closing the stream before cancels the run.
+
+        Takes and raises what `asend` does.
+
+        Raises:
+            AnswerError: The model broke off and said something else when it was asked again; `turns` has the answer.
+        """
+        live = AnswerStream(answering_operator(self._workflow, self._reasoner))
+        async with aclosing(self.events(message)) as events:
+            async for event in events:
+                if piece := live.next(event):
+                    yield piece
+                if isinstance(event, RunFinished) and len(event.path) == 0:
+                    for piece in live.rest(answer_text(event.message)):
+                        yield piece
+
+    async def events(self, message: str | Job) -> AsyncGenerator[Event, None]:
+        """Send a message and yield the events of the run that answers it, as `Workflow.stream` does.
+
+        The message is kept once the run has finished. A question of the run is answered with `Workflow.answer`.
+
+        Takes and raises what `asend` does.
+        """
+        with self._alone():
+            exchange = await self._opened(message)
+            async with aclosing(self._workflow.stream(exchange.job, self._reasoner)) as events:
+                async for event in events:
+                    if isinstance(event, RunFinished) and not event.path:
+                        await self._keep(exchange, event.message)
+                    yield event
+
+    def forget(self) -> None:
+        """Remove all turns of the conversation from its store."""
+        with self._alone():
+            if self._store.turns(self.id):
+                self._store.forget(self.id)
+
+    @contextmanager
+    def _alone(self) -> Generator[None, None, None]:
+        if not self._answering.acquire(blocking=False):
+            raise InputError(
+                f"chat {self.id!r}: a message is being answered; wait for its answer, and send the next then"
+            )
+        try:
+            yield
+        finally:
+            self._answering.release()
+
+    async def _opened(self, message: str | Job) -> _Exchange:
+        """The message as a job, with the turns before it; what is summarized for it is kept at once."""
+        if not isinstance(message, str | Job):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"expected a text or a Job; got {shown(message)}")
+        job = Job(message) if isinstance(message, str) else message
+        if not job.goal.strip():
+            raise InputError(f"chat {self.id!r}: the message is empty")
+        last, turns = await asyncio.to_thread(self._store.latest, self.id)
+        recalled = await self._memory.recall(turns, job.goal)
+        if recalled.summarized:
+            newer = sum(turn.role == "user" for turn in recalled.turns)
+            await asyncio.to_thread(self._store.summarize, self.id, last - newer, recalled.turns[0].text)
+        job = job.model_copy(update={"turns": recalled.turns, "session_id": self.id})
+        return _Exchange(last + 1, job, recalled.usage)
+
+    async def _keep(self, exchange: _Exchange, message: WorkflowMessage) -> None:
+        answer = answer_text(message)
+        await asyncio.to_thread(self._store.add, self.id, exchange.number, exchange.job.goal, answer)
+
+
+def answer_text(message: WorkflowMessage) -> str:
+    """Return the text of an answer; of one that has outputs only, these as JSON."""
+    if message.scratchpad or not message.outputs:
+        return message.scratchpad
+    return json.dumps(message.outputs, ensure_ascii=False, default=str)

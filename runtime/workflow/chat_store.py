@@ -1,0 +1,154 @@
+"""ChatStore: conversations in an SQLite file, a row for each message of the user with its answer."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from operad.runtime.values.errors import InputError, did_you_mean
+from operad.runtime.values.message import Turn
+from operad.runtime.values.output import shown
+from operad.runtime.values.sqlite_file import FileKind, SqliteFile
+
+APPLICATION_ID = 0x6F706163
+"""What marks an SQLite file as conversations of ours: "opac"."""
+
+_CHATS = FileKind(
+    name="a store of chats",
+    application_id=APPLICATION_ID,
+    version=1,
+    tables=(
+        "CREATE TABLE turns (chat TEXT NOT NULL, number INTEGER NOT NULL, message TEXT NOT NULL, answer TEXT NOT NULL, "
+        "summary TEXT, written REAL NOT NULL, PRIMARY KEY (chat, number)) WITHOUT ROWID",
+    ),
+    private=True,  # what somebody says is nobody else's business
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptChat:
+    """A conversation in a store.
+
+    Attributes:
+        id: Its id.
+        messages: How many messages of the user it holds, each with its answer.
+        written: When the last one was written, in seconds since the epoch.
+    """
+
+    id: str
+    messages: int
+    written: float
+
+
+class ChatStore:
+    """Conversations, by id: in an SQLite file that processes share, or in memory.
+
+        store = ChatStore("chats.db")
+        flow.chat("user-42", store=store).send("My name is Ada.")
+        [kept.id for kept in store.chats()]  # ['user-42']
+        store.forget("user-42")
+
+    A message is written in one transaction with its answer, once that is complete: the end of a process between two
+    messages loses nothing, and during an answer that message only.
+
+    Args:
+        path: The file; made when it is first needed. None for memory.
+
+    Raises:
+        InputError: It is no path. When it is used: the file is of another kind or version, or cannot be written to.
+    """
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        if not isinstance(path, str | Path | None) or path == "" or "://" in str(path):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(
+                f"store: expected the path of an SQLite file, such as 'chats.db', or None; got {shown(path)}"
+            )
+        self._file = SqliteFile(path, _CHATS)
+
+    def chats(self) -> list[KeptChat]:
+        """Return the conversations, the one with the newest message first."""
+        with self._file.connection() as connection:
+            rows = connection.execute(
+                f"SELECT {_text('chat')}, count(*), CAST(max(written) AS REAL) FROM turns GROUP BY chat "  # noqa: S608
+                "ORDER BY max(written) DESC, chat"
+            ).fetchall()
+        return [KeptChat(*row) for row in rows]
+
+    def forget(self, *ids: str) -> None:
+        """Remove conversations.
+
+        Raises:
+            InputError: There is none with one of these ids; then none was removed.
+        """
+        with self._file.transaction() as connection:
+            known = [row[0] for row in connection.execute("SELECT DISTINCT chat FROM turns")]
+            for chat in ids:
+                if chat not in known:
+                    raise InputError(f"{self._file.path}: no chat has the id {chat!r}{did_you_mean(chat, known)}")
+            connection.executemany("DELETE FROM turns WHERE chat = ?", [(chat,) for chat in ids])
+
+    def close(self) -> None:
+        """Close the file, which can be used again; what is in memory is lost."""
+        self._file.close()
+
+    def turns(self, chat: str) -> list[Turn]:
+        """Return all turns of a conversation, the oldest first, summaries left out."""
+        with self._file.connection() as connection:
+            rows = connection.execute(
+                f"SELECT {_text('message')}, {_text('answer')} FROM turns WHERE chat = ? ORDER BY number",  # noqa: S608
+                (chat,),
+            ).fetchall()
+        return [turn for message, answer in rows for turn in _turns(message, answer)]
+
+    def latest(self, chat: str) -> tuple[int, list[Turn]]:
+        """Return the number of the last message, 0 for none, and the turns since the last summary, after that summary."""
+        last, turns = 0, list[Turn]()
+        with self._file.connection() as connection:
+            rows = connection.execute(
+                f"SELECT number, {_text('message')}, {_text('answer')}, CAST(summary AS TEXT) FROM turns "  # noqa: S608
+                "WHERE chat = :chat AND number >= "
+                "(SELECT coalesce(max(number), 0) FROM turns WHERE chat = :chat AND summary IS NOT NULL) ORDER BY number",
+                {"chat": chat},
+            ).fetchall()
+        for number, message, answer, summary in rows:
+            last = number
+            turns += _turns(message, answer) if summary is None else [Turn(role="summary", text=summary)]
+        return last, turns
+
+    def add(self, chat: str, number: int, message: str, answer: str) -> None:
+        """Write a message with its answer.
+
+        Raises:
+            InputError: Another program has written a message with this number.
+        """
+        row = (chat, number, _encodable(message), _encodable(answer), None, time.time())
+        with self._file.transaction() as connection:
+            last = connection.execute("SELECT coalesce(max(number), 0) FROM turns WHERE chat = ?", (chat,)).fetchone()
+            if last[0] != number - 1:
+                raise InputError(
+                    f"chat {chat!r}: it was changed elsewhere while this message was answered (it has {last[0]} messages, "
+                    f"not {number - 1}); this message and its answer are not kept: send it again"
+                )
+            connection.execute("INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?)", row)
+
+    def summarize(self, chat: str, number: int, summary: str) -> None:
+        """Write a summary of all messages up to this number, that one included."""
+        with self._file.transaction() as connection:
+            connection.execute(
+                "UPDATE turns SET summary = ? WHERE chat = ? AND number = ?", (_encodable(summary), chat, number)
+            )
+
+
+def _text(column: str) -> str:
+    """A column as text, whatever somebody wrote into the file."""
+    return f"CAST(ifnull({column}, '') AS TEXT)"
+
+
+def _encodable(text: str) -> str:
+    """The text with a sign in place of each half of a surrogate pair, which JSON may hold and no file."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _turns(message: str, answer: str) -> tuple[Turn, Turn]:
+    return Turn(role="user", text=message), Turn(role="assistant", text=answer)

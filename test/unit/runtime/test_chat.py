@@ -1,0 +1,526 @@
+"""Chats: earlier turns reach the model as turns, within a budget; they last, and what was said is not lost."""
+
+import asyncio
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from operad import Evaluator, Operator, OperatorConfig, Workflow, events, operator
+from operad.runtime import (
+    AnswerError,
+    ChatStore,
+    Example,
+    InputError,
+    Job,
+    ModelError,
+    Turn,
+    WorkflowMessage,
+)
+from operad.runtime.reasoning.prompt import SUMMARY_REQUEST
+from operad.runtime.testing import Fail, Hang, Say, ScriptedModel
+from operad.runtime.workflow.answer_stream import AnswerStream
+from operad.runtime.workflow.memory import MOST_PIECES, Memory, count_tokens
+
+SUMMARIZES = "You keep the memory of a conversation"
+
+
+def answer(memory=True, id="answer"):
+    return Operator("Answer the user.", id=id, memory=memory)
+
+
+def sent(request):
+    """The messages of a request, as pairs."""
+    return [(message["role"], message["content"]) for message in request["messages"]]
+
+
+def summarizes(request):
+    return request["messages"][0]["content"].startswith(SUMMARIZES)
+
+
+def tokens_of(request):
+    return sum(count_tokens(message["content"]) + 4 for message in request["messages"])
+
+
+def facts_in(text):
+    """A summary as a careful model would write it: each fact of a text, once."""
+    return " ".join(dict.fromkeys(re.findall(r"fact \d+ is \w+\.", text)))
+
+
+@pytest.fixture
+def scripted():
+    """A workflow of one operator whose model says what it is given to say: the workflow, and the model."""
+    opened = []
+
+    def scripted(*script, **options):
+        model = ScriptedModel(script[0] if callable(script[0]) else [Say(text) for text in script]).__enter__()
+        opened.append(model)
+        return Workflow(answer(), model=model.model, **options), model
+
+    yield scripted
+    for model in opened:
+        model.__exit__(None, None, None)
+
+
+def test_earlier_turns_reach_the_model_as_turns(scripted):
+    flow, model = scripted("Hello Ada.", "Ada.")
+    chat = flow.chat("user-42")
+    assert chat.send("My name is Ada.").text == "Hello Ada."
+    assert chat.send("What is my name?").text == "Ada."
+    assert sent(model.requests[1]) == [
+        ("system", "Answer the user."),
+        ("user", "My name is Ada."),
+        ("assistant", "Hello Ada."),
+        ("user", "What is my name?"),
+    ]
+    assert [(turn.role, turn.text) for turn in chat.turns] == [
+        ("user", "My name is Ada."), ("assistant", "Hello Ada."), ("user", "What is my name?"), ("assistant", "Ada."),
+    ]  # fmt: skip
+
+
+def test_thirty_turns_stay_within_the_budget_and_the_first_is_known_after_summaries(scripted, tmp_path):
+    def model_says(request):
+        text = "\n".join(message["content"] for message in request["messages"])
+        return Say(facts_in(text) if summarizes(request) else f"I know: {facts_in(text)} " + "So it is. " * 40)
+
+    flow, model = scripted(model_says)
+    chat = flow.chat("user-42", store=tmp_path / "chats.db", memory=4_000)
+    for turn in range(1, 31):
+        result = chat.send(f"fact {turn} is x{turn}. " + "There is more to say of this one. " * 10)
+        assert result.text.startswith("I know: fact 1 is x1. fact 2 is x2.") or turn == 1
+    assert len([request for request in model.requests if not summarizes(request)]) == 30
+    assert max(tokens_of(request) for request in model.requests) <= 4_000
+    last = sent(model.requests[-1])
+    assert last[1] == ("user", SUMMARY_REQUEST)
+    assert last[2][1].startswith("fact 1 is x1.")
+    assert [role for role, _ in last[1:]] == ["user", "assistant"] * (len(last) // 2 - 1) + ["user"]
+    assert 2 <= len([request for request in model.requests if summarizes(request)]) <= 8
+    assert len(chat.turns) == 60
+
+
+def test_a_summary_is_kept_and_not_asked_for_again(scripted, tmp_path):
+    flow, model = scripted(lambda request: Say("fact 1 is x." if summarizes(request) else "word " * 200))
+    for number in range(14):
+        flow.chat("c", store=tmp_path / "chats.db", memory=2_000).send(f"message {number}")
+    summaries = [number for number, request in enumerate(model.requests) if summarizes(request)]
+    assert summaries == [6, 11]
+    assert [sent(model.requests[number + 1])[2] for number in summaries] == [("assistant", "fact 1 is x.")] * len(
+        summaries
+    )
+    later = sent(model.requests[summaries[1]])[1][1]
+    assert later.startswith(
+        "## The summary so far\n```\nfact 1 is x.\n```\n\n## The messages since then\n```\nUser: message "
+    )
+    assert "message 0" not in later
+
+
+def test_what_a_summary_costs_is_part_of_what_the_answer_cost(scripted):
+    flow, _ = scripted(lambda request: Say("Short." if summarizes(request) else "word " * 200))
+    chat = flow.chat(memory=2_000)
+    assert [chat.send("Go on.").usage.calls for _ in range(8)] == [1, 1, 1, 1, 1, 1, 2, 1]
+
+
+def test_a_summary_that_is_too_long_is_asked_for_again_and_then_cut(scripted):
+    flow, model = scripted(lambda request: Say("long " * 400 if summarizes(request) else "word " * 200))
+    chat = flow.chat(memory=2_000)
+    for _ in range(7):
+        chat.send("Go on.")
+    again = [request for request in model.requests if summarizes(request)]
+    assert sent(again[1])[1][1].startswith("## The summary so far\n```\nlong long")
+    summary = sent(model.requests[-1])[2][1]
+    assert re.search(r"long\s*\n\[… cut: [\d,]+ more characters\]$", summary)
+    assert count_tokens(summary) <= 515
+
+
+def test_a_message_longer_than_the_budget_is_answered_and_then_summarized_in_pieces(scripted):
+    flow, model = scripted(lambda request: Say("Seen." if summarizes(request) else "Read."))
+    chat = flow.chat(memory=1_000)
+    chat.send("line of the file\n" * 700)
+    assert tokens_of(model.requests[0]) > 3_900
+    chat.send("And now?")
+    asked = [request for request in model.requests if summarizes(request)]
+    assert 5 <= len(asked) <= 9
+    assert max(tokens_of(request) for request in model.requests[1:]) <= 1_000
+    assert sum(sent(request)[1][1].count("line of the file") for request in asked) == 700
+
+
+def test_of_turns_beyond_all_bounds_the_oldest_are_left_out_with_a_mark(scripted):
+    flow, model = scripted(lambda request: Say("Seen." if summarizes(request) else "Read."))
+    chat = flow.chat(memory=1_000)
+    chat.send("a line\n" * 10_000)
+    chat.send("And now?")
+    asked = [sent(request)[1][1] for request in model.requests if summarizes(request)]
+    assert len(asked) <= MOST_PIECES
+    assert re.search(r"\[… left out: [\d,]+ earlier characters\]", asked[0])
+    assert "Assistant: Read." in asked[-1]
+
+
+def test_the_newest_answer_is_sent_as_it_is_where_it_fits(scripted):
+    flow, model = scripted(lambda request: Say("Summed up." if summarizes(request) else "word " * 350))
+    chat = flow.chat(memory=1_000)
+    chat.send("One.")
+    chat.send("Two.")
+    assert [role for role, _ in sent(model.requests[1])] == ["system", "user", "assistant", "user"]
+    chat.send("Three.")
+    assert sent(model.requests[-1])[1:4:2] == [("user", SUMMARY_REQUEST), ("user", "Two.")]
+
+
+@pytest.mark.parametrize("budget", [0, 999, True, "4000", {"tokens": 4000}])
+def test_a_budget_that_is_none_is_refused(budget):
+    with pytest.raises(InputError, match=r"^memory: expected a number of tokens, 1,000 or more; got "):
+        Workflow(answer()).chat(memory=budget)
+
+
+@pytest.mark.parametrize("text", ["", "   "])
+def test_an_empty_message_is_refused(scripted, text):
+    flow, _ = scripted("never")
+    with pytest.raises(InputError, match="chat 'c': the message is empty"):
+        flow.chat("c").send(text)
+    flow.run("go")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"id": 42}, "chat: id: expected a text such as 'user-42'; got 42"),
+        ({"id": " "}, "chat: id: expected a text such as 'user-42'; got ' '"),
+        ({"store": "sqlite:///chats.db"}, "store: expected the path of an SQLite file, such as 'chats.db', or None; got 'sqlite:"),
+        ({"store": 7}, "store: expected the path of an SQLite file, such as 'chats.db', or None; got 7"),
+        ({"model": 7}, "model: expected a model's name, a Model or a reasoner; got 7"),
+    ],
+)  # fmt: skip
+def test_wrong_values_are_refused_where_they_are_given(arguments, said):
+    with pytest.raises(InputError) as refused:
+        Workflow(answer()).chat(**arguments)
+    assert str(refused.value).startswith(said)
+
+
+def test_what_is_sent_is_a_text_or_a_job(scripted):
+    flow, model = scripted("Yes.")
+    with pytest.raises(InputError, match="expected a text or a Job; got 42"):
+        flow.chat().send(42)
+    flow.chat("c").send(Job("Is it so?", context="In a school book."))
+    assert sent(model.requests[0])[1] == ("user", "## Job\nIs it so?\n\n## Context\nIn a school book.")
+
+
+def test_every_operator_sees_the_turns_unless_it_says_otherwise():
+    seen = {}
+
+    @operator
+    def code(job: Job) -> str:
+        seen["code"] = [turn.text for turn in job.turns]
+        return "done"
+
+    with ScriptedModel(lambda request: Say("ok")) as model:
+        chat = Workflow([code, answer(id="sees"), answer(memory=False, id="blind")], model=model.model).chat()
+        chat.send("One.")
+        chat.send("Two.")
+        later = model.requests[2:]
+    assert sorted(len(request["messages"]) for request in later) == [2, 4]
+    assert seen["code"][0] == "One."
+
+
+def test_an_evaluator_sees_the_turns():
+    verdict = '{"evaluation": "fine", "status": "SUCCESS", "lesson": "", "blame": [], "score": 9}'
+    script = ["Hello.", verdict, "Ada.", verdict]
+    with ScriptedModel([Say(text) for text in script]) as model:
+        chat = Workflow(answer(), model=model.model, evaluator=Evaluator("The name is right.")).chat()
+        chat.send("I am Ada.")
+        chat.send("Who am I?")
+    assert sent(model.requests[3])[1:3] == [("user", "I am Ada."), ("assistant", "Hello.")]
+
+
+def test_examples_are_no_part_of_the_conversation():
+    config = OperatorConfig(instruction="Translate.", examples=[Example(input="cat", output="chat")])
+    with ScriptedModel([Say("chien"), Say("oiseau")]) as model:
+        chat = Workflow(Operator(config), model=model.model).chat()
+        chat.send("dog")
+        chat.send("bird")
+    assert sent(model.requests[0])[1:] == [("user", "cat"), ("assistant", "chat"), ("user", "dog")]
+    assert sent(model.requests[1]) == [
+        ("system", "Translate.\n\nExample of an input:\n```\ncat\n```\nIts answer:\n```\nchat\n```"),
+        ("user", "dog"), ("assistant", "chien"), ("user", "bird"),
+    ]  # fmt: skip
+
+
+def test_jobs_with_other_turns_are_other_jobs():
+    job = Job("Who am I?")
+    with_turns = job.model_copy(update={"turns": (Turn(role="user", text="I am Ada."),)})
+    assert "turns" not in job.fingerprint()
+    assert with_turns.fingerprint() != job.fingerprint()
+    assert "memory" not in OperatorConfig(instruction="i").fingerprint()
+    assert OperatorConfig(instruction="i", memory=False).fingerprint()["memory"] is False
+
+
+async def test_the_text_streams_as_the_model_writes_it(scripted):
+    flow, _ = scripted("One two three.")
+    chat = flow.chat()
+    assert [piece async for piece in chat.stream("Count.")] == ["One ", "two ", "three."]
+    assert [turn.text for turn in chat.turns] == ["Count.", "One two three."]
+
+
+async def test_the_text_comes_at_the_end_where_only_that_is_certain():
+    verdict = '{"evaluation": "fine", "status": "SUCCESS", "lesson": "", "blame": [], "score": 9}'
+    with ScriptedModel([Say("One two."), Say(verdict)]) as model:
+        flow = Workflow(answer(), 2, model=model.model, evaluator=Evaluator("It counts."))
+        assert [piece async for piece in flow.chat().stream("Count.")] == ["One ", "two."]
+
+
+async def test_closing_the_stream_cancels_the_run_and_keeps_nothing(scripted):
+    flow, _ = scripted(lambda request: Say("word " * 1000))
+    chat = flow.chat()
+    stream = chat.stream("Talk.")
+    assert await anext(stream) == "word "
+    await stream.aclose()
+    assert chat.turns == []
+    assert len([piece async for piece in chat.stream("Again.")]) == 1000
+
+
+async def test_events_tell_what_happens_and_end_with_the_message(scripted):
+    flow, _ = scripted("Hello.")
+    chat = flow.chat()
+    seen = [event async for event in chat.events("Hi.")]
+    assert isinstance(seen[0], events.RunStarted)
+    assert seen[-1].message.scratchpad == "Hello."
+    assert len(chat.turns) == 2
+
+
+async def test_one_message_is_answered_at_a_time():
+    with ScriptedModel(lambda request: Hang()) as model:
+        chat = Workflow(answer(), model=model.model).chat("c")
+        first = asyncio.ensure_future(chat.asend("One."))
+        await asyncio.sleep(0)
+        with pytest.raises(InputError, match="chat 'c': a message is being answered; wait for its answer"):
+            await chat.asend("Two.")
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+    assert chat.turns == []
+
+
+def test_a_message_that_fails_is_not_kept_and_can_be_sent_again(scripted):
+    steps = iter([Say("Hello."), Fail(400, "no"), Say("Ada.")])
+    flow, _ = scripted(lambda request: next(steps))
+    chat = flow.chat()
+    chat.send("I am Ada.")
+    with pytest.raises(Exception, match="400"):
+        chat.send("Who am I?")
+    assert len(chat.turns) == 2
+    assert chat.send("Who am I?").text == "Ada."
+
+
+def test_a_summary_that_fails_loses_nothing(scripted):
+    failing = []
+
+    def script(request):
+        if summarizes(request):
+            failing.append(request)
+            return Fail(400, "no summary") if len(failing) == 1 else Say("Summed up.")
+        return Say("word " * 300)
+
+    flow, _ = scripted(script)
+    chat = flow.chat(memory=1_000)
+    chat.send("One.")
+    chat.send("Two.")
+    with pytest.raises(Exception, match="no summary") as failed:
+        chat.send("Three.")
+    assert isinstance(failed.value.__cause__, ModelError)
+    assert len(chat.turns) == 4
+    chat.send("Three.")
+    assert [turn.text for turn in chat.turns[::2]] == ["One.", "Two.", "Three."]
+
+
+def test_without_a_text_the_outputs_are_the_answer():
+    @operator
+    def count(job: Job) -> WorkflowMessage:
+        return WorkflowMessage(outputs={"turns": len(job.turns)})
+
+    chat = Workflow(count).chat()
+    chat.send("One.")
+    chat.send("Two.")
+    assert [turn.text for turn in chat.turns[1::2]] == ['{"turns": 0}', '{"turns": 2}']
+
+
+def test_the_session_of_the_jobs_is_the_chat():
+    @operator
+    def session(job: Job) -> str:
+        return job.session_id
+
+    assert Workflow(session).chat("user-42").send("Hi.").text == "user-42"
+
+
+def test_an_answer_that_begins_anew_is_told():
+    live = AnswerStream("a")
+    first, second = (
+        events.TokenStreamed(text=text, path=("a",), attempt=attempt)
+        for attempt, text in ((1, "One two"), (2, "Three."))
+    )
+    assert live.next(first) == "One two"
+    assert live.next(second) == ""
+    with pytest.raises(AnswerError, match="began anew"):
+        list(live.rest("Three."))
+
+
+# Stores
+
+CHILD = """
+import sys
+from operad import Operator, Workflow
+flow = Workflow(Operator("Answer."), model=sys.argv[1])
+chat = flow.chat("user-42", store="chats.db")
+for line in sys.stdin:
+    print(chat.send(line.strip()).text, flush=True)
+"""
+
+
+@pytest.fixture
+def child(forked, tmp_path, monkeypatch):
+    """Begins a program that answers in a chat, a line for each that it is sent."""
+
+    def child(model):
+        monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "scripted")
+        process = forked.begin(
+            [sys.executable, "-c", CHILD, "scripted"], cwd=tmp_path, text=True, bufsize=1,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+        def say(line):
+            process.stdin.write(line + "\n")
+            process.stdin.flush()
+            return process.stdout.readline().strip()
+
+        return process, say
+
+    return child
+
+
+def test_kill_9_between_turns_loses_nothing(child, tmp_path):
+    def counted(request):
+        return Say(f"{len(request['messages']) // 2} messages")
+
+    with ScriptedModel(counted) as model:
+        for number in range(1, 7):
+            process, say = child(model)
+            with process:
+                assert say(f"message {2 * number - 1}") == f"{2 * number - 1} messages"
+                assert say(f"message {2 * number}") == f"{2 * number} messages"
+                process.send_signal(signal.SIGKILL)
+            assert process.returncode == -signal.SIGKILL
+        store = ChatStore(tmp_path / "chats.db")
+        assert [turn.text for turn in store.turns("user-42")[::2]] == [f"message {n}" for n in range(1, 13)]
+        assert len(sent(model.requests[-1])) == 24
+
+
+def test_kill_9_during_an_answer_loses_that_message_only(child, tmp_path):
+    asked = threading.Event()
+
+    def script(request):
+        if len(request["messages"]) == 2:
+            return Say("Hello.")
+        asked.set()
+        return Hang()
+
+    with ScriptedModel(script) as model:
+        process, say = child(model)
+        with process:
+            assert say("I am Ada.") == "Hello."
+            process.stdin.write("Who am I?\n")
+            process.stdin.flush()
+            assert asked.wait(60)
+            process.send_signal(signal.SIGKILL)
+        assert [turn.text for turn in ChatStore(tmp_path / "chats.db").turns("user-42")] == ["I am Ada.", "Hello."]
+
+
+async def test_of_two_programs_that_answer_at_once_one_is_told(tmp_path):
+    with ScriptedModel(lambda request: Say("Yes.")) as model:
+        flow = Workflow(answer(), model=model.model)
+        mine, other = (flow.chat("c", store=tmp_path / "chats.db") for _ in range(2))
+        await mine.asend("One.")
+
+        async def both():
+            async for event in mine.events("Mine."):
+                if isinstance(event, events.OperatorStarted):
+                    await other.asend("Other's.")
+
+        with pytest.raises(InputError) as refused:
+            await both()
+    assert str(refused.value) == (
+        "chat 'c': it was changed elsewhere while this message was answered (it has 2 messages, not 1); "
+        "this message and its answer are not kept: send it again"
+    )
+    assert [turn.text for turn in mine.turns[::2]] == ["One.", "Other's."]
+
+
+def test_a_program_goes_on_after_what_another_one_said(scripted, tmp_path):
+    flow, model = scripted("A.", "B.", "C.")
+    mine, other = (flow.chat("c", store=tmp_path / "chats.db") for _ in range(2))
+    mine.send("One.")
+    other.send("Two.")
+    mine.send("Three.")
+    assert [text for role, text in sent(model.requests[2]) if role == "user"] == ["One.", "Two.", "Three."]
+
+
+def test_chats_are_listed_and_forgotten(scripted, tmp_path):
+    flow, _ = scripted(lambda request: Say("Yes."))
+    store = ChatStore(tmp_path / "chats.db")
+    for name, count in (("a", 1), ("b", 2), ("c", 1)):
+        for _ in range(count):
+            flow.chat(name, store=store).send("Hi.")
+    assert [(kept.id, kept.messages) for kept in store.chats()] == [("c", 1), ("b", 2), ("a", 1)]
+    with pytest.raises(InputError, match=r"no chat has the id 'bb' \(did you mean 'b'\?\)"):
+        store.forget("a", "bb")
+    store.forget("a")
+    flow.chat("c", store=store).forget()
+    flow.chat("never", store=store).forget()
+    assert [kept.id for kept in store.chats()] == ["b"]
+    assert (tmp_path / "chats.db").stat().st_mode & 0o077 == 0
+
+
+def test_a_store_in_memory_is_shared_by_the_chats_that_it_is_given_to(scripted):
+    flow, _ = scripted("A.", "B.")
+    store = ChatStore()
+    flow.chat("c", store=store).send("One.")
+    flow.chat("c", store=store).send("Two.")
+    assert store.chats()[0].messages == 2
+    assert flow.chat("c").turns == []
+
+
+def test_a_file_of_another_kind_or_version_is_left_alone(scripted, tmp_path):
+    flow, _ = scripted("never")
+    with sqlite3.connect(tmp_path / "other.db") as other:
+        other.execute("CREATE TABLE t (a)")
+    other.close()
+    with pytest.raises(InputError, match="is an SQLite file, but no store of chats of operad; name another file"):
+        flow.chat(store=tmp_path / "other.db").send("Hi.")
+    ChatStore(tmp_path / "chats.db").chats()
+    with sqlite3.connect(tmp_path / "chats.db") as ours:
+        ours.execute("PRAGMA user_version = 9")
+    ours.close()
+    with pytest.raises(InputError, match="of another version of operad"):
+        ChatStore(tmp_path / "chats.db").chats()
+    flow.run("go")
+
+
+def test_signs_that_no_file_can_hold_are_replaced():
+    store = ChatStore()
+    store.add("c", 1, "half a \ud800 pair", "and \udfff another")
+    store.summarize("c", 1, "a \ud800 b")
+    assert [turn.text for turn in store.turns("c")] == ["half a ? pair", "and ? another"]
+    assert store.latest("c") == (1, [Turn(role="summary", text="a ? b")])
+
+
+def test_tokens_are_counted_by_bytes():
+    assert [count_tokens(text) for text in ("", "a", "abc", "abcd", "知識", "\ud800")] == [0, 1, 1, 2, 2, 1]
+
+
+async def test_a_memory_without_anything_to_summarize_sends_all(scripted):
+    flow, _ = scripted("never")
+    memory = Memory(flow, None, 1_000)
+    turns = (Turn(role="summary", text="s"), Turn(role="user", text="u"), Turn(role="assistant", text="a"))
+    assert (await memory.recall(turns, "m")).turns == turns
+    assert (await memory.recall(turns[:1], "m" * 9_000)).turns == turns[:1]
+    await flow.aexecute("go")
