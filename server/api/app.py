@@ -23,10 +23,11 @@ from operad.server.api.mcp_tools import McpDoor
 from operad.server.api.plain import PlainDoor, refusals
 from operad.server.api.problems import RefusedError
 from operad.server.api.replies import error_reply, json_reply
+from operad.server.api.responses import response_routes
 from operad.server.api.runs import Runs
 from operad.server.guard import LOOPBACK, Guard
 
-_ABOUT = """Experts of operad, as chat models of the OpenAI protocol under `/v1`, as runs under `/runs`, and as tools of \
+_ABOUT = """Experts of operad, as chat models of the OpenAI protocol under `/v1` (chat completions and responses), as runs under `/runs`, and as tools of \
 an MCP server (streamable HTTP) under `/mcp`."""
 
 
@@ -69,7 +70,7 @@ class Serving:
             lifespan=self._lifespan,
             generate_unique_id_function=_operation_id,
         )
-        routers = [PlainDoor(self.runs).router(), chat_routes(self.runs)]
+        routers = [PlainDoor(self.runs).router(), chat_routes(self.runs), response_routes(self.runs)]
         for router in routers:
             api.include_router(router)
         self._routes = [route for router in routers for route in router.routes if isinstance(route, Route)]
@@ -134,6 +135,7 @@ def _document(api: FastAPI, names: Sequence[str], *, with_keys: bool) -> dict[st
     schemas = document["components"]["schemas"]
     schemas["RunRequest"]["properties"]["expert"]["enum"] = list(names)
     schemas["ChatRequest"]["properties"]["model"]["enum"] = list(names)
+    schemas["ResponseRequest"]["properties"]["model"]["enum"] = list(names)
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     for path, operations in document["paths"].items():

@@ -1,15 +1,17 @@
-"""A conversation of the OpenAI protocol, read as a job, or as the answer to what a run asks."""
+"""A conversation of the OpenAI protocol, read as a message with the turns before it, or as the answer to what a run asks."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from pydantic.json_schema import SkipJsonSchema
 
 from operad.configs.answers import WrongAnswerError, describe_answer, read_answer
+from operad.runtime.values.message import Turn
 from operad.runtime.values.questions import Question
 from operad.server.api.problems import RefusedError
 from operad.server.api.runs import Runs, ServedRun
@@ -71,7 +73,8 @@ class ChatRequest(BaseModel):
     model: str = Field(description="The expert; GET /v1/models lists them.")
     messages: list[ChatMessage] = Field(
         min_length=1,
-        description="The last one of a user that has text is what is to be done; the others are what to know for it.",
+        description="The last one of a user that has text is what is to be done; those of users and assistants before "
+        "it are the conversation so far; all others are what to know for it.",
         json_schema_extra={"contains": _WITH_TEXT},
     )
     stream: StrictBool | None = Field(default=None, description="Whether the answer is sent piece by piece.")
@@ -102,20 +105,75 @@ def refuse_unable(request: ChatRequest) -> None:
         raise RefusedError(400, "logprobs: are not known here; leave it out", param="logprobs")
 
 
-def read_conversation(messages: Sequence[ChatMessage]) -> tuple[str, str]:
-    """What is to be done, and what one needs to know for it.
+Said = tuple[str, str]
+"""The role of a message, and its text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a conversation asks.
+
+    Attributes:
+        goal: The last message of a user.
+        context: What to know for it: messages of other roles, and those after it.
+        turns: The messages of users and assistants before it.
+    """
+
+    goal: str
+    context: str
+    turns: tuple[Turn, ...]
+
+    @property
+    def before(self) -> str:
+        """What the assistant said right before."""
+        last = self.turns[-1] if self.turns else None
+        return last.text if last and last.role == "assistant" else ""
+
+
+def read_conversation(messages: Sequence[ChatMessage]) -> Asked:
+    """What the messages of a chat ask.
 
     Raises:
         RefusedError: A message holds something else than text, or no user says anything.
     """
-    texts = [_text(message, number) for number, message in enumerate(messages)]
-    goal = next((n for n in reversed(range(len(texts))) if messages[n].role == "user" and texts[n].strip()), None)
+    return asked_in([(message.role, _text(message, number)) for number, message in enumerate(messages)], "messages")
+
+
+def asked_in(said: Sequence[Said], param: str, before: Sequence[Turn] = ()) -> Asked:
+    """What messages ask.
+
+    Args:
+        said: The messages.
+        param: The field of the request that holds them.
+        before: The turns before all of them.
+
+    Raises:
+        RefusedError: No user says anything.
+    """
+    goal = next((n for n in reversed(range(len(said))) if said[n][0] == "user" and said[n][1].strip()), None)
     if goal is None:
         raise RefusedError(
-            400, "messages: none of the role 'user' has text; give one that says what is to be done", param="messages"
+            400, f"{param}: none of the role 'user' has text; give one that says what is to be done", param=param
         )
-    others = [f"{messages[n].role}: {text}" for n, text in enumerate(texts) if n != goal and text]
-    return texts[goal], "\n\n".join(others)
+    first, last = said[:goal], said[goal + 1 :]
+    instructions = [text for role, text in first if role in ("system", "developer") and text]
+    others = [f"{role}: {text}" for role, text in first if role == "tool" and text]
+    others += [f"{role}, after the message: {text}" for role, text in last if text]
+    return Asked(said[goal][1], "\n\n".join([*instructions, *others]), tuple(_turns(before, first)))
+
+
+def _turns(before: Sequence[Turn], said: Sequence[Said]) -> Iterator[Turn]:
+    """The turns, several of one role in a row as one: some models take no others."""
+    turns = [*before, *(Turn(role=role, text=text) for role, text in said if role in ("user", "assistant") and text)]
+    for number, turn in enumerate(turns):
+        if number and turns[number - 1].role == turn.role:
+            continue
+        same = [turn.text]
+        for other in turns[number + 1 :]:
+            if other.role != turn.role:
+                break
+            same.append(other.text)
+        yield turn if len(same) == 1 else Turn(role=turn.role, text="\n\n".join(same))
 
 
 def _text(message: ChatMessage, number: int) -> str:
@@ -139,16 +197,13 @@ def asked(run: ServedRun, question: Question, wrong: str = "") -> str:
     return f"{again}{question.text}{form}\n\n(run {run.id} asks under {question.id}; say the answer)"
 
 
-async def answered_run(runs: Runs, messages: Sequence[ChatMessage], answer: str) -> tuple[ServedRun, str] | None:
-    """The run whose question the last message answers, and what is wrong with the answer; None where it answers none.
+async def answered_run(runs: Runs, asked_for: Asked) -> tuple[ServedRun, str] | None:
+    """The run whose question the conversation answers, and what is wrong with the answer; None where it answers none.
 
     Raises:
         RefusedError: The run is not known any more.
     """
-    said = [message for message in messages if message.role in ("assistant", "user")]
-    if len(said) < 2 or said[-1].role != "user" or said[-2].role != "assistant":
-        return None
-    found = _ASKED.search(_text(said[-2], messages.index(said[-2])))
+    found = _ASKED.search(asked_for.before)
     if found is None:
         return None
     run_id, question_id = found.groups()
@@ -156,8 +211,17 @@ async def answered_run(runs: Runs, messages: Sequence[ChatMessage], answer: str)
     question = next((each for each in run.questions if each.id == question_id), None)
     if question is None:
         return run, ""  # it was answered before; what came of it is said again
+    return run, await answer_question(runs, run, question, asked_for.goal)
+
+
+async def answer_question(runs: Runs, run: ServedRun, question: Question, answer: str) -> str:
+    """Answer what a run asks, in words.
+
+    Returns:
+        What is wrong with the answer; empty where it was taken.
+    """
     try:
-        await runs.answer(run, question_id, read_answer(answer, question.schema_))
+        await runs.answer(run, question.id, read_answer(answer, question.schema_))
     except WrongAnswerError as error:
-        return run, str(error)
-    return run, ""
+        return str(error)
+    return ""

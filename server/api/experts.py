@@ -16,14 +16,14 @@ from operad.configs.inputs import start_variables
 from operad.configs.loader import load
 from operad.configs.runnable import Source, lasting, make
 from operad.configs.schema import DurableSpec
-from operad.operators import Operator
 from operad.operators.nodes.flow import Start, StartVariable, read_inputs
 from operad.operators.variables import VariableType
 from operad.runtime.agents.agent import Agent
 from operad.runtime.agents.leader import Leader
-from operad.runtime.reasoning.reasoner import MonoModelReasoner
 from operad.runtime.values.errors import InputError, did_you_mean
-from operad.runtime.values.message import Job
+from operad.runtime.values.message import Job, Turn, new_id
+from operad.runtime.workflow.answer_stream import answering_operator
+from operad.runtime.workflow.memory import Memory
 from operad.runtime.workflow.workflow import Workflow
 from operad.server.api.problems import RefusedError
 
@@ -64,7 +64,14 @@ class Offer:
         self.agent.workflow.keep_in(ledger)
         return replace(self, ledger=ledger)
 
-    def job(self, goal: str, context: str, inputs: Mapping[str, JsonValue]) -> Job:
+    def job(
+        self,
+        goal: str,
+        context: str,
+        inputs: Mapping[str, JsonValue],
+        turns: Sequence[Turn] = (),
+        session_id: str | None = None,
+    ) -> Job:
         """What it is to do.
 
         Where a workflow of typed nodes has one input, which is a text, and no input is given, the goal is that.
@@ -83,7 +90,7 @@ class Offer:
                 "server's; leave them null, or run it there: operad run FILE --file PATH",
                 param="inputs",
             )
-        job = Job(goal=goal, context=context, inputs=given)
+        job = Job(goal=goal, context=context, inputs=given, turns=tuple(turns), session_id=session_id or new_id())
         if self.variables is not None:
             try:
                 read_inputs(self.variables, job)
@@ -92,21 +99,12 @@ class Offer:
         return job
 
     def streaming_operator(self) -> str | None:
-        """The id of the operator whose words are the answer as they come; None where that shows at the end only.
+        """The id of the operator whose words are the answer as they come; None where that shows at the end only."""
+        return answering_operator(self.agent.workflow, self.agent.reasoner)
 
-        It is the one tail, asks one model once, and nobody judges what it says before it counts.
-        """
-        workflow = self.agent.workflow
-        graph = workflow.graph()
-        parents = {parent for before in graph.before.values() for parent in before}
-        tails = [operator for key, operator in graph.operators.items() if key not in parents]
-        judged = bool(graph.evaluators) and workflow.max_rounds > 1
-        if judged or len(tails) != 1 or not isinstance(self.agent.reasoner, MonoModelReasoner):
-            return None
-        tail = tails[0]
-        if type(tail) is not Operator or tail.config.actions or tail.config.output_schema or tail.ports:
-            return None
-        return tail.get_id()
+    def memory(self) -> Memory:
+        """What keeps its conversations within their budget."""
+        return Memory(self.agent.workflow, self.agent.reasoner, self.agent.memory)
 
 
 def offers_of(source: Source, trust: Trust = False) -> list[Offer]:

@@ -26,6 +26,7 @@ from operad.server.api.problems import RefusedError
 
 if TYPE_CHECKING:
     from operad.runtime.durable.rows import KeptRun
+    from operad.runtime.workflow.memory import Memory
 
 State = Literal["running", "asks", "finished", "failed", "cancelled"]
 
@@ -55,6 +56,8 @@ class ServedRun:
         timed_out: Whether it was ended for the time that it took.
         ended: When it ended, on the event loop's clock.
         size: About how many bytes it holds, once it has ended.
+        memory: What keeps the turns before its job within a budget, before it begins; None for nothing.
+        previous: The id of the run whose conversation it goes on with; empty for none.
     """
 
     id: str
@@ -71,6 +74,8 @@ class ServedRun:
     timed_out: bool = False
     ended: float | None = None
     size: int = 0
+    memory: Memory | None = None
+    previous: str = ""
 
     @property
     def questions(self) -> Sequence[Question]:
@@ -134,9 +139,22 @@ class Runs:
         return sorted(self._runs.values(), key=lambda run: -run.began)
 
     async def begin(
-        self, offer: Offer, job: Job, run_id: str | None = None, answers: Mapping[str, JsonValue] | None = None
+        self,
+        offer: Offer,
+        job: Job,
+        run_id: str | None = None,
+        answers: Mapping[str, JsonValue] | None = None,
+        previous: ServedRun | None = None,
     ) -> tuple[ServedRun, bool]:
         """Begin a run, or find the one that was begun with this id.
+
+        Args:
+            offer: Who does it.
+            job: What is to be done.
+            run_id: Its id; a fresh one by default.
+            answers: Answers that are given beforehand, by the ids of their questions.
+            previous: The run whose conversation it goes on with. The turns before its job, among which that one's are,
+                are kept within the expert's budget: older ones are summarized before it begins.
 
         Returns:
             The run, and whether it was begun now.
@@ -161,7 +179,10 @@ class Runs:
                     "POST /runs/{id}/cancel",
                     retry_after=_RETRY_AFTER,
                 )
-            return self._start(offer, job, run_id or new_id(), answers or {}), True
+            run = self._start(offer, job, run_id or new_id(), answers or {})
+            if previous is not None:
+                run.memory, run.previous = offer.memory(), previous.id
+            return run, True
 
     async def find(self, run_id: str) -> ServedRun:
         """A run.
@@ -290,19 +311,24 @@ class Runs:
             run.log.close()
             # An event is kept as it is and as JSON; the last one holds the result.
             job = run.job
-            run.size = len(job.goal) + len(job.context) + len(to_json(job.inputs)) + 2 * run.log.size
+            said = sum(len(turn.text) for turn in job.turns)
+            run.size = len(job.goal) + len(job.context) + said + len(to_json(job.inputs)) + 2 * run.log.size
             self._forget_old()
 
     async def _consume(self, run: ServedRun) -> None:
+        recalling = NO_USAGE
+        if run.memory is not None:
+            recalled = await run.memory.recall(run.job.turns, run.job.goal)
+            run.job, recalling = run.job.model_copy(update={"turns": recalled.turns}), recalled.usage
         async with aclosing(run.offer.agent.stream(run.job, run_id=run.id)) as stream:
             async for event in stream:
                 run.log.add(event)
                 if isinstance(event, events.Interrupted) and event.interrupt_id in run.answers:
                     await self._answer_known(run, event)
                 elif isinstance(event, events.RunFailed):
-                    run.usage = event.usage
+                    run.usage = event.usage + recalling
                 elif isinstance(event, events.RunFinished):
-                    run.message, run.usage, run.state = event.message, event.message.usage, "finished"
+                    run.message, run.usage, run.state = event.message, event.message.usage + recalling, "finished"
 
     async def _answer_known(self, run: ServedRun, asked: events.Interrupted) -> None:
         try:

@@ -3,115 +3,31 @@
 import asyncio
 import json
 import logging
-import socket
 import threading
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, nullcontext
 from typing import Any
 
 import httpx2
 import pytest
-import uvicorn
 from mcp import Client as McpClient
 from mcp.client.streamable_http import streamable_http_client
-from openai import APIError, AsyncOpenAI, BadRequestError, InternalServerError, NotFoundError
+from openai import APIError, BadRequestError, InternalServerError, NotFoundError
+from serving import HELLO, Code, echo, offered, order, served, words
 
 from operad.configs.runnable import Source
 from operad.evaluators import Evaluator
-from operad.operators import Operator, OperatorConfig
-from operad.runtime import Action, BuiltinWorkflow, MonoModelReasoner, Policy, Retry, Tool, events, interrupt
-from operad.runtime.agents.agent import Expert, Profile
-from operad.runtime.testing import BreakOff, Fail, Say, ScriptedModel, ScriptedReasoner
+from operad.operators import OperatorConfig
+from operad.runtime import Action, MonoModelReasoner, Policy, Retry, Tool, events
+from operad.runtime.testing import BreakOff, Fail, Say, ScriptedModel
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.server.api.app import Serving
 from operad.server.api.bounds import Bounds
 from operad.server.api.event_log import EventLog
-from operad.server.api.experts import Offer, by_name, offers_of
+from operad.server.api.experts import by_name, offers_of
 
 Client: Any = McpClient
 KEY = "a-key-of-many-characters"
-HELLO = {"role": "user", "content": "Hello"}
-
-
-class Code:
-    """Code as an operator."""
-
-    def __init__(self, work, name="code"):
-        self._work, self._name = work, name
-
-    def get_id(self):
-        return self._name
-
-    async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
-        return await self._work(job)
-
-
-def offered(*operators, name="Expert", reasoner=None, **options):
-    workflow = BuiltinWorkflow(name=name, **options)
-    for before, operator in zip([None, *operators], operators, strict=False):
-        workflow.add_operator(operator, [before] if before else None)
-    agent = Expert(Profile(name=name, description=f"It is {name}."), workflow, reasoner or ScriptedReasoner("said"))
-    return Offer(agent, Source(file=f"{name}.yaml"))
-
-
-def words(name="words", **options):
-    return Operator(OperatorConfig(id=name, instruction="Say something.", **options))
-
-
-async def echo(job):
-    return f"{job.goal}|{job.context}|{json.dumps(job.inputs)}"
-
-
-async def order(job):
-    agreed = await interrupt(f"Order {job.goal}?", "boolean")
-    return f"{job.goal}: {'ordered' if agreed else 'left'}"
-
-
-class Here:
-    """A server that a test uses.
-
-    Attributes:
-        serving: What is served.
-        url: Where.
-        http: A client for it.
-    """
-
-    def __init__(self, serving, url, http):
-        self.serving, self.url, self.http = serving, url, http
-
-    def openai(self, key="any", **options) -> Any:
-        return AsyncOpenAI(base_url=f"{self.url}/v1", api_key=key, **options)
-
-    async def ended(self, run_id):
-        """The run, once it is no longer at work."""
-        while (run := (await self.http.get(f"/runs/{run_id}")).json())["state"] == "running":
-            await asyncio.sleep(0.01)
-        return run
-
-    async def until(self, run_id, state):
-        while (run := (await self.http.get(f"/runs/{run_id}")).json())["state"] != state:
-            await asyncio.sleep(0.01)
-        return run
-
-
-@asynccontextmanager
-async def served(*offers, headers=None, **options):
-    serving = Serving(by_name(offers), **options)
-    server: Any = uvicorn.Server(uvicorn.Config(serving.app, log_config=None, access_log=False, ws="none"))
-    server.capture_signals = nullcontext
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        listening.listen()
-        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        task = asyncio.ensure_future(server.serve(sockets=[listening]))
-        async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=30) as http:
-            try:
-                yield Here(serving, url, http)
-            finally:
-                await serving.drain(0)
-                server.should_exit = True
-                await http.aclose()
-                await task
 
 
 def faults(caplog):
@@ -149,16 +65,16 @@ async def test_an_expert_is_a_model_that_answers():
     assert said.operad["status"] == "SUCCESS"
     prompt = json.dumps(model.requests[0]["messages"])
     assert "Hello" in prompt
-    assert "system: Be polite." in prompt
+    assert "## Context\\nBe polite." in prompt
 
 
-async def test_the_last_message_of_a_user_is_the_goal_and_the_others_are_the_context():
+async def test_the_last_message_of_a_user_is_the_goal_and_those_before_it_are_turns():
     async with served(offered(Code(echo))) as here, here.openai() as client:
         said = await client.chat.completions.create(
             model="Expert",
             messages=[HELLO, {"role": "assistant", "content": "Hi."}, {"role": "user", "content": "And now?"}],
         )
-    assert said.choices[0].message.content == "And now?|user: Hello\n\nassistant: Hi.|{}"
+    assert said.choices[0].message.content == "And now?||{}|user: Hello|assistant: Hi."
 
 
 async def test_words_are_streamed_as_they_come_and_add_up_to_the_answer():

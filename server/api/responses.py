@@ -1,0 +1,441 @@
+"""Experts as models of the OpenAI Responses protocol: a response is a run, and knows the conversation before it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Request, Response
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
+from pydantic.json_schema import SkipJsonSchema
+
+from operad.runtime.values.errors import did_you_mean
+from operad.runtime.values.message import Turn
+from operad.runtime.values.valid_json import to_json
+from operad.server.api.conversation import Said, answer_question, answered_run, asked_in
+from operad.server.api.experts import find_offer
+from operad.server.api.plain import EVENTS, RUN_ID, refusals
+from operad.server.api.problems import RefusedError
+from operad.server.api.replies import EventStream, json_reply, unless_gone
+from operad.server.api.runs import Runs, ServedRun
+from operad.server.api.spoken import GONE, RunNote, note_on, said_by, spoken, until_closed
+
+PREFIX = "resp_"
+"""What the id of a response has before that of its run."""
+
+WITHOUT_EFFECT = frozenset(
+    "max_output_tokens parallel_tool_calls prompt_cache_key prompt_cache_options prompt_cache_retention reasoning "
+    "safety_identifier service_tier stream_options temperature tool_choice top_p truncation user".split()
+)
+"""Parameters that change nothing: models are set up in the files."""
+
+UNABLE = {
+    "background": "a response is given at once; POST /runs begins a run that nobody waits for",
+    "context_management": "the expert's own `memory` keeps a conversation within its budget",
+    "conversation": "a conversation goes on with previous_response_id",
+    "image": "experts give text",
+    "include": "nothing more is given out",
+    "max_tool_calls": "experts call tools of their own",
+    "metadata": "it is not kept here",
+    "moderation": "nothing is moderated here",
+    "prompt": "prompts are the experts' own",
+    "tools": "experts have tools of their own and call none of yours",
+    "top_logprobs": "probabilities are not known here",
+}
+"""What is asked for that no expert does, and why."""
+
+
+class InputText(BaseModel):
+    """A piece of a message: text."""
+
+    model_config = ConfigDict(extra="allow", hide_input_in_errors=True)
+
+    type: Literal["input_text", "output_text"]
+    text: str
+
+
+class OtherInput(BaseModel):
+    """A piece of a message, or of the input, that is neither text nor message, and is refused."""
+
+    model_config = ConfigDict(extra="allow", hide_input_in_errors=True)
+
+    type: str
+
+
+class InputMessage(BaseModel):
+    """A message of the conversation."""
+
+    model_config = ConfigDict(extra="allow", hide_input_in_errors=True)
+
+    type: Literal["message"] = "message"
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[InputText | SkipJsonSchema[OtherInput]] = Field(description="Its text, whole or in pieces.")
+
+
+class ResponseRequest(BaseModel):
+    """What an expert is to respond to."""
+
+    model_config = ConfigDict(extra="allow", hide_input_in_errors=True)
+
+    model: str = Field(description="The expert; GET /v1/models lists them.")
+    input: Annotated[str, Field(pattern=r"\S")] | list[InputMessage | SkipJsonSchema[OtherInput]] = Field(
+        description="A text; or messages, the last of which that a user wrote is what is to be done."
+    )
+    instructions: str | None = Field(default=None, description="What to know for it, in this response alone.")
+    previous_response_id: str | None = Field(
+        default=None, max_length=200, description="The response that this one comes after in the conversation."
+    )
+    store: StrictBool | None = Field(default=None, description="Whether it can be fetched and gone on with later.")
+    stream: StrictBool | None = Field(default=None, description="Whether it is sent piece by piece.")
+
+
+class OutputText(BaseModel):
+    """What the expert says."""
+
+    type: Literal["output_text"]
+    text: str
+    annotations: list[Any]
+    logprobs: list[Any]
+
+
+class OutputMessage(BaseModel):
+    """The message of a response."""
+
+    type: Literal["message"]
+    id: str
+    role: Literal["assistant"]
+    status: Literal["completed", "in_progress"]
+    content: list[OutputText]
+
+
+class Failure(BaseModel):
+    """Why there is no message."""
+
+    code: str
+    message: str
+
+
+class InputDetails(BaseModel):
+    """What of the input was cheaper."""
+
+    cached_tokens: int
+
+
+class OutputDetails(BaseModel):
+    """What of the output nobody sees."""
+
+    reasoning_tokens: int
+
+
+class ResponseUsage(BaseModel):
+    """What the run has cost: the tokens of all its calls of models."""
+
+    input_tokens: int
+    input_tokens_details: InputDetails
+    output_tokens: int
+    output_tokens_details: OutputDetails
+    total_tokens: int
+
+
+class ResponseView(BaseModel):
+    """A response."""
+
+    id: str
+    object: Literal["response"]
+    created_at: int
+    status: Literal["completed", "failed", "in_progress", "cancelled"]
+    error: Failure | None
+    incomplete_details: None
+    instructions: str | None
+    metadata: dict[str, str]
+    model: str
+    output: list[OutputMessage]
+    parallel_tool_calls: bool
+    previous_response_id: str | None
+    temperature: None
+    tool_choice: Literal["auto"]
+    tools: list[Any]
+    top_p: None
+    usage: ResponseUsage | None
+    operad: RunNote
+
+
+class Deleted(BaseModel):
+    """A response that is gone."""
+
+    id: str
+    object: Literal["response"]
+    deleted: bool
+
+
+ResponseId = Annotated[
+    str, Path(description="The response's id.", max_length=200, pattern=f"^{PREFIX}{RUN_ID.removeprefix('^')}")
+]
+
+
+def response_routes(runs: Runs) -> APIRouter:
+    """The routes.
+
+    Args:
+        runs: What they begin.
+    """
+    router = APIRouter(prefix="/v1/responses", tags=["responses"])
+
+    @router.post(
+        "",
+        response_model=ResponseView,
+        responses={
+            200: {"description": "The response: whole, or as events where `stream` is true.", "content": EVENTS},
+            **refusals(404, 409, 502, 503, 504),
+        },
+    )
+    async def respond(asked_for: ResponseRequest, request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
+        """Have an expert go on with a conversation. The run ends when the client leaves."""
+        find_offer(runs.offers, asked_for.model, "model")
+        _refuse_unable(asked_for)
+        run, wrong = await _begun(runs, asked_for)
+        reply = _Reply(run, wrong)
+        forgets = asked_for.store is False
+        if asked_for.stream:
+            return EventStream(
+                until_closed(runs, run, _then_forget(runs, run, reply.events(runs.bounds.beat), forgets))
+            )
+        if not await unless_gone(request, run.pause_or_end()):
+            await runs.cancel(run, GONE)
+            return Response(status_code=204)  # to nobody
+        said_by(run, wrong)  # or it is an error
+        whole = json_reply(reply.view())
+        if forgets and not run.questions:
+            await runs.forget(run)
+        return whole
+
+    @router.get("/{response_id}", response_model=ResponseView, responses=refusals(404, 409))
+    async def show_response(response_id: ResponseId, stream: bool = False) -> Response:  # pyright: ignore[reportUnusedFunction]
+        """A response as it stands."""
+        if stream:
+            raise RefusedError(400, "stream: a response streams where it is created; leave it out", param="stream")
+        return json_reply(_Reply(await _found(runs, response_id, "response_id")).view())
+
+    @router.delete("/{response_id}", response_model=Deleted, responses=refusals(404, 409))
+    async def delete_response(response_id: ResponseId) -> Response:  # pyright: ignore[reportUnusedFunction]
+        """End the run of a response, and forget it; responses that went on with it stay."""
+        await runs.forget(await _found(runs, response_id, "response_id"))
+        return json_reply({"id": response_id, "object": "response", "deleted": True})
+
+    return router
+
+
+async def _begun(runs: Runs, asked_for: ResponseRequest) -> tuple[ServedRun, str]:
+    """The run that responds, and what is wrong with the answer to its question, if the input is one.
+
+    Raises:
+        RefusedError: The input cannot be used, or the conversation cannot be gone on with.
+    """
+    offer = find_offer(runs.offers, asked_for.model, "model")
+    previous, before = None, tuple[Turn, ...]()
+    if asked_for.previous_response_id is not None:
+        previous = await _found(runs, asked_for.previous_response_id, "previous_response_id")
+        before = _conversation(previous)
+    instructions = [("system", asked_for.instructions)] if asked_for.instructions else []
+    asked = asked_in([*instructions, *_said(asked_for.input)], "input", before)
+    if previous is not None and previous.questions:
+        return previous, await answer_question(runs, previous, previous.questions[0], asked.goal)
+    going_on = await answered_run(runs, asked)
+    if going_on is not None:
+        return going_on
+    session = previous.job.session_id if previous else None
+    job = offer.job(asked.goal, asked.context, {}, asked.turns, session)
+    return (await runs.begin(offer, job, previous=previous))[0], ""
+
+
+def _conversation(run: ServedRun) -> tuple[Turn, ...]:
+    """The turns up to the end of a run, its own among them.
+
+    Raises:
+        RefusedError: It has not ended, or nothing came of it.
+    """
+    turns = (*run.job.turns, Turn(role="user", text=run.job.goal))
+    if run.questions:
+        return turns
+    if run.message is None:
+        what = "has not ended; wait for it" if run.ended is None else "failed, and cannot be gone on with; ask again"
+        raise RefusedError(409, f"previous_response_id: the response {what}", param="previous_response_id")
+    return (*turns, Turn(role="assistant", text=run.text))
+
+
+async def _found(runs: Runs, response_id: str, param: str) -> ServedRun:
+    """The run of a response.
+
+    Raises:
+        RefusedError: There is none with that id.
+    """
+    bounds = runs.bounds
+    if response_id.startswith(PREFIX):
+        try:
+            return await runs.find(response_id.removeprefix(PREFIX))
+        except RefusedError as error:
+            if error.status != 404:
+                raise
+    raise RefusedError(
+        404,
+        f"{param}: no response has the id {response_id!r}; one is forgotten after {bounds.kept_seconds:g} s, or when "
+        f"{bounds.kept} others have ended since, or where it was created with `store: false`",
+        param=param,
+    )
+
+
+def _said(given: str | Sequence[InputMessage | OtherInput]) -> list[Said]:
+    """The messages of an input.
+
+    Raises:
+        RefusedError: Something in it is no text.
+    """
+    if isinstance(given, str):
+        return [("user", given)]
+    said: list[Said] = []
+    for number, item in enumerate(given):
+        where = f"input[{number}]"
+        if isinstance(item, OtherInput):
+            raise _no_text(where, item.type, "items of the type 'message'")
+        parts = [item.content] if isinstance(item.content, str) else []
+        for place, part in enumerate([] if isinstance(item.content, str) else item.content):
+            if isinstance(part, OtherInput):
+                raise _no_text(f"{where}.content[{place}]", part.type, "parts of the type 'input_text'")
+            parts.append(part.text)
+        said.append((item.role, "\n".join(parts)))
+    return said
+
+
+def _no_text(where: str, kind: str, wanted: str) -> RefusedError:
+    return RefusedError(400, f"{where}: is {kind[:60]!r}, and only {wanted} are taken; say it in words", param=where)
+
+
+def _refuse_unable(request: ResponseRequest) -> None:
+    """Say what is asked for that no expert does.
+
+    Raises:
+        RefusedError: Something is.
+    """
+    extra: dict[str, Any] = request.model_extra or {}
+    for name, value in extra.items():
+        if name in UNABLE and value:
+            raise RefusedError(400, f"{name}: {UNABLE[name]}; leave it out", param=name)
+        if name not in UNABLE and name not in WITHOUT_EFFECT and name != "text":
+            known = [*ResponseRequest.model_fields, *WITHOUT_EFFECT, "text"]
+            hint = did_you_mean(name[:100], known)
+            raise RefusedError(400, f"{name[:100]}: there is no such parameter{hint}; leave it out", param=name[:100])
+    text: Any = extra.get("text")
+    form = text.get("format") if isinstance(text, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    if form is not None and form != {"type": "text"}:
+        raise RefusedError(
+            400,
+            "text.format: the form of an answer is the expert's own (its output_schema); leave it out",
+            param="text",
+        )
+
+
+async def _then_forget(
+    runs: Runs, run: ServedRun, events: AsyncGenerator[bytes, None], forgets: bool
+) -> AsyncGenerator[bytes, None]:
+    async with aclosing(events):
+        async for event in events:
+            yield event
+    if forgets and not run.questions:
+        await runs.forget(run)
+
+
+class _Reply:
+    """A run, told as a response."""
+
+    def __init__(self, run: ServedRun, wrong: str = "") -> None:
+        self._run = run
+        self._wrong = wrong
+        self._number = -1
+
+    def view(self, *, begun: bool = False) -> dict[str, Any]:
+        """It as it stands.
+
+        Args:
+            begun: Whether it is to be told as it was when it began.
+        """
+        run = self._run
+        failed = not begun and run.ended is not None and run.message is None
+        done = not begun and bool(run.message or run.questions)
+        status = "completed" if done else "in_progress"
+        if failed:
+            status = "cancelled" if run.state == "cancelled" and not run.timed_out else "failed"
+        usage = {
+            "input_tokens": run.usage.prompt_tokens,
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens": run.usage.completion_tokens,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": run.usage.tokens,
+        }
+        return {
+            "id": PREFIX + run.id,
+            "object": "response",
+            "created_at": int(run.began),
+            "status": status,
+            "error": {"code": "server_error", "message": run.error} if failed else None,
+            "incomplete_details": None,
+            "instructions": run.job.context or None,
+            "metadata": {},
+            "model": run.offer.name,
+            "output": [self._message(said_by(run, self._wrong))] if done else [],
+            "parallel_tool_calls": False,
+            "previous_response_id": PREFIX + run.previous if run.previous else None,
+            "temperature": None,
+            "tool_choice": "auto",
+            "tools": [],
+            "top_p": None,
+            "usage": usage if done or failed else None,
+            "operad": note_on(run).model_dump(),
+        }
+
+    async def events(self, beat: float) -> AsyncGenerator[bytes, None]:
+        """The events of a stream: what is sent, put together, is what `view` tells at the end."""
+        begun = self.view(begun=True)
+        yield self._event("response.created", response=begun)
+        yield self._event("response.in_progress", response=begun)
+        yield self._event("response.output_item.added", output_index=0, item=self._message(None))
+        place = {"item_id": self._message(None)["id"], "output_index": 0, "content_index": 0}
+        yield self._event("response.content_part.added", **place, part=_part(""))
+        said: list[str] = []
+        try:
+            async with aclosing(spoken(self._run, self._wrong, beat)) as pieces:
+                async for piece in pieces:
+                    if isinstance(piece, bytes):
+                        yield piece
+                    else:
+                        said.append(piece)
+                        yield self._event("response.output_text.delta", **place, delta=piece, logprobs=[])
+        except RefusedError as problem:
+            failure = {"code": "server_error", "message": str(problem)}
+            nothing: dict[str, Any] = {"status": "failed", "error": failure, "output": []}
+            yield self._event("response.failed", response=self.view() | nothing)
+            return
+        text = "".join(said)
+        yield self._event("response.output_text.done", **place, text=text, logprobs=[])
+        yield self._event("response.content_part.done", **place, part=_part(text))
+        yield self._event("response.output_item.done", output_index=0, item=self._message(text))
+        yield self._event("response.completed", response=self.view())
+
+    def _message(self, text: str | None) -> dict[str, Any]:
+        """The one message of the output; None where it begins."""
+        return {
+            "type": "message",
+            "id": f"msg_{self._run.id}",
+            "role": "assistant",
+            "status": "in_progress" if text is None else "completed",
+            "content": [] if text is None else [_part(text)],
+        }
+
+    def _event(self, kind: str, **fields: Any) -> bytes:
+        self._number += 1
+        event = to_json({"type": kind, "sequence_number": self._number, **fields})
+        return f"event: {kind}\ndata: {event}\n\n".encode()
+
+
+def _part(text: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}

@@ -1,0 +1,113 @@
+"""What comes of a run, told as the answer in a conversation: whole, or as it is written."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from pydantic import BaseModel, ConfigDict
+
+from operad.runtime import events
+from operad.runtime.values.errors import AnswerError
+from operad.runtime.values.valid_json import to_json
+from operad.runtime.workflow.answer_stream import AnswerStream
+from operad.server.api.conversation import asked
+from operad.server.api.event_log import Entry
+from operad.server.api.problems import RefusedError
+from operad.server.api.runs import Runs, ServedRun
+
+GONE = "was cancelled, for the client had gone"
+
+
+class RunNote(BaseModel):
+    """What the protocol has no place for: the run, how its result was judged, and what it asks."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    run_id: str
+    state: str
+    status: str | None
+    evaluation: str
+    lesson: str
+    questions: list[str]
+
+
+def note_on(run: ServedRun) -> RunNote:
+    """The note on a run."""
+    message = run.message
+    return RunNote(
+        run_id=run.id,
+        state=run.shown_state,
+        status=message.status.value if message else None,
+        evaluation=message.evaluation if message else "",
+        lesson=message.lesson if message else "",
+        questions=[question.id for question in run.questions],
+    )
+
+
+def said_by(run: ServedRun, wrong: str = "") -> str:
+    """What an assistant says of a run that has ended, or asks.
+
+    Args:
+        run: The run.
+        wrong: What is wrong with the answer to its question.
+
+    Raises:
+        RefusedError: Nothing came of it.
+    """
+    if questions := run.questions:
+        return asked(run, questions[0], wrong)
+    if run.message is not None:
+        return run.text
+    raise RefusedError(
+        504 if run.timed_out else 502, f"run {run.id!r} {'failed: ' if run.state == 'failed' else ''}{run.error}"
+    )
+
+
+async def spoken(run: ServedRun, wrong: str, beat: float) -> AsyncGenerator[str | bytes, None]:
+    """What `said_by` says, in pieces as they come; and, as bytes, comments on what is going on, which clients skip.
+
+    Raises:
+        RefusedError: Nothing came of it, or not what was said so far.
+    """
+    live = AnswerStream(run.offer.streaming_operator())
+    if not wrong:
+        async with aclosing(run.log.follow(0, beat)) as entries:
+            if not run.questions:
+                async for entry in entries:
+                    if piece := live.next(entry.event if entry else None):
+                        yield piece
+                    if said := _remark(entry):
+                        yield said
+                    if run.questions:
+                        break
+    try:
+        for piece in live.rest(said_by(run, wrong)):
+            yield piece
+    except AnswerError as error:
+        raise RefusedError(502, str(error)) from error
+
+
+async def until_closed(runs: Runs, run: ServedRun, parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """The parts; when whoever reads them leaves before the last one, the run is ended."""
+    whole = False
+    try:
+        async with aclosing(parts):
+            async for part in parts:
+                yield part
+        whole = True
+    finally:
+        if not whole:
+            await runs.cancel(run, GONE)
+
+
+def _remark(entry: Entry | None) -> bytes:
+    """What is going on, as a comment."""
+    if entry is None:
+        return b": waiting\n\n"
+    event = entry.event
+    if isinstance(
+        event, events.OperatorStarted | events.OperatorFinished | events.OperatorRetried | events.ModelRetried
+    ):
+        return f": {to_json([entry.name, '/'.join(event.path)])}\n\n".encode()
+    return b""
