@@ -29,7 +29,7 @@ from operad.configs.runnable import Source
 from operad.runtime.values.errors import InputError, MissingExtraError
 from operad.server.api.bounds import DEFAULT_BOUNDS, Bounds
 from operad.server.api.experts import Offer, by_name, offers_of
-from operad.server.guard import LOOPBACK, SHORTEST_KEY, is_loopback, read_keys
+from operad.server.guard import LOOPBACK, SHORTEST_KEY, is_loopback, read_keys, read_origins
 
 if TYPE_CHECKING:
     from operad.server.api.app import Serving
@@ -77,11 +77,17 @@ def serve(
     requests_per_minute: Annotated[
         int | None, typer.Option(min=1, help="Requests a minute of each key; by default any number.")
     ] = None,
+    cors_origin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ORIGIN", help="Let pages of this origin use the server. May be given again."),
+    ] = None,
     lossy: Lossy = False,
     grace: Annotated[float, typer.Option(min=0, help="Seconds in which runs may finish at the end.")] = 30.0,
     trust: Trusted = False,
 ) -> None:
     """Serve experts as OpenAI chat models (/v1), MCP tools (/mcp) and a run API (/runs).
+
+    The page at / names the paths, and has a box to chat in.
 
     It serves until SIGTERM or Ctrl-C; then it begins no more runs, lets those under way finish, and ends with
     exit status 0. A second one ends it at once. Models and their keys are the server's own, from its files and
@@ -93,6 +99,7 @@ def serve(
             f"--host {host}: others reach it, and nobody would be asked for a key; give keys of {SHORTEST_KEY} or more "
             f"characters with --key-file FILE, or in {KEYS}"
         )
+    origins = read_origins(cors_origin or (), "--cors-origin")
     reach = None if services is None else str(services)
     sources = [Source(file=file, model=model, base_url=base_url, services=reach, lossy=lossy) for file in configs]
     found = trusting(lambda trusted: [offer for source in sources for offer in offers_of(source, trusted)], trust)
@@ -112,7 +119,7 @@ def serve(
     )
     serving_type, uvicorn = _extra()
     with _listening(host, port) as sockets:
-        asyncio.run(_serve(_Setting(offers, keys, host, bounds, grace), sockets, serving_type, uvicorn))
+        asyncio.run(_serve(_Setting(offers, keys, host, bounds, grace, origins), sockets, serving_type, uvicorn))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +131,7 @@ class _Setting:
     host: str
     bounds: Bounds
     grace: float
+    origins: Sequence[str]
 
     @property
     def hosts(self) -> Sequence[str] | None:
@@ -138,7 +146,9 @@ async def _serve(setting: _Setting, sockets: list[socket.socket], serving_type: 
     from operad.server.connections import BACKLOG, BoundedHttp, quiet_about_accept
 
     quiet_about_accept(asyncio.get_running_loop())
-    serving = serving_type(setting.offers, keys=setting.keys, hosts=setting.hosts, bounds=setting.bounds)
+    serving = serving_type(
+        setting.offers, keys=setting.keys, hosts=setting.hosts, bounds=setting.bounds, origins=setting.origins
+    )
     config = uvicorn.Config(
         serving.app,
         http=BoundedHttp,

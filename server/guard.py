@@ -28,8 +28,8 @@ SHORTEST_KEY = 16
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 """The names of this machine."""
 
-OPEN = frozenset({"/healthz"})
-"""The paths that need no key."""
+OPEN = frozenset({"/", "/healthz"})
+"""The paths that need no key: what they say is no secret."""
 
 _MINUTE = 60.0
 
@@ -62,6 +62,21 @@ def read_keys(texts: Sequence[str], where: str) -> tuple[str, ...]:
     return tuple(keys)
 
 
+def read_origins(texts: Sequence[str], where: str) -> tuple[str, ...]:
+    """Origins of pages, as browsers write them.
+
+    Raises:
+        InputError: One is no origin.
+    """
+    for text in texts:
+        if not re.fullmatch(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:\d{1,5})?", text):
+            raise InputError(
+                f"{where} {text!r}: expected an origin in lower case, without a path, such as https://app.example.com or "
+                "http://localhost:3000"
+            )
+    return tuple(texts)
+
+
 class Guard:
     """Stands before an application, and lets in what may come in.
 
@@ -71,13 +86,22 @@ class Guard:
         hosts: The hosts that a request may name; None for any. A page elsewhere whose name leads here
             names its own.
         bounds: How large a body may be, and how many requests there may be.
+        origins: The origins, other than its own, whose pages may ask.
     """
 
-    def __init__(self, app: App, keys: Sequence[str], hosts: Sequence[str] | None, bounds: Bounds) -> None:
+    def __init__(
+        self,
+        app: App,
+        keys: Sequence[str],
+        hosts: Sequence[str] | None,
+        bounds: Bounds,
+        origins: Sequence[str] = (),
+    ) -> None:
         self._app = app
         self._digests = [_digest(key.encode()) for key in keys]
         self._hosts = hosts
         self._bounds = bounds
+        self._origins = frozenset(origins)
         self._requests: defaultdict[bytes, list[float]] = defaultdict(lambda: [0.0, 0.0])
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -110,11 +134,11 @@ class Guard:
             )
         origins = [value.decode("latin-1").lower() for name, value in headers if name == b"origin"]
         for origin in origins:
-            if origin.partition("://")[2] != host:
+            if origin.partition("://")[2] != host and origin not in self._origins:
                 raise RefusedError(
                     403,
                     f"Origin: {origin[:200]!r}: pages of other origins may not use this server; "
-                    "ask from a program, or have the page's own server ask",
+                    "ask from a program, or have the page's own server ask; --cors-origin allows an origin",
                     param="Origin",
                 )
 

@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match, Route
 
 from operad.runtime.durable.places import version_here
@@ -20,12 +21,13 @@ from operad.server.api.bounds import DEFAULT_BOUNDS, Bounds
 from operad.server.api.chat import chat_routes
 from operad.server.api.experts import Offer
 from operad.server.api.mcp_tools import McpDoor
+from operad.server.api.page import page_reply
 from operad.server.api.plain import PlainDoor, refusals
 from operad.server.api.problems import RefusedError
 from operad.server.api.replies import error_reply, json_reply
 from operad.server.api.responses import response_routes
 from operad.server.api.runs import Runs
-from operad.server.guard import LOOPBACK, Guard
+from operad.server.guard import LOOPBACK, App, Guard
 
 _ABOUT = """Experts of operad, as chat models of the OpenAI protocol under `/v1` (chat completions and responses), as runs under `/runs`, and as tools of \
 an MCP server (streamable HTTP) under `/mcp`."""
@@ -45,6 +47,7 @@ class Serving:
         keys: The keys that let in; without any, nobody is asked for one.
         hosts: The hosts that requests may name; None for any.
         bounds: What is taken on.
+        origins: The origins, other than its own, whose pages may use it.
 
     Attributes:
         runs: The runs.
@@ -58,6 +61,7 @@ class Serving:
         keys: Sequence[str] = (),
         hosts: Sequence[str] | None = LOOPBACK,
         bounds: Bounds = DEFAULT_BOUNDS,
+        origins: Sequence[str] = (),
     ) -> None:
         if hosts is None and not keys:
             raise InputError("a server that any host may name needs keys, for any page and machine could use it")
@@ -75,6 +79,7 @@ class Serving:
             api.include_router(router)
         self._routes = [route for router in routers for route in router.routes if isinstance(route, Route)]
         api.router.routes.append(Route("/mcp", self._door, include_in_schema=False))
+        api.router.routes.append(Route("/", _show_page, include_in_schema=False))
         self._add_health(api)
         api.add_exception_handler(RefusedError, _told)
         api.add_exception_handler(HTTPException, self._told_of_http)
@@ -82,7 +87,7 @@ class Serving:
         api.add_exception_handler(Exception, _told_of_bug)
         document = _document(api, list(offers), with_keys=bool(keys))
         api.openapi = lambda: document
-        self.app = Guard(api, keys, hosts, bounds)
+        self.app = _with_cors(Guard(api, keys, hosts, bounds, origins), origins)
 
     async def drain(self, grace: float) -> None:
         """Begin no more runs, wait so many seconds for those that work, end the rest, and close the MCP sessions."""
@@ -123,6 +128,23 @@ class Serving:
         if error.status_code == 405 and there:  # each route by itself names its own methods only
             refused.headers["Allow"] = ", ".join(sorted({name for route in there for name in route.methods or ()}))
         return error_reply(refused)
+
+
+def _with_cors(app: App, origins: Sequence[str]) -> App:
+    """The application, telling browsers that pages of these origins may use it; with none, it tells them nothing."""
+    if not origins:
+        return app
+    return CORSMiddleware(
+        app,  # pyright: ignore[reportArgumentType] - starlette's types name dicts where any mapping will do
+        allow_origins=origins,
+        allow_methods=["GET", "POST", "DELETE"],
+        allow_headers=["*"],
+        expose_headers=["Location", "Mcp-Session-Id", "Retry-After", "x-should-retry"],
+    )
+
+
+async def _show_page(request: Request) -> Response:
+    return page_reply()
 
 
 def _operation_id(route: APIRoute) -> str:

@@ -204,11 +204,12 @@ def response_routes(runs: Runs) -> APIRouter:
         if not await unless_gone(request, run.pause_or_end()):
             await runs.cancel(run, GONE)
             return Response(status_code=204)  # to nobody
-        said_by(run, wrong)  # or it is an error
-        whole = json_reply(reply.view())
-        if forgets and not run.questions:
-            await runs.forget(run)
-        return whole
+        try:
+            said_by(run, wrong)  # or it is an error
+            return json_reply(reply.view())
+        finally:
+            if forgets and not run.questions:
+                await runs.forget(run)
 
     @router.get("/{response_id}", response_model=ResponseView, responses=refusals(404, 409))
     async def show_response(response_id: ResponseId, stream: bool = False) -> Response:  # pyright: ignore[reportUnusedFunction]
