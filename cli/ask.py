@@ -95,7 +95,7 @@ class Asker:
         lines: Where other answers come from.
         console: Where questions are shown.
         display: What stands aside meanwhile.
-        later: What to write before an answer that is given later.
+        later: What to write before an answer that is given later; empty where the next line is the answer.
         page: The address of a page that takes answers, too; empty for none.
     """
 
@@ -236,10 +236,8 @@ class Asker:
         if self._lines.typed:
             self._console.print()
         hint = did_you_mean(question.interrupt_id, self.never_asked()).replace("did you mean", "--answer names")
-        return InputError(
-            f"{question.interrupt_id!r} asks {question.question!r}, and stdin holds no answer; "
-            f"give it: {self._later} {question.interrupt_id}=…{hint}"
-        )
+        give = f"give it: {self._later} {question.interrupt_id}=…{hint}" if self._later else "write it on the next line"
+        return InputError(f"{question.interrupt_id!r} asks {question.question!r}, and stdin holds no answer; {give}")
 
 
 def shown(question: Interrupted) -> Iterator[str]:

@@ -25,6 +25,8 @@ COMMANDS = {
             "run:run",
             "Run an expert or a leader of experts from a YAML file, or a workflow of typed nodes.",
         ),
+        "chat": ("chat:chat", "Chat with an expert at the terminal; it remembers what was said."),
+        "chats": ("chats:chats", "List kept conversations, or remove some of them."),
         "runs": ("runs:app", "List, show, resume, cancel and delete durable runs."),
         "worker": (
             "worker:worker",

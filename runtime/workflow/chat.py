@@ -203,7 +203,9 @@ class Chat(Generic[T]):
 
 
 def answer_text(message: WorkflowMessage) -> str:
-    """Return the text of an answer; of one that has outputs only, these as JSON."""
-    if message.scratchpad or not message.outputs:
+    """Return the text of an answer; of one that has outputs only, the one that is a text, or all of them as JSON."""
+    outputs = list(message.outputs.values())
+    if message.scratchpad or not outputs:
         return message.scratchpad
-    return json.dumps(message.outputs, ensure_ascii=False, default=str)
+    only = outputs[0] if len(outputs) == 1 else None
+    return only if isinstance(only, str) else json.dumps(message.outputs, ensure_ascii=False, default=str)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_RUN_CODE = {"generate", "optimise", "run", "serve", "worker"}
+_RUN_CODE = {"chat", "generate", "optimise", "run", "serve", "worker"}
 
 
 def with_trust(arguments: tuple[object, ...] | list[str]) -> list[str]:

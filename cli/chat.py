@@ -1,0 +1,243 @@
+"""`operad chat`: a conversation with an expert at the terminal, or with the lines of stdin."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Coroutine
+from contextlib import AbstractContextManager, aclosing, nullcontext
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+
+from operad.cli.ask import Asker, Lines
+from operad.cli.chats import ChatDatabase, open_store, own_store
+from operad.cli.follow import GRACE, prompt, say
+from operad.cli.interruptible import end_children, signals_heard
+from operad.cli.remarks import Lossy, remark_lines
+from operad.cli.run import EXIT_NOT_SUCCESS
+from operad.cli.trust_store import Trusted, trusting
+from operad.configs.inputs import start_variables
+from operad.configs.models import model_line
+from operad.configs.printable import harmless
+from operad.configs.runnable import Runnable, Source, make
+from operad.operators import VariableType
+from operad.runtime.events import RunFinished
+from operad.runtime.values.errors import AnswerError, InputError, OperadError
+from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.workflow.answer_stream import AnswerStream, answering_operator
+from operad.runtime.workflow.chat import Chat, answer_text
+
+SHOWN = 3
+"""Messages of a conversation that is gone on with, shown at a terminal with their answers."""
+
+
+def chat(
+    config: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="A YAML file, or the name of one that comes with operad; or a workflow of typed nodes."
+        ),
+    ],
+    chat_id: Annotated[
+        str | None,
+        typer.Option(
+            "--chat", metavar="ID", help="Keep the conversation under this id, or go on with the one that is kept."
+        ),
+    ] = None,
+    db: ChatDatabase = None,
+    expert: Annotated[str | None, typer.Option(help="Which expert; by default the leader, or the only one.")] = None,
+    model: Annotated[str | None, typer.Option(help="The model's name at its endpoint.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint, with /v1.")] = None,
+    services_file: Annotated[
+        Path | None, typer.Option("--services", help="What the nodes of a workflow reach outside: a YAML file.")
+    ] = None,
+    lossy: Lossy = False,
+    trust: Trusted = False,
+) -> None:
+    """Chat with an expert at the terminal; it remembers what was said.
+
+    Each line is a message, from a terminal or from a pipe. Answers go to stdout as the model writes them; all else goes
+    to stderr. Ctrl-D ends the conversation; Ctrl-C stops an answer, whose message is not kept then, and at the prompt it
+    ends the command. What the expert asks is answered by the next line.
+
+    The conversation is kept with --chat or --db, and otherwise lost at the end. --db alone keeps it under the expert's
+    name. `memory: {tokens: …}` in the file says how much of it a model is sent; older messages are summarized.
+
+    Exit status: 0; 1 where lines come from a pipe and an answer was not judged SUCCESS; 2 bad input or an error; 130
+    interrupted, 143 terminated.
+    """
+    source = Source(
+        file=config,
+        expert=expert,
+        model=model,
+        base_url=base_url,
+        services=None if services_file is None else str(services_file),
+        lossy=lossy,
+    )
+    runnable = trusting(lambda trusted: make(source, trusted), trust)
+    agent, lines, console = runnable.agent, Lines.of_stdin(), Console(stderr=True)
+    kept_as = chat_id if chat_id is not None or db is None else agent.profile.name
+    store = None if kept_as is None else open_store(db, new=True)
+    talk = agent.chat(kept_as, store=store)
+    for line in remark_lines(runnable.graph, config):
+        say(console, line)
+    if line := model_line(agent.reasoner):
+        say(console, line)
+    if lines.typed:
+        where = "" if store is None else f", kept in {own_store() if db is None else db}"
+        not_kept = "; --chat ID keeps it" if store is None else ""
+        say(console, f"chat with {agent.profile.name}{where}{not_kept}. Ctrl-C stops an answer, Ctrl-D ends")
+        _show_history(talk, console)
+    raise typer.Exit(_Talk(talk, runnable, lines, console).to_end())
+
+
+def _show_history(talk: Chat, console: Console) -> None:
+    turns = talk.turns
+    if (earlier := len(turns) // 2 - SHOWN) > 0:
+        say(console, f"… {earlier} earlier message{'s' if earlier > 1 else ''}")
+    for turn in turns[-2 * SHOWN :]:
+        text = harmless(turn.text)
+        console.print(f"> {text}" if turn.role == "user" else text, markup=False, highlight=False, soft_wrap=True)
+
+
+class _Talk:
+    """A conversation: one line is answered after another."""
+
+    def __init__(self, talk: Chat, runnable: Runnable, lines: Lines, console: Console) -> None:
+        self._chat = talk
+        self._agent = runnable.agent
+        self._input = _text_input(runnable)
+        self._lines = lines
+        self._console = console
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._answering: asyncio.Task[WorkflowMessage] | None = None
+        self._stopped = False
+        self._received: int = signal.SIGINT
+
+    def to_end(self) -> int:
+        """Talk until there is no more line; the exit status."""
+        with signals_heard(self._hear):
+            try:
+                return asyncio.run(self._run())
+            except asyncio.CancelledError:
+                _leave(self._received)
+
+    async def _run(self) -> int:
+        self._loop, status = asyncio.get_running_loop(), 0
+        while (line := await self._next()) is not None:
+            if not line.strip():
+                continue
+            try:
+                message = await self._stoppable(self._answer(line))
+            except OperadError as error:
+                if not self._lines.typed:
+                    raise
+                for part in str(error).splitlines():
+                    say(self._console, f"operad: {part}")
+                continue
+            if message is not None and message.status is not WorkflowStatus.SUCCESS:
+                status = EXIT_NOT_SUCCESS
+                say(self._console, f"{message.status.value}: {message.evaluation}")
+        if self._lines.typed:
+            self._console.print()
+            return 0
+        return status
+
+    async def _next(self) -> str | None:
+        if self._lines.typed:
+            prompt(self._console, "> ")
+        return await self._lines.next()
+
+    async def _stoppable(self, work: Coroutine[Any, Any, WorkflowMessage]) -> WorkflowMessage | None:
+        """The answer; None where Ctrl-C has stopped it."""
+        self._stopped = False
+        self._answering = asyncio.ensure_future(work)
+        try:
+            return await self._answering
+        except asyncio.CancelledError:
+            if not self._stopped:
+                raise
+            print(flush=True)
+            say(self._console, "stopped; this message is not kept")
+            return None
+        finally:
+            self._answering = None
+
+    async def _answer(self, line: str) -> WorkflowMessage:
+        """Answer a line, on stdout, as the model writes."""
+        job = Job(line) if self._input is None else Job(line, inputs={self._input: line})
+        live = AnswerStream(answering_operator(self._agent.workflow, self._agent.reasoner))
+        asker = Asker(self._agent.workflow, {}, self._lines, self._console, _NoDisplay(), later="")
+        message = None
+        async with asker.serving(), aclosing(self._chat.events(job)) as events:
+            async for event in events:
+                asker.heed(event)
+                if piece := live.next(event):
+                    _write(piece)
+                if isinstance(event, RunFinished) and not event.path:
+                    message = event.message
+        assert message is not None  # noqa: S101 - a run that does not finish raises
+        text = answer_text(message)
+        try:
+            _write("".join(live.rest(text)))
+        except AnswerError:
+            say(self._console, "")
+            say(self._console, "the model began anew; its answer is:")
+            _write(text)
+        _write("\n")
+        return message
+
+    def _hear(self, number: int) -> None:
+        """Heed a signal, in a thread of its own."""
+        self._received = number
+        answering, loop = self._answering, self._loop
+        if answering is not None and loop is not None:
+            once = number == signal.SIGINT and self._lines.typed and not self._stopped
+            self._stopped = self._stopped or once
+            loop.call_soon_threadsafe(answering.cancel)
+            if once:
+                return
+            time.sleep(GRACE)
+        _leave(number)
+
+
+class _NoDisplay:
+    """Nothing that would have to stand aside while somebody is asked."""
+
+    def paused(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+def _text_input(runnable: Runnable) -> str | None:
+    """The input of a workflow of typed nodes that a message is; None where a message is the goal alone.
+
+    Raises:
+        InputError: The workflow has other inputs.
+    """
+    variables = () if runnable.graph is None else start_variables(runnable.graph)
+    if not variables:
+        return None
+    if [kind for _, kind in variables] != [VariableType.STRING]:
+        named = ", ".join(f"{name} ({kind.value})" for name, kind in variables)
+        raise InputError(
+            f"{runnable.name}: has the inputs {named}, and a message is one text; operad run takes such workflows"
+        )
+    return variables[0].name
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(harmless(text) if sys.stdout.isatty() else text)
+    sys.stdout.flush()
+
+
+def _leave(number: int) -> NoReturn:
+    what = "interrupted" if number == signal.SIGINT else "terminated"
+    print(f"\noperad: {what}" if sys.stderr.isatty() else f"operad: {what}", file=sys.stderr, flush=True)
+    end_children()
+    os._exit(128 + number)

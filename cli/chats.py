@@ -1,0 +1,99 @@
+"""`operad chats`: kept conversations, to be listed and removed."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from operad.configs.printable import printable
+from operad.runtime.durable.places import state_folder
+from operad.runtime.values.errors import InputError
+from operad.runtime.workflow.chat_store import ChatStore, KeptChat
+
+ChatDatabase = Annotated[
+    Path | None,
+    typer.Option(
+        "--db",
+        metavar="FILE",
+        help="The SQLite file that keeps conversations; by default one in your folder for state.",
+    ),
+]
+
+
+def chats(
+    db: ChatDatabase = None,
+    forget: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="Remove the conversation with this id. May be given again.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
+) -> None:
+    """List kept conversations, or remove some of them.
+
+    Exit status: 0, or 2 where there is no such file, or no conversation with an id.
+    """
+    store = open_store(db, new=False)
+    try:
+        if forget:
+            store.forget(*forget)
+        kept = store.chats()
+    finally:
+        store.close()
+    if as_json:
+        print(
+            json.dumps([{"id": each.id, "messages": each.messages, "written": each.written} for each in kept], indent=2)
+        )
+    elif kept:
+        Console().print(_table(kept))
+    else:
+        print("no conversations")
+
+
+def own_store() -> Path:
+    """The file that keeps conversations where no other is named."""
+    return state_folder() / "chats.sqlite"
+
+
+def open_store(db: Path | None, *, new: bool) -> ChatStore:
+    """The store that a command is to use.
+
+    Args:
+        db: What the command was given.
+        new: Whether the file may be made.
+
+    Raises:
+        InputError: There is no such file or folder.
+    """
+    path = own_store() if db is None else db.expanduser()
+    if db is None and new:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not new and not path.is_file():
+        raise InputError(
+            f"{path}: there is no such file, and so no conversations; operad chat FILE --chat ID begins one"
+        )
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: there is no folder {str(path.parent)!r}; make it, or name another file: --db FILE")
+    return ChatStore(path)
+
+
+def _table(kept: list[KeptChat]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("id", overflow="fold")
+    table.add_column("messages", justify="right")
+    table.add_column("last message", no_wrap=True)
+    for each in kept:
+        table.add_row(Text(printable(each.id)), str(each.messages), _minute(each.written))
+    return table
+
+
+def _minute(seconds: float) -> str:
+    try:
+        return f"{datetime.fromtimestamp(seconds).astimezone():%Y-%m-%d %H:%M}"
+    except (ValueError, OverflowError, OSError):  # no time that there is
+        return ""
