@@ -53,14 +53,16 @@ class StreamOptions(BaseModel):
     include_usage: StrictBool | None = Field(default=None, description="Whether a last chunk says what it has cost.")
 
 
-_TEXT = {"type": "string", "pattern": r"\S"}
-_PART = {"type": "object", "required": ["text"], "properties": {"text": _TEXT}}
+HAS_TEXT = {"type": "string", "pattern": r"\S"}
+"""The JSON Schema of a text that says something."""
+
+_PART = {"type": "object", "required": ["text"], "properties": {"text": HAS_TEXT}}
 _WITH_TEXT: dict[str, Any] = {
     "type": "object",
     "required": ["role", "content"],
     "properties": {
         "role": {"const": "user"},
-        "content": {"anyOf": [_TEXT, {"type": "array", "contains": _PART}]},
+        "content": {"anyOf": [HAS_TEXT, {"type": "array", "contains": _PART}]},
     },
 }
 

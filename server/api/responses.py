@@ -6,14 +6,14 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from pydantic.json_schema import SkipJsonSchema
 
 from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.message import Turn
 from operad.runtime.values.valid_json import to_json
-from operad.server.api.conversation import Said, answer_question, answered_run, asked_in
+from operad.server.api.conversation import HAS_TEXT, Said, answer_question, answered_run, asked_in
 from operad.server.api.experts import find_offer
 from operad.server.api.plain import EVENTS, RUN_ID, refusals
 from operad.server.api.problems import RefusedError
@@ -73,15 +73,38 @@ class InputMessage(BaseModel):
     content: str | list[InputText | SkipJsonSchema[OtherInput]] = Field(description="Its text, whole or in pieces.")
 
 
+def _closed(schema: dict[str, Any]) -> None:
+    """Say in the JSON Schema which other parameters are taken, though they change nothing."""
+    plain: dict[str, Any] = {"type": "object", "properties": {"format": {"enum": [None, {"type": "text"}]}}}
+    ignored: dict[str, Any] = {name: {} for name in sorted(WITHOUT_EFFECT)}
+    schema["properties"] |= ignored | {"text": plain}
+    schema["additionalProperties"] = False
+
+
+_SAYS_SOMETHING: dict[str, Any] = {
+    "type": "object",
+    "required": ["role", "content"],
+    "properties": {
+        "role": {"const": "user"},
+        "content": {
+            "anyOf": [HAS_TEXT, {"type": "array", "contains": {"required": ["text"], "properties": {"text": HAS_TEXT}}}]
+        },
+    },
+}
+
+
 class ResponseRequest(BaseModel):
     """What an expert is to respond to."""
 
-    model_config = ConfigDict(extra="allow", hide_input_in_errors=True)
+    model_config = ConfigDict(extra="allow", hide_input_in_errors=True, json_schema_extra=_closed)
 
     model: str = Field(description="The expert; GET /v1/models lists them.")
-    input: Annotated[str, Field(pattern=r"\S")] | list[InputMessage | SkipJsonSchema[OtherInput]] = Field(
-        description="A text; or messages, the last of which that a user wrote is what is to be done."
-    )
+    input: (
+        Annotated[str, Field(pattern=r"\S")]
+        | Annotated[
+            list[InputMessage | SkipJsonSchema[OtherInput]], Field(json_schema_extra={"contains": _SAYS_SOMETHING})
+        ]
+    ) = Field(description="A text; or messages, the last of which that a user wrote is what is to be done.")
     instructions: str | None = Field(default=None, description="What to know for it, in this response alone.")
     previous_response_id: str | None = Field(
         default=None, max_length=200, description="The response that this one comes after in the conversation."
@@ -212,7 +235,9 @@ def response_routes(runs: Runs) -> APIRouter:
                 await runs.forget(run)
 
     @router.get("/{response_id}", response_model=ResponseView, responses=refusals(404, 409))
-    async def show_response(response_id: ResponseId, stream: bool = False) -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def show_response(
+        response_id: ResponseId, stream: Annotated[bool, Query(include_in_schema=False)] = False
+    ) -> Response:  # pyright: ignore[reportUnusedFunction]
         """A response as it stands."""
         if stream:
             raise RefusedError(400, "stream: a response streams where it is created; leave it out", param="stream")

@@ -31,6 +31,8 @@ def run(done_by):
 
 
 EXPECTED = {
+    "chat_with_memory.py": "  (2 model calls)\n> Who am I, and what was the number of my mill?\n"
+    "You are Ada, and your mill has the number KM-2081.  (1 model calls)\nkept: 10 turns\n",
     "run_generate.py": "the very same as before: 1, 2\n",
     "run_leader.py": "to be done: costs, table, text; kept: visitors\n",
     "run_nodes.py": "We do. They are from Crete.\nmade: markdown-exporter-5.docx\n",
@@ -48,7 +50,7 @@ def test_an_example_runs_on_this_machine_alone(name, run):
     assert EXPECTED[name] in run(HERE / name)
 
 
-@pytest.mark.parametrize("name", ["run_operator.py", "run_eval_operator.py", "run_lesson.py"])
+@pytest.mark.parametrize("name", ["chat_with_memory.py", "run_operator.py", "run_eval_operator.py", "run_lesson.py"])
 def test_an_example_runs_on_an_endpoint_with_a_key(name, run):
     with ScriptedModel(lambda _: Plausible(), wants_key="sk-right") as endpoint:
         out = run(HERE / name, OPENAI_BASE_URL=endpoint.base_url, OPENAI_API_KEY="sk-right", OPERAD_MODEL="big")
