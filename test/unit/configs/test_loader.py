@@ -1406,3 +1406,32 @@ async def test_several_evaluators_of_a_file_judge_together(write):
     )  # fmt: skip
     message = await load(write(JUDGES + "      [*polite, *brief]")).expert().workflow.aexecute(Job(goal="g"), reasoner)
     assert (message.scratchpad, message.status) == ("Good day.", WorkflowStatus.SUCCESS)
+
+
+def test_the_memory_of_an_expert_is_its_own_or_the_files(write):
+    several = (
+        MINIMAL + "  - {profile: {name: Long}, memory: {tokens: 16000}, workflow: [[*greet]]}\nmemory: {tokens: 2000}\n"
+    )
+    found = load(write(several + "leader: {profile: {name: Lead}, memory: {tokens: 1000}}\n"))
+    assert [found.expert(name).memory for name in ("Greeter", "Long")] == [2_000, 16_000]
+    assert found.leader().memory == 1_000
+    assert load(write(MINIMAL)).expert().memory == 4_000
+
+
+def test_an_operator_may_be_without_memory(write):
+    expert = load(write(MINIMAL.replace("instruction: Greet.", "instruction: Greet.\n    memory: false"))).expert()
+    [operator] = expert.workflow.get_operators()
+    assert isinstance(operator, Operator)
+    assert operator.memory is False
+
+
+@pytest.mark.parametrize(
+    ("said", "fault"),
+    [
+        ("{tokens: 10}", "Input should be greater than or equal to 1000, not 10"),
+        ("{token: 4000}", "unknown key (did you mean 'tokens'?); known: tokens"),
+    ],
+)
+def test_a_memory_that_is_none_is_a_fault(write, said, fault):
+    [(_, _, message)] = issues(write(MINIMAL + f"    memory: {said}\n"))
+    assert message == fault
