@@ -602,7 +602,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("path", ["/runs", "/v1/chat/completions", "/runs/r/answers/q", "/mcp"])
+@pytest.mark.parametrize("path", ["/runs", "/v1/chat/completions", "/v1/responses", "/runs/r/answers/q", "/mcp"])
 async def test_a_hostile_body_is_refused_in_words(path, caplog):
     async with served(offered(Code(echo))) as here:
         for body in HOSTILE:
