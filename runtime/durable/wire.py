@@ -27,7 +27,7 @@ from operad.runtime.values import errors
 from operad.runtime.values.errors import InputError, Issue, OperadError
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.fingerprint import name_of
-from operad.runtime.values.message import Contribution, Job, SubJob, Usage, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.message import Contribution, Job, SubJob, Turn, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.private_modules import loaded_module, public_name
 from operad.runtime.values.questions import Question
 from operad.runtime.workflow.map import ItemError
@@ -48,6 +48,7 @@ _MODELS: dict[str, type[BaseModel]] = {
     "$contribution": Contribution,
     "$job": Job,
     "$sub_job": SubJob,
+    "$turn": Turn,
     "$question": Question,
 }
 _TAGS: dict[type, str] = {model: tag for tag, model in _MODELS.items()}

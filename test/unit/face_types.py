@@ -22,7 +22,7 @@ from operad import (
     operator,
     tool,
 )
-from operad.runtime import BuiltinWorkflow, FunctionOperator
+from operad.runtime import BuiltinWorkflow, Chat, FunctionOperator
 
 
 class Claims(BaseModel):
@@ -109,6 +109,8 @@ assert_type(result.output, str)
 assert_type(result[facts], Claims)
 assert_type(result[late], int)
 assert_type(result["facts"], Any)
+assert_type(flow.chat(store="chats.db", memory=8_000), Chat[str])
+assert_type(flow.chat("user-42").send("x").output, str)
 
 
 async def handles() -> None:
@@ -116,6 +118,7 @@ async def handles() -> None:
     assert_type(run, RunHandle[str])
     assert_type(await run, Result[str])
     assert_type(await flow.arun({"a": 1}), Result[str])
+    assert_type(await flow.chat("user-42").asend("x"), Result[str])
 
 
 class Label(Operator):

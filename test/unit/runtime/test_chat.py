@@ -364,6 +364,14 @@ def test_an_answer_that_begins_anew_is_told():
         list(live.rest("Three."))
 
 
+def test_the_runs_of_a_chat_may_be_kept(tmp_path):
+    pytest.importorskip("dbos")
+    with ScriptedModel([Say("Hello."), Say("Ada.")]) as model:
+        chat = Workflow(answer(), model=model.model, durable=tmp_path / "runs.db").chat()
+        chat.send("I am Ada.")
+        assert chat.send("Who am I?").text == "Ada."
+
+
 # Stores
 
 CHILD = """

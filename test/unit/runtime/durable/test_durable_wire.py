@@ -32,7 +32,7 @@ from operad.runtime.values.errors import (
     describe,
 )
 from operad.runtime.values.file import FileDescriptor
-from operad.runtime.values.message import Contribution, SubJob, Usage
+from operad.runtime.values.message import Contribution, SubJob, Turn, Usage
 from operad.runtime.values.questions import Question
 from operad.runtime.workflow.map import ItemError
 from operad.runtime.workflow.verdict import fault_in, mendable
@@ -98,6 +98,7 @@ def test_messages_come_back_as_they_were(outputs, text, ports):
         ItemError(index=3, error="e", kind="K"),
         Contribution(operator_id="a", before=("b",), message=WorkflowMessage(scratchpad="s")),
         Job(goal="g", inputs={"a": [1, None, {"b": 0.5}]}),
+        Job(goal="g", turns=(Turn(role="summary", text="s"), Turn(role="user", text="u"))),
         SubJob(goal="g", parent_id="p", dependencies=("a", "b"), completion_criteria="c"),
         Question(id="a", text="t", schema_={"type": "boolean"}),
         Issue("code", "message", "where"),

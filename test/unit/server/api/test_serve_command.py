@@ -15,7 +15,7 @@ from forked import OPERAD_COMMAND
 from trusting import with_trust
 
 from operad.cli import main as cli
-from operad.runtime.testing import Plausible, ScriptedModel
+from operad.runtime.testing import Plausible, Say, ScriptedModel
 
 RENDEZVOUS = 60.0
 KEY = "a-key-of-many-characters"
@@ -279,6 +279,31 @@ def test_runs_that_are_kept_are_found_again_and_go_on(place, begun):
     assert server.ask("/runs/r", method="DELETE")[0] == 204
     assert server.ask("/runs/r")[0] == 404
     assert (place / "ran.txt").read_text().splitlines().count("a Ada") == 2  # of r and of the other, once each
+
+
+def test_a_conversation_whose_runs_are_kept_goes_on_after_a_restart(place, begun):
+    pytest.importorskip("dbos")
+    (place / "say.yaml").write_text(CHECKED)
+
+    def counted(request):
+        return Say(f"{len(request['messages'])} messages")
+
+    with ScriptedModel(counted) as model:
+        arguments = "say.yaml", "--port", 0, "--db", "runs.sqlite", "--base-url", model.base_url
+        server = begun(*arguments).up()
+        first = server.ask("/v1/responses", {"model": "Say", "input": "I am Ada."})[1]
+        second = server.ask(
+            "/v1/responses", {"model": "Say", "input": "And now?", "previous_response_id": first["id"]}
+        )[1]
+        server.process.kill()
+        server.process.communicate()
+        server = begun(*arguments).up()
+        assert "id" in second, second
+        assert server.ask(f"/v1/responses/{second['id']}")[1]["output"] == second["output"]
+        third = server.ask("/v1/responses", {"model": "Say", "input": "On.", "previous_response_id": second["id"]})[1]
+    assert [each["output"][0]["content"][0]["text"] for each in (first, second, third)] == [
+        "2 messages", "4 messages", "6 messages",
+    ]  # fmt: skip
 
 
 CHECKED = """
