@@ -160,6 +160,7 @@ def test_whose_words_are_the_answer_is_known_only_where_nothing_can_take_them_ba
         "two tails": two,
         "a form": offered(words(output_schema="{a: string}"), reasoner=able),
         "tools": offered(words(actions=[Action(name="act", tools=(Tool.of(tool),))]), reasoner=able),
+        "tools of its own": offered(words(tools=[tool]), reasoner=able),
         "code": offered(Code(echo), reasoner=able),
         "another reasoner": offered(words()),
     }
