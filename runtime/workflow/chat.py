@@ -117,6 +117,7 @@ class Chat(Generic[T]):
         Raises:
             InputError: The message is neither; another message is being answered; or another program has added to the
                 conversation meanwhile.
+            PausedError: The run asks a person; `events` takes part in such runs.
             Exception: As `Workflow.arun`. The message is not kept then, and can be sent again.
         """
         with self._alone():
