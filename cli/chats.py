@@ -56,7 +56,7 @@ def chats(
 
 
 def own_store() -> Path:
-    """The file that keeps conversations where no other is named."""
+    """Return the file that keeps conversations by default."""
     return state_folder() / "chats.sqlite"
 
 
@@ -64,7 +64,7 @@ def open_store(db: Path | None, *, new: bool) -> ChatStore:
     """The store that a command is to use.
 
     Args:
-        db: What the command was given.
+        db: The file that the command was given.
         new: Whether the file may be made.
 
     Raises:

@@ -562,7 +562,7 @@ class ExpertReasonerSpec(Spec):
 
 
 class MemorySpec(Spec):
-    """What is sent to models of a conversation; see `operad chat`."""
+    """Budget of a conversation in a prompt."""
 
     tokens: int = Field(
         default=DEFAULT_TOKENS,

@@ -35,7 +35,7 @@ class Agent:
         profile: How it presents itself.
         workflow: What it does; questions, resuming and cancelling are there, too.
         reasoner: Who thinks.
-        memory: How many tokens a conversation may have in a prompt.
+        memory: Tokens that a conversation may have in a prompt.
     """
 
     def __init__(self, profile: Profile, workflow: Workflow, reasoner: Reasoner, memory: int = DEFAULT_TOKENS) -> None:

@@ -73,7 +73,7 @@ class Leader(Agent):
             the first time included.
         max_depth: How many levels of parts of parts there may be.
         budget: What a whole job may use.
-        memory: How many tokens a conversation may have in a prompt.
+        memory: Tokens that a conversation may have in a prompt.
 
     Raises:
         InvalidError: There are no experts, or two of one name; a number is below 1.

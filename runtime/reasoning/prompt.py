@@ -1,4 +1,4 @@
-"""How a task reads to a model: a system message, the turns before the job, and a user message in sections."""
+"""The prompt of a task: a system message, examples and earlier turns, and a user message in sections."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ class Turn(Value):
         Turn(role="user", text="My name is Ada.")
 
     Attributes:
-        role: Who wrote it: the ``user``, the ``assistant``; or ``summary``, for a summary of all turns before the next one.
+        role: The author: ``user`` or ``assistant``; or ``summary``, for a summary of the turns before the next one.
         text: The text.
     """
 
@@ -267,7 +267,7 @@ class Job(Value):
         super().__init__(**(fields | {"goal": goal[0]} if goal else fields))
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """What makes two jobs count as the same; see `Value.fingerprint`."""
+        """Return plain values that are the same for jobs that are answered alike; see `Value.fingerprint`."""
         made = super().fingerprint()
         return made if self.turns else {name: value for name, value in made.items() if name != "turns"}
 

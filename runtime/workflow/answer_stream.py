@@ -28,10 +28,10 @@ def answering_operator(workflow: Workflow[Any], reasoner: Reasoner) -> str | Non
 
 
 class AnswerStream:
-    """The words of an operator as they come; what was given out is never taken back.
+    """Text of an operator as it comes; text that was given out is never taken back.
 
     Args:
-        operator: Whose words they are; None where all is said at the end.
+        operator: The id of the operator; None if all text comes at the end.
     """
 
     def __init__(self, operator: str | None) -> None:

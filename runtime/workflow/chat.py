@@ -36,7 +36,7 @@ class _Exchange:
     Attributes:
         number: Its number in the conversation, counted from 1.
         job: The job that it is, with the turns before it.
-        usage: What it cost to summarize those.
+        usage: Usage of the summary of those.
     """
 
     number: int
@@ -56,11 +56,11 @@ class Chat(Generic[T]):
     message that fails, or is cancelled, is not kept.
 
     Args:
-        workflow: What answers.
-        reasoner: Who does the thinking, the summaries included.
+        workflow: The workflow that answers.
+        reasoner: The reasoner of the answers and the summaries.
         id: The id of the conversation, in its store and as the `session_id` of its jobs; a fresh one by default.
-        store: Where turns are kept: an SQLite file, or a `ChatStore`; by default in memory, for this object alone.
-        memory: How many tokens the summary, the newest turns and the new message may have together; see `count_tokens`.
+        store: An SQLite file or a `ChatStore` that keeps the turns; by default they are in memory, for this object alone.
+        memory: Tokens that the summary, the newest turns and the new message may have together; 4,000 by default.
 
     Attributes:
         id: The id of the conversation.

@@ -12,7 +12,7 @@ from operad.runtime.values.output import shown
 from operad.runtime.values.sqlite_file import FileKind, SqliteFile
 
 APPLICATION_ID = 0x6F706163
-"""What marks an SQLite file as conversations of ours: "opac"."""
+"""Mark of an SQLite file of conversations: "opac"."""
 
 _CHATS = FileKind(
     name="a store of chats",
@@ -32,7 +32,7 @@ class KeptChat:
 
     Attributes:
         id: Its id.
-        messages: How many messages of the user it holds, each with its answer.
+        messages: Number of messages of the user, each with its answer.
         written: When the last one was written, in seconds since the epoch.
     """
 

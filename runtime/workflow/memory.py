@@ -49,12 +49,12 @@ nothing that is not in them. Write the summary and nothing else."""
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """What a model is sent of the turns before a message.
+    """Turns before a message, as a model is sent them.
 
     Attributes:
         turns: A summary where there is one, then the newest turns.
-        summarized: How many of the given turns are newly part of the summary.
-        usage: What the summary cost.
+        summarized: Number of the given turns that are newly part of the summary.
+        usage: Usage of the summary.
     """
 
     turns: tuple[Turn, ...]
@@ -66,9 +66,9 @@ class Memory:
     """Keeps what a model is sent of a conversation within a budget.
 
     Args:
-        workflow: What answers in the conversation; its budget, policy and listeners hold for summaries, too.
-        reasoner: Who summarizes.
-        tokens: The budget: what the summary, the newest turns and the new message may have together.
+        workflow: The workflow of the conversation; its budget, policy and listeners hold for summaries, too.
+        reasoner: The reasoner that summarizes.
+        tokens: The budget of the summary, the newest turns and the new message together.
 
     Raises:
         InputError: The budget is no number, or smaller than `LEAST_TOKENS`.

@@ -372,10 +372,10 @@ class Workflow(Definition[T]):
             print(chat.send("My name is Ada.").text)
 
         Args:
-            id: The conversation; a fresh one by default.
-            store: Where its turns are kept: an SQLite file, or a `ChatStore`; by default in memory.
-            memory: How many tokens the conversation may have in a prompt; 4,000 by default.
-            model: Who does the thinking, the summaries included; by default the workflow's `model`.
+            id: The id of the conversation; a fresh one by default.
+            store: An SQLite file or a `ChatStore` that keeps the turns; by default they are in memory.
+            memory: Tokens that the conversation may have in a prompt; 4,000 by default.
+            model: The model of the answers and the summaries; by default the workflow's.
 
         Raises:
             InputError: A value is none of these.

@@ -1,4 +1,4 @@
-"""A conversation of the OpenAI protocol, read as a message with the turns before it, or as the answer to what a run asks."""
+"""Reading a conversation of the OpenAI protocol: a goal with earlier turns, or the answer to a question of a run."""
 
 from __future__ import annotations
 
@@ -113,11 +113,11 @@ Said = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a conversation asks.
+    """Request that a conversation ends with.
 
     Attributes:
         goal: The last message of a user.
-        context: What to know for it: messages of other roles, and those after it.
+        context: Messages of other roles, and those after the goal.
         turns: The messages of users and assistants before it.
     """
 
@@ -127,13 +127,13 @@ class Asked:
 
     @property
     def before(self) -> str:
-        """What the assistant said right before."""
+        """The text of the assistant right before the goal."""
         last = self.turns[-1] if self.turns else None
         return last.text if last and last.role == "assistant" else ""
 
 
 def read_conversation(messages: Sequence[ChatMessage]) -> Asked:
-    """What the messages of a chat ask.
+    """Read the messages of a chat.
 
     Raises:
         RefusedError: A message holds something else than text, or no user says anything.
@@ -142,7 +142,7 @@ def read_conversation(messages: Sequence[ChatMessage]) -> Asked:
 
 
 def asked_in(said: Sequence[Said], param: str, before: Sequence[Turn] = ()) -> Asked:
-    """What messages ask.
+    """Read messages, given as roles and texts.
 
     Args:
         said: The messages.

@@ -103,7 +103,7 @@ class Offer:
         return answering_operator(self.agent.workflow, self.agent.reasoner)
 
     def memory(self) -> Memory:
-        """What keeps its conversations within their budget."""
+        """Return the memory of its conversations."""
         return Memory(self.agent.workflow, self.agent.reasoner, self.agent.memory)
 
 

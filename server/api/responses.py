@@ -22,7 +22,7 @@ from operad.server.api.runs import Runs, ServedRun
 from operad.server.api.spoken import GONE, RunNote, note_on, said_by, spoken, until_closed
 
 PREFIX = "resp_"
-"""What the id of a response has before that of its run."""
+"""Prefix of the id of a response; the id of its run follows."""
 
 WITHOUT_EFFECT = frozenset(
     "max_output_tokens parallel_tool_calls prompt_cache_key prompt_cache_options prompt_cache_retention reasoning "
@@ -43,7 +43,7 @@ UNABLE = {
     "tools": "experts have tools of their own and call none of yours",
     "top_logprobs": "probabilities are not known here",
 }
-"""What is asked for that no expert does, and why."""
+"""Parameters that are refused, each with the reason."""
 
 
 class InputText(BaseModel):
@@ -94,7 +94,7 @@ _SAYS_SOMETHING: dict[str, Any] = {
 
 
 class ResponseRequest(BaseModel):
-    """What an expert is to respond to."""
+    """A request for a response."""
 
     model_config = ConfigDict(extra="allow", hide_input_in_errors=True, json_schema_extra=_closed)
 
@@ -114,7 +114,7 @@ class ResponseRequest(BaseModel):
 
 
 class OutputText(BaseModel):
-    """What the expert says."""
+    """The text of a response."""
 
     type: Literal["output_text"]
     text: str
@@ -133,26 +133,26 @@ class OutputMessage(BaseModel):
 
 
 class Failure(BaseModel):
-    """Why there is no message."""
+    """The reason why there is no message."""
 
     code: str
     message: str
 
 
 class InputDetails(BaseModel):
-    """What of the input was cheaper."""
+    """Details of the input tokens."""
 
     cached_tokens: int
 
 
 class OutputDetails(BaseModel):
-    """What of the output nobody sees."""
+    """Details of the output tokens."""
 
     reasoning_tokens: int
 
 
 class ResponseUsage(BaseModel):
-    """What the run has cost: the tokens of all its calls of models."""
+    """The tokens of all model calls of the run."""
 
     input_tokens: int
     input_tokens_details: InputDetails
@@ -201,7 +201,7 @@ def response_routes(runs: Runs) -> APIRouter:
     """The routes.
 
     Args:
-        runs: What they begin.
+        runs: The runs of the server.
     """
     router = APIRouter(prefix="/v1/responses", tags=["responses"])
 
@@ -338,7 +338,7 @@ def _no_text(where: str, kind: str, wanted: str) -> RefusedError:
 
 
 def _refuse_unable(request: ResponseRequest) -> None:
-    """Say what is asked for that no expert does.
+    """Refuse parameters that no expert can heed.
 
     Raises:
         RefusedError: Something is.
@@ -372,7 +372,7 @@ async def _then_forget(
 
 
 class _Reply:
-    """A run, told as a response."""
+    """A run as a response."""
 
     def __init__(self, run: ServedRun, wrong: str = "") -> None:
         self._run = run
@@ -380,10 +380,10 @@ class _Reply:
         self._number = -1
 
     def view(self, *, begun: bool = False) -> dict[str, Any]:
-        """It as it stands.
+        """Return the response as it stands.
 
         Args:
-            begun: Whether it is to be told as it was when it began.
+            begun: Whether to return it as it was when it began.
         """
         run = self._run
         failed = not begun and run.ended is not None and run.message is None
@@ -420,7 +420,7 @@ class _Reply:
         }
 
     async def events(self, beat: float) -> AsyncGenerator[bytes, None]:
-        """The events of a stream: what is sent, put together, is what `view` tells at the end."""
+        """Yield the events of a stream; their pieces add up to the text that `view` returns at the end."""
         begun = self.view(begun=True)
         yield self._event("response.created", response=begun)
         yield self._event("response.in_progress", response=begun)

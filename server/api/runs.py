@@ -56,8 +56,8 @@ class ServedRun:
         timed_out: Whether it was ended for the time that it took.
         ended: When it ended, on the event loop's clock.
         size: About how many bytes it holds, once it has ended.
-        memory: What keeps the turns before its job within a budget, before it begins; None for nothing.
-        previous: The id of the run whose conversation it goes on with; empty for none.
+        memory: The memory that its turns go through before it begins; None to send them all.
+        previous: The id of the run whose conversation it continues; empty for none.
     """
 
     id: str
@@ -149,12 +149,12 @@ class Runs:
         """Begin a run, or find the one that was begun with this id.
 
         Args:
-            offer: Who does it.
-            job: What is to be done.
+            offer: The expert.
+            job: The job.
             run_id: Its id; a fresh one by default.
             answers: Answers that are given beforehand, by the ids of their questions.
-            previous: The run whose conversation it goes on with. The turns before its job, among which that one's are,
-                are kept within the expert's budget: older ones are summarized before it begins.
+            previous: The run whose conversation it continues. The expert's memory then summarizes older turns of the job
+                before the run begins.
 
         Returns:
             The run, and whether it was begun now.

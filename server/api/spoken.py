@@ -1,4 +1,4 @@
-"""What comes of a run, told as the answer in a conversation: whole, or as it is written."""
+"""The answer of a run in a conversation: whole, or piece by piece."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def note_on(run: ServedRun) -> RunNote:
 
 
 def said_by(run: ServedRun, wrong: str = "") -> str:
-    """What an assistant says of a run that has ended, or asks.
+    """Return the answer of a run that has ended, or its question.
 
     Args:
         run: The run.
-        wrong: What is wrong with the answer to its question.
+        wrong: The fault of the last answer to its question; empty if there is none.
 
     Raises:
         RefusedError: Nothing came of it.
@@ -65,7 +65,7 @@ def said_by(run: ServedRun, wrong: str = "") -> str:
 
 
 async def spoken(run: ServedRun, wrong: str, beat: float) -> AsyncGenerator[str | bytes, None]:
-    """What `said_by` says, in pieces as they come; and, as bytes, comments on what is going on, which clients skip.
+    """Yield the text of `said_by` in pieces as they come; and, as bytes, comments on progress, which clients skip.
 
     Raises:
         RefusedError: Nothing came of it, or not what was said so far.
@@ -89,7 +89,7 @@ async def spoken(run: ServedRun, wrong: str, beat: float) -> AsyncGenerator[str 
 
 
 async def until_closed(runs: Runs, run: ServedRun, parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """The parts; when whoever reads them leaves before the last one, the run is ended."""
+    """Yield the parts; if the reader leaves before the last one, the run is cancelled."""
     whole = False
     try:
         async with aclosing(parts):
@@ -102,7 +102,7 @@ async def until_closed(runs: Runs, run: ServedRun, parts: AsyncGenerator[bytes, 
 
 
 def _remark(entry: Entry | None) -> bytes:
-    """What is going on, as a comment."""
+    """Return an event as a comment."""
     if entry is None:
         return b": waiting\n\n"
     event = entry.event
