@@ -26,24 +26,25 @@ MESSAGES = [
 def answer(request):
     """What a model might say: it knows what stands in its prompt, and no more."""
     messages = [message["content"] for message in request["messages"]]
-    name, mill = (re.search(pattern, "\n".join(messages)) for pattern in ("(?:name is|called) ([A-Z]\\w+)", "KM-\\d+"))
+    known = "\n".join(messages)
+    name, mill = re.findall("(?:name is|called) ([A-Z]\\w+)", known)[0], re.findall("KM-\\d+", known)[0]
     if messages[0].startswith("You keep the memory"):
-        return Say(f"The user is called {name[1]}; the number of the mill is {mill[0]}.")
+        return Say(f"The user is called {name}; the number of the mill is {mill}.")
     if messages[-1].startswith("Who am I"):
-        return Say(f"You are {name[1]}, and your mill has the number {mill[0]}.")
+        return Say(f"You are {name}, and your mill has the number {mill}.")
     return Say("That depends. " + "A starter wants flour, water, warmth and patience. " * 40)
 
 
 def main():
     with TemporaryDirectory() as folder:
+        store = Path(folder) / "chats.db"
         model = nullcontext() if "OPENAI_API_KEY" in os.environ else ScriptedModel(answer)
         with model as scripted:
             flow = Workflow(Operator("You advise bakers. Answer briefly."), model=scripted and scripted.model)
             for message in MESSAGES:  # each time as in another process: all there is comes from the file
-                chat = flow.chat("ada", store=Path(folder) / "chats.db", memory=2_000)
-                result = chat.send(message)
+                result = flow.chat("ada", store=store, memory=2_000).send(message)
                 print(f"> {message}\n{result.text[:100]}  ({result.usage.calls} model calls)")
-        print(f"kept: {len(chat.turns)} turns")
+            print(f"kept: {len(flow.chat('ada', store=store).turns)} turns")
 
 
 if __name__ == "__main__":
