@@ -215,6 +215,8 @@ def _note(event: Event) -> str:
             return f"split: {parts_of(event)}"
         case events.KnowledgeRetrieved():
             return f"passages: {len(event.sources)}"
+        case events.PassagesEmbedded():
+            return f"embeds passages: {event.done:,}/{event.total:,}"
         case events.InsightsRecalled() if event.insights:
             return f"insights: {len(event.insights)}"
         case _:

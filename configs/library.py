@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from operad.configs.faults import Faults
-from operad.configs.schema import KnowledgeSpec
+from operad.configs.schema import EmbeddingsSpec, KnowledgeSpec
+from operad.configs.services import endpoint_of
+from operad.runtime.models.model import EMBEDDED
 from operad.runtime.values.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
     from operad.runtime.knowledge.documents import Documents
+    from operad.runtime.knowledge.embeddings import Embeddings
 
 _CODE = "knowledgebase"
 
@@ -48,10 +51,33 @@ def open_library(spec: KnowledgeSpec, folder: Path, faults: Faults) -> Documents
         except InputError as error:
             faults.report((_CODE, "index"), _CODE, str(error))
             is_there = False
+    embeddings = None
+    if spec.embeddings is not None:
+        embeddings = _embeddings(spec.embeddings, faults)
+        is_there = is_there and embeddings is not None
     if not is_there:
         return None
     try:
-        return Documents(paths, index=index, passages=spec.passages)
+        return Documents(paths, index=index, passages=spec.passages, embeddings=embeddings)
     except (InputError, MissingExtraError) as error:
         faults.report((_CODE, "paths"), _CODE, str(error))
+        return None
+
+
+def _embeddings(spec: EmbeddingsSpec, faults: Faults) -> Embeddings | None:
+    """The model that a file names for embeddings; None where that is a fault."""
+    from operad.runtime.models.embedding import EmbeddingModel  # as above
+    from operad.runtime.models.minilm import MiniLM
+
+    path = (_CODE, "embeddings")
+    if spec.name != EMBEDDED:
+        made = endpoint_of(spec, faults, path)
+        return EmbeddingModel(**made) if made else None
+    if spec.base_url is not None:
+        faults.report((*path, "base_url"), _CODE, "the embedded model runs inside this process: it has no endpoint")
+        return None
+    try:
+        return MiniLM()
+    except MissingExtraError as error:
+        faults.report(path, _CODE, str(error))
         return None

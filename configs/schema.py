@@ -596,6 +596,18 @@ class LeaderSpec(Spec):
     budget: BudgetSpec | None = Field(default=None, description="What a whole job may use.")
 
 
+class MakerSpec(Spec):
+    """A model that makes something other than text."""
+
+    name: str = Field(min_length=1, description="The model's name at its endpoint.")
+    base_url: str | None = Field(default=None, description="An OpenAI-compatible endpoint, with /v1.")
+    api_key_env: str = Field(default="OPENAI_API_KEY", description="The environment variable that holds the key.")
+
+
+class EmbeddingsSpec(MakerSpec):
+    """A model that embeds passages and queries: its name, `embedded` for MiniLM inside this process, or a mapping."""
+
+
 class KnowledgeSpec(Spec):
     """What the operators may look up: folders and files, whose passages that fit a job go into the tasks."""
 
@@ -608,6 +620,12 @@ class KnowledgeSpec(Spec):
         description="An SQLite file that keeps the index, seen from this file's folder; by default, in memory.",
     )
     passages: int = Field(default=5, ge=1, le=100, description="How many passages a task gets at most.")
+    embeddings: (
+        Annotated[EmbeddingsSpec, BeforeValidator(_named, json_schema_input_type=str | EmbeddingsSpec)] | None
+    ) = Field(
+        default=None,
+        description="A model that embeds passages and queries, for hybrid search; by default, full text alone.",
+    )
 
 
 class SearchSpec(Spec):
@@ -615,14 +633,6 @@ class SearchSpec(Spec):
 
     type: Literal["serpapi"] = "serpapi"
     api_key_env: str = Field(default="SERPAPI_API_KEY", description="The environment variable that holds the key.")
-
-
-class MakerSpec(Spec):
-    """A model that makes something other than text."""
-
-    name: str = Field(min_length=1, description="The model's name at its endpoint.")
-    base_url: str | None = Field(default=None, description="An OpenAI-compatible endpoint, with /v1.")
-    api_key_env: str = Field(default="OPENAI_API_KEY", description="The environment variable that holds the key.")
 
 
 class ImagesSpec(MakerSpec):

@@ -114,10 +114,10 @@ def make_services(
     if spec.search:
         services = replace(services, search=_search(spec.search, faults, (*path, "search")))
     if spec.images:
-        made = _endpoint(spec.images, faults, (*path, "images"))
+        made = endpoint_of(spec.images, faults, (*path, "images"))
         services = replace(services, images=ImageModel(**made) if made else None)
     if spec.speech:
-        made = _endpoint(spec.speech, faults, (*path, "speech"))
+        made = endpoint_of(spec.speech, faults, (*path, "speech"))
         services = replace(services, speech=SpeechModel(**made) if made else None)
     for name, file in spec.workflows.items():
         found = _workflow(file, folder, services, spec, faults, (*path, "workflows", name), platform)
@@ -180,7 +180,7 @@ def _search(spec: SearchSpec, faults: Faults, path: Path_) -> SerpApi | None:
     return SerpApi(api_key=SecretStr(key))
 
 
-def _endpoint(spec: MakerSpec, faults: Faults, path: Path_) -> dict[str, Any] | None:
+def endpoint_of(spec: MakerSpec, faults: Faults, path: Path_) -> dict[str, Any] | None:
     """What a model is made of; the same rules as for a `model`."""
     key = os.environ.get(spec.api_key_env)
     base_url = spec.base_url or os.environ.get("OPENAI_BASE_URL")

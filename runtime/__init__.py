@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from operad.runtime.knowledge.documents import Documents
     from operad.runtime.knowledge.insights import Insights, KeptInsight
     from operad.runtime.knowledge.knowledge import Insight, Knowledge, KnowledgeBase, Passage
+    from operad.runtime.models.embedding import EmbeddingModel
+    from operad.runtime.models.minilm import MiniLM
     from operad.runtime.models.model import Model, resolve_model
     from operad.runtime.models.turn import Price
     from operad.runtime.policies.cache import Cache
@@ -76,6 +78,7 @@ __all__ = [
     "Documents",
     "DualModelReasoner",
     "DurableWorkflow",
+    "EmbeddingModel",
     "Example",
     "Executable",
     "Expert",
@@ -99,6 +102,7 @@ __all__ = [
     "Leader",
     "Limits",
     "Map",
+    "MiniLM",
     "MissingExtraError",
     "Model",
     "ModelError",
@@ -171,6 +175,8 @@ _HOMES = {
         "policies.limits": "Limits",
         "workflow.map": "ItemError Map",
         "values.message": "Contribution Job SubJob Turn Usage WorkflowMessage WorkflowStatus",
+        "models.embedding": "EmbeddingModel",
+        "models.minilm": "MiniLM",
         "models.model": "Model resolve_model",
         "models.turn": "Price",
         "policies.policy": "Budget Policy Retry Timeout",

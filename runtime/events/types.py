@@ -294,6 +294,20 @@ class KnowledgeRetrieved(Event, frozen=True, kw_only=True):
     scores: tuple[float, ...]
 
 
+class PassagesEmbedded(Event, frozen=True, kw_only=True):
+    """A knowledge base embedded so many of the passages that had no vector yet, before it was searched.
+
+    Attributes:
+        model: The model that embeds them.
+        done: How many are done.
+        total: How many there are.
+    """
+
+    model: str
+    done: int
+    total: int
+
+
 class InsightsRecalled(Event, frozen=True, kw_only=True):
     """An operator looked up what earlier runs taught it, in a run with insights.
 

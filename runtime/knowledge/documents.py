@@ -8,21 +8,42 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 from pydantic import JsonValue
 
+from operad.runtime.events import PassagesEmbedded, emit
+from operad.runtime.knowledge.embeddings import Embeddings, need_numpy, vectors_of
 from operad.runtime.knowledge.extract import extract, is_foreign, need_extra
 from operad.runtime.knowledge.folders import MAX_FILE_BYTES, Found, is_in, look, roots_of, too_large
 from operad.runtime.knowledge.knowledge import Knowledge, Passage
-from operad.runtime.knowledge.passage_index import IndexedFile, IndexedPassage, PassageIndex
+from operad.runtime.knowledge.passage_index import (
+    CANDIDATES,
+    Hit,
+    IndexedFile,
+    IndexedPassage,
+    PassageIndex,
+    joined,
+)
 from operad.runtime.values.errors import InputError, shorten
 from operad.runtime.values.fingerprint import name_of
 
 MAX_PASSAGES = 200_000
 """How many passages it may have."""
+
+MAX_VECTOR_BYTES = 2**30
+"""Bytes that the vectors of its passages may have: a search holds them in memory."""
+
+EMBEDDING_SECONDS = 600.0
+"""How long one `retrieve` embeds passages; the next one goes on."""
+
+EMBEDDED_AT_ONCE = 64
+"""How many passages are embedded and kept at a time."""
+
+EMBEDDED_QUERY_CHARS = 4_000
+"""How much of a query is embedded, from its beginning."""
 
 SOURCE_CHARS = 300
 """How long the source of a passage may be."""
@@ -52,21 +73,33 @@ class Documents:
         index: An SQLite file that keeps the index, made when it is first needed, which several
             knowledge bases and processes may share; None to keep it in memory.
         passages: How many passages a query gets at most, from 1 to 100.
+        embeddings: A model that embeds passages and queries, such as `MiniLM` or an `EmbeddingModel`: the search is
+            hybrid then. None for full text alone. Vectors are kept in the index, so that a passage is embedded once.
 
     Raises:
         InputError: A path is empty or does not exist, there is no file in them that can be read,
             as far as names and first bytes tell, or too many; `index` is there and is something
             else; or `passages` is out of its range.
-        MissingExtraError: There are files that need the extra ``documents``, which is not installed.
+        MissingExtraError: There are files that need the extra ``documents``, or `embeddings` are given and need the
+            extra ``embeddings``, which is not installed.
     """
 
     def __init__(
-        self, paths: str | Path | Iterable[str | Path], *, index: str | Path | None = None, passages: int = 5
+        self,
+        paths: str | Path | Iterable[str | Path],
+        *,
+        index: str | Path | None = None,
+        passages: int = 5,
+        embeddings: Embeddings | None = None,
     ) -> None:
         if type(passages) is not int or not 1 <= passages <= 100:
             raise InputError(f"passages: must be a whole number from 1 to 100, not {passages!r}")
         if index is not None and not str(index).strip():
             raise InputError("index: is empty; None keeps the index in memory")
+        if embeddings is not None:
+            need_numpy()
+        self._embeddings = embeddings
+        self._embedding = threading.Lock()
         self._roots = roots_of([paths] if isinstance(paths, str | Path) else paths)
         self._own = {f"{Path(index).expanduser().resolve()}{end}" for end in _BESIDE_INDEX} if index else set[str]()
         self._index = PassageIndex(index)
@@ -97,10 +130,14 @@ class Documents:
         """The passages that fit `query` best, the best first, each with its file and place in it.
 
         Any text will do. Its words are looked for, each for itself, and rare ones count for more;
-        of a long one, only the rarest. Function words count where there is nothing else.
+        of a long one, only the rarest. Function words count where there is nothing else. With `embeddings`, passages
+        without a vector are embedded first, which is told by `PassagesEmbedded` events, and those that mean what the
+        query means are found, too; a passage's score is the sum of its reciprocal ranks then.
 
         Raises:
-            InputError: The query is no text, the index cannot be used, or there are too many files or passages.
+            InputError: The query is no text, the index cannot be used, there are too many files or passages, or
+                embedding takes longer than `EMBEDDING_SECONDS`: what is done is kept.
+            ModelError: The embedding model cannot be asked.
             MissingExtraError: There are files that need the extra ``documents``, which is not installed.
         """
         if not isinstance(query, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -109,9 +146,47 @@ class Documents:
         return Knowledge(
             passages=tuple(
                 Passage(text=hit.passage.text, source=_source(names[hit.path], hit.passage), score=hit.score)
-                for hit in self._index.search(query, names, self._passages)
+                for hit in self._search(query, names)
             )
         )
+
+    def _search(self, query: str, among: Collection[str]) -> list[Hit]:
+        """The passages of these files that fit a query, the best first: by words, or by words and by meaning."""
+        if self._embeddings is None or not query.strip():
+            return self._index.search(query, among, self._passages)
+        self._embed(self._embeddings, among)
+        most = max(CANDIDATES, self._passages)
+        [vector] = vectors_of([query[:EMBEDDED_QUERY_CHARS]], self._embeddings)
+        by_meaning = self._index.nearest(self._embeddings.identity, vector, among, most)
+        return joined([self._index.search(query, among, most), by_meaning], self._passages)
+
+    def _embed(self, embeddings: Embeddings, among: Collection[str]) -> None:
+        """Embed the passages of these files that have no vector of this model yet."""
+        model, began = embeddings.identity, time.monotonic()
+        with self._embedding:  # threads that ask meanwhile wait for the vectors
+            if before := self._index.embed_with(model):
+                log.warning("the passages were embedded with %s, and are embedded anew with %s", before, model)
+            left = self._index.without_vector(among)
+            for start in range(0, len(left), EMBEDDED_AT_ONCE):
+                if time.monotonic() - began > EMBEDDING_SECONDS:
+                    raise InputError(
+                        f"{start:,} of {len(left):,} passages were embedded with {model} in {EMBEDDING_SECONDS:g} s; "
+                        "they are kept as long as the index is (an `index` file outlasts the process): ask again to go "
+                        "on, or name fewer folders or a faster model"
+                    )
+                texts = self._index.texts(left[start : start + EMBEDDED_AT_ONCE])
+                if not texts:  # another process changed these files meanwhile
+                    continue
+                vectors = vectors_of(list(texts.values()), embeddings)
+                if (size := len(left) * vectors.shape[1] * 4) > MAX_VECTOR_BYTES:
+                    raise InputError(
+                        f"{len(left):,} passages with vectors of {vectors.shape[1]:,} numbers take {size:,} bytes, more "
+                        f"than {MAX_VECTOR_BYTES:,}; name fewer folders, or a model with shorter vectors"
+                    )
+                self._index.add_vectors(model, dict(zip(texts, vectors, strict=True)))
+                done = min(start + EMBEDDED_AT_ONCE, len(left))
+                log.info("embedded %d of %d passages with %s", done, len(left), model)
+                emit(PassagesEmbedded(model=model, done=done, total=len(left)))
 
     def fingerprint(self) -> dict[str, JsonValue]:
         """What makes two of these answer alike: names and content of the files, which are read if they changed.
@@ -124,6 +199,7 @@ class Documents:
             "type": name_of(type(self)),
             "files": hashlib.sha256(content.encode()).hexdigest(),
             "passages": self._passages,
+            **({"embeddings": self._embeddings.identity} if self._embeddings else {}),
         }
 
     def close(self) -> None:

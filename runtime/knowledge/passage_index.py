@@ -1,13 +1,17 @@
-"""An index of passages: full-text search with SQLite, in memory or in a file, changed file by file."""
+"""An index of passages, in memory or in a file: full-text search with SQLite, and search by vectors."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from operad.runtime.knowledge.embeddings import need_numpy
 from operad.runtime.knowledge.function_words import FUNCTION_WORDS
+from operad.runtime.values.errors import InputError
 from operad.runtime.values.sqlite_file import FileKind, SqliteFile
 from operad.runtime.values.words import words
 
@@ -26,18 +30,32 @@ QUERY_WORDS = 48
 _INDEX = FileKind(
     name="an index of passages",
     application_id=APPLICATION_ID,
-    version=1,
+    version=2,
     tables=(
         "CREATE TABLE files (id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, size INTEGER NOT NULL, "
         "mtime_ns INTEGER NOT NULL, sha256 TEXT NOT NULL, skipped TEXT NOT NULL, passages INTEGER NOT NULL)",
-        "CREATE TABLE passages (id INTEGER PRIMARY KEY, file INTEGER NOT NULL, text TEXT NOT NULL, "
+        # No id is given twice, so that a vector never belongs to another passage.
+        "CREATE TABLE passages (id INTEGER PRIMARY KEY AUTOINCREMENT, file INTEGER NOT NULL, text TEXT NOT NULL, "
         "place TEXT NOT NULL, heading TEXT NOT NULL)",
         "CREATE INDEX passages_by_file ON passages (file)",
         # The words come cut and folded; what is left to FTS5 is to stem those of English.
         "CREATE VIRTUAL TABLE found USING fts5(words, tokenize = 'porter ascii')",
         "CREATE VIRTUAL TABLE vocabulary USING fts5vocab(found, row)",
+        "CREATE TABLE vectors (id INTEGER PRIMARY KEY AUTOINCREMENT, passage INTEGER NOT NULL UNIQUE, "
+        "vector BLOB NOT NULL)",
+        "CREATE TABLE embedded (model TEXT NOT NULL, width INTEGER NOT NULL)",  # of the vectors; one row at most
     ),
 )
+
+CANDIDATES = 100
+"""How many passages each way of searching proposes, where fewer are wanted."""
+
+RANK_CONSTANT = 5
+"""What is added to a rank, so that the first ones do not count for all. This and `CANDIDATES` were chosen on docstrings of
+other packages than those that `bench_knowledge.py` asks for."""
+
+_AT_ONCE = 200
+"""Passages that are read at once, until enough are of files that count."""
 
 _ASKED = (
     "CREATE VIRTUAL TABLE IF NOT EXISTS temp.asked USING fts5(words, tokenize = 'porter ascii')",
@@ -82,11 +100,17 @@ class IndexedPassage:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A passage that fits a query, the file that it is in, and how well it fits (BM25; larger is better)."""
+    """A passage that fits a query, the file that it is in, and how well it fits (larger is better).
+
+    Attributes:
+        score: BM25 for words, the cosine for vectors.
+        id: The passage's number in the index.
+    """
 
     path: str
     passage: IndexedPassage
     score: float
+    id: int
 
 
 class PassageIndex:
@@ -100,6 +124,7 @@ class PassageIndex:
 
     def __init__(self, path: str | Path | None = None) -> None:
         self._file = SqliteFile(path, _INDEX)
+        self._vectors: _Vectors | None = None
 
     def check(self) -> None:
         """Look whether the file can be used, if it is there; none is made."""
@@ -116,6 +141,7 @@ class PassageIndex:
         name = Path(path).stem
         ready = [(passage, " ".join(words(f"{name}\n{passage.heading}\n{passage.text}"))) for passage in passages]
         with self._file.transaction() as connection:
+            embedded = _vectors_by_text(connection, path)  # those of passages that did not change are kept
             _remove(connection, path)
             added = connection.execute(
                 "INSERT INTO files (path, size, mtime_ns, sha256, skipped, passages) VALUES (?, ?, ?, ?, ?, ?)",
@@ -127,6 +153,8 @@ class PassageIndex:
                     (added.lastrowid, passage.text, passage.place, passage.heading),
                 )
                 connection.execute("INSERT INTO found (rowid, words) VALUES (?, ?)", (row.lastrowid, its_words))
+                if vector := embedded.get((passage.heading, passage.text)):
+                    connection.execute("INSERT INTO vectors (passage, vector) VALUES (?, ?)", (row.lastrowid, vector))
 
     def touch(self, path: str, mtime_ns: int) -> None:
         """Note that a file has this time of change, and the same content."""
@@ -148,33 +176,186 @@ class PassageIndex:
             among: The files that count.
             most: How many passages are wanted.
         """
-        hits: list[Hit] = []
         with self._file.connection() as connection:
             asked = _telling(connection, query[:QUERY_CHARS])
             if not asked:
                 return []
             rows = connection.execute(
-                "SELECT files.path, passages.text, passages.place, passages.heading, -found.rank FROM found "
+                "SELECT passages.id, files.path, passages.text, passages.place, passages.heading, -found.rank FROM found "
                 "JOIN passages ON passages.id = found.rowid JOIN files ON files.id = passages.file "
                 "WHERE found MATCH ? ORDER BY found.rank",
                 (" OR ".join(f'"{word}"' for word in asked),),
             )
-            for path, text, place, heading, score in rows:
-                if path in among:
-                    hits.append(Hit(path, IndexedPassage(text, place, heading), score))
-                if len(hits) == most:
+            return list(islice(_hits(rows, among), most))
+
+    def embed_with(self, model: str) -> str:
+        """Have the index hold vectors of this model. Those of another one are forgotten.
+
+        Returns:
+            The other model; empty where there was none.
+        """
+        with self._file.transaction() as connection:
+            before, _ = _embedded(connection)
+            if before == model:
+                return ""
+            connection.execute("DELETE FROM vectors")
+            connection.execute("DELETE FROM embedded")
+            connection.execute("INSERT INTO embedded (model, width) VALUES (?, 0)", (model,))
+        return before
+
+    def without_vector(self, among: Collection[str]) -> list[int]:
+        """The passages of these files that have no vector, by their numbers."""
+        with self._file.connection() as connection:
+            rows = connection.execute(
+                "SELECT files.path, passages.id FROM passages JOIN files ON files.id = passages.file "
+                "WHERE NOT EXISTS (SELECT * FROM vectors WHERE vectors.passage = passages.id) ORDER BY passages.id"
+            )
+            return [number for path, number in rows if path in among]
+
+    def texts(self, passages: Sequence[int]) -> dict[int, str]:
+        """What is embedded of these passages, by number: heading and text. Those that are there no more are left out."""
+        with self._file.connection() as connection:
+            rows = connection.execute(
+                "SELECT id, heading, text FROM passages WHERE id IN (SELECT value FROM json_each(?))",
+                (json.dumps(list(passages)),),
+            )
+            return {number: f"{heading}\n{text}".strip() for number, heading, text in rows}
+
+    def add_vectors(self, model: str, vectors: Mapping[int, Any]) -> None:
+        """Take in vectors of length 1, by passage; those of passages that are there no more are left out.
+
+        Raises:
+            InputError: The index has vectors of another model by now, or of another width.
+        """
+        with self._file.transaction() as connection:
+            width = self._width(connection, model)
+            for vector in vectors.values():
+                width = width or len(vector)
+                if len(vector) != width:
+                    raise InputError(f"{model}: gives a vector of {len(vector)} numbers; earlier ones have {width}")
+            connection.execute("UPDATE embedded SET width = ?", (width,))
+            connection.executemany(
+                "INSERT OR REPLACE INTO vectors (passage, vector) SELECT id, ? FROM passages WHERE id = ?",
+                [(vector.astype("<f4").tobytes(), number) for number, vector in vectors.items()],
+            )
+
+    def nearest(self, model: str, vector: Any, among: Collection[str], most: int) -> list[Hit]:
+        """The passages whose vectors are nearest to this one, of length 1, the nearest first.
+
+        Raises:
+            InputError: The index has vectors of another model by now, or of another width.
+        """
+        with self._file.connection() as connection:
+            width = self._width(connection, model)
+            if not width:
+                return []
+            if len(vector) != width:
+                raise InputError(
+                    f"{model}: gives a vector of {len(vector)} numbers; those of the passages have {width}"
+                )
+            numbers, table = self._table(connection, width)
+            scores = table @ vector
+            hits: list[Hit] = []
+            order = (-scores).argsort(kind="stable")
+            for start in range(0, len(order), _AT_ONCE):
+                few = {int(numbers[row]): float(scores[row]) for row in order[start : start + _AT_ONCE]}
+                rows = connection.execute(
+                    "SELECT passages.id, files.path, passages.text, passages.place, passages.heading, 0 FROM passages "
+                    "JOIN files ON files.id = passages.file WHERE passages.id IN (SELECT value FROM json_each(?))",
+                    (json.dumps(list(few)),),
+                )
+                found = {hit.id: hit for hit in _hits(rows, among)}
+                hits += [replace(found[number], score=score) for number, score in few.items() if number in found]
+                if len(hits) >= most:
                     break
-        return hits
+        return hits[:most]
+
+    def _width(self, connection: sqlite3.Connection, model: str) -> int:
+        """How many numbers the vectors of this model have; 0 where there are none yet."""
+        now, width = _embedded(connection)
+        if now != model:
+            raise InputError(
+                f"{self._file.path}: the passages are embedded with {now or 'no model'} by now, not with {model}; "
+                "knowledge bases with different models need an index file each"
+            )
+        return width
+
+    def _table(self, connection: sqlite3.Connection, width: int) -> tuple[Any, Any]:
+        """The numbers of the passages that have a vector, and an array of these; read again when some were added."""
+        np = need_numpy()
+        state = (connection, *connection.execute("SELECT max(id) FROM vectors").fetchone())
+        if self._vectors is None or self._vectors.state != state:
+            rows = connection.execute("SELECT passage, vector FROM vectors").fetchall()
+            numbers = np.array([number for number, _ in rows], dtype="int64")
+            table = np.frombuffer(b"".join(vector for _, vector in rows), dtype="<f4").reshape(len(rows), width)
+            self._vectors = _Vectors(state, numbers, table)
+        return self._vectors.numbers, self._vectors.table
 
     def close(self) -> None:
         """Close the file. The index can be used again; one in memory is empty then."""
+        self._vectors = None
         self._file.close()
+
+
+def joined(rankings: Sequence[Sequence[Hit]], most: int) -> list[Hit]:
+    """Join rankings into one by reciprocal rank fusion: a passage scores 1 / (5 + rank) in each that it is in.
+
+    Args:
+        rankings: Passages as several ways of searching found them, the best first.
+        most: How many passages are wanted.
+    """
+    scores: dict[int, float] = {}
+    hits: dict[int, Hit] = {}
+    for ranking in rankings:
+        for rank, hit in enumerate(ranking, 1):
+            scores[hit.id] = scores.get(hit.id, 0.0) + 1 / (RANK_CONSTANT + rank)
+            hits.setdefault(hit.id, hit)
+    best = sorted(scores, key=lambda number: -scores[number])[:most]
+    return [replace(hits[number], score=scores[number]) for number in best]
+
+
+@dataclass(frozen=True, slots=True)
+class _Vectors:
+    """Vectors as they were read; some of them may be of passages that are there no more.
+
+    Attributes:
+        state: The connection, and the number of the last vector.
+        numbers: Of the passages.
+        table: A row for each.
+    """
+
+    state: object
+    numbers: Any
+    table: Any
+
+
+def _hits(rows: Iterable[tuple[Any, ...]], among: Collection[str]) -> Iterator[Hit]:
+    """What rows of passages with scores say, of the files that count."""
+    for number, path, text, place, heading, score in rows:
+        if path in among:
+            yield Hit(path, IndexedPassage(text, place, heading), score, number)
+
+
+def _embedded(connection: sqlite3.Connection) -> tuple[str, int]:
+    """The model whose vectors the index holds, empty for none, and how many numbers they have."""
+    return connection.execute("SELECT model, width FROM embedded").fetchone() or ("", 0)
+
+
+def _vectors_by_text(connection: sqlite3.Connection, path: str) -> dict[tuple[str, str], bytes]:
+    """The vectors of a file's passages, by heading and text."""
+    rows = connection.execute(
+        "SELECT passages.heading, passages.text, vectors.vector FROM vectors JOIN passages ON passages.id = vectors.passage "
+        "JOIN files ON files.id = passages.file WHERE files.path = ?",
+        (path,),
+    )
+    return {(heading, text): vector for heading, text, vector in rows}
 
 
 def _remove(connection: sqlite3.Connection, path: str) -> None:
     row = connection.execute("SELECT id FROM files WHERE path = ?", (path,)).fetchone()
     if row:
         connection.execute("DELETE FROM found WHERE rowid IN (SELECT id FROM passages WHERE file = ?)", row)
+        connection.execute("DELETE FROM vectors WHERE passage IN (SELECT id FROM passages WHERE file = ?)", row)
         connection.execute("DELETE FROM passages WHERE file = ?", row)
         connection.execute("DELETE FROM files WHERE id = ?", row)
 

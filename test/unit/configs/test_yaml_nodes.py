@@ -273,6 +273,21 @@ experts: [{profile: {name: X}, workflow: [[begin, know, result], [begin, find, r
     assert "Penguins live" in outputs["known"][0]["content"]
 
 
+async def test_a_node_finds_by_meaning_where_the_file_names_embeddings(write, tmp_path):
+    pytest.importorskip("onnxruntime")
+    (tmp_path / "notes.txt").write_text("Refunds arrive within seven days.")
+    text = """
+knowledgebase: {paths: [notes.txt], embeddings: embedded}
+operators:
+  - {name: begin, type: start, params: {variables: [[it, string]]}}
+  - {name: know, type: knowledge-retrieval, params: {query: [it, begin], knowledge: knowledgebase}}
+  - {name: result, type: end, params: {outputs: [[known, [result, know]]]}}
+experts: [{profile: {name: X}, workflow: [[begin, know, result]]}]
+"""
+    [passage] = (await run(write(text), it="When do I get my money back?")).outputs["known"]
+    assert passage == {"content": "Refunds arrive within seven days.", "source": "notes.txt:1", "score": 1 / 6}
+
+
 FLOW = {
     "nodes_info": [
         {"id": "1", "type": "start", "param": {"variables": [["name", "string"]]}},

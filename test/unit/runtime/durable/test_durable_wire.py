@@ -403,6 +403,7 @@ TOLD = [
     events.FellBack(error="e", to="a constant"),
     events.CacheHit(),
     events.KnowledgeRetrieved(sources=("a:1", "b:2"), scores=(0.5, 0.25)),
+    events.PassagesEmbedded(model="m", done=64, total=100),
     events.InsightsRecalled(operator="o", about="a", insights=("k",), texts=("t",), store="s"),
     events.WorkflowEntered(workflow="w", operators={"a": (), "b": ("a",)}),
     events.Interrupted(interrupt_id="a", question="q", schema={"type": "boolean"}),

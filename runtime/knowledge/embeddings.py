@@ -1,0 +1,61 @@
+"""Embeddings: texts as vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Protocol
+
+from operad.runtime.values.errors import InputError, MissingExtraError
+
+MAX_WIDTH = 16_384
+"""The most numbers that a vector may have."""
+
+
+class Embeddings(Protocol):
+    """Anything that turns texts into vectors: texts that mean alike get vectors at a small angle."""
+
+    @property
+    def identity(self) -> str:
+        """The model, in one line: vectors of another one are not compared with these."""
+        ...
+
+    def embed(self, texts: Sequence[str]) -> Any:
+        """Return a vector for each text: an array with a row for each, or a sequence of sequences of numbers."""
+        ...
+
+
+def need_numpy() -> Any:
+    """Return NumPy.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
+    try:
+        return import_module("numpy")
+    except ImportError as error:
+        raise MissingExtraError(f"embeddings need numpy ({error}): pip install 'operad[embeddings]'") from error
+
+
+def vectors_of(texts: Sequence[str], embeddings: Embeddings) -> Any:
+    """Return an array with a row for each text, each of length 1.
+
+    Raises:
+        InputError: The model gives something else than a vector of finite numbers for each text.
+        ModelError: The model cannot be asked.
+    """
+    np = need_numpy()
+    given = embeddings.embed(texts)
+    try:
+        vectors = np.asarray(given, dtype="float32")
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{embeddings.identity}: gives no vectors of one width: {error}") from error
+    if vectors.ndim != 2 or len(vectors) != len(texts) or not 0 < vectors.shape[1] <= MAX_WIDTH:
+        raise InputError(
+            f"{embeddings.identity}: gives numbers of shape {vectors.shape} for {len(texts)} texts; expected a vector "
+            f"of at most {MAX_WIDTH:,} numbers for each"
+        )
+    if not np.isfinite(vectors).all():
+        raise InputError(f"{embeddings.identity}: gives a vector with a number that is not finite")
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.where(lengths > 0, lengths, 1)
