@@ -50,9 +50,8 @@ _INDEX = FileKind(
 CANDIDATES = 100
 """How many passages each way of searching proposes, where fewer are wanted."""
 
-RANK_CONSTANT = 5
-"""What is added to a rank, so that the first ones do not count for all. This and `CANDIDATES` were chosen on docstrings of
-other packages than those that `bench_knowledge.py` asks for."""
+RANK_CONSTANT = 10
+"""What is added to a rank, so that the first ones do not count for all."""
 
 _AT_ONCE = 200
 """Passages that are read at once, until enough are of files that count."""
@@ -298,7 +297,7 @@ class PassageIndex:
 
 
 def joined(rankings: Sequence[Sequence[Hit]], most: int) -> list[Hit]:
-    """Join rankings into one by reciprocal rank fusion: a passage scores 1 / (5 + rank) in each that it is in.
+    """Join rankings into one by reciprocal rank fusion: a passage scores 1 / (10 + rank) in each that it is in.
 
     Args:
         rankings: Passages as several ways of searching found them, the best first.

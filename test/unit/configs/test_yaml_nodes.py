@@ -285,7 +285,7 @@ operators:
 experts: [{profile: {name: X}, workflow: [[begin, know, result]]}]
 """
     [passage] = (await run(write(text), it="When do I get my money back?")).outputs["known"]
-    assert passage == {"content": "Refunds arrive within seven days.", "source": "notes.txt:1", "score": 1 / 6}
+    assert passage == {"content": "Refunds arrive within seven days.", "source": "notes.txt:1", "score": 1 / 11}
 
 
 FLOW = {

@@ -59,7 +59,7 @@ def test_what_shares_no_word_with_the_query_is_found_by_its_meaning(folder):
 def test_a_passage_that_both_ways_find_comes_first_with_the_sum_of_its_reciprocal_ranks(folder):
     passages = Documents(folder, embeddings=Meanings()).retrieve("a kitten").passages
     assert passages[0].source == PETS
-    assert [passage.score for passage in passages] == [1 / 6 + 1 / 6, 1 / 7, 1 / 8]
+    assert [passage.score for passage in passages] == [1 / 11 + 1 / 11, 1 / 12, 1 / 13]
 
 
 def hit(number):
@@ -69,9 +69,9 @@ def hit(number):
 def test_rankings_are_joined_by_reciprocal_rank():
     one, two = [hit(1), hit(2), hit(3)], [hit(3), hit(4)]
     assert [(each.id, each.score) for each in joined([one, two], 3)] == [
-        (3, 1 / 8 + 1 / 6),
-        (1, 1 / 6),
-        (2, 1 / 7),
+        (3, 1 / 13 + 1 / 11),
+        (1, 1 / 11),
+        (2, 1 / 12),
     ]
 
 
