@@ -232,6 +232,8 @@ def _line(event: Event) -> str:
             insights = "1 insight" if len(event.texts) == 1 else f"{len(event.texts)} insights"
             said = "; ".join(shortened(text, LONGEST_TOLD) for text in event.texts)
             return f"told {insights} of earlier runs: {said}"
+        case events.PassagesEmbedded() if event.done == event.total:
+            return f"passages embedded with {event.model}: {event.total:,}"
         case _:
             return ""
 

@@ -70,8 +70,8 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
             "`module_path: my_tools`, with `my_tools.py` beside the file",
         ),
         "knowledgebase": (
-            "the paths or the index of the knowledge base cannot be used",
-            "`paths: [docs]`, a folder beside the file with files in it",
+            "the paths, the index or the embeddings of the knowledge base cannot be used",
+            "`paths: [docs]`, a folder beside the file with files in it; `embeddings: embedded`",
         ),
         "knowledge-base": (
             "an object that is given as knowledge base has no `retrieve(query)`",

@@ -184,7 +184,8 @@ life_cycles: 2
 max_depth: 1
 budget: {tokens: 500000}
 """,
-    "KnowledgeSpec": "{paths: [docs, handbook.pdf], index: knowledge.sqlite, passages: 8}",
+    "KnowledgeSpec": "{paths: [docs, handbook.pdf], index: knowledge.sqlite, passages: 8, embeddings: text-embedding-3-small}",
+    "EmbeddingsSpec": "{name: bge-m3, base_url: 'http://localhost:8000/v1', api_key_env: MY_KEY}",
     "ServicesSpec": """
 search: {type: serpapi}
 images: {name: gpt-image-1}

@@ -24,6 +24,7 @@ from operad.runtime.events import (
     OperatorRetried,
     OperatorSkipped,
     OperatorStarted,
+    PassagesEmbedded,
     Progress,
     Resumed,
     RoundFinished,
@@ -342,6 +343,11 @@ def test_what_an_operator_was_told_of_earlier_runs_is_a_line_shortened_and_print
         "round 1  read: told 1 insight of earlier runs: Be brief\\x1b[2J.",
         f"round 1  in/read: told 2 insights of earlier runs: {'x' * 99}…; Be [bold].",
     ]
+
+
+def test_that_all_passages_are_embedded_is_a_line():
+    embedded = [at("read", PassagesEmbedded, model="small", done=done, total=1064) for done in (64, 1064)]
+    assert shown(*embedded) == ["round 1  read: passages embedded with small: 1,064"]
 
 
 def test_where_nobody_judged_there_is_no_verdict():
