@@ -34,7 +34,7 @@ MAX_PASSAGES = 200_000
 """How many passages it may have."""
 
 MAX_VECTOR_BYTES = 2**30
-"""Bytes that the vectors of its passages may have: a search holds them in memory."""
+"""Bytes that the vectors of an index may have: a search holds them in memory."""
 
 EMBEDDING_SECONDS = 600.0
 """How long one `retrieve` embeds passages; the next one goes on."""
@@ -100,6 +100,7 @@ class Documents:
             need_numpy()
         self._embeddings = embeddings
         self._embedding = threading.Lock()
+        self._embedded: object = None
         self._roots = roots_of([paths] if isinstance(paths, str | Path) else paths)
         self._own = {f"{Path(index).expanduser().resolve()}{end}" for end in _BESIDE_INDEX} if index else set[str]()
         self._index = PassageIndex(index)
@@ -164,9 +165,12 @@ class Documents:
         """Embed the passages of these files that have no vector of this model yet."""
         model, began = embeddings.identity, time.monotonic()
         with self._embedding:  # threads that ask meanwhile wait for the vectors
+            if self._embedded == (self._index.state(), len(among)):
+                return
             if before := self._index.embed_with(model):
                 log.warning("the passages were embedded with %s, and are embedded anew with %s", before, model)
             left = self._index.without_vector(among)
+            total = self._index.vector_count() + len(left)
             for start in range(0, len(left), EMBEDDED_AT_ONCE):
                 if time.monotonic() - began > EMBEDDING_SECONDS:
                     raise InputError(
@@ -178,15 +182,16 @@ class Documents:
                 if not texts:  # another process changed these files meanwhile
                     continue
                 vectors = vectors_of(list(texts.values()), embeddings)
-                if (size := len(left) * vectors.shape[1] * 4) > MAX_VECTOR_BYTES:
+                if (size := total * vectors.shape[1] * 4) > MAX_VECTOR_BYTES:
                     raise InputError(
-                        f"{len(left):,} passages with vectors of {vectors.shape[1]:,} numbers take {size:,} bytes, more "
+                        f"{total:,} passages with vectors of {vectors.shape[1]:,} numbers take {size:,} bytes, more "
                         f"than {MAX_VECTOR_BYTES:,}; name fewer folders, or a model with shorter vectors"
                     )
                 self._index.add_vectors(model, dict(zip(texts, vectors, strict=True)))
                 done = min(start + EMBEDDED_AT_ONCE, len(left))
                 log.info("embedded %d of %d passages with %s", done, len(left), model)
                 emit(PassagesEmbedded(model=model, done=done, total=len(left)))
+            self._embedded = (self._index.state(), len(among))
 
     def fingerprint(self) -> dict[str, JsonValue]:
         """What makes two of these answer alike: names and content of the files, which are read if they changed.

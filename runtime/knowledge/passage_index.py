@@ -187,6 +187,13 @@ class PassageIndex:
             )
             return list(islice(_hits(rows, among), most))
 
+    def state(self) -> object:
+        """What is another value after passages or vectors were added, or the model was changed."""
+        with self._file.connection() as connection:
+            return connection.execute(
+                "SELECT (SELECT model FROM embedded), (SELECT max(id) FROM passages), (SELECT max(id) FROM vectors)"
+            ).fetchone()
+
     def embed_with(self, model: str) -> str:
         """Have the index hold vectors of this model. Those of another one are forgotten.
 
@@ -210,6 +217,11 @@ class PassageIndex:
                 "WHERE NOT EXISTS (SELECT * FROM vectors WHERE vectors.passage = passages.id) ORDER BY passages.id"
             )
             return [number for path, number in rows if path in among]
+
+    def vector_count(self) -> int:
+        """How many passages have a vector."""
+        with self._file.connection() as connection:
+            return connection.execute("SELECT count(*) FROM vectors").fetchone()[0]
 
     def texts(self, passages: Sequence[int]) -> dict[int, str]:
         """What is embedded of these passages, by number: heading and text. Those that are there no more are left out."""

@@ -186,9 +186,22 @@ def test_an_embedding_that_takes_too_long_goes_on_at_the_next_call(folder, tmp_p
 
 
 def test_vectors_that_take_too_much_memory_are_refused(folder, monkeypatch):
-    monkeypatch.setattr(documents, "MAX_VECTOR_BYTES", 40)
-    with pytest.raises(InputError, match="3 passages with vectors of 4 numbers take 48 bytes, more than 40"):
-        Documents(folder, embeddings=Meanings()).retrieve("money")
+    monkeypatch.setattr(documents, "MAX_VECTOR_BYTES", 48)
+    library = Documents(folder, embeddings=Meanings())
+    library.retrieve("money")
+    (folder / "more.md").write_text("Cats purr.\n")
+    with pytest.raises(InputError, match="4 passages with vectors of 4 numbers take 64 bytes, more than 48"):
+        library.retrieve("money")
+
+
+def test_vectors_that_another_process_took_out_are_made_again(folder, tmp_path):
+    index, model = tmp_path / "index.sqlite", Meanings("small")
+    library = Documents(folder, index=index, embeddings=model, passages=1)
+    library.retrieve("money")
+    Documents(folder, index=index, embeddings=Meanings("large")).retrieve("money")
+    model.asked.clear()
+    assert found(library, "money") == [TERMS]
+    assert len(model.asked) == 4
 
 
 @pytest.mark.parametrize(
