@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from operad.runtime import (
     InputError,
     Job,
     ModelError,
+    MonoModelReasoner,
     Turn,
     WorkflowMessage,
 )
@@ -56,7 +58,7 @@ def scripted():
     """A workflow of one operator whose model says what it is given to say: the workflow, and the model."""
     opened = []
 
-    def scripted(*script, **options):
+    def scripted(*script: Any, **options):
         model = ScriptedModel(script[0] if callable(script[0]) else [Say(text) for text in script]).__enter__()
         opened.append(model)
         return Workflow(answer(), model=model.model, **options), model
@@ -527,7 +529,7 @@ def test_tokens_are_counted_by_bytes():
 
 async def test_a_memory_without_anything_to_summarize_sends_all(scripted):
     flow, _ = scripted("never")
-    memory = Memory(flow, None, 1_000)
+    memory = Memory(flow, MonoModelReasoner("never"), 1_000)
     turns = (Turn(role="summary", text="s"), Turn(role="user", text="u"), Turn(role="assistant", text="a"))
     assert (await memory.recall(turns, "m")).turns == turns
     assert (await memory.recall(turns[:1], "m" * 9_000)).turns == turns[:1]

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from typing import Any
 
 import pytest
 from openai import BadRequestError, ConflictError, InternalServerError, NotFoundError
@@ -256,7 +257,7 @@ async def test_what_no_expert_does_is_refused_by_name(request_, said):
         with pytest.raises(BadRequestError) as refused:
             await client.responses.create(model="Expert", input="a", extra_body=request_)
         assert (await here.http.get("/runs")).json()["runs"] == []
-    error = refused.value
+    error: Any = refused.value
     assert error.body["message"].startswith(said)
     assert error.type == "invalid_request_error"
     assert error.code == "invalid_request"
