@@ -59,7 +59,8 @@ def scripted():
     opened = []
 
     def scripted(*script: Any, **options):
-        model = ScriptedModel(script[0] if callable(script[0]) else [Say(text) for text in script]).__enter__()
+        steps: Any = script[0] if callable(script[0]) else [Say(text) for text in script]
+        model = ScriptedModel(steps).__enter__()
         opened.append(model)
         return Workflow(answer(), model=model.model, **options), model
 
