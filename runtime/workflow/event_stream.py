@@ -32,6 +32,10 @@ class EventStream(AsyncGenerator[Event, None]):
         """Raise an error where the stream waits; `aclose` does."""
         return await self._events.athrow(typ, val, tb)
 
+    async def aclose(self) -> None:
+        """Close the stream, which cancels the run; one that has ended is closed already."""
+        await self._events.aclose()
+
     def __iter__(self) -> Iterator[Event]:
         """Iterate without an event loop.
 
