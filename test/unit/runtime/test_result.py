@@ -158,7 +158,9 @@ def test_an_answer_that_no_validator_accepts_is_asked_for_again_with_what_is_wro
     assert Workflow(Operator("Say.", output=Even), model=reasoner).run("x").output.n == 2
     assert reasoner.tasks[1].lesson == "Your last answer could not be read: n: Value error, 1 is odd"
     never = Workflow(Operator("Say.", id="say", output=Even), model=ScriptedReasoner(['{"n": 1}'] * 3))
-    with pytest.raises(OperatorError, match="got no Even in 3 tries; the last answer was .*: n: Value error, 1 is odd"):
+    with pytest.raises(
+        OperatorError, match=r"got no Even in 3 tries; the last answer was .*: n: Value error, 1 is odd"
+    ):
         never.run("x")
 
 
