@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from operad.cli.evaluate.report import Report, Table, show
 from operad.cli.interruptible import ctrl_c_raises
 from operad.cli.progress import used
+from operad.cli.tables import Report, Table, show
 from operad.cli.trust_store import Trusted, trusting
 from operad.configs.code import Trust
 from operad.configs.loader import Configuration, load

@@ -27,8 +27,8 @@ from operad.configs.models import model_line
 from operad.configs.printable import printable
 from operad.configs.runnable import Source
 from operad.runtime.values.errors import InputError, MissingExtraError
-from operad.server.api.bounds import DEFAULT_BOUNDS, Bounds
 from operad.server.api.experts import Offer, by_name, offers_of
+from operad.server.bounds import DEFAULT_BOUNDS, Bounds
 from operad.server.guard import LOOPBACK, SHORTEST_KEY, is_loopback, read_keys, read_origins
 
 if TYPE_CHECKING:

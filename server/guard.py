@@ -14,8 +14,8 @@ from typing import Any
 
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.valid_json import to_json
-from operad.server.api.bounds import Bounds
-from operad.server.api.problems import RefusedError
+from operad.server.bounds import Bounds
+from operad.server.problems import RefusedError
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

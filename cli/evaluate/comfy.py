@@ -13,9 +13,9 @@ import typer
 from pydantic import TypeAdapter, ValidationError
 
 from operad.cli.evaluate.comfy_files import Gold, Item, files_of, golds_of, items_of
-from operad.cli.evaluate.report import Cell, Plot, Report, Table, check_plot, show
 from operad.cli.evaluate.work import Result, Work, evaluate
 from operad.cli.formats import ObjectInfo, definitions_of
+from operad.cli.tables import Cell, Plot, Report, Table, check_plot, show
 from operad.evaluators.comfyflow.judging import judge
 from operad.evaluators.comfyflow.rates import Rates, by_difficulty, rates
 from operad.evaluators.comfyflow.score import DIFFICULTIES, SECONDS, ComfyScore, as_json, score_judged

@@ -15,8 +15,8 @@ import typer
 
 from operad.cli.evaluate.generating import generate_run
 from operad.cli.evaluate.pass_report import report_of
-from operad.cli.evaluate.report import check_plot, show
 from operad.cli.evaluate.work import Result, Work, evaluate
+from operad.cli.tables import check_plot, show
 from operad.cli.trust_store import Trusted, trusting
 from operad.configs.generation import DESIGNER, Designer
 from operad.configs.models import make_model

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from operad.cli.evaluate.report import Cell, Plot, Report, Table
+from operad.cli.tables import Cell, Plot, Report, Table
 from operad.evaluators.chat2workflow.pass_rate import STEPS
 from operad.evaluators.chat2workflow.rates import Outcome, by_category, by_round, grouped, rate
 

@@ -17,9 +17,9 @@ from typing import Annotated, Any
 
 import typer
 
-from operad.cli.evaluate.report import check_plot, show
 from operad.cli.evaluate.resolve_report import report_of
 from operad.cli.evaluate.work import Result, Work, evaluate
+from operad.cli.tables import check_plot, show
 from operad.configs.flow import read_file
 from operad.configs.models import make_model
 from operad.configs.schema import ModelSpec

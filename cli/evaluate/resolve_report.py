@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from operad.cli.evaluate.report import Cell, Plot, Report, Table
+from operad.cli.tables import Cell, Plot, Report, Table
 from operad.evaluators.chat2workflow.pass_rate import STEPS
 from operad.evaluators.chat2workflow.rates import Outcome, by_category, by_round, grouped
 from operad.runtime.values.message import NO_USAGE, Usage

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from operad.cli.evaluate.report import Cell, Plot, Report, Table, check_plot, show
 from operad.cli.evaluate.worf_files import Pair, pair, read_items
 from operad.cli.evaluate.work import Result, Work, evaluate
+from operad.cli.tables import Cell, Plot, Report, Table, check_plot, show
 from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError, shorten
 
 if TYPE_CHECKING:

@@ -17,17 +17,17 @@ from starlette.routing import Match, Route
 from operad.runtime.durable.places import version_here
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import Value
-from operad.server.api.bounds import DEFAULT_BOUNDS, Bounds
 from operad.server.api.chat import chat_routes
 from operad.server.api.experts import Offer
 from operad.server.api.mcp_tools import McpDoor
 from operad.server.api.page import page_reply
 from operad.server.api.plain import PlainDoor, refusals
-from operad.server.api.problems import RefusedError
 from operad.server.api.replies import error_reply, json_reply
 from operad.server.api.responses import response_routes
 from operad.server.api.runs import Runs
+from operad.server.bounds import DEFAULT_BOUNDS, Bounds
 from operad.server.guard import LOOPBACK, App, Guard
+from operad.server.problems import RefusedError
 
 _ABOUT = """Experts of operad, as chat models of the OpenAI protocol under `/v1` (chat completions and responses), as runs under `/runs`, and as tools of \
 an MCP server (streamable HTTP) under `/mcp`."""

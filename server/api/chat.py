@@ -15,10 +15,10 @@ from operad.runtime.values.valid_json import to_json
 from operad.server.api.conversation import ChatRequest, answered_run, read_conversation, refuse_unable
 from operad.server.api.experts import find_offer
 from operad.server.api.plain import EVENTS, refusals
-from operad.server.api.problems import RefusedError
 from operad.server.api.replies import EventStream, json_reply, unless_gone
 from operad.server.api.runs import Runs, ServedRun
 from operad.server.api.spoken import GONE, RunNote, note_on, said_by, spoken, until_closed
+from operad.server.problems import RefusedError
 
 _BEGAN = int(time.time())
 

@@ -13,8 +13,8 @@ from pydantic.json_schema import SkipJsonSchema
 from operad.configs.answers import WrongAnswerError, describe_answer, read_answer
 from operad.runtime.values.message import Turn
 from operad.runtime.values.questions import Question
-from operad.server.api.problems import RefusedError
 from operad.server.api.runs import Runs, ServedRun
+from operad.server.problems import RefusedError
 
 _ASKED = re.compile(r"\(run ([A-Za-z0-9_][A-Za-z0-9_.-]{0,99}) asks under ([^\n]{1,400}); say the answer\)\s*\Z")
 

@@ -25,7 +25,7 @@ from operad.runtime.values.message import Job, Turn, new_id
 from operad.runtime.workflow.answer_stream import answering_operator
 from operad.runtime.workflow.memory import Memory
 from operad.runtime.workflow.workflow import Workflow
-from operad.server.api.problems import RefusedError
+from operad.server.problems import RefusedError
 
 if TYPE_CHECKING:
     from operad.runtime.durable.ledger import Ledger

@@ -20,8 +20,8 @@ from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.message import Value, WorkflowStatus
 from operad.runtime.values.valid_json import to_text
 from operad.server.api.experts import Offer
-from operad.server.api.problems import RefusedError
 from operad.server.api.runs import Runs, ServedRun
+from operad.server.problems import RefusedError
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext

@@ -13,9 +13,9 @@ from pydantic import ConfigDict, Field, JsonValue
 from operad.runtime.values.message import Usage, Value, WorkflowStatus
 from operad.runtime.values.valid_json import to_json
 from operad.server.api.experts import Offer, find_offer, leads
-from operad.server.api.problems import ErrorReply, RefusedError
 from operad.server.api.replies import EventStream, json_reply
 from operad.server.api.runs import Runs, ServedRun, State
+from operad.server.problems import ErrorReply, RefusedError
 
 RUN_ID = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]{0,99}$"
 

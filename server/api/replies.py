@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from operad.runtime.values.valid_json import to_json
-from operad.server.api.problems import RefusedError
+from operad.server.problems import RefusedError
 
 
 def json_reply(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

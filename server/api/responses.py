@@ -16,10 +16,10 @@ from operad.runtime.values.valid_json import to_json
 from operad.server.api.conversation import HAS_TEXT, Said, answer_question, answered_run, asked_in
 from operad.server.api.experts import find_offer
 from operad.server.api.plain import EVENTS, RUN_ID, refusals
-from operad.server.api.problems import RefusedError
 from operad.server.api.replies import EventStream, json_reply, unless_gone
 from operad.server.api.runs import Runs, ServedRun
 from operad.server.api.spoken import GONE, RunNote, note_on, said_by, spoken, until_closed
+from operad.server.problems import RefusedError
 
 PREFIX = "resp_"
 """Prefix of the id of a response; the id of its run follows."""

@@ -19,10 +19,10 @@ from operad.runtime.values.errors import InputError, InvalidError, OperadError, 
 from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage, new_id
 from operad.runtime.values.questions import Question
 from operad.runtime.values.valid_json import to_json
-from operad.server.api.bounds import Bounds
 from operad.server.api.event_log import EventLog
 from operad.server.api.experts import Offer
-from operad.server.api.problems import RefusedError
+from operad.server.bounds import Bounds
+from operad.server.problems import RefusedError
 
 if TYPE_CHECKING:
     from operad.runtime.durable.rows import KeptRun

@@ -13,8 +13,8 @@ from operad.runtime.values.valid_json import to_json
 from operad.runtime.workflow.answer_stream import AnswerStream
 from operad.server.api.conversation import asked
 from operad.server.api.event_log import Entry
-from operad.server.api.problems import RefusedError
 from operad.server.api.runs import Runs, ServedRun
+from operad.server.problems import RefusedError
 
 GONE = "was cancelled, for the client had gone"
 

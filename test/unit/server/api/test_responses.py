@@ -13,7 +13,7 @@ from operad.runtime import MonoModelReasoner
 from operad.runtime.testing import Fail, Say, ScriptedModel
 from operad.runtime.values.errors import InputError
 from operad.runtime.workflow.memory import count_tokens
-from operad.server.api.bounds import Bounds
+from operad.server.bounds import Bounds
 from operad.server.guard import read_origins
 
 KEY = "a-key-of-many-characters"

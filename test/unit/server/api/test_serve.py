@@ -22,9 +22,9 @@ from operad.runtime.testing import BreakOff, Fail, Say, ScriptedModel
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.server.api.app import Serving
-from operad.server.api.bounds import Bounds
 from operad.server.api.event_log import EventLog
 from operad.server.api.experts import by_name, offers_of
+from operad.server.bounds import Bounds
 
 Client: Any = McpClient
 KEY = "a-key-of-many-characters"
