@@ -31,13 +31,13 @@ from operad.configs.flow import find_graph
 from operad.configs.prices import PricesFile
 from operad.configs.printable import printable, put
 from operad.configs.runnable import make, source_of
+from operad.runtime.durable.codec import Codec
 from operad.runtime.durable.drive import question_of
 from operad.runtime.durable.history import KeptStep
 from operad.runtime.durable.ledger import Ledger
 from operad.runtime.durable.places import shown
 from operad.runtime.durable.records import batched
 from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, KeptQuestion, KeptRun
-from operad.runtime.durable.wire import Wire
 from operad.runtime.policies.policy import causes
 from operad.runtime.values.errors import InputError, OperadError, describe, shorten
 from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage
@@ -289,7 +289,7 @@ def _asked_for(older_than: str | None, keep: int | None) -> str:
 def _ledger_to_look_at(db: str | None) -> Ledger:
     """A ledger that names files by where they lay, and brings none here."""
     ledger = open_ledger(db)
-    ledger.wire = Wire()
+    ledger.codec = Codec()
     return ledger
 
 

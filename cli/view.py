@@ -87,11 +87,11 @@ def _site(run: str | None, db: str | None) -> tuple[str, Site]:
             return "", RunPage(FileSource(Path(run)), Path(run).name)
         except InputError as error:
             raise InputError(f"{error}; for a run that is kept, say --db URL as well") from error
+    from operad.runtime.durable.codec import Codec
     from operad.runtime.durable.places import shown
-    from operad.runtime.durable.wire import Wire
 
     ledger = open_ledger(db)
-    ledger.wire = Wire()  # which names files by where they lie, and brings none here
+    ledger.codec = Codec()  # which names files by where they lie, and brings none here
     site = RunsPage(ledger, f"runs in {shown(ledger.url)}")
     if run is None:
         ledger.runs(1)

@@ -13,7 +13,7 @@ from operad.runtime.reasoning.reasoner import ask_until_read
 from operad.runtime.tools.connections import connections
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.values.schema import validate
-from operad.runtime.workflow.trails import trail
+from operad.runtime.workflow.transcript import transcript
 
 _STATUS_MEANINGS = {
     WorkflowStatus.EXECUTION_ERROR: "the work itself is flawed, whatever its input was: it contradicts itself, "
@@ -32,7 +32,7 @@ class Evaluator(Operator):
 
     This one asks the reasoner. One that needs no model is a subclass whose `execute` returns a
     message with the same fields: status, evaluation, lesson, blame, and score if it measures one;
-    `trail()` tells it what every operator said.
+    `transcript()` tells it what every operator said.
     """
 
     asks_model = True
@@ -53,7 +53,7 @@ class Evaluator(Operator):
         Raises:
             AnswerError: No answer can be read as a verdict.
         """
-        judged, given, done = call.messages, call.previous, trail()
+        judged, given, done = call.messages, call.previous, transcript()
         operators = [step.operator_id for step in done] or [message.operator_id for message in judged]
         schema = verdict_schema([*operators, *(message.operator_id for message in given)], bool(given))
         async with connections() as opened:
@@ -62,7 +62,7 @@ class Evaluator(Operator):
                 update={
                     "instruction": _instruction(self.config.instruction, schema["properties"]["status"]["enum"]),
                     "output_schema": json.dumps(schema),
-                    "trail": done,
+                    "transcript": done,
                 }
             )
             needed = {**schema, "required": ["evaluation", "status"], "additionalProperties": True}

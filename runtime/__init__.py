@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from operad.runtime.durable.file_store import FileStore
     from operad.runtime.durable.workflow import DurableWorkflow
     from operad.runtime.events.interrupts import interrupt
-    from operad.runtime.events.keeper import idempotency_key
+    from operad.runtime.events.journal import idempotency_key
     from operad.runtime.events.run_context import RunContext
     from operad.runtime.graph.call import Executable, OperatorCall
     from operad.runtime.graph.edges import Port
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         ToolError,
     )
     from operad.runtime.values.file import FileDescriptor
-    from operad.runtime.values.message import Contribution, Job, SubJob, Turn, Usage, WorkflowMessage, WorkflowStatus
+    from operad.runtime.values.message import Job, StepRecord, SubJob, Turn, Usage, WorkflowMessage, WorkflowStatus
     from operad.runtime.values.questions import Question
     from operad.runtime.workflow.chat import Chat
     from operad.runtime.workflow.chat_store import ChatStore, KeptChat
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from operad.runtime.workflow.handle import RunHandle
     from operad.runtime.workflow.map import ItemError, Map
     from operad.runtime.workflow.result import Result
-    from operad.runtime.workflow.trails import trail
+    from operad.runtime.workflow.transcript import transcript
     from operad.runtime.workflow.workflow import BuiltinWorkflow, DbgptWorkflow, Workflow
 
 __all__ = [
@@ -73,7 +73,6 @@ __all__ = [
     "Cache",
     "Chat",
     "ChatStore",
-    "Contribution",
     "DbgptWorkflow",
     "Documents",
     "DualModelReasoner",
@@ -126,6 +125,7 @@ __all__ = [
     "RunHandle",
     "RunningLoopError",
     "SkippedError",
+    "StepRecord",
     "SubJob",
     "Take",
     "Task",
@@ -145,7 +145,7 @@ __all__ = [
     "interrupt",
     "operator",
     "resolve_model",
-    "trail",
+    "transcript",
 ]
 
 _HOMES = {
@@ -169,12 +169,12 @@ _HOMES = {
         "knowledge.insights": "Insights KeptInsight",
         "events.interrupts": "interrupt",
         "agents.job_graph": "JobGraph",
-        "events.keeper": "idempotency_key",
+        "events.journal": "idempotency_key",
         "knowledge.knowledge": "Insight Knowledge KnowledgeBase Passage",
         "agents.leader": "Leader",
         "policies.limits": "Limits",
         "workflow.map": "ItemError Map",
-        "values.message": "Contribution Job SubJob Turn Usage WorkflowMessage WorkflowStatus",
+        "values.message": "StepRecord Job SubJob Turn Usage WorkflowMessage WorkflowStatus",
         "models.embedding": "EmbeddingModel",
         "models.minilm": "MiniLM",
         "models.model": "Model resolve_model",
@@ -187,7 +187,7 @@ _HOMES = {
         "reasoning.task": "Example Task",
         "tools.tool": "Tool ToolGroup",
         "tools.toolkit": "Action Toolkit",
-        "workflow.trails": "trail",
+        "workflow.transcript": "transcript",
         "durable.workflow": "DurableWorkflow",
         "workflow.workflow": "BuiltinWorkflow DbgptWorkflow Workflow",
     }.items()

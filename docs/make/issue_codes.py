@@ -12,7 +12,7 @@ NAMED = {
     "configs/faults.py: *explain(problem, self._spec)": ("unknown-key", "missing-key", "value"),
     "runtime/policies/policy.py: name": ("retry", "timeout", "cache"),
     "flows/comfyui/server.py: code": (),  # a server's own
-    "runtime/durable/wire.py: *map(str, fields)": (),  # one that was there before
+    "runtime/durable/codec.py: *map(str, fields)": (),  # one that was there before
 }
 """Where a code is neither a text nor passed on, by file and expression: what it can be."""
 

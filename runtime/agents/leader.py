@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from operad.runtime.agents.agent import Agent, Expert, Profile
 from operad.runtime.agents.job_graph import JobGraph
 from operad.runtime.agents.split import Splitter
-from operad.runtime.events.keeper import once
+from operad.runtime.events.journal import once
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.policies.deadline import ended

@@ -11,11 +11,11 @@ from typing import Any, Protocol, TypeVar
 from msgspec.structs import replace
 from pydantic import JsonValue
 
+from operad.runtime.durable.codec import Codec, Outcome
 from operad.runtime.durable.rows import KeptQuestion
 from operad.runtime.durable.store import Store
-from operad.runtime.durable.wire import Outcome, Wire
 from operad.runtime.events import InsightsRecalled, MessageKept, OperatorRetried, Scope
-from operad.runtime.events.keeper import bare, key_of
+from operad.runtime.events.journal import bare, key_of
 from operad.runtime.events.repeat import Repeat, repeating, traced
 from operad.runtime.graph.build import Node
 from operad.runtime.graph.call import OperatorCall
@@ -37,8 +37,8 @@ async def in_thread(function: Callable[..., T], *args: object) -> T:
     return await asyncio.get_running_loop().run_in_executor(THREADS, function, *args)
 
 
-class Place(Protocol):
-    """Where operators are had done."""
+class StepExecutor(Protocol):
+    """Executes the steps of a run: in this process, or in workers."""
 
     async def outcome_of(self, step_id: str, work: Callable[[], Awaitable[str]]) -> str:
         """Have it done here.
@@ -70,12 +70,12 @@ class Place(Protocol):
 
 
 class Drive:
-    """Keeps what comes of a run's operators; see `Keeper`.
+    """Keeps what comes of a run's operators; see `StepJournal`.
 
     Args:
         run_id: The run.
         store: Where it is kept.
-        wire: What writes and reads it.
+        codec: What writes and reads it.
         kept: What is kept already, by key.
         place: Where the rest is had done.
 
@@ -83,11 +83,11 @@ class Drive:
         failed: The key of each operator that failed, with its error.
     """
 
-    def __init__(self, run_id: str, store: Store, wire: Wire, kept: Mapping[str, str], place: Place) -> None:
+    def __init__(self, run_id: str, store: Store, codec: Codec, kept: Mapping[str, str], place: StepExecutor) -> None:
         self.run_id = run_id
         self.failed: list[tuple[BaseException, str]] = []
         self._store = store
-        self._wire = wire
+        self._codec = codec
         self._kept = dict(kept)
         self._place = place
         self._answers: dict[tuple[str, str], str] = {}
@@ -107,22 +107,22 @@ class Drive:
         return f"{self.run_id}:{key}"
 
     async def perform(self, node: Node, call: OperatorCall, scope: Scope) -> WorkflowMessage:
-        """See `Keeper.perform`."""
+        """See `StepJournal.perform`."""
         if scope.around:
             return await perform(node, call, scope)
         key = key_of(scope)
         if (text := self._kept.pop(key, None)) is not None:
             scope.write(MessageKept())
-            return self._settle(key, self._wire.load(text, Outcome), scope, replayed=True)
+            return self._settle(key, self._codec.load(text, Outcome), scope, replayed=True)
         if self._place.takes(node, scope):
             return await self._elsewhere(key, node, call, scope)
         return await self._here(key, lambda: perform(node, call, scope), scope)
 
     async def once(self, name: str, scope: Scope, work: Callable[[], Awaitable[WorkflowMessage]]) -> WorkflowMessage:
-        """See `Keeper.once`."""
+        """See `StepJournal.once`."""
         key = key_of(scope, name)
         if (text := self._kept.pop(key, None)) is not None:
-            return self._settle(key, self._wire.load(text, Outcome), scope, replayed=True)
+            return self._settle(key, self._codec.load(text, Outcome), scope, replayed=True)
         return await self._here(key, work, scope)
 
     async def _here(self, key: str, work: Callable[[], Awaitable[WorkflowMessage]], scope: Scope) -> WorkflowMessage:
@@ -137,20 +137,20 @@ class Drive:
             finally:
                 scope.kept = before
             try:
-                made_text = await in_thread(self._wire.dump, made)
+                made_text = await in_thread(self._codec.dump, made)
             except InputError as error:  # what it made cannot be kept
                 made = Outcome(error=error, usage=made.usage)
-                made_text = self._wire.dump(made)
+                made_text = self._codec.dump(made)
             return made_text
 
         text = await self._place.outcome_of(self.step_id(key), outcome)
         if made is not None and text == made_text:
             return self._settle(key, made, scope, replayed=False)
-        return self._settle(key, await in_thread(self._wire.load, text, Outcome), scope, replayed=True)
+        return self._settle(key, await in_thread(self._codec.load, text, Outcome), scope, replayed=True)
 
     async def _elsewhere(self, key: str, node: Node, call: OperatorCall, scope: Scope) -> WorkflowMessage:
         text = await self._place.outcome_elsewhere(self.step_id(key), node, call, scope)
-        outcome = await in_thread(self._wire.load, text, Outcome)
+        outcome = await in_thread(self._codec.load, text, Outcome)
         if isinstance(outcome.error, BudgetError):  # with a larger one it may go on
             await self._place.forget(self.step_id(key))
         return self._settle(key, outcome, scope, replayed=True)
@@ -176,7 +176,7 @@ class Drive:
     # Questions
 
     async def answer_to(self, question: Question, scope: Scope) -> tuple[JsonValue] | None:
-        """See `Keeper.answer_to`."""
+        """See `StepJournal.answer_to`."""
         key = key_of(scope)
         known = self._answers.get((key, question.id))
         if known is not None:
@@ -186,7 +186,7 @@ class Drive:
         return None
 
     async def keep_answer(self, question_id: str, value: JsonValue, scope: Scope) -> None:
-        """See `Keeper.keep_answer`."""
+        """See `StepJournal.keep_answer`."""
         key, answer = key_of(scope), json.dumps(value)
         self._answers[key, question_id] = answer
         await in_thread(self._store.answer, self.run_id, key, question_id, answer)

@@ -85,7 +85,7 @@ class Held:
             self.has_ended.wait(seconds)
 
 
-class Presence:
+class Heartbeat:
     """A process's signs of life, given in a thread of their own, and what it hears of its runs meanwhile.
 
     Args:
@@ -151,7 +151,7 @@ class Presence:
                 held.heed(lost=run_id not in wanted, cancelled=wanted.get(run_id, False))
 
 
-class Driver(Presence):
+class Driver(Heartbeat):
     """This process, driving runs; see `driver_of`.
 
     Attributes:
@@ -186,18 +186,18 @@ class Driver(Presence):
         self._store.close()
 
     def takes(self, node: Node, scope: Scope) -> bool:
-        """See `Place.takes`."""
+        """See `StepExecutor.takes`."""
         return False
 
     async def outcome_elsewhere(self, step_id: str, node: Node, call: OperatorCall, scope: Scope) -> str:
-        """See `Place.outcome_elsewhere`."""
+        """See `StepExecutor.outcome_elsewhere`."""
         raise NotImplementedError
 
     async def look_after(self, run_id: str) -> None:
-        """See `Place.look_after`."""
+        """See `StepExecutor.look_after`."""
 
     async def forget(self, step_id: str) -> None:
-        """See `Place.forget`."""
+        """See `StepExecutor.forget`."""
         await self.speak(self.client.delete_workflows, [step_id])
 
     def drop(self) -> None:
@@ -213,7 +213,7 @@ class Driver(Presence):
         return begun.result()
 
     async def outcome_of(self, step_id: str, work: Callable[[], Awaitable[str]]) -> str:
-        """See `Place.outcome_of`."""
+        """See `StepExecutor.outcome_of`."""
         made: str | None = None
         while True:
             result = self._begun[step_id] = Future[str]()
@@ -321,4 +321,4 @@ _at_exit(_drop_what_is_begun)
 def _leave() -> None:
     if _driver is not None:  # dbos itself takes a second to stop, and has nothing left to do
         with suppress(Exception):
-            Presence.stop(_driver)
+            Heartbeat.stop(_driver)

@@ -18,12 +18,12 @@ from msgspec.structs import replace
 from pydantic import ValidationError
 
 from operad.runtime import events
+from operad.runtime.durable.codec import Outcome
 from operad.runtime.durable.description import Description
 from operad.runtime.durable.restart import ITEM, following
 from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, KeptQuestion, KeptRun
-from operad.runtime.durable.wire import Outcome
 from operad.runtime.events import Event
-from operad.runtime.events.keeper import bare
+from operad.runtime.events.journal import bare
 from operad.runtime.values.errors import describe
 from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage
 from operad.runtime.workflow.rounds import Rounds, at_fault

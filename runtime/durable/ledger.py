@@ -13,18 +13,18 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from operad.runtime.durable.codec import Outcome
 from operad.runtime.durable.description import describe_workflow, leaves
-from operad.runtime.durable.drive import Drive, Place, in_thread
+from operad.runtime.durable.drive import Drive, StepExecutor, in_thread
 from operad.runtime.durable.driver import BEAT, LIMIT, Driver, Held, driver_of, leave, taken_over, text_of
-from operad.runtime.durable.elsewhere import Elsewhere
 from operad.runtime.durable.places import check_id, shown
 from operad.runtime.durable.recording import Recording
 from operad.runtime.durable.records import LOOK, UNDER_WAY, Records, Retention
+from operad.runtime.durable.remote import RemoteExecutor
 from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, Executor, KeptRun
 from operad.runtime.durable.served import Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
-from operad.runtime.durable.wire import Outcome
-from operad.runtime.events.keeper import bare
+from operad.runtime.events.journal import bare
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.policies.policy import causes
 from operad.runtime.reasoning.reasoner import Reasoner
@@ -111,13 +111,13 @@ class Ledger(Records):
         run_id = kept.run_id
         run.take_up(await in_thread(self._call_of, kept, call.reasoner))
         steps = await in_thread(self._steps, run_id)
-        place: Place = driver
+        place: StepExecutor = driver
         if self.workers is not None:
-            place = Elsewhere(driver, self.workers, self.wire, self.store, driver.executor.version)
-        drive = Drive(run_id, self.store, self.wire, steps, place)
+            place = RemoteExecutor(driver, self.workers, self.codec, self.store, driver.executor.version)
+        drive = Drive(run_id, self.store, self.codec, steps, place)
         questions = await in_thread(self.store.questions, run_id)
         drive.know_answers({(q.step, q.id): q.answer for q in questions if q.answer is not None})
-        run.keeper = drive
+        run.journal = drive
         group = self.workers.queue if self.workers else hashlib.sha256(kept.graph.encode()).hexdigest()
         run.shared_limits = LimitsInDatabase(self.store, group, driver.executor.id)
         heard = Recording(run.log, run_id, kept.drives)
@@ -154,7 +154,7 @@ class Ledger(Records):
             workflow=workflow.name,
             source=json.dumps(self.source),
             graph=json.dumps(graph),
-            call=self.wire.dump(given),
+            call=self.codec.dump(given),
             driver=driver_id,
             total=leaves(graph),
         )
@@ -245,12 +245,12 @@ class Ledger(Records):
         found: dict[str, tuple[int, WorkflowMessage]] = {}
         for key, step in self._rows(run_id, load_output=True, status="SUCCESS"):
             path, rounds = bare(key)
-            outcome = self.wire.load(text_of(step.output, step.workflow_id), Outcome) if len(path) == 1 else None
+            outcome = self.codec.load(text_of(step.output, step.workflow_id), Outcome) if len(path) == 1 else None
             if outcome is not None and outcome.message is not None and rounds[0] >= found.get(path[0], (0,))[0]:
                 found[path[0]] = rounds[0], outcome.message
         return {operator_id: message for operator_id, (_, message) in found.items()}
 
-    async def _keep_noting(self, run: Run, drive: Drive, heard: Recording, place: Place, driver_id: str) -> None:
+    async def _keep_noting(self, run: Run, drive: Drive, heard: Recording, place: StepExecutor, driver_id: str) -> None:
         """Note now and then how far the run is, and hand on answers that were given elsewhere."""
         while True:
             await asyncio.sleep(BEAT)
@@ -283,7 +283,7 @@ class Ledger(Records):
             "driver": "",
             "cancelling": False,
             "verdict": message.status.value if message else "",
-            "result": self.wire.dump((message, run.rounds)) if message else "",
+            "result": self.codec.dump((message, run.rounds)) if message else "",
         }
         if error is not None:
             failed = [key for link in causes(error) for failure, key in drive.failed if failure is link]

@@ -10,9 +10,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from operad.runtime.durable.codec import MAX_TEXT, Codec
 from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, KeptRun
 from operad.runtime.durable.store import Store
-from operad.runtime.durable.wire import MAX_TEXT, Wire
 from operad.runtime.events import Event, ModelAsked, RunFailed, RunFinished, RunLog, TokenStreamed
 from operad.runtime.values.errors import InputError
 
@@ -51,7 +51,7 @@ class Recording:
             if not count:
                 return
             events = [self._heard[place] for place in range(count)]
-            store.keep_events(self._run_id, self._drive, zlib.compress(Wire().dump_events(events).encode()))
+            store.keep_events(self._run_id, self._drive, zlib.compress(Codec().dump_events(events).encode()))
             for _ in range(count):
                 self._heard.popleft()
 
@@ -61,7 +61,7 @@ def recorded(parts: Sequence[tuple[int, bytes]]) -> dict[int, list[Event]]:
     heard: dict[int, list[Event]] = defaultdict(list)
     try:
         for drive, part in parts:
-            heard[drive] += Wire().load_events(_unpacked(part))
+            heard[drive] += Codec().load_events(_unpacked(part))
     except (InputError, zlib.error, UnicodeDecodeError):
         return {}
     return heard

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue
 
+from operad.runtime.durable.codec import Codec, Outcome
 from operad.runtime.durable.database import BREATH
 from operad.runtime.durable.description import Description, changes, describe_workflow, leaves
 from operad.runtime.durable.drive import question_of
@@ -25,7 +26,6 @@ from operad.runtime.durable.restart import descendants, failed_beside, is_again,
 from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, RUNNING, Executor, KeptQuestion, KeptRun
 from operad.runtime.durable.store import Store
 from operad.runtime.durable.watch import Watch
-from operad.runtime.durable.wire import Outcome, Wire
 from operad.runtime.events import Event
 from operad.runtime.values.errors import InputError, did_you_mean, shorten
 from operad.runtime.values.message import Job, WorkflowMessage
@@ -82,7 +82,7 @@ class Records:
     Attributes:
         url: The database.
         files: Where files are kept.
-        wire: What writes and reads what is kept.
+        codec: What writes and reads what is kept.
         watch: What tells which processes are dead.
 
     Raises:
@@ -93,7 +93,7 @@ class Records:
     def __init__(self, url: str | Path | None = None, *, files: str | Path | None = None) -> None:
         self.url = database_url(url)
         self.files = file_store(files, self.url)
-        self.wire = Wire(self.files)
+        self.codec = Codec(self.files)
         self.watch = Watch()
 
     @cached_property
@@ -191,7 +191,7 @@ class Records:
         Raises:
             InputError: There is no such run, or its workflow cannot be read.
         """
-        kept, here = self._known(run_id), Wire()  # which brings no files here
+        kept, here = self._known(run_id), Codec()  # which brings no files here
         questions, steps = self.store.questions(run_id), self.timeline(run_id)
         try:
             job: Job = self._given(kept, here)["job"]
@@ -428,15 +428,15 @@ class Records:
 
     # What is kept, as it is kept
 
-    def _given(self, kept: KeptRun, wire: Wire | None = None) -> dict[str, Any]:
-        given = (wire or self.wire).load(kept.call, dict)
+    def _given(self, kept: KeptRun, codec: Codec | None = None) -> dict[str, Any]:
+        given = (codec or self.codec).load(kept.call, dict)
         if given.keys() != set(GIVEN) or not isinstance(given["job"], Job):
             raise self._unreadable(kept)
         return given
 
-    def _result(self, kept: KeptRun, wire: Wire | None = None) -> tuple[WorkflowMessage, int]:
+    def _result(self, kept: KeptRun, codec: Codec | None = None) -> tuple[WorkflowMessage, int]:
         """The message of a run that has finished, and how many rounds it had."""
-        result = (wire or self.wire).load(kept.result, tuple)
+        result = (codec or self.codec).load(kept.result, tuple)
         if [type(part) for part in result] != [WorkflowMessage, int]:
             raise self._unreadable(kept)
         return result
@@ -500,7 +500,7 @@ def _covers(operator: str, changed: Collection[str], before: Description, now: D
 def _outcome(step: WorkflowStatus) -> Outcome:
     """What came of an operator, for people; an error, where that cannot be read."""
     try:
-        return Wire().load(text_of(step.output, step.workflow_id), Outcome)
+        return Codec().load(text_of(step.output, step.workflow_id), Outcome)
     except InputError as error:
         return Outcome(error=error)
 

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from operad.runtime.durable.description import Description
-from operad.runtime.events.keeper import bare
+from operad.runtime.events.journal import bare
 from operad.runtime.values.errors import InputError, did_you_mean, shorten
 
 ITEM = re.compile(r"(.+)\[(\d+)(:?)\]", re.DOTALL)

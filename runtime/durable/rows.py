@@ -19,7 +19,7 @@ LONG = ("source", "graph", "call", "result", "error")
 
 @dataclass(frozen=True, slots=True)
 class KeptRun:
-    """What is kept of a run as a whole. What it was given and what came of it is text, as `Wire` writes it.
+    """What is kept of a run as a whole. What it was given and what came of it is text, as `Codec` writes it.
 
     Attributes:
         run_id: Its id.

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue
 
+from operad.runtime.durable.codec import Codec, Outcome
 from operad.runtime.durable.drive import in_thread, outcome_of_work
 from operad.runtime.durable.driver import BEAT, LIMIT
-from operad.runtime.durable.elsewhere import MAX_DEATHS
 from operad.runtime.durable.places import (
     database_url,
     file_store,
@@ -27,12 +27,12 @@ from operad.runtime.durable.places import (
     process_identity,
     version_here,
 )
+from operad.runtime.durable.remote import MAX_DEATHS
 from operad.runtime.durable.rows import Executor, KeptQuestion
 from operad.runtime.durable.served import Found, Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
 from operad.runtime.durable.store import Store
 from operad.runtime.durable.watch import Watch
-from operad.runtime.durable.wire import Outcome, Wire
 from operad.runtime.events import (
     Listener,
     OperatorCancelled,
@@ -50,7 +50,7 @@ from operad.runtime.knowledge.insights import RunInsights
 from operad.runtime.observe.tracing import continued
 from operad.runtime.policies.limits import Limiter, Limits
 from operad.runtime.values.errors import BudgetError, InputError, OperadError, describe
-from operad.runtime.values.message import Contribution, WorkflowMessage
+from operad.runtime.values.message import StepRecord, WorkflowMessage
 from operad.runtime.values.questions import Question
 from operad.runtime.workflow.perform import perform
 from operad.runtime.workflow.run import Run
@@ -105,7 +105,7 @@ class Worker:
             limit=limit,
         )
         self._served = {each.queue: each for each in served}
-        self._wire = Wire(file_store(files, self.url))
+        self._codec = Codec(file_store(files, self.url))
         self._listeners = tuple(listeners)
         self._tasks: dict[str, asyncio.Task[str]] = {}
         self._watch = Watch()
@@ -199,17 +199,17 @@ class Worker:
 
     async def _do(self, step_id: str, request: str) -> str:
         try:
-            given = await in_thread(self._wire.load, request, dict)
+            given = await in_thread(self._codec.load, request, dict)
             found = self._served[given["queue"]].find(given["address"])
             outcome = await self._outcome(step_id, given, found)
-            return await in_thread(self._wire.dump, outcome)
+            return await in_thread(self._codec.dump, outcome)
         except OperadError as error:
-            return self._wire.dump(Outcome(error=error))
+            return self._codec.dump(Outcome(error=error))
         except Exception as error:  # noqa: BLE001 - whoever waits for it is told
             odd = InputError(
                 f"a worker cannot read what it was given, {describe(error)}; was it written by something else?"
             )
-            return self._wire.dump(Outcome(error=odd))
+            return self._codec.dump(Outcome(error=odd))
 
     async def _outcome(self, step_id: str, given: dict[str, Any], found: Found) -> Outcome:
         run_id = step_id.partition(":")[0]
@@ -233,7 +233,7 @@ class Worker:
         run.shared_limits = LimitsInDatabase(self._store, given["queue"], self.executor.id)
         key = step_id.partition(":")[2]
         scope = Scope(run=run, path=path, operator_id=path[-1], round=given["round"], kept=[], key=key)
-        run.keeper = _Asking(self._store, run, run_id, key)
+        run.journal = _Asking(self._store, run, run_id, key)
         enter(scope)
         continued(given.get("span", ""))
         node = replace(found.node, places=None)  # who drives the run has taken one
@@ -330,7 +330,7 @@ class Worker:
 class _Alone(Run):
     """A run of which one operator is done here, and the rest elsewhere."""
 
-    def contributions(self) -> tuple[Contribution, ...]:
+    def transcript(self) -> tuple[StepRecord, ...]:
         """What was sent along."""
         return self._call.transcript
 

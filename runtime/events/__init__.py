@@ -10,9 +10,9 @@
 """
 
 from operad.runtime.events.context import (
-    Keeper,
     RunInProgress,
     Scope,
+    StepJournal,
     current_scope,
     emit,
     enter,
@@ -72,7 +72,6 @@ __all__ = [
     "InsightsRecalled",
     "Interrupted",
     "JobSplit",
-    "Keeper",
     "KnowledgeRetrieved",
     "Listener",
     "MessageKept",
@@ -97,6 +96,7 @@ __all__ = [
     "RunLog",
     "RunStarted",
     "Scope",
+    "StepJournal",
     "TaskBuilt",
     "TokenStreamed",
     "ToolCalled",

@@ -18,7 +18,7 @@ from pydantic import JsonValue
 
 from operad.runtime.events.log import RunLog
 from operad.runtime.events.types import Event, Interrupted, ModelAnswered, ModelAsked, Resumed, TokenStreamed
-from operad.runtime.values.message import NO_USAGE, Contribution, Job, Usage, WorkflowMessage
+from operad.runtime.values.message import NO_USAGE, Job, StepRecord, Usage, WorkflowMessage
 
 if TYPE_CHECKING:
     from operad.runtime.policies.deadline import Deadline
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from operad.runtime.values.questions import Question, Questions
 
 
-class Keeper(Protocol):
+class StepJournal(Protocol):
     """Keeps what comes of the operators of a run, so that none whose message is kept runs again."""
 
     async def perform(self, node: Any, call: Any, scope: Scope) -> WorkflowMessage:
@@ -61,7 +61,7 @@ class RunInProgress(Protocol):
     budget: Budget
     calls: tuple[Limiter, ...]
     shared_limits: SharedLimits | None
-    keeper: Keeper | None
+    journal: StepJournal | None
     usage: Usage
     workflow: str
     finished: dict[str, WorkflowMessage] | None
@@ -72,7 +72,7 @@ class RunInProgress(Protocol):
         """What it remembers of earlier runs: a `RunInsights`."""
         ...
 
-    def contributions(self) -> tuple[Contribution, ...]:
+    def transcript(self) -> tuple[StepRecord, ...]:
         """What operators have said, as it stands."""
         ...
 

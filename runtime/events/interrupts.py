@@ -63,13 +63,13 @@ async def ask(scope: events.Scope, question: Question) -> Any:
         question: What to ask, under an id that nothing else in the run asks under just now.
     """
     asked, root = scope.run.questions, scope.run.root
-    keeper = root.keeper
+    journal = root.journal
     loop = asyncio.get_running_loop()
     began = loop.time()
     async with AsyncExitStack() as waiting:
         answer = asked.ask(question)
         waiting.callback(asked.withdraw, question.id)
-        if keeper is not None and (known := await keeper.answer_to(question, scope)) is not None:
+        if journal is not None and (known := await journal.answer_to(question, scope)) is not None:
             return known[0]
         for outer in scope.outwards():
             await waiting.enter_async_context(outer.run.waiting(outer))
@@ -86,8 +86,8 @@ async def ask(scope: events.Scope, question: Question) -> Any:
                 scope.run.idle -= 1
             asked.withdraw(question.id)
     root.look_whether_paused()  # the operator may have asked more than this
-    if keeper is not None:
-        await keeper.keep_answer(question.id, value, scope)
+    if journal is not None:
+        await journal.keep_answer(question.id, value, scope)
     scope.write(events.Resumed(interrupt_id=question.id, seconds=loop.time() - began))
     return value
 

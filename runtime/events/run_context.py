@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from operad.runtime import events
-from operad.runtime.events import interrupts, keeper
+from operad.runtime.events import interrupts, journal
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class RunContext:
             round=scope.round,
             attempt=scope.attempt,
             lesson=lesson or "",
-            idempotency_key=keeper.idempotency_key(),
+            idempotency_key=journal.idempotency_key(),
         )
 
     async def ask(self, question: str, schema: Mapping[str, Any] | str | None = None) -> Any:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from operad.runtime.policies.cache import cache_key
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError
-from operad.runtime.values.message import Contribution, Job, WorkflowMessage
+from operad.runtime.values.message import Job, StepRecord, WorkflowMessage
 
 
 class OperatorCall(Struct, frozen=True):
@@ -34,7 +34,7 @@ class OperatorCall(Struct, frozen=True):
     messages: tuple[WorkflowMessage, ...] = ()
     previous: tuple[WorkflowMessage, ...] = ()
     lesson: str | None = None
-    transcript: tuple[Contribution, ...] = ()
+    transcript: tuple[StepRecord, ...] = ()
     judged: WorkflowMessage | None = None
 
     @classmethod

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from operad.runtime.knowledge.embeddings import need_numpy
-from operad.runtime.knowledge.function_words import FUNCTION_WORDS
+from operad.runtime.knowledge.stopwords import STOPWORDS
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.sqlite_file import FileKind, SqliteFile
 from operad.runtime.values.words import words
@@ -375,7 +375,7 @@ def _telling(connection: sqlite3.Connection, query: str) -> list[str]:
     """The words of a query that tell passages apart, the rarest first."""
     in_query = dict.fromkeys(words(query))
     # Among few passages function words are rare ones, and would count for more than what is asked about.
-    asked = [word for word in in_query if word not in FUNCTION_WORDS] or list(in_query)
+    asked = [word for word in in_query if word not in STOPWORDS] or list(in_query)
     for statement in _ASKED:  # a table of the query's words, to have them stemmed as the passages' are
         connection.execute(statement)
     connection.executemany("INSERT INTO temp.asked (rowid, words) VALUES (?, ?)", enumerate(asked))

@@ -180,7 +180,7 @@ def _said(message: WorkflowMessage) -> str:
 def _trail(task: Task, budget: int) -> Iterator[str]:
     """What each operator was asked and said, cut so that all of it together keeps to the budget."""
     shown = {message.operator_id for message in task.workflow_messages}
-    done = [(step, "" if step.operator_id in shown else _said(step.message)) for step in task.trail]
+    done = [(step, "" if step.operator_id in shown else _said(step.message)) for step in task.transcript]
     most = _fair_share([len(text) for step, said in done for text in (step.instruction, said)], budget)
     for step, said in done:
         parts = [f"Its instruction:\n{fence(cut(step.instruction, most))}"] if step.instruction else []

@@ -10,7 +10,7 @@ from operad.runtime.knowledge.knowledge import Insight, Knowledge
 from operad.runtime.tools.tool import Tool
 from operad.runtime.tools.toolkit import Action
 from operad.runtime.values.file import FileDescriptor
-from operad.runtime.values.message import Contribution, Job, SubJob, Value, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.message import Job, StepRecord, SubJob, Value, WorkflowMessage, WorkflowStatus
 
 
 class Example(Value):
@@ -44,7 +44,7 @@ class Task(Value):
         workflow_messages: What the operators before this one said. When an operator that was
             found at fault runs again, its own earlier messages follow, each with its verdict.
         previous_expert_outputs: What earlier experts produced.
-        trail: For who judges: what each operator was there for, and what it said.
+        transcript: For who judges: what each operator was there for, and what it said.
         knowledge: Passages that fit the job.
         insights: What earlier runs learned.
         lesson: What to do better than last time.
@@ -59,7 +59,7 @@ class Task(Value):
     tools: tuple[Tool, ...] = ()
     workflow_messages: tuple[WorkflowMessage, ...] = ()
     previous_expert_outputs: tuple[WorkflowMessage, ...] = ()
-    trail: tuple[Contribution, ...] = ()
+    transcript: tuple[StepRecord, ...] = ()
     knowledge: Knowledge = Knowledge()
     insights: tuple[Insight, ...] = ()
     lesson: str = ""
@@ -79,7 +79,7 @@ class Task(Value):
             "lesson": self.lesson,
             "workflow_messages": _said(self.workflow_messages),
             "previous_expert_outputs": _said(self.previous_expert_outputs),
-            "trail": _said(each.message for each in self.trail),
+            "transcript": _said(each.message for each in self.transcript),
             "knowledge": [{"source": each.source, "text": each.text} for each in self.knowledge.passages],
             "insights": [each.text for each in self.insights],
             "actions": [{"name": each.name, "description": each.description} for each in self.actions],

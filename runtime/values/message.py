@@ -204,14 +204,14 @@ class WorkflowMessage(Value):
         return copied
 
 
-class Contribution(Value):
-    """What an operator did in a run.
+class StepRecord(Value):
+    """The part of an operator in a run.
 
     Attributes:
         operator_id: The operator.
-        instruction: What it is there for; empty where it does not say.
+        instruction: What the operator is there for; empty where it does not say.
         before: The ids of the operators before it.
-        message: What it said.
+        message: The operator's message.
     """
 
     operator_id: str

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import cast
 
 from operad.runtime import events
-from operad.runtime.events import Keeper, RunLog, Scope
+from operad.runtime.events import RunLog, Scope, StepJournal
 from operad.runtime.graph.build import Build, Node
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.graph import END
@@ -23,7 +23,7 @@ from operad.runtime.policies.limits import Limiter, SharedLimits
 from operad.runtime.policies.policy import NO_BUDGET, Timeout, causes
 from operad.runtime.tools.connections import connections
 from operad.runtime.values.errors import BudgetError, OperadError, OperatorError, SkippedError, describe
-from operad.runtime.values.message import NO_USAGE, Contribution, Usage, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.message import NO_USAGE, StepRecord, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.questions import Questions
 from operad.runtime.workflow.perform import completed, perform
 from operad.runtime.workflow.rounds import Rounds, at_fault
@@ -63,7 +63,7 @@ class Run:
         usage: What it has used.
         build: The workflow.
         workflow: The workflow's name.
-        keeper: What keeps the messages of its operators, if anything does: set for the outermost run, and taken
+        journal: What keeps the messages of its operators, if anything does: set for the outermost run, and taken
             from the run around it by those that an operator around them has in it.
         finished: Where there is a budget, the messages of all operators that have finished, by path.
         questions: What is asked, in this run and in those around it.
@@ -93,7 +93,7 @@ class Run:
         self.calls: tuple[Limiter, ...] = (build.calls,) if build.calls else ()
         self.shared_limits: SharedLimits | None = outer.run.shared_limits if outer else None
         self.workflow = build.name
-        self.keeper: Keeper | None = outer.run.keeper if outer and outer.around else None
+        self.journal: StepJournal | None = outer.run.journal if outer and outer.around else None
         self._live: set[Run] = set()
         self.on_paused: Callable[[], object] | None = None
         self.build = build
@@ -416,7 +416,7 @@ class Run:
             began = log.now()
         try:
             call = self._call_for(number, node)
-            if self._plain and self.keeper is None:
+            if self._plain and self.journal is None:
                 message = completed(await node.operator.run(call), node, call, scope)
             else:
                 message = await self._perform(node, call, scope)
@@ -434,10 +434,10 @@ class Run:
 
     def _perform(self, node: Node, call: OperatorCall, scope: Scope) -> Awaitable[WorkflowMessage]:
         """Run an operator where a policy, or whoever keeps the run, has a say."""
-        if self.keeper is None:
+        if self.journal is None:
             return perform(node, call, scope)
         scope.around = node.operator.runs_workflows is not None
-        return self.keeper.perform(node, call, scope)
+        return self.journal.perform(node, call, scope)
 
     def _call_for(self, number: int, node: Node) -> OperatorCall:
         """What a node is given."""
@@ -447,14 +447,14 @@ class Run:
         if not node.judges:
             return OperatorCall(given.reasoner, job, self._messages(number), given.previous, self._lesson)
         inputs = self._inputs(number)
-        wants_transcript = self.keeper is not None or bool(node.policy.cache)
+        wants_transcript = self.journal is not None or bool(node.policy.cache)
         return OperatorCall(
             given.reasoner,
             job,
             self._messages(number),
             given.previous,
             self._lesson,
-            transcript=self.contributions() if wants_transcript else (),
+            transcript=self.transcript() if wants_transcript else (),
             judged=joined_tails(inputs, given.job),
         )
 
@@ -543,11 +543,11 @@ class Run:
             self.root.look_whether_paused()
         return ready
 
-    def contributions(self) -> tuple[Contribution, ...]:
+    def transcript(self) -> tuple[StepRecord, ...]:
         """What operators have said, as it stands."""
         ids, parents = self._plan.ids, self._plan.parents
         return tuple(
-            Contribution(
+            StepRecord(
                 operator_id=ids[node],
                 instruction=self._nodes[node].operator.instruction,
                 before=tuple(ids[parent] for parent in parents[node]),

@@ -36,8 +36,8 @@ from rich.console import Console
 from rich.table import Table
 
 from operad.runtime.knowledge.embeddings import vectors_of
-from operad.runtime.knowledge.function_words import FUNCTION_WORDS
 from operad.runtime.knowledge.passage_index import CANDIDATES, Hit, IndexedFile, IndexedPassage, PassageIndex, joined
+from operad.runtime.knowledge.stopwords import STOPWORDS
 from operad.runtime.models.minilm import MiniLM
 from operad.runtime.values.words import words
 
@@ -57,7 +57,7 @@ SHAPES: Mapping[str, str] = {
     "German *": "Mein Kollege fragt sich, wie man Folgendes erledigt, und bittet um einen kurzen Hinweis: {summary}",
 }
 """What is asked: the summary, or the same as a task. Those with a star were written when the list of
-`operad.runtime.knowledge.function_words` was done, which was not changed since."""
+`operad.runtime.knowledge.stopwords` was done, which was not changed since."""
 
 OTHER_SUBJECTS = (
     "Who is the president of France?",
@@ -134,9 +134,9 @@ class Engine(Protocol):
 class Operad:
     """The index of `Documents`: FTS5 with stems, and of a query the rarest words, function words left out."""
 
-    def __init__(self, folder: Path, function_words: frozenset[str] = FUNCTION_WORDS) -> None:
-        self._index = PassageIndex(folder / f"{type(self).__name__} without {len(function_words)}.sqlite")
-        self._function_words = function_words
+    def __init__(self, folder: Path, stopwords: frozenset[str] = STOPWORDS) -> None:
+        self._index = PassageIndex(folder / f"{type(self).__name__} without {len(stopwords)}.sqlite")
+        self._stopwords = stopwords
         self._names: dict[str, int] = {}
 
     def add(self, passages: Sequence[str]) -> None:
@@ -149,7 +149,7 @@ class Operad:
         self._index.put(name, IndexedFile(len(passage), 0, ""), [IndexedPassage(passage)])
 
     def search(self, query: str) -> list[int]:
-        with patch("operad.runtime.knowledge.passage_index.FUNCTION_WORDS", self._function_words):
+        with patch("operad.runtime.knowledge.passage_index.STOPWORDS", self._stopwords):
             return [self._names[hit.path] for hit in self._found(query)]
 
     def _found(self, query: str) -> list[Hit]:

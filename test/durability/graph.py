@@ -29,7 +29,7 @@ from operad.runtime import (
     WorkflowStatus,
 )
 from operad.runtime.durable.served import Served
-from operad.runtime.events.keeper import idempotency_key
+from operad.runtime.events.journal import idempotency_key
 
 Dice = Callable[[str], str]
 """What an operator throws, by its key."""

@@ -17,7 +17,7 @@ from graph import THROWS
 from trial import Begin, Found, HungError, Process, Trial
 
 from operad.runtime import OperadError
-from operad.runtime.durable.elsewhere import MAX_DEATHS
+from operad.runtime.durable.remote import MAX_DEATHS
 
 SILENCE = 2.0
 """Seconds of silence after which a process counts as dead, where one has to be waited for."""

@@ -229,7 +229,7 @@ def test_of_a_question_the_words_count_that_say_what_it_is_about(folder, query, 
     assert sources(Documents(folder(SMALL)), query) == [f"docs/{name}:1" for name in found]
 
 
-def test_function_words_are_looked_for_where_there_is_nothing_else(folder):
+def test_stopwords_are_looked_for_where_there_is_nothing_else(folder):
     base = Documents(folder({"hamlet.txt": "To be, or not to be.", "other.txt": "Words, words, words."}))
     assert sources(base, "to be or not to be") == ["docs/hamlet.txt:1"]
 

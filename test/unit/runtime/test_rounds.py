@@ -44,7 +44,7 @@ from operad.runtime import (
     WorkflowStatus,
     events,
     interrupt,
-    trail,
+    transcript,
 )
 from operad.runtime.testing import ScriptedReasoner, run_on_fake_clock
 from operad.runtime.workflow.verdict import joined
@@ -1110,15 +1110,15 @@ def test_lessons_add_up_newest_last_and_each_once(engine):
     ]  # fmt: skip
 
 
-# The trail
+# The transcript
 
 
 def seen():
-    return {step.operator_id: (step.instruction, step.before, step.message.scratchpad) for step in trail()}
+    return {step.operator_id: (step.instruction, step.before, step.message.scratchpad) for step in transcript()}
 
 
 def test_outside_of_a_run_there_is_no_trail():
-    assert trail() == ()
+    assert transcript() == ()
 
 
 def test_an_evaluator_sees_what_all_operators_said_in_each_round(engine):

@@ -55,7 +55,7 @@ from operad.runtime.durable import Ledger, database
 from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING
 from operad.runtime.durable.store import Store
 from operad.runtime.events import current_scope, emit
-from operad.runtime.events.keeper import bare, idempotency_key, key_of, once
+from operad.runtime.events.journal import bare, idempotency_key, key_of, once
 from operad.runtime.policies.policy import causes
 from operad.runtime.testing import ScriptedReasoner
 

@@ -23,9 +23,9 @@ from operad.runtime import (
     interrupt,
 )
 from operad.runtime.durable import Ledger
+from operad.runtime.durable.codec import Outcome
 from operad.runtime.durable.history import KeptStep, history
 from operad.runtime.durable.rows import FINISHED, KeptRun
-from operad.runtime.durable.wire import Outcome
 from operad.runtime.testing import ScriptedReasoner
 
 JOB = Job(goal="goal")

@@ -10,18 +10,18 @@ import pytest
 pytest.importorskip("dbos")
 
 from operad.runtime import FileDescriptor, FileStore
+from operad.runtime.durable.codec import Codec
 from operad.runtime.durable.places import database_url, file_store, is_dead, process_identity
 from operad.runtime.durable.rows import Executor, KeptQuestion, KeptRun
 from operad.runtime.durable.store import Store
-from operad.runtime.durable.wire import Wire
 from operad.runtime.values.errors import InputError
 
 
 def test_a_file_is_read_by_its_digest_and_never_by_a_path_alone(tmp_path):
     Path(tmp_path, "secret").write_text("x")
-    text = Wire().dump(FileDescriptor.of(tmp_path / "secret"))
+    text = Codec().dump(FileDescriptor.of(tmp_path / "secret"))
     with pytest.raises(InputError, match="is no digest"):
-        Wire(FileStore(tmp_path / "files")).load(text)
+        Codec(FileStore(tmp_path / "files")).load(text)
 
 
 def test_databases_of_a_server_have_folders_of_their_own_for_files(monkeypatch, tmp_path):

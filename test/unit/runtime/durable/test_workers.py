@@ -49,7 +49,7 @@ from operad.runtime import (
 from operad.runtime.durable import Ledger, Served, Worker
 from operad.runtime.durable.rows import CANCELLED
 from operad.runtime.events import current_scope, emit
-from operad.runtime.events.keeper import idempotency_key
+from operad.runtime.events.journal import idempotency_key
 from operad.runtime.policies.policy import causes
 from operad.runtime.testing import ScriptedReasoner
 
@@ -139,7 +139,7 @@ class Judge(Evaluator):
 
     async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
         note(idempotency_key())
-        trail = [(each.operator_id, each.instruction) for each in here().run.contributions()]
+        trail = [(each.operator_id, each.instruction) for each in here().run.transcript()]
         verdict = self._verdicts[here().round - 1]
         return verdict.model_copy(update={"evaluation": f"{verdict.evaluation} {trail}"})
 
@@ -691,7 +691,7 @@ async def test_a_request_that_is_none_is_an_error_for_whoever_waits(request_, wo
     driver.waiting.enqueue(queue, step_id, given, driver.executor.version)
     found = await ended(driver.waiting.wait_for(step_id))
     assert found.status == "SUCCESS"
-    error = ledger.wire.load(found.output).error
+    error = ledger.codec.load(found.output).error
     assert isinstance(error, InputError)
     assert words in str(error)
     assert worker.poll() is None

@@ -7,12 +7,12 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from operad.runtime.durable.codec import Codec
 from operad.runtime.durable.drive import in_thread, question_of
 from operad.runtime.durable.driver import Driver, text_of
 from operad.runtime.durable.served import Served
 from operad.runtime.durable.shared_limits import name_in
 from operad.runtime.durable.store import Store
-from operad.runtime.durable.wire import Wire
 from operad.runtime.events import Scope, enter
 from operad.runtime.events.interrupts import ask
 from operad.runtime.graph.build import Node
@@ -28,22 +28,22 @@ MAX_DEATHS = 3
 """How many workers may die over an operator before it is given up."""
 
 
-class Elsewhere:
+class RemoteExecutor:
     """Where the operators of a run are done: by workers, as far as these have them, and else here.
 
     Args:
         driver: This process.
         served: What workers have.
-        wire: What writes what they are given.
+        codec: What writes what they are given.
         store: Where runs are kept.
         version: Of the code; workers of another do not take its work.
     """
 
-    def __init__(self, driver: Driver, served: Served, wire: Wire, store: Store, version: str) -> None:
+    def __init__(self, driver: Driver, served: Served, codec: Codec, store: Store, version: str) -> None:
         self.queue = served.queue
         self._driver = driver
         self._served = served
-        self._wire = wire
+        self._codec = codec
         self._store = store
         self._version = version
         self._scopes: dict[str, Scope] = {}
@@ -51,15 +51,15 @@ class Elsewhere:
         self._told = False
 
     def takes(self, node: Node, scope: Scope) -> bool:
-        """See `Place.takes`."""
+        """See `StepExecutor.takes`."""
         return self._served.address_of(scope, node) is not None
 
     async def outcome_of(self, step_id: str, work: Callable[[], Awaitable[str]]) -> str:
-        """See `Place.outcome_of`."""
+        """See `StepExecutor.outcome_of`."""
         return await self._driver.outcome_of(step_id, work)
 
     async def outcome_elsewhere(self, step_id: str, node: Node, call: OperatorCall, scope: Scope) -> str:
-        """See `Place.outcome_elsewhere`."""
+        """See `StepExecutor.outcome_elsewhere`."""
         deaths = await in_thread(self._store.takeovers, step_id)
         if len(deaths) >= MAX_DEATHS:
             raise poisoned(step_id, deaths)
@@ -78,7 +78,7 @@ class Elsewhere:
             "limits": self._limits_around(scope),
             "span": carried(),
         }
-        text = await in_thread(self._wire.dump, request)
+        text = await in_thread(self._codec.dump, request)
         place = Place(node.places) if node.places else None
         self._scopes[step_id] = scope
         try:
@@ -114,7 +114,7 @@ class Elsewhere:
         ]
 
     async def forget(self, step_id: str) -> None:
-        """See `Place.forget`."""
+        """See `StepExecutor.forget`."""
         await self._driver.forget(step_id)
 
     async def look_after(self, run_id: str) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from operad.runtime.knowledge.function_words import FUNCTION_WORDS
+from operad.runtime.knowledge.stopwords import STOPWORDS
 from operad.runtime.values.words import words
 
 
@@ -14,12 +14,12 @@ from operad.runtime.values.words import words
         "请问，如何，为什么，怎么样？",
     ],
 )
-def test_what_only_asks_consists_of_function_words(text):
-    assert set(words(text)) - FUNCTION_WORDS == set()
+def test_what_only_asks_consists_of_stopwords(text):
+    assert set(words(text)) - STOPWORDS == set()
 
 
 @pytest.mark.parametrize(
     "text", ["AI", "bin", "car", "comment", "MAIN", "tag", "todo", "US", "war", "git", "C", "说明", "问题"]
 )
 def test_what_names_something_elsewhere_is_none(text):
-    assert not FUNCTION_WORDS & set(words(text))
+    assert not STOPWORDS & set(words(text))

@@ -61,6 +61,6 @@ async def once(name: str, work: Callable[[], Awaitable[WorkflowMessage]]) -> Wor
         work: What does it.
     """
     scope = current_scope()
-    if scope is None or scope.run.keeper is None:
+    if scope is None or scope.run.journal is None:
         return await work()
-    return await scope.run.keeper.once(name, scope, work)
+    return await scope.run.journal.once(name, scope, work)

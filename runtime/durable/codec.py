@@ -27,7 +27,7 @@ from operad.runtime.values import errors
 from operad.runtime.values.errors import InputError, Issue, OperadError
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.fingerprint import name_of
-from operad.runtime.values.message import Contribution, Job, SubJob, Turn, Usage, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.message import Job, StepRecord, SubJob, Turn, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.private_modules import loaded_module, public_name
 from operad.runtime.values.questions import Question
 from operad.runtime.workflow.map import ItemError
@@ -45,7 +45,7 @@ _MODELS: dict[str, type[BaseModel]] = {
     "$message": WorkflowMessage,
     "$usage": Usage,
     "$item_error": ItemError,
-    "$contribution": Contribution,
+    "$contribution": StepRecord,
     "$job": Job,
     "$sub_job": SubJob,
     "$turn": Turn,
@@ -87,7 +87,7 @@ class Outcome(msgspec.Struct, frozen=True):
     traced: bool = False
 
 
-class Wire:
+class Codec:
     """Turns what is kept into text and back.
 
     Args:

@@ -58,7 +58,7 @@ _CHINESE = """
 """
 # Left out, for elsewhere they name things: ai, bin, car, comment, hat, main, plus, tag, todo, us, war; 说明, 问题.
 
-FUNCTION_WORDS = frozenset(words(" ".join((_ENGLISH, _GERMAN, _FRENCH, _SPANISH, _CHINESE))))
+STOPWORDS = frozenset(words(" ".join((_ENGLISH, _GERMAN, _FRENCH, _SPANISH, _CHINESE))))
 """Articles, pronouns, auxiliaries, question words and words of request in English, German, French, Spanish and Chinese.
 
 They are as `words` makes them: of Chinese ones, pairs of letters.

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operad.runtime import InputError, Job, WorkflowMessage, WorkflowStatus, events
-from operad.runtime.durable.wire import MAX_CAUSES, MAX_DEPTH, Outcome, Wire
+from operad.runtime.durable.codec import MAX_CAUSES, MAX_DEPTH, Codec, Outcome
 from operad.runtime.policies.policy import Retry, causes
 from operad.runtime.values import errors
 from operad.runtime.values.errors import (
@@ -32,17 +32,17 @@ from operad.runtime.values.errors import (
     describe,
 )
 from operad.runtime.values.file import FileDescriptor
-from operad.runtime.values.message import Contribution, SubJob, Turn, Usage
+from operad.runtime.values.message import StepRecord, SubJob, Turn, Usage
 from operad.runtime.values.questions import Question
 from operad.runtime.workflow.map import ItemError
 from operad.runtime.workflow.verdict import fault_in, mendable
 
-WIRE = Wire()
+WIRE = Codec()
 USAGE = Usage(calls=1, prompt_tokens=2, completion_tokens=3, seconds=0.1, cost=0.5)
 
 
-def again(value, wire=WIRE):
-    return wire.load(wire.dump(value))
+def again(value, codec=WIRE):
+    return codec.load(codec.dump(value))
 
 
 # Values
@@ -96,7 +96,7 @@ def test_messages_come_back_as_they_were(outputs, text, ports):
         WorkflowStatus.INPUT_DATA_ERROR,
         USAGE,
         ItemError(index=3, error="e", kind="K"),
-        Contribution(operator_id="a", before=("b",), message=WorkflowMessage(scratchpad="s")),
+        StepRecord(operator_id="a", before=("b",), message=WorkflowMessage(scratchpad="s")),
         Job(goal="g", inputs={"a": [1, None, {"b": 0.5}]}),
         Job(goal="g", turns=(Turn(role="summary", text="s"), Turn(role="user", text="u"))),
         SubJob(goal="g", parent_id="p", dependencies=("a", "b"), completion_criteria="c"),
@@ -134,13 +134,13 @@ def test_a_file_is_kept_as_where_it_lies_or_in_a_store_of_files(tmp_path):
     job = SubJob(goal="g", files=(file,))
     assert again(job) == job
     shelf = Shelf()
-    read = again(WorkflowMessage(outputs={"deep": [{"file": file}]}), Wire(shelf)).outputs["deep"][0]["file"]
+    read = again(WorkflowMessage(outputs={"deep": [{"file": file}]}), Codec(shelf)).outputs["deep"][0]["file"]
     assert (str(read.path), read.name, read.size, read.mime_type) == ("/elsewhere/a.txt", "a.txt", 4, "text/plain")
-    assert str(again(job, Wire(shelf)).files[0].path) == "/elsewhere/a.txt"
-    text = Wire(shelf).dump(file)
+    assert str(again(job, Codec(shelf)).files[0].path) == "/elsewhere/a.txt"
+    text = Codec(shelf).dump(file)
     shelf.files.clear()
     with pytest.raises(InputError, match=r"a\.txt is gone"):
-        Wire(shelf).load(text)
+        Codec(shelf).load(text)
 
 
 class Frame:
@@ -189,7 +189,7 @@ def test_a_number_with_more_digits_than_python_reads_is_refused_when_it_is_writt
 
 def test_the_longest_texts_are_bounded_both_ways(monkeypatch):
     text = WIRE.dump("12345678")
-    monkeypatch.setattr("operad.runtime.durable.wire.MAX_TEXT", 9)
+    monkeypatch.setattr("operad.runtime.durable.codec.MAX_TEXT", 9)
     with pytest.raises(InputError, match="it has 10 characters as JSON, and at most 9 are kept; use a file"):
         WIRE.dump("12345678")
     with pytest.raises(InputError, match="has 10 characters, and at most 9 are read"):
