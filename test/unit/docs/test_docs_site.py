@@ -107,7 +107,7 @@ def test_a_browser_asks_nobody_outside_and_finds_what_is_searched(address: str, 
             assert bool(drawn) == (path in ("toolkit.html", "reference/architecture.html"))
         page.get_by_placeholder("Search").click()
         page.keyboard.type("life_cycles")
-        page.locator(".md-search-result__link").first.wait_for()
+        page.locator(".md-search-result__link[href*='reference/yaml.html']").first.wait_for(state="attached")
         found = page.locator(".md-search-result__link").evaluate_all("every => every.map(one => one.href)")
         browser.close()
     assert asked == []

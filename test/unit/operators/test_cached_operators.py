@@ -191,7 +191,7 @@ def config(**changes):
     "change",
     [
         {"instruction": "Ask again."},
-        {"output_schema": "Briefly."},
+        {"output_schema": "In brief."},
         {"examples": [Example(input="in", output="out")]},
         {"actions": [Action(name="add", tools=(Tool.of(add),))]},
         {"actions": [Action(name="add", tools=(Tool.of(subtract, name="add", description="Add."),))]},

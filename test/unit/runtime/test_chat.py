@@ -23,6 +23,7 @@ from operad.runtime import (
     Turn,
     WorkflowMessage,
 )
+from operad.runtime.durable import Ledger
 from operad.runtime.reasoning.prompt import SUMMARY_REQUEST
 from operad.runtime.testing import Fail, Hang, Say, ScriptedModel
 from operad.runtime.workflow.answer_stream import AnswerStream
@@ -370,9 +371,11 @@ def test_an_answer_that_begins_anew_is_told():
 def test_the_runs_of_a_chat_may_be_kept(tmp_path):
     pytest.importorskip("dbos")
     with ScriptedModel([Say("Hello."), Say("Ada.")]) as model:
-        chat = Workflow(answer(), model=model.model, durable=tmp_path / "runs.db").chat()
+        ledger = Ledger(tmp_path / "runs.db")
+        chat = Workflow(answer(), model=model.model, durable=ledger).chat()
         chat.send("I am Ada.")
         assert chat.send("Who am I?").text == "Ada."
+        ledger.close()  # a process keeps runs in one database at a time
 
 
 # Stores

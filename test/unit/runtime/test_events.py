@@ -102,6 +102,7 @@ EXAMPLES = [
                     "assigned_expert_name": None,
                     "files": [],
                     "inputs": {},
+                    "turns": [],
                     "parent_id": "J",
                     "completion_criteria": "",
                     "dependencies": ["b"],

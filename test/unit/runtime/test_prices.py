@@ -202,7 +202,7 @@ def test_all_that_is_wrong_with_a_file_is_said_at_once_with_its_lines(prices):
     found = [(issue.code, issue.where.removeprefix(f"{file}:"), issue.message) for issue in error.value.issues]
     assert [(code, where) for code, where, _ in found] == [
         ("host", "1 gpt-4o"),
-        ("host", "3 https://api.openai.com/v1"),
+        ("host", "2 https://api.openai.com/v1"),
         ("host", "4 me:secret@host"),
         ("host", "5"),
         ("value", "6 host.one"),
