@@ -29,6 +29,7 @@ from operad import (
     operator,
 )
 from operad.runtime import AnswerError, BuiltinWorkflow, OperatorError, RunningLoopError, Usage
+from operad.runtime.durable import Ledger
 from operad.runtime.testing import ScriptedReasoner
 
 
@@ -322,10 +323,10 @@ def test_a_kept_run_stores_json_and_gives_the_types_back_when_it_is_read_again(t
         calls.append(job.goal)
         return Claims(claims=job.goal.split())
 
+    ledger = Ledger(f"sqlite:///{tmp_path}/runs.db")
+
     def flow() -> Workflow[Any]:
-        return Workflow(
-            made >> operator(id="size")(lambda made: len(made["claims"])), durable=f"sqlite:///{tmp_path}/runs.db"
-        )
+        return Workflow(made >> operator(id="size")(lambda made: len(made["claims"])), durable=ledger)
 
     first = flow().run("a b", run_id="kept")
     again = flow().run("a b", run_id="kept")
@@ -333,3 +334,4 @@ def test_a_kept_run_stores_json_and_gives_the_types_back_when_it_is_read_again(t
     for result in (first, again):
         assert (result[made], result.output, result.rounds) == (Claims(claims=["a", "b"]), 2, 1)
     assert json.loads(again.messages["made"].scratchpad) == {"claims": ["a", "b"]}
+    ledger.close()  # a process keeps runs in one database at a time
