@@ -1,17 +1,12 @@
-"""What a run asks of whoever keeps its messages."""
+"""Keys of kept steps: the place of an operator's work in its run, and what is done once under it."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from operad.runtime.events import Scope, current_scope
 from operad.runtime.values.message import WorkflowMessage
-
-if TYPE_CHECKING:
-    pass
-
 
 _QUOTED = str.maketrans({sign: f"%{ord(sign):02X}" for sign in "%/@~\0"})
 """What keys are made of, where it is part of an id."""

@@ -9,14 +9,11 @@ from dataclasses import dataclass
 from html import escape
 from importlib import import_module
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from operad.runtime.events import Event, Listener, RunFailed, RunFinished, RunStarted
 from operad.runtime.observe.trace import Span, Trace, structural
 from operad.runtime.values.message_html import folded, shown, used
-
-if TYPE_CHECKING:
-    pass
 
 SECONDS_BETWEEN = 0.2
 """How long a shown state stays at least."""
