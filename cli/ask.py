@@ -1,4 +1,4 @@
-"""What a run asks, asked at the terminal."""
+"""Questions of a run, asked at the terminal."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _CHUNK = 4096
 
 
 class Paused(Protocol):
-    """A display that can stand aside while somebody is asked."""
+    """A display that can pause while a person is asked."""
 
     def paused(self) -> AbstractContextManager[None]:
-        """While somebody is asked."""
+        """Pause the display inside this context manager."""
         ...
 
 
 class Lines:
-    """The lines of a file descriptor, read in a thread that nobody waits for.
+    """Lines of a file descriptor, read in a background thread.
 
     A thread that reads `sys.stdin` would hold its lock when the process ends, so the descriptor is
-    read. A line that nobody waits for any more goes to whoever waits next.
+    read. A line that arrives after its reader gave up goes to the next reader.
     """
 
     def __init__(self, descriptor: int | None) -> None:
@@ -47,7 +47,7 @@ class Lines:
 
     @staticmethod
     def of_stdin() -> Lines:
-        """Those of the process's stdin; none, where it has none."""
+        """Return the lines of the process's stdin; empty if it has none."""
         try:
             return Lines(sys.stdin.fileno())
         except (AttributeError, OSError, ValueError):
@@ -55,7 +55,7 @@ class Lines:
 
     @property
     def typed(self) -> bool:
-        """Whether somebody types them."""
+        """True if a person types them."""
         return self._descriptor is not None and os.isatty(self._descriptor)
 
     async def next(self) -> str | None:
@@ -87,16 +87,16 @@ class Lines:
 
 
 class Asker:
-    """Asks what a run asks, one question after another, and answers it.
+    """Asks the questions of a run, one after another, and passes on the answers.
 
     Args:
-        workflow: Whose run it is.
-        answers: Answers that are known beforehand, by the ids of their questions.
-        lines: Where other answers come from.
-        console: Where questions are shown.
-        display: What stands aside meanwhile.
-        later: What to write before an answer that is given later; empty where the next line is the answer.
-        page: The address of a page that takes answers, too; empty for none.
+        workflow: Workflow of the run.
+        answers: Answers known beforehand, by the ids of their questions.
+        lines: Source of further answers.
+        console: Console for the questions.
+        display: Display to pause meanwhile.
+        later: Prefix of an answer that is given later; empty if the next line is the answer.
+        page: Address of a page that takes answers, too; empty for none.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class Asker:
         asking.cancel()
 
     def never_asked(self) -> list[str]:
-        """The ids of answers that nobody wanted."""
+        """Return the ids of given answers that no question used."""
         return [question_id for question_id in self._answers if question_id not in self._asked]
 
     async def _serve(self) -> None:
@@ -241,7 +241,7 @@ class Asker:
 
 
 def shown(question: Interrupted) -> Iterator[str]:
-    """A question for people: who asks, what, and what may be said."""
+    """Yield the lines that show a question: the operator, the text, and the possible answers."""
     first, *more = question.question.splitlines() or [""]
     form = f" ({wanted})" if (wanted := describe_answer(question.schema)) and not more else ""
     yield f"{question.interrupt_id} asks: {first}{form}"

@@ -24,6 +24,7 @@ from operad.cli.run import EXIT_NOT_SUCCESS
 from operad.cli.trust_store import Trusted, trusting
 from operad.configs.inputs import start_variables
 from operad.configs.models import model_line
+from operad.configs.prices import PricesFile
 from operad.configs.printable import harmless
 from operad.configs.runnable import Runnable, Source, make
 from operad.operators import VariableType
@@ -41,35 +42,36 @@ def chat(
     config: Annotated[
         str,
         typer.Argument(
-            metavar="FILE", help="A YAML file, or the name of one that comes with operad; or a workflow of typed nodes."
+            metavar="FILE", help="A YAML file, the name of one that comes with operad, or a workflow of typed nodes."
         ),
     ],
     chat_id: Annotated[
         str | None,
-        typer.Option(
-            "--chat", metavar="ID", help="Keep the conversation under this id, or go on with the one that is kept."
-        ),
+        typer.Option("--chat", metavar="ID", help="Id of the conversation: begin it, or continue the stored one."),
     ] = None,
     db: ChatDatabase = None,
-    expert: Annotated[str | None, typer.Option(help="Which expert; by default the leader, or the only one.")] = None,
-    model: Annotated[str | None, typer.Option(help="The model's name at its endpoint.")] = None,
+    expert: Annotated[
+        str | None, typer.Option(help="Name of the expert; by default the leader, or the only one.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Name of the model at its endpoint.")] = None,
     base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint, with /v1.")] = None,
+    prices: PricesFile = None,
     services_file: Annotated[
-        Path | None, typer.Option("--services", help="What the nodes of a workflow reach outside: a YAML file.")
+        Path | None, typer.Option("--services", help="YAML file of external services for the nodes of a workflow.")
     ] = None,
     lossy: Lossy = False,
     trust: Trusted = False,
 ) -> None:
-    """Chat with an expert at the terminal; it remembers what was said.
+    """Chat with an expert at the terminal; it remembers the conversation.
 
-    Each line is a message, from a terminal or from a pipe. Answers go to stdout as the model writes them; all else goes
-    to stderr. Ctrl-D ends the conversation; Ctrl-C stops an answer, whose message is not kept then, and at the prompt it
-    ends the command. What the expert asks is answered by the next line.
+    Each line is a message, from a terminal or from a pipe. Answers go to stdout as the model writes them; other output
+    goes to stderr. Ctrl-D ends the conversation; Ctrl-C stops an answer, whose message is then not kept; at the prompt it
+    ends the command. A question of the expert is answered by the next line.
 
-    The conversation is kept with --chat or --db, and otherwise lost at the end. --db alone keeps it under the expert's
-    name. `memory: {tokens: …}` in the file says how much of it a model is sent; older messages are summarized.
+    The conversation is kept with --chat or --db, and otherwise lost at the end. With --db alone, its id is the expert's
+    name. `memory: {tokens: …}` in the file limits the part sent to a model; older messages are summarized.
 
-    Exit status: 0; 1 where lines come from a pipe and an answer was not judged SUCCESS; 2 bad input or an error; 130
+    Exit status: 0; 1 if lines come from a pipe and an answer was not judged SUCCESS; 2 bad input or an error; 130
     interrupted, 143 terminated.
     """
     source = Source(
@@ -208,7 +210,7 @@ class _Talk:
 
 
 class _NoDisplay:
-    """Nothing that would have to stand aside while somebody is asked."""
+    """Display that needs no pause while a person is asked."""
 
     def paused(self) -> AbstractContextManager[None]:
         return nullcontext()

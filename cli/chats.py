@@ -30,13 +30,13 @@ ChatDatabase = Annotated[
 def chats(
     db: ChatDatabase = None,
     forget: Annotated[
-        list[str] | None, typer.Option(metavar="ID", help="Remove the conversation with this id. May be given again.")
+        list[str] | None, typer.Option(metavar="ID", help="Remove the conversation with this id. Repeatable.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
 ) -> None:
     """List kept conversations, or remove some of them.
 
-    Exit status: 0, or 2 where there is no such file, or no conversation with an id.
+    Exit status: 0, or 2 if there is no such file or conversation.
     """
     store = open_store(db, new=False)
     try:
@@ -65,7 +65,7 @@ def open_store(db: Path | None, *, new: bool) -> ChatStore:
 
     Args:
         db: The file that the command was given.
-        new: Whether the file may be made.
+        new: True if the file may be made.
 
     Raises:
         InputError: There is no such file or folder.

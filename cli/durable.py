@@ -28,7 +28,7 @@ Database = Annotated[
     typer.Option(
         "--db",
         metavar="URL",
-        help="Where runs are kept: an SQLite file, or a URL of PostgreSQL. By default what OPERAD_DB says, or else a file in your folder for state.",
+        help="Database of durable runs: an SQLite file, or a PostgreSQL URL. By default the value of OPERAD_DB, or a file in your folder for state.",
     ),
 ]
 
@@ -37,7 +37,7 @@ Files = Annotated[
     typer.Option(
         "--files",
         metavar="PLACE",
-        help="Where files that operators make are kept: a folder, or an address that machines share, such as s3://bucket/runs. By default beside the database.",
+        help="Store for files that operators create: a folder, or an address that machines share, such as s3://bucket/runs. By default beside the database.",
     ),
 ]
 
@@ -52,23 +52,23 @@ def open_ledger(
     files: str | None = None,
     durable: DurableSpec | None = None,
 ) -> Ledger:
-    """The ledger that a command is to use.
+    """Return the ledger for a command.
 
     Args:
-        db: What the command was given; None for what ``OPERAD_DB`` says, or else the user's own.
-        source: What a run is made from that is to be begun; None where none is, and there must be a ledger.
-        workers: What workers have, if they are to do the operators of runs.
-        files: Where files that operators make are kept; None for beside the database.
-        durable: Which finished runs are deleted; None for none.
+        db: The option ``--db``; None for the value of ``OPERAD_DB``, or else the user's own database.
+        source: Source of a new run; None if none begins, so the ledger must exist.
+        workers: Agents of the workers, if workers execute the operators.
+        files: Store for files that operators create; None for a folder beside the database.
+        durable: Rule for deleting finished runs; None to keep them all.
 
     Raises:
-        InputError: It cannot be named so; its folder, or the file itself, is not there.
+        InputError: The name is not valid, or the folder or file is missing.
         MissingExtraError: The extra ``durable`` is not installed.
     """
     given = db if db is not None else os.environ.get("OPERAD_DB") or None
     made_from: Any = source.model_dump(exclude_defaults=True) if source else None
     from operad.runtime.durable.ledger import Ledger  # not at import: a run that is not kept needs no database
-    from operad.runtime.durable.records import Retention
+    from operad.runtime.durable.rows import Retention
 
     retention = Retention(durable.max_age, durable.max_runs) if durable else None
     ledger = Ledger(given, source=made_from, workers=workers, files=files, retention=retention)
@@ -84,7 +84,7 @@ def open_ledger(
 
 
 def database_option(db: str | None) -> str:
-    """What to write in a command so that it uses the same database; a URL, which may hold a password, is only alluded to."""
+    """Return the option for commands on the same database; a URL, which may hold a password, is abbreviated."""
     if db is None:
         return ""
     url = database_url(db)
@@ -98,20 +98,20 @@ def new_run_id(workflow: str) -> str:
 
 
 class Kept:
-    """A run of a command that is kept.
+    """A durable run of a command.
 
     Args:
-        ledger: Where.
-        run_id: Its id.
-        db: What the command was given to find the ledger.
-        base_url: The endpoint that the command was given, without a login.
+        ledger: The ledger.
+        run_id: Id of the run.
+        db: The option ``--db``.
+        base_url: The option ``--base-url``, without a login.
 
     Attributes:
-        ledger: Where.
-        run_id: Its id.
+        ledger: The ledger.
+        run_id: Id of the run.
 
     Raises:
-        InputError: No run may have this id.
+        InputError: The id is not valid for a run.
     """
 
     def __init__(self, ledger: Ledger, run_id: str, db: str | None, base_url: str | None = None) -> None:
@@ -124,7 +124,7 @@ class Kept:
 
     @property
     def greeting(self) -> str:
-        """What to say when it begins."""
+        """Line to print at the start."""
         from operad.runtime.durable.rows import FAILED, FINISHED
 
         kept = self.ledger.store.run(self.run_id)
@@ -137,7 +137,7 @@ class Kept:
 
     @property
     def later(self) -> str:
-        """What to write before an answer that is given later."""
+        """Prefix of an answer that is given later."""
         return f"{self._resume} --answer"
 
     def keep(self, workflow: Workflow) -> None:
@@ -146,7 +146,7 @@ class Kept:
         workflow.add_listener(self._hear)
 
     def goes_on(self) -> str:
-        """What to say when it is interrupted: how it goes on, if it had begun."""
+        """Return the line to print after an interruption: the command to resume the run, if it had begun."""
         return f"; {self._resume} goes on" if self._has_begun else ""
 
     def _hear(self, event: events.Event) -> None:
@@ -160,9 +160,9 @@ def resume_command(run_id: str, db: str | None, base_url: str | None = None) -> 
 
 
 def trusted(source: Source, run_id: str, db: str | None, model: str | None, base_url: str | None) -> Source:
-    """What a run is gone on with: what is kept, and what the command was given.
+    """Return the source to resume a run with: the kept one, completed by the command's options.
 
-    Whoever can write to the database can name an endpoint in it, which keys and whatever operators read would go to.
+    Write access to the database allows naming an endpoint in it, which would receive keys and the operators' inputs.
 
     Raises:
         InputError: The run has an endpoint that neither the command nor ``OPENAI_BASE_URL`` names.

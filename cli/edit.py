@@ -27,17 +27,17 @@ def edit(
     ] = None,
     op: Annotated[
         list[str] | None,
-        typer.Option("--op", help="An operation, as words or as JSON. May be given again; done in order."),
+        typer.Option("--op", help="An operation, as words or as JSON. Repeatable; applied in order."),
     ] = None,
     ops: Annotated[
-        list[str] | None, typer.Option("--ops", metavar="FILE.json", help="A file of operations, done before --op.")
+        list[str] | None, typer.Option("--ops", metavar="FILE.json", help="A file of operations, applied before --op.")
     ] = None,
     output: Annotated[
         str | None,
-        typer.Option("-o", "--output", metavar="FILE", help="The file to write; - is stdout. By default FILE."),
+        typer.Option("-o", "--output", metavar="FILE", help="Output file; - is stdout. By default FILE."),
     ] = None,
     format_: Annotated[
-        str | None, typer.Option("--format", help="The format of FILE, where its content does not tell.")
+        str | None, typer.Option("--format", help="Format of FILE, if its content is ambiguous.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print changes and new issues as JSON.")] = False,
@@ -46,9 +46,9 @@ def edit(
     """Apply edit operations to a workflow: all of them, or none.
 
     FILE is replaced as a whole, or the output is written.
-    An operation is its name and its fields: `connect 3 4 port=1`, `set 3 system "Be brief."`. What is another is
-    printed, one change a line; issues that were not there before go to stderr. Exit status: 0; 1 if there are new
-    issues, and the workflow is written all the same; 2 if an operation was refused, and nothing is written.
+    An operation is its name and its fields: `connect 3 4 port=1`, `set 3 system "Be brief."`. Changes are
+    printed, one per line; new issues go to stderr. Exit status: 0; 1 if there are new
+    issues, although the workflow is written; 2 if an operation was refused, and the workflow is not written.
     """
     if as_schema:
         print(json.dumps(schema(), indent=2))
@@ -65,7 +65,7 @@ def edit(
         [*found.check(edited.graph), *found.losses(edited.graph)],
     )
     new = new_issues(before, after)
-    data = found.dump(edited.graph)
+    data = found.written(edited.graph, read_file(file))
     target = output or file
     if not dry_run:
         write_file(target, data)

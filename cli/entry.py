@@ -26,6 +26,6 @@ def main() -> None:
 
 
 def _leave(number: int, frame: object) -> None:
-    """End at once: an exception would be raised wherever the process is, also where nobody can catch it."""
+    """End at once: an exception would be raised at any point of the code, also where it cannot be caught."""
     os.write(2, b"operad: interrupted\n")
     os._exit(130)

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO, TypeVar
 from rich.console import Console
 
 from operad.cli.ask import Asker, Lines
+from operad.cli.display import Asking, display_on
 from operad.cli.durable import Kept
 from operad.cli.interruptible import end_children, signals_heard
-from operad.cli.progress import Remarks, display_on, used
+from operad.cli.progress import Remarks, used
 from operad.cli.rounds import Repetition
 from operad.configs.inputs import ask_inputs
 from operad.configs.models import model_line
@@ -38,11 +39,11 @@ GRACE = 0.5
 
 
 def run_to_end(work: Coroutine[Any, Any, Result], kept: Kept | None = None) -> Result:
-    """Ctrl-C and SIGTERM cancel what runs; what does not heed it has `GRACE` seconds, then the process ends all the same.
+    """Run to the end; Ctrl-C and SIGTERM cancel the work, and end the process after `GRACE` seconds in any case.
 
     Args:
-        work: What runs.
-        kept: The run that it is, if that is kept.
+        work: The work.
+        kept: The durable run, if it is one.
     """
     received: int = signal.SIGINT
     cancels: list[Callable[[], object]] = []
@@ -86,11 +87,17 @@ async def follow(
     lines: Lines,
     kept: Kept | None = None,
     page: PageServer | None = None,
+    *,
+    brief: bool = False,
 ) -> WorkflowMessage:
-    """Run the agent, show its events on stderr, ask for what is missing and what it asks, and return its message."""
+    """Run the agent, show its events on stderr, ask for what is missing and what it asks, and return its message.
+
+    `brief` leaves out the verdict at the end, for a caller that prints what was found itself, and operators that make
+    no call.
+    """
     console = Console(stderr=True)
     job = await ask_inputs(job, missing, lines.next, partial(say, console), partial(prompt, console))
-    elsewhere = kept is not None and kept.ledger.workers is not None  # where models are the workers' own
+    elsewhere = kept is not None and kept.ledger.workers is not None  # models are configured in the workers then
     if not elsewhere and (line := model_line(agent.reasoner)):
         say(console, line)
     if kept:
@@ -99,7 +106,7 @@ async def follow(
     if written:
         agent.workflow.add_listener(partial(_write, written))
     finished: events.RunFinished | None = None
-    remarks, repetition = Remarks(), Repetition()
+    remarks, repetition, asking = Remarks(), Repetition(), Asking()
     try:
         with display_on(console) as display:
             later = kept.later if kept else "--answer"
@@ -107,7 +114,8 @@ async def follow(
             stream = agent.stream(job, run_id=kept.run_id if kept else None)
             async with asker.serving(), aclosing(stream):
                 async for event in stream:
-                    display.show(event)
+                    for each in asking.of(event) if brief else (event,):
+                        display.show(each)
                     remarks.apply(event)
                     repetition.apply(event)
                     asker.heed(event)
@@ -118,9 +126,9 @@ async def follow(
             page.close()  # which tells its browsers how the run ended
         raise
     assert finished is not None  # noqa: S101 - a run that does not finish raises
-    _sum_up(finished, remarks, repetition, console)
+    _sum_up(finished, remarks, None if brief else repetition, console)
     if unasked := asker.never_asked():
-        say(console, f"nobody asked for --answer {', '.join(unasked)}")
+        say(console, f"no question used --answer {', '.join(unasked)}")
     return finished.message
 
 
@@ -128,14 +136,16 @@ def _write(file: TextIO, event: events.Event) -> None:
     file.write(line_of(event))
 
 
-def _sum_up(finished: events.RunFinished, remarks: Remarks, repetition: Repetition, console: Console) -> None:
+def _sum_up(finished: events.RunFinished, remarks: Remarks, repetition: Repetition | None, console: Console) -> None:
     message = finished.message
     rounds = f"{finished.rounds} round" + ("s" if finished.rounds > 1 else "")
     say(console, f"{message.status.value}  {rounds}, {finished.seconds:.1f} s, {used(message.usage)}")
-    for line in repetition.lines():
+    for line in repetition.lines() if repetition else ():
         say(console, line)
     if line := remarks.line():
         say(console, line)
+    if repetition is None:
+        return
     if finished.rounds > 1 and message.status is not WorkflowStatus.SUCCESS:
         for line in message.evaluation.splitlines():
             say(console, line)

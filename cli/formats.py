@@ -27,8 +27,8 @@ from operad.runtime.values.file import FileDescriptor
 if TYPE_CHECKING:  # formats are imported when they are used: to check a configuration takes none
     from operad.flows.formats.comfyui import Definitions
     from operad.flows.formats.format import Format
-    from operad.flows.formats.picture import PictureTarget
     from operad.flows.node_graph import NodeGraph
+    from operad.flows.picture import PictureTarget
 
 EXIT_LEFT = 1
 EXIT_FAULTS = 2
@@ -46,7 +46,7 @@ ObjectInfo = Annotated[
 
 
 class Report(NamedTuple):
-    """What is wrong with a file.
+    """Return the issues of a file.
 
     Attributes:
         file: The file, as it was named.
@@ -97,7 +97,7 @@ def check(
 def convert(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A workflow of any format.")],
     output: Annotated[
-        str, typer.Option("-o", "--output", metavar="FILE", help="The file to write; - (the default) is stdout.")
+        str, typer.Option("-o", "--output", metavar="FILE", help="Output file; - (the default) is stdout.")
     ] = STDOUT,
     to: Annotated[
         str | None, typer.Option(metavar="FORMAT", help="The format to write; by default that of the output's name.")
@@ -141,8 +141,8 @@ def show(
 
     Without -o, the code of a Mermaid flowchart goes to stdout. Exit status: 0, or 2 bad input.
     """
-    from operad.flows.formats.mermaid import write
-    from operad.flows.formats.picture import draw
+    from operad.flows.flowchart import write
+    from operad.flows.picture import draw
     from operad.operators.media.mermaid import render_mermaid
 
     kind = None if output is None else picture_kind(output, "-o")
@@ -169,7 +169,7 @@ def picture_kind(path: str, option: str) -> PictureTarget:
     Raises:
         InputError: The name ends with none of the kinds.
     """
-    from operad.flows.formats.picture import PictureTarget
+    from operad.flows.picture import PictureTarget
 
     suffix = Path(path).suffix.removeprefix(".").lower()
     for kind in get_args(PictureTarget):
@@ -228,12 +228,13 @@ def read_workflow(file: str, data: bytes, known: Mapping[str, Format]) -> tuple[
 
 def _of_configuration(file: str) -> Report:
     try:
-        remarks = preview(file).remarks
+        found = preview(file)
     except InvalidError as error:
         return Report(file, CONFIGURATION, [placed(each, file) for each in error.issues])
     except InputError as error:
         return Report(file, CONFIGURATION, [Placed("input", str(error).removeprefix(f"{file}: "))])
-    return Report(file, CONFIGURATION, remarks=remarks)
+    none = [] if found.profiles else [Placed("no-experts", "configures no experts; add one under `experts`")]
+    return Report(file, CONFIGURATION, none, remarks=found.remarks)
 
 
 def _lines(reports: Sequence[Report]) -> Iterator[str]:
@@ -289,7 +290,7 @@ def definitions_of(source: str | None) -> Definitions:
 
 
 def called(path: str, known: Mapping[str, Format]) -> str:
-    """What to call a workflow whose file does not say: the name of the file without its suffix."""
+    """Return the name of a workflow whose file has none: the name of the file without its suffix."""
     name = Path(path).name
     ends = [each.suffix for each in known.values() if name.endswith(each.suffix)]
     return name.removesuffix(max(ends, key=len, default=Path(path).suffix)) or "workflow"

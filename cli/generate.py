@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
@@ -26,36 +24,32 @@ from operad.cli.formats import (
     target_format,
     write_file,
 )
+from operad.cli.generate_run import named_input, run_design, services_for
+from operad.cli.generate_told import Told
 from operad.cli.trust_store import Trusted, trusting
 from operad.configs.comfyui_generation import COMFYUI_DESIGNER, ComfyDesigner
-from operad.configs.flow import flow_expert, is_configuration, read_file, result_text
+from operad.configs.flow import is_configuration, read_file
 from operad.configs.generation import DESIGNER, NOTHING, Design, Designer, best_so_far, result
-from operad.configs.inputs import job_of
 from operad.configs.issues import issue_line, placed
 from operad.configs.prices import PricesFile
 from operad.configs.printable import printable, put
 from operad.configs.services import services_of_environment
 from operad.flows.formats.comfyui import Definitions
 from operad.flows.formats.format import Format
-from operad.flows.formats.mermaid import write
-from operad.flows.formats.picture import draw
-from operad.flows.formats.shapes import fields_of
+from operad.flows.formats.outline import outline
 from operad.flows.formats.table import COMFYUI_FORMATS, formats
-from operad.flows.generation.graph_json import workflow_of
+from operad.flows.generation.offer import offer_of
 from operad.flows.node_graph import NodeGraph
-from operad.runtime import events
+from operad.flows.picture import draw
 from operad.runtime.models.embedded import EmbeddedModel
 from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner
 from operad.runtime.values.errors import BudgetError, InputError, Issue, OperadError, OperatorError
-from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 
 EXIT_UNFINISHED = 1
 
 ARCHIVES = ("coze",)
-"""The formats whose files are no text."""
-
-PAPER_TOKENS = 8_000
-"""What the prompt that the paper gives takes an attempt, roughly (Chat2Workflow)."""
+"""Formats whose files are archives."""
 
 BEGINS = "What is the workflow given, what does it do, what does it output? (an empty line ends)"
 CHANGES = "What is to change? (undo takes the last step back; an empty line ends)"
@@ -82,18 +76,34 @@ def generate(
     ] = None,
     picture: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Draw it, with what is new and changed marked: .svg, .png or .md."),
+        typer.Option(
+            "--picture",
+            "--plot",
+            metavar="FILE",
+            help="Draw it, with what is new and changed marked: .svg, .png or .md.",
+        ),
     ] = None,
     store: Annotated[
         Path | None, typer.Option(metavar="DIR", help="A folder of workflows, of which the likest is an example.")
     ] = None,
     designer: Annotated[str, typer.Option(help="The configuration of the expert that designs.")] = DESIGNER,
-    model: Annotated[str | None, typer.Option(help="The model's name at its endpoint.")] = None,
+    model: Annotated[str | None, typer.Option(help="Name of the model at its endpoint.")] = None,
     base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint, with /v1.")] = None,
     prices: PricesFile = None,
     object_info: ObjectInfo = None,
+    services_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--services",
+            metavar="FILE",
+            help="YAML file of external services: its tools, models and knowledge may be used by the workflow.",
+        ),
+    ] = None,
+    review: Annotated[
+        bool, typer.Option("--review", help="Have the model review the workflow: a call of its own.")
+    ] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Say what each stage was told, in tokens, and what rules mended.")
+        bool, typer.Option("--explain", help="Print the parts of each stage's prompt and their sizes in tokens.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the changes and what was found as JSON.")] = False,
     trust: Trusted = False,
@@ -107,7 +117,7 @@ def generate(
     lines = Lines.of_stdin()
     if instruction is None and not lines.typed:
         raise InputError('say what the workflow is to do: operad generate "…"; at a terminal it asks')
-    given = [_named(text) for text in run or ()]
+    given = [named_input(text) for text in run or ()]
     definitions = definitions_of(object_info)
     known = formats(definitions)
     found, graph = _read(base, known) if base else (None, NOTHING)
@@ -118,13 +128,19 @@ def generate(
         _check_comfyui(definitions, found, wanted, run, store)
         config = COMFYUI_DESIGNER if designer == DESIGNER else designer
         make: Callable[..., Designer] = partial(ComfyDesigner, definitions, config=config)
+        services = services_of_environment()
+        if option := "--services" if services_file else "--review" if review else "":
+            raise InputError(f"{option}: is for typed nodes, which ComfyUI's workflows have none of")
     else:
-        make = partial(Designer, config=designer, store=store)
+        services = services_for(services_file, trust)
+        make = partial(
+            Designer, config=designer, store=store, review=review, offer=run_to_end(offer_of(services, wanted.name))
+        )
     expert = trusting(lambda trusted: make(model_name=model, base_url=base_url, trust=trusted), trust)
     _refuse_embedded(expert.expert.reasoner)
-    told = _Told()
+    told = Told()
     expert.expert.workflow.add_listener(told.hear)
-    keep = _Keep(file, wanted)
+    keep = _Keep(file, wanted, read_file(base) if base and found is wanted else None)
     unchanged = _unchanged(file, base)
     try:
         if instruction is None:
@@ -136,14 +152,14 @@ def generate(
         if as_json:
             put(json.dumps({"accepted": False, "error": str(error)}, indent=2, ensure_ascii=False))
         raise OperadError(f"{error}\n  {unchanged}") from error
-    _report(design, wanted, told if explain else None, written=file, as_json=as_json)
+    _report(design, wanted, keep, told, explain=explain, written=file, as_json=as_json)
     if design.made and picture:
         write_file(picture, draw(design.graph, picture_kind(picture, "--picture"), design.changes.status))
     if not design.accepted:
         best = f"{file or 'stdout'} holds the best attempt" if design.made else unchanged
         say(Console(stderr=True), f"not finished; {best}{'; it was not run' if run else ''}")
         raise typer.Exit(EXIT_UNFINISHED)
-    status = _run(design.graph, given, model, base_url, lines) if run else WorkflowStatus.SUCCESS
+    status = run_design(design.graph, given, model, base_url, lines, services) if run else WorkflowStatus.SUCCESS
     raise typer.Exit(0 if status is WorkflowStatus.SUCCESS else EXIT_UNFINISHED)
 
 
@@ -172,17 +188,23 @@ class _Keep:
     Args:
         path: The file; None for none.
         wanted: Its format.
+        old: The file that is changed, where it is of this format.
     """
 
-    def __init__(self, path: str | None, wanted: Format) -> None:
+    def __init__(self, path: str | None, wanted: Format, old: bytes | None) -> None:
         self.path = path
         self._wanted = wanted
+        self._old = old
         self._before = Path(path).read_bytes() if path and Path(path).is_file() else None
 
     def write(self, design: Design) -> None:
         """Hold what was made; where nothing was, what is there stays."""
         if self.path and design.made:
-            write_file(self.path, self._wanted.dump(design.graph))
+            write_file(self.path, self.data(design.graph))
+
+    def data(self, graph: NodeGraph) -> bytes:
+        """The workflow as a file, with the text of the old one where nothing changed."""
+        return self._wanted.written(graph, self._old)
 
     def take_back(self) -> None:
         """Hold what was there at first."""
@@ -192,12 +214,12 @@ class _Keep:
             Path(self.path).unlink()
 
 
-def _design(designer: Designer, instruction: str, base: NodeGraph, lines: Lines, told: _Told, keep: _Keep) -> Design:
+def _design(designer: Designer, instruction: str, base: NodeGraph, lines: Lines, told: Told, keep: _Keep) -> Design:
     job = designer.job(instruction, base)
 
     async def work() -> WorkflowMessage:
         try:
-            return await follow(designer.expert, job, [], {}, None, lines)
+            return await follow(designer.expert, job, [], {}, None, lines, brief=True)
         except asyncio.CancelledError:
             if told.drafted is not None and told.drafted.job_id == job.id and not base.nodes:
                 keep.write(result(told.drafted, job, base))  # nothing that was there before is lost for it
@@ -210,7 +232,7 @@ def _design(designer: Designer, instruction: str, base: NodeGraph, lines: Lines,
     return result(message, job, base)
 
 
-def _talk(designer: Designer, base: NodeGraph, lines: Lines, told: _Told, keep: _Keep) -> Design:
+def _talk(designer: Designer, base: NodeGraph, lines: Lines, told: Told, keep: _Keep) -> Design:
     """A conversation: what is asked for is done, shown, and can be taken back, until an empty line ends it."""
     console = Console(stderr=True)
     designs: list[Design] = []
@@ -234,7 +256,7 @@ def _talk(designer: Designer, base: NodeGraph, lines: Lines, told: _Told, keep: 
             say(console, f"operad: {error}")
             say(console, "nothing was changed; ask again, or end")
             continue
-        _show(design, console)
+        _show(design, told, console)
         if design.made:
             designs.append(design)
             keep.write(design)
@@ -259,17 +281,37 @@ def _take_back(designs: list[Design], keep: _Keep, console: Console) -> None:
     say(console, f"taken back; {left} left")
 
 
-def _show(design: Design, console: Console) -> None:
+def _show(design: Design, told: Told, console: Console) -> None:
     if design.made:
         _draw(design.graph, design.changes.status, console)
     for line in str(design.changes).splitlines():
         say(console, line)
+    _say_remarks(design, told, console)
     if not design.accepted:
         _say_left(design, console)
 
 
+def _say_remarks(design: Design, told: Told, console: Console) -> None:
+    """Print what the user should know of a design: all that rules changed, what is not done, and what nothing reads."""
+    for line in design.repairs:
+        say(console, f"mended: {line}")
+    for line in told.corrected(design):
+        say(console, f"found and corrected: {line}")
+    for line in design.notes:
+        say(console, f"note: {line}")
+    for line in design.dropped_notes:
+        say(console, f"dropped note: {line}")
+    for line in design.warnings:
+        say(console, f"warning: {line}")
+    for line in design.untaken:
+        say(console, f"untaken: {line}")
+    for line in design.unread if design.made else ():
+        say(console, f"unread: {line}")
+
+
 def _draw(graph: NodeGraph, status: Mapping[str, str], console: Console) -> None:
-    for line in write(graph, status).splitlines():
+    """Print a workflow as a picture of text: a line a node, new ones marked +, changed ones ~."""
+    for line in outline(graph, status):
         say(console, line)
 
 
@@ -279,89 +321,57 @@ def _say_left(design: Design, console: Console) -> None:
 
 
 def _unchanged(file: str | None, base: str | None) -> str:
-    """What is so where nothing was made."""
+    """Return the message on the file where nothing was made."""
     there = file if file and Path(file).exists() else base
     return f"nothing was made; {there} is as it was" if there else "nothing was made, and nothing written"
 
 
-class _Stage(NamedTuple):
-    """What a stage was told, and what it cost.
-
-    Attributes:
-        name: The stage, with its round.
-        parts: How many tokens each part of its prompt takes, roughly; empty where it does not tell.
-        used: Tokens that the endpoint counted, all its questions together.
-    """
-
-    name: str
-    parts: Mapping[str, int]
-    used: int
-
-
-class _Told:
-    """What the stages were told, what it cost, and what came of it.
-
-    Attributes:
-        drafted: The latest message with a workflow.
-    """
-
-    def __init__(self) -> None:
-        self._stages: list[_Stage] = []
-        self._repairs: dict[str, None] = {}
-        self.drafted: WorkflowMessage | None = None
-
-    def hear(self, event: events.Event) -> None:
-        if not isinstance(event, events.OperatorFinished):
-            return
-        outputs, used = event.message.outputs, event.message.usage.tokens
-        told = fields_of(outputs.get("prompt"))
-        if told or used:
-            self._stages.append(_Stage(f"{event.operator_id}, round {event.round}", told, used))
-        self._repairs |= dict.fromkeys(outputs.get("repairs") or ())
-        if workflow_of(outputs) is not None:
-            self.drafted = event.message
-
-    def lines(self) -> Iterator[str]:
-        """A line for each stage, one for all of them, and one for each slip that a rule mended."""
-        for name, parts, used in self._stages:
-            listed = ", ".join(f"{part} {size:,}" for part, size in parts.items())
-            told = f"told about {sum(parts.values()):,} tokens ({listed}), " if parts else ""
-            yield f"{name}: {told}used {used:,}"
-        told = sum(sum(stage.parts.values()) for stage in self._stages)
-        used = sum(stage.used for stage in self._stages)
-        yield f"all: told about {told:,} tokens, used {used:,}; the paper's prompt alone has about {PAPER_TOKENS:,} an attempt"
-        yield from (f"mended {each}" for each in self._repairs)
-
-
-def _report(design: Design, wanted: Format, told: _Told | None, *, written: str | None, as_json: bool) -> None:
+def _report(
+    design: Design, wanted: Format, keep: _Keep, told: Told, *, explain: bool, written: str | None, as_json: bool
+) -> None:
     """Print what was made: to stdout the workflow, or, where a file holds it, the changes; all else to stderr."""
     console = Console(stderr=True)
     lost = wanted.losses(design.graph) if design.made else []
     if as_json:
-        text = wanted.dump(design.graph).decode() if design.made and not written else None
-        put(json.dumps(_as_json(design, wanted, lost, told, text), indent=2, ensure_ascii=False))
+        text = keep.data(design.graph).decode() if design.made and not written else None
+        put(json.dumps(_as_json(design, wanted, lost, told if explain else None, text), indent=2, ensure_ascii=False))
     elif written:
-        for line in str(design.changes).splitlines():
-            print(printable(line))
+        _print_changes(design, console)
     elif design.made:
-        write_file(STDOUT, wanted.dump(design.graph))
-    for line in told.lines() if told and not as_json else ():
+        write_file(STDOUT, keep.data(design.graph))
+    for line in told.lines() if explain and not as_json else ():
         say(console, line)
     for issue in lost:
         say(console, issue_line(placed(issue, written or ""), written or ""))
     for needed in cast("Sequence[Any]", design.message.outputs.get("files", ())):
         say(console, f"needed: {needed}")
+    if not as_json:
+        _say_remarks(design, told, console)
     if not design.accepted:
         _say_left(design, console)
 
 
+def _print_changes(design: Design, console: Console) -> None:
+    """Print the changes to stdout; at a terminal, the picture before them."""
+    if console.is_terminal and design.made:
+        _draw(design.graph, design.changes.status, console)
+    for line in str(design.changes).splitlines():
+        print(printable(line))
+
+
 def _as_json(
-    design: Design, wanted: Format, lost: Sequence[Issue], told: _Told | None, text: str | None
+    design: Design, wanted: Format, lost: Sequence[Issue], told: Told | None, text: str | None
 ) -> dict[str, Any]:
     return {
         "accepted": design.accepted,
         "status": design.message.status.value,
         "findings": list(design.findings),
+        "notes": design.notes,
+        "dropped_notes": design.dropped_notes,
+        "warnings": design.warnings,
+        "repairs": list(design.repairs),
+        "untaken": design.untaken,
+        "unread": design.unread if design.made else [],
         "changes": design.changes.as_dict(),
         "format": wanted.name,
         "losses": [{"where": each.where, "message": each.message} for each in lost],
@@ -406,7 +416,7 @@ def _format(out: str | None, to: str | None, found: Format | None, known: Mappin
 def _check_comfyui(
     definitions: Definitions, found: Format | None, wanted: Format, run: Sequence[str] | None, store: Path | None
 ) -> None:
-    """Whether all is given that a workflow of ComfyUI takes, and nothing that only typed nodes do.
+    """Check that all is given that a workflow of ComfyUI takes, and nothing that is for typed nodes alone.
 
     Raises:
         InputError: It is not.
@@ -421,27 +431,3 @@ def _check_comfyui(
     if run or store:
         what = "--run" if run else "--store"
         raise InputError(f"{what}: is for typed nodes; the operator ComfyUI runs workflows of {wanted.name}")
-
-
-def _named(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals):
-        raise InputError(f"--run {text!r}: write NAME=VALUE")
-    return name, value
-
-
-def _run(
-    graph: NodeGraph, given: Sequence[tuple[str, str]], model: str | None, base_url: str | None, lines: Lines
-) -> WorkflowStatus:
-    """Run what was made, and print its outputs to stderr, as stdout may hold the workflow.
-
-    Raises:
-        InputError: Inputs are missing or wrong.
-    """
-    services = replace(services_of_environment())
-    job, missing = job_of(graph, Job(goal=graph.name), given, may_ask=lines.typed, option="--run")
-    message = run_to_end(follow(flow_expert(graph, services, model, base_url), job, missing, {}, None, lines))
-    print(result_text(message.outputs), file=sys.stderr)
-    if services.made:
-        print(f"files: {services.made}", file=sys.stderr)
-    return message.status

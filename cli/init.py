@@ -28,7 +28,7 @@ app:
 operators: # each one asks the model; &topic is its name
   - &topic
     instruction: What is the customer's message about?
-    output_schema: "{type: object, properties: {topic: {enum: [delivery, refund, praise]}}, required: [topic]}"
+    output: {topic: delivery | refund | praise}
 
   - &reply
     instruction: Answer the customer in two sentences. Say what happens next, and when.

@@ -1,4 +1,4 @@
-"""`operad insights`: what runs have learned, to be seen and removed."""
+"""`operad insights`: list and remove the insights that runs have learned."""
 
 from __future__ import annotations
 
@@ -26,16 +26,14 @@ LONGEST_ABOUT = 100
 
 
 def insights(
-    file: Annotated[Path, typer.Argument(help="The file in which runs keep what they learn.")],
-    forget: Annotated[
-        list[str] | None, typer.Option(help="Remove the insight with this key. May be given again.")
-    ] = None,
+    file: Annotated[Path, typer.Argument(help="The file of insights.")],
+    forget: Annotated[list[str] | None, typer.Option(help="Remove the insight with this key. Repeatable.")] = None,
     clear: Annotated[bool, typer.Option("--clear", help="Remove all of them.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print them in full, as JSON.")] = False,
 ) -> None:
     """List the insights in a file, or remove some of them.
 
-    Exit status: 0, or 2 where the file is none, or holds no insight with a key.
+    Exit status: 0, or 2 if it is not a file of insights, or has no insight with the key.
     """
     if clear and forget:
         raise InputError("--clear removes all insights: leave --forget out")

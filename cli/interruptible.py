@@ -9,6 +9,9 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+LONGEST_CALL = 1.0
+"""Seconds that a call on a signal may take beyond the work that it was heard in."""
+
 
 @contextmanager
 def ctrl_c_raises() -> Generator[None, None, None]:
@@ -37,7 +40,8 @@ def signals_heard(hear: Callable[[int], object]) -> Generator[None, None, None]:
                 if number[0] in heard:
                     hear(number[0])
 
-    threading.Thread(target=listen, name="operad-signals", daemon=True).start()
+    listener = threading.Thread(target=listen, name="operad-signals", daemon=True)
+    listener.start()
     fd_before = signal.set_wakeup_fd(told, warn_on_full_buffer=False)
     before = {number: signal.signal(number, _do_nothing) for number in heard}
     try:
@@ -47,6 +51,7 @@ def signals_heard(hear: Callable[[int], object]) -> Generator[None, None, None]:
             signal.signal(number, handler)
         signal.set_wakeup_fd(fd_before)
         os.close(told)
+        listener.join(LONGEST_CALL)  # what `hear` holds is freed before the interpreter ends, not while it does
 
 
 def end_children(threads: Path = Path("/proc/self/task")) -> None:

@@ -25,7 +25,7 @@ def set_up(level: str, *, as_json: bool) -> None:
 
     Args:
         level: The least level of records of this package, such as ``INFO``.
-        as_json: Whether records are written as JSON lines.
+        as_json: True if records are written as JSON lines.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(RunFilter())

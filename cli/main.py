@@ -25,7 +25,7 @@ COMMANDS = {
             "run:run",
             "Run an expert or a leader of experts from a YAML file, or a workflow of typed nodes.",
         ),
-        "chat": ("chat:chat", "Chat with an expert at the terminal; it remembers what was said."),
+        "chat": ("chat:chat", "Chat with an expert at the terminal; it remembers the conversation."),
         "chats": ("chats:chats", "List kept conversations, or remove some of them."),
         "runs": ("runs:app", "List, show, resume, cancel and delete durable runs."),
         "worker": (
@@ -45,6 +45,10 @@ COMMANDS = {
         "generate": (
             "generate:generate",
             "Generate a workflow of typed nodes from an instruction, or change one.",
+        ),
+        "studio": (
+            "studio:studio",
+            "Draw workflows, change them by words and run them, in the browser.",
         ),
         "edit": ("edit:edit", "Apply edit operations to a workflow: all of them, or none."),
         "repair": (
@@ -81,7 +85,7 @@ COMMANDS = {
         ),
         "trust": (
             "trust:trust",
-            "Trust the code that files name, so that operad run asks no more; --list and --revoke show and take back.",
+            "Trust the code that files name, so that operad run does not ask again; --list and --revoke manage the list.",
         ),
         "insights": ("insights:insights", "List the insights in a file, or remove some of them."),
     },

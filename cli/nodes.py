@@ -23,7 +23,7 @@ def nodes(
 ) -> None:
     """List the node types of workflows, or describe one TYPE.
 
-    Exit status: 0, or 2 where there is no such type.
+    Exit status: 0, or 2 if there is no such type.
     """
     if name is None:
         found = list(NODE_TYPES.values())
@@ -31,7 +31,7 @@ def nodes(
     else:
         module, _, symbol = name.rpartition(".")
         code = code_of("the command line", name, Path.cwd(), [Named(module, symbol)] if module else [])
-        one = node_type(name, LoadedModules(code))  # trusted: who gives the command names it
+        one = node_type(name, LoadedModules(code))  # trusted: the user names it on the command line
         if isinstance(one, str):
             raise InputError(one)
-        print(json.dumps(as_json(one), indent=2) if as_json_ else card(one))
+        print(json.dumps(as_json(one), indent=2) if as_json_ else card(one, advanced=True))

@@ -30,36 +30,34 @@ EXIT_INTERRUPTED = 130
 
 def optimise(
     expert: Annotated[Path, typer.Argument(metavar="EXPERT.yaml", help="A configuration file.")],
-    tasks: Annotated[Path, typer.Option(help="Tasks with what verifies their answers: JSON lines, or YAML.")],
+    tasks: Annotated[Path, typer.Option(help="Tasks with the verification of their answers: JSON lines, or YAML.")],
     out: Annotated[
         Path | None,
-        typer.Option(
-            "-o", "--output", metavar="FOLDER", help="The folder that keeps the search; by default, NAME.optimised."
-        ),
+        typer.Option("-o", "--output", metavar="FOLDER", help="Folder of the search; by default, NAME.optimised."),
     ] = None,
-    budget: Annotated[int | None, typer.Option(help="How many tokens all of it may use.")] = None,
-    rounds: Annotated[int, typer.Option(help="How many changes are tried.")] = ROUNDS,
+    budget: Annotated[int | None, typer.Option(help="Maximum number of tokens for the search.")] = None,
+    rounds: Annotated[int, typer.Option(help="Number of changes to try.")] = ROUNDS,
     sample: Annotated[
-        int | None, typer.Option(help="On how many tasks, by lot, a change is tried; by default, on all.")
+        int | None, typer.Option(help="Number of random tasks on which each change is tried; by default, all.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="What is drawn by lot depends on it.")] = 0,
-    at_once: Annotated[int, typer.Option(help="How many tasks at once.")] = AT_ONCE,
-    name: Annotated[str | None, typer.Option("--expert", help="Which expert; by default, the only one.")] = None,
-    model: Annotated[str | None, typer.Option(help="The model's name at its endpoint.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of random choices.")] = 0,
+    at_once: Annotated[int, typer.Option(help="Number of tasks at once.")] = AT_ONCE,
+    name: Annotated[str | None, typer.Option("--expert", help="Name of the expert; by default, the only one.")] = None,
+    model: Annotated[str | None, typer.Option(help="Name of the model at its endpoint.")] = None,
     base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint, with /v1.")] = None,
     prices: PricesFile = None,
     proposer_model: Annotated[
         str | None, typer.Option(help="The model that proposes changes and judges answers; by default the same.")
     ] = None,
     proposer_base_url: Annotated[str | None, typer.Option(help="Its endpoint; by default the same.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all that was tried as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all candidates as JSON.")] = False,
     trust: Trusted = False,
 ) -> None:
     """Search for a better workflow of an expert: a model proposes changes, tasks score them.
 
-    The folder keeps each step, the best workflow (best.yaml) and the tree of all (tree.svg); the same
-    command goes on from there. What was tried goes to stdout; progress and errors go to stderr. Exit status:
-    0, also where nothing better was found; 2 bad input or an error; 130 interrupted.
+    The folder keeps each step, the best workflow (best.yaml) and the tree of candidates (tree.svg); the same
+    command continues from there. The candidates go to stdout; progress and errors go to stderr. Exit status:
+    0, also if no better workflow was found; 2 bad input or an error; 130 interrupted.
     """
 
     def loaded(trusted: Trust) -> tuple[Configuration, Trust]:
@@ -93,7 +91,7 @@ def optimise(
 
 
 def report(found: Optimised) -> Report:
-    """What a search came to, the best candidates first."""
+    """Return the report of a search, the best candidates first."""
     ranked = found.state.ranked(found.tasks)
     summary = {
         "best": found.best.number,
@@ -159,7 +157,7 @@ def _reasoners(
     acting: tuple[str | None, str | None],
     asking: tuple[str | None, str | None],
 ) -> dict[str, Reasoner | None]:
-    """Who thinks in the workflow, and who proposes; None for the one that the search chooses itself."""
+    """Return the reasoners of the workflow and of the proposals; None for the one that the search chooses itself."""
 
     def of(options: tuple[str | None, str | None]) -> Reasoner:
         return configuration.expert(name, model_name=options[0], base_url=options[1]).reasoner

@@ -1,18 +1,14 @@
-"""What a run looks like while it runs: a live table in a terminal, plain lines elsewhere."""
+"""Progress of a run: a live table in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
-from types import TracebackType
-from typing import Literal, Protocol
+from typing import Literal
 
-from rich.console import Console
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
@@ -32,7 +28,7 @@ LONGEST_TOLD = 100
 """Characters of an insight in a line of progress."""
 
 CUT_OFF = "the answer was cut off at the most tokens it may have; raise max_tokens"
-"""What is said of an answer whose finish reason is ``length``."""
+"""Note on an answer whose finish reason is ``length``."""
 
 State = Literal["waiting", "running", "asking", "retrying", "done", "cached", "kept", "skipped", "failed", "stopped"]
 _STYLES: dict[State, str] = {
@@ -75,10 +71,10 @@ class Row:
 
 @dataclass(slots=True)
 class RunView:
-    """What is known of a run from the events so far.
+    """State of a run from the events so far.
 
     Attributes:
-        rows: Per operator, by its path with slashes; those of a workflow inside stand below its own.
+        rows: Rows by operator path with slashes; operators of a nested workflow follow their own operator.
     """
 
     rows: dict[str, Row] = field(default_factory=dict[str, Row])
@@ -153,7 +149,7 @@ class RunView:
         return table
 
     def _shown(self, most: int | None) -> Collection[str]:
-        """The rows that have a place, in their order: those at work first, then those that ended, then those to come."""
+        """Return the rows that fit, in their order: operators at work first, then finished ones, then those to come."""
         if most is None or len(self.rows) <= most:
             return dict.fromkeys(self.rows)
         ranked = sorted(self.rows, key=lambda name: (_ORDER.index(self.rows[name].state), -self.rows[name].started))
@@ -199,7 +195,7 @@ def _apply(event: Event, row: Row) -> None:
 
 
 def _note(event: Event) -> str:
-    """What an operator does."""
+    """Return a note on an operator's activity."""
     match event:
         case events.Progress():
             return f"{event.done}/{event.total}"
@@ -223,8 +219,8 @@ def _note(event: Event) -> str:
             return ""
 
 
-def _line(event: Event) -> str:
-    """What an operator decided, or was told beforehand, in one line; empty for anything else."""
+def line_for(event: Event) -> str:
+    """Return an operator's decision, or a note given to it beforehand, in one line; empty for other events."""
     match event:
         case events.JobSplit():
             return f"split into {parts_of(event)}"
@@ -254,7 +250,7 @@ def _end(event: Event, row: Row) -> None:
 
 
 def _apply_to_map(event: Event, row: Row) -> None:
-    """What happens in an item of a map, as far as the map's row shows it."""
+    """Apply an event of a map's item to the map's row."""
     match event:
         case events.ModelAnswered():
             row.usage = row.usage + event.usage
@@ -275,7 +271,7 @@ def _ask(event: events.Interrupted | events.Resumed, row: Row) -> None:
 
 
 class Remarks:
-    """What was out of the ordinary in a run, for its end."""
+    """Collector of unusual events of a run, printed at its end."""
 
     def __init__(self) -> None:
         self._kept = 0
@@ -322,21 +318,21 @@ class Remarks:
         return printable("; ".join(said))
 
 
-def _is_a_tenth(event: events.Progress) -> bool:
-    """Whether another tenth of the items is done."""
+def is_a_tenth(event: events.Progress) -> bool:
+    """Return True if another tenth of the items is done."""
     return event.done * 10 // event.total > (event.done - 1) * 10 // event.total
 
 
 def verdict_line(event: events.RoundFinished) -> str:
-    """What a round was found to be, in one line."""
+    """Return the verdict on a round in one line."""
     blamed = f" (at fault: {', '.join(event.blame)})" if event.blame else ""
     where = f" of {'/'.join(event.path)}" if event.path else ""
     return printable(f"round {event.round}{where}  {event.status.value}: {event.evaluation}{blamed}")
 
 
 def stranger_line(event: events.BlameUnknown) -> str:
-    """That a verdict blames nobody who is there."""
-    return printable(f"round {event.round}  blamed, but nobody is called so: {event.blame}")
+    """Return a line on a verdict that blames an unknown operator."""
+    return printable(f"round {event.round}  blamed an unknown operator: {event.blame}")
 
 
 def parts_of(event: events.JobSplit) -> str:
@@ -352,158 +348,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def used(usage: Usage) -> str:
-    """What models were asked, and what that cost."""
+    """Return the number of model calls and their cost."""
     cost = f", cost {usage.money()}" if usage.calls or usage.cost else ""
     calls = f"{usage.calls:,} model call{'' if usage.calls == 1 else 's'}"
     return f"{calls}, {usage.tokens:,} tokens{cost}"
-
-
-class Display(Protocol):
-    """Shows a run's events; entered before the first and left after the last."""
-
-    def __enter__(self) -> Display: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    def show(self, event: Event) -> None:
-        """Show one event."""
-        ...
-
-    def paused(self) -> AbstractContextManager[None]:
-        """Stand aside while somebody is asked."""
-        ...
-
-
-def display_on(console: Console) -> Display:
-    """A live table where `console` is a terminal, plain lines elsewhere."""
-    return LiveTable(console) if console.is_terminal else PlainLines(console)
-
-
-class LiveTable:
-    """A table of operators that is drawn again as the run goes on."""
-
-    def __init__(self, console: Console) -> None:
-        self._view = RunView()
-        self._console = console
-        self._left = False
-        self._live = self._new()
-
-    def __enter__(self) -> Display:
-        self._live.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._left = True
-        self._live.__exit__(kind, error, trace)
-
-    def show(self, event: Event) -> None:
-        """Take in one event; the table is redrawn a few times a second, verdicts stay above it."""
-        self._view.apply(event)
-        if isinstance(event, events.RoundFinished) and event.evaluation and not place(event.path)[1]:
-            self._live.console.print(verdict_line(event), markup=False, highlight=False)
-        elif isinstance(event, events.BlameUnknown):
-            self._live.console.print(stranger_line(event), markup=False, highlight=False)
-
-    @contextmanager
-    def paused(self) -> Generator[None, None, None]:
-        """Leave the table as it stands while somebody is asked; it goes on below the answer."""
-        self._live.stop()
-        try:
-            yield
-        finally:
-            if not self._left:
-                self._live = self._new()  # the old one would take as many lines away again
-                self._live.start()
-
-    def _new(self) -> Live:
-        return Live(console=self._console, get_renderable=self._table, refresh_per_second=8)
-
-    def _table(self) -> Table:
-        """As much of the table as the terminal has lines for; all of it at the end."""
-        return self._view.table(None if self._left else max(1, self._console.height - _AROUND))
-
-
-_AROUND = 4
-"""Lines of a terminal that are not the table's rows: its head, its totals, and the last two lines."""
-
-
-class PlainLines:
-    """A line when an operator starts, ends, or has got on: by a tenth of its items, or for some seconds."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._written = monotonic()
-
-    def __enter__(self) -> Display:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
-
-    def show(self, event: Event) -> None:
-        """Write a line if the event deserves one; of a map's items, only what is out of the ordinary."""
-        match event:
-            case events.OperatorRetried():
-                self._write(event, f"attempt {event.attempt} failed, again in {event.delay:.1f} s: {event.error}")
-            case events.FellBack():
-                self._write(event, f"falls back to {event.to}: {event.error}")
-            case events.ModelRetried():
-                why = shortened(event.error, LONGEST_ERROR)
-                self._write(event, f"the model is asked again in {event.delay:.1f} s: {why}")
-            case events.ModelAnswered() if event.cut_off:
-                self._write(event, CUT_OFF)
-            case events.Interrupted():
-                self._write(event, "waits for an answer")
-            case events.Resumed():
-                self._write(event, f"was answered, after {event.seconds:.1f} s")
-            case events.OperatorFailed():
-                self._write(event, f"failed, {event.seconds:.1f} s: {shortened(event.error, LONGEST_ERROR)}")
-            case _ if not place(event.path)[1]:
-                self._show_ordinary(event)
-            case _:
-                pass
-
-    def paused(self) -> AbstractContextManager[None]:
-        """Nothing stands in the way of a question."""
-        return nullcontext()
-
-    def _show_ordinary(self, event: Event) -> None:
-        match event:
-            case events.OperatorStarted():
-                self._write(event, "running")
-            case events.Progress() if event.total and (_is_a_tenth(event) or self._silent_for_long()):
-                self._write(event, f"{event.done}/{event.total}")
-            case events.CacheHit() | events.MessageKept():
-                self._write(event, "from the cache" if isinstance(event, events.CacheHit) else "kept from before")
-            case events.OperatorFinished():
-                usage = event.message.usage
-                cost = f", cost {usage.money()}" if usage.cost else ""
-                self._write(event, f"done, {event.seconds:.1f} s, {usage.tokens:,} tokens{cost}")
-            case events.OperatorCancelled():
-                self._write(event, "stopped")
-            case events.OperatorSkipped():
-                self._write(event, f"skipped: {event.reason}")
-            case events.RoundFinished() if event.evaluation:
-                self._print(verdict_line(event))
-            case events.BlameUnknown():
-                self._print(stranger_line(event))
-            case _ if line := _line(event):
-                self._write(event, line)
-            case _:
-                pass
-
-    def _write(self, event: Event, text: str) -> None:
-        self._print(printable(f"round {event.round}  {'/'.join(event.path)}: {text}"))
-
-    def _silent_for_long(self) -> bool:
-        return monotonic() > self._written + LONGEST_SILENCE
-
-    def _print(self, line: str) -> None:
-        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
-        self._written = monotonic()

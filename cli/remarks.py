@@ -1,4 +1,4 @@
-"""What commands say of imported workflows that do something else here than where they come from."""
+"""Remarks on imported workflows that behave differently here than on their platform."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Lossy = Annotated[
     bool,
     typer.Option(
         "--lossy",
-        help="Run an imported workflow though its results may be others than where it comes from; operad check says how.",
+        help="Run an imported workflow although its results may differ; operad check lists the differences.",
     ),
 ]
 

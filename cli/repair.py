@@ -25,11 +25,11 @@ def repair_command(
         str, typer.Argument(metavar="FILE", help="A model's response, or a workflow of typed nodes in any format.")
     ],
     output: Annotated[
-        str, typer.Option("-o", "--output", metavar="FILE", help="The file to write; - (the default) is stdout.")
+        str, typer.Option("-o", "--output", metavar="FILE", help="Output file; - (the default) is stdout.")
     ] = STDOUT,
     instruction: Annotated[
         list[str] | None,
-        typer.Option(help="What was asked for, which inputs and outputs are aligned to. Again for each round."),
+        typer.Option(help="The instruction, to which inputs and outputs are aligned. Repeat it for each round."),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the repairs, the lessons, the issues left and the text as JSON.")
@@ -37,10 +37,10 @@ def repair_command(
 ) -> None:
     """Repair a workflow that a model wrote: its JSON, form, references and edges.
 
-    With --instruction, also the names of inputs and outputs. What was mended goes to stderr, one repair a line, then
-    what is left to do; the workflow goes to the output in the
-    format of its name, or to stdout as it came. Exit status: 0 if nothing is wrong any more, 1 if issues are
-    left or names that are not as stated, 2 if no workflow can be read from it.
+    With --instruction, also the names of inputs and outputs. Repairs go to stderr, one per line, then the remaining
+    issues; the workflow goes to the output in the
+    format of the output's name, or to stdout in its own. Exit status: 0 if there are no issues, 1 if issues are
+    left or names differ from the instruction, 2 if no workflow can be read.
     """
     data = read_file(file)
     found, mended = _mended(data, file, instruction or ())

@@ -19,20 +19,20 @@ _KINDS = {".html": page_of, ".htm": page_of, ".md": markdown}
 
 
 def report(
-    events: Annotated[Path, typer.Argument(metavar="RUN.jsonl", help="What operad run --events has written.")],
+    events: Annotated[Path, typer.Argument(metavar="RUN.jsonl", help="A file written by operad run --events.")],
     output: Annotated[
         str,
         typer.Option(
             "-o",
             "--output",
             metavar="FILE",
-            help="The file to write, .html or .md; - (the default) is Markdown on stdout.",
+            help="Output file, .html or .md; - (the default) is Markdown on stdout.",
         ),
     ] = STDOUT,
 ) -> None:
     """Write a report of a run: a self-contained page (.html), or a summary in Markdown (.md).
 
-    A file that is there is replaced, at once and as a whole. Exit status: 0, or 2 if the file of events cannot
+    An existing file is replaced atomically. Exit status: 0, or 2 if the file of events cannot
     be read.
     """
     suffix = ".md" if output == STDOUT else Path(output).suffix.lower()

@@ -1,4 +1,4 @@
-"""The last repeated round of a run, in plain words: what was rejected, what ran again and what was reused."""
+"""The last repeated round of a run, in plain words: the rejected result, the operators that ran again, and the rest."""
 
 from __future__ import annotations
 

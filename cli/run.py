@@ -1,4 +1,4 @@
-"""`operad run`, and what it shares with `operad runs resume`: what runs, made from a file, and what is printed."""
+"""`operad run`, with parts shared by `operad runs resume`: the run of a file, and the output of its result."""
 
 from __future__ import annotations
 
@@ -42,36 +42,36 @@ RestartFrom = Annotated[
         help="Run this operator again, and all that comes after it; with slashes below those around it: outer/inner, each[2]/check.",
     ),
 ]
-Round = Annotated[int, typer.Option("--round", min=1, help="With --restart-from: from which round on.")]
+Round = Annotated[int, typer.Option("--round", min=1, help="With --restart-from: the first round to repeat.")]
 
 
 def run(
     config: Annotated[
         str,
         typer.Argument(
-            metavar="FILE", help="A YAML file, or the name of one that comes with operad; or a workflow of typed nodes."
+            metavar="FILE", help="A YAML file, the name of one that comes with operad, or a workflow of typed nodes."
         ),
     ],
     job: Annotated[
         str,
-        typer.Option(
-            help="What is to be done, in words. Experts need it, unless a --file or an --input says what their work is."
-        ),
+        typer.Option(help="The task, in words. Experts need it, unless there is a --file or an --input."),
     ] = "",
-    file: Annotated[list[Path] | None, typer.Option(help="A file it is about. May be given again.")] = None,
+    file: Annotated[list[Path] | None, typer.Option(help="A file for the job. Repeatable.")] = None,
     input_: Annotated[
         list[str] | None,
-        typer.Option("--input", help="A named value, NAME=VALUE; for a file, its path. May be given again."),
+        typer.Option("--input", help="A named value, NAME=VALUE; for a file, its path. Repeatable."),
     ] = None,
-    expert: Annotated[str | None, typer.Option(help="Which expert; by default the leader, or the only one.")] = None,
-    model: Annotated[str | None, typer.Option(help="The model's name at its endpoint.")] = None,
+    expert: Annotated[
+        str | None, typer.Option(help="Name of the expert; by default the leader, or the only one.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Name of the model at its endpoint.")] = None,
     base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint, with /v1.")] = None,
     prices: PricesFile = None,
     events_file: Annotated[
         Path | None, typer.Option("--events", help="Write every event to this file, as JSON lines.")
     ] = None,
     answer: Annotated[
-        list[str] | None, typer.Option(help="The answer to a question that the run asks, ID=VALUE. May be given again.")
+        list[str] | None, typer.Option(help="Answer to a question of the run, ID=VALUE. Repeatable.")
     ] = None,
     output: Annotated[
         Path | None,
@@ -79,25 +79,25 @@ def run(
             "-o",
             "--output",
             metavar="FOLDER",
-            help="The folder in which the nodes of a workflow write files; by default, a fresh one.",
+            help="Folder for files that the nodes of a workflow write; by default, a fresh one.",
         ),
     ] = None,
     services_file: Annotated[
-        Path | None, typer.Option("--services", help="What the nodes of a workflow reach outside: a YAML file.")
+        Path | None, typer.Option("--services", help="YAML file of external services for the nodes of a workflow.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole message as JSON.")] = False,
     durable: Annotated[
-        bool, typer.Option("--durable", help="Keep the run in a database, so that it goes on after a crash.")
+        bool, typer.Option("--durable", help="Keep the run in a database, so that it can resume after a crash.")
     ] = False,
     db: Database = None,
     run_id: Annotated[
         str | None,
-        typer.Option(help="The kept run's id, by default a fresh one. One that was begun goes on where it was."),
+        typer.Option(help="Id of the durable run, by default a fresh one. An existing run resumes."),
     ] = None,
     restart_from: RestartFrom = None,
     round_: Round = 1,
     workers_: Annotated[
-        bool, typer.Option("--workers", help="Have the operators done by workers: operad worker FILE, on any machines.")
+        bool, typer.Option("--workers", help="Let workers execute the operators: operad worker FILE, on any machines.")
     ] = False,
     files: Files = None,
     lossy: Lossy = False,
@@ -108,23 +108,23 @@ def run(
 ) -> None:
     """Run an expert or a leader of experts from a YAML file, or a workflow of typed nodes.
 
-    The result goes to stdout; progress, questions, the verdict and errors go to stderr. What the run
-    asks is answered by --answer, or else by a line of stdin. Exit status: 0 SUCCESS,
+    The result goes to stdout; progress, questions, the verdict and errors go to stderr. Questions of
+    the run are answered by --answer, or else by a line of stdin. Exit status: 0 SUCCESS,
     1 any other status, 2 bad input or an error, 130 interrupted, 143 terminated. With --json, an
-    error that ends the run is printed as JSON, too, with what operators had said by then.
+    error that ends the run is printed as JSON, too, with the messages of finished operators.
 
-    Experts that are given a --file or an --input and no --job do what `app: {desc: …}` in their file says.
+    With a --file or an --input, but no --job, the task is that of `app: {desc: …}` in the expert's file.
 
-    --db, --run-id, --restart-from, --workers and --files imply --durable: what operators say is kept, and the same command with
-    --run-id, or operad runs resume, goes on where a crash, Ctrl-C or an open question left the run.
+    --db, --run-id, --restart-from, --workers and --files imply --durable: the messages of operators are kept. The same
+    command with --run-id, or operad runs resume, continues after a crash, Ctrl-C or an open question.
 
-    --view shows the run on a page in the browser, too, which can answer what it asks, and cancel it; at a terminal the
+    --view shows the run on a page in the browser, too, to answer its questions or cancel it; at a terminal the
     page stays after the run, until Ctrl-C.
 
-    A workflow is found by what is in the file: Operad's YAML, a Dify file, a Coze archive, Chat2Workflow's
+    The format of a file is determined by its content: Operad's YAML, a Dify file, a Coze archive, Chat2Workflow's
     JSON, or a whole response with it.
-    --file goes to its inputs of files, in order; what is missing is asked for at the terminal. What an imported file
-    says that is done otherwise here is printed first; if results may be others, it runs only with --lossy.
+    --file sets its file inputs, in order; missing inputs are asked for at the terminal. Differences from the platform of
+    an imported file are printed first; if they may affect results, the workflow runs only with --lossy.
     """
     source = Source(
         file=config,
@@ -219,19 +219,19 @@ def carry_out(
     trace: str | None = None,
     view_port: int | None = None,
 ) -> NoReturn:
-    """Run it, print what comes of it to stdout and all else to stderr, and leave with an exit status.
+    """Run a job, print its result to stdout and everything else to stderr, and exit with a status.
 
     Args:
-        runnable: What runs.
-        job: What is to be done.
+        runnable: Workflow or agent to run.
+        job: The job.
         missing: Inputs that are asked for at the terminal.
         answers: Answers to what it asks, by the questions' ids.
-        events_file: Where its events are written.
-        lines: Where other answers come from.
-        as_json: Whether the whole message, or what an error leaves, is printed as JSON.
-        kept: How it is kept.
-        trace: Where its spans go.
-        view_port: Where a page shows it; None for no page.
+        events_file: File for its events.
+        lines: Source of further answers.
+        as_json: True if the whole message, or what an error leaves, is printed as JSON.
+        kept: The durable run, if it is one.
+        trace: Destination of its spans.
+        view_port: Port of the page that shows it; None for no page.
     """
     services = runnable.services
     with ExitStack() as stack:
@@ -253,28 +253,28 @@ def carry_out(
 def deliver(
     message: WorkflowMessage, *, typed: bool, as_json: bool, remarks: Sequence[Mapping[str, object]] = ()
 ) -> NoReturn:
-    """Print a result, and leave with its exit status.
+    """Print a result, and exit with its status.
 
     Args:
         message: The result.
-        typed: Whether a workflow of typed nodes made it.
-        as_json: Whether the whole of it is printed, as JSON.
-        remarks: What was done otherwise than where the workflow comes from; a part of the JSON.
+        typed: True if a workflow of typed nodes made it.
+        as_json: True to print the whole message as JSON.
+        remarks: Differences from the platform that the workflow comes from; a part of the JSON.
     """
     put(message_json(message, remarks) if as_json else _result(message, typed=typed))
     raise typer.Exit(0 if message.status is WorkflowStatus.SUCCESS else EXIT_NOT_SUCCESS)
 
 
 def named_values(option: str, what: str, texts: Iterable[str] | None) -> list[tuple[str, str]]:
-    """What was given as NAME=VALUE.
+    """Return the values of an option in the form NAME=VALUE.
 
     Args:
-        option: The option's name.
-        what: What it calls the name.
-        texts: What was given.
+        option: Name of the option.
+        what: Word for the name in errors.
+        texts: Values of the option.
 
     Raises:
-        InputError: One is not written so.
+        InputError: A value has another form.
     """
     return [_named_value(option, what, text) for text in texts or ()]
 

@@ -6,51 +6,49 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from pydantic import ValidationError
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from operad.cli.ask import Lines
-from operad.cli.durable import Database, Kept, database_option, open_ledger, resume_command, trusted
-from operad.cli.progress import shortened, used
+from operad.cli.durable import Database, Kept, database_option, open_ledger, trusted
 from operad.cli.run import RestartFrom, Round, carry_out, check_restart, deliver, named_values, restart
+from operad.cli.run_record import (
+    ASKS,
+    INTERRUPTED,
+    UNIT_SECONDS,
+    asked,
+    caught_up,
+    details,
+    errors,
+    facts,
+    in_program,
+    is_of_a_command,
+    look,
+    print_table,
+    row,
+    step_row,
+    what_next,
+)
 from operad.cli.telemetry import Traced
 from operad.cli.trust_store import Trusted, trusting
 from operad.cli.view import View, ViewPort, port_of
-from operad.configs.answers import WrongAnswerError, describe_answer, read_answer
+from operad.configs.answers import WrongAnswerError, read_answer
 from operad.configs.flow import find_graph
 from operad.configs.prices import PricesFile
 from operad.configs.printable import printable, put
 from operad.configs.runnable import make, source_of
 from operad.runtime.durable.codec import Codec
-from operad.runtime.durable.drive import question_of
-from operad.runtime.durable.history import KeptStep
 from operad.runtime.durable.ledger import Ledger
 from operad.runtime.durable.places import shown
-from operad.runtime.durable.records import batched
-from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, KeptQuestion, KeptRun
-from operad.runtime.policies.policy import causes
-from operad.runtime.values.errors import InputError, OperadError, describe, shorten
-from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage
-from operad.runtime.values.questions import Question
-
-LONGEST_SAID = 200
-"""Characters of what an operator said, or of a job, that people are shown."""
-
-INTERRUPTED, ASKS = "interrupted", "asks"
-"""Of runs that are under way: nobody drives it any more; it waits for a person."""
+from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, KeptRun
+from operad.runtime.durable.steps import batched
+from operad.runtime.values.errors import InputError, OperadError, shorten
 
 _AGE = re.compile(r"(\d{1,6})([smhdw])")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _STYLES = {RUNNING: "bold cyan", INTERRUPTED: "yellow", ASKS: "bold magenta", FAILED: "bold red", CANCELLED: "dim"}
 
 RunId = Annotated[str, typer.Argument(metavar="ID", help="The run's id.")]
@@ -61,78 +59,30 @@ app = typer.Typer(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A kept run as people see it.
-
-    Attributes:
-        kept: What is kept of it.
-        state: ``running``, ``interrupted``, ``asks``, ``finished``, ``failed`` or ``cancelled``.
-        verdict: The status of its message, if it has finished.
-        questions: What it asks.
-        age: Seconds since it was begun.
-        idle: Seconds since anything was noted of it.
-    """
-
-    kept: KeptRun
-    state: str
-    verdict: str
-    questions: Sequence[Question]
-    age: float
-    idle: float
-
-    @property
-    def usage(self) -> Usage:
-        """What it has cost."""
-        with suppress(ValidationError):
-            return Usage.model_validate_json(self.kept.usage)
-        return NO_USAGE
-
-    @property
-    def progress(self) -> str:
-        """How many operators have finished, of how many that are known; further rounds and items add to both."""
-        return f"{self.kept.done}/{max(self.kept.done, self.kept.total)}"
-
-    def as_dict(self) -> dict[str, Any]:
-        """It as JSON."""
-        kept, usage = self.kept, self.usage
-        return {
-            "id": kept.run_id,
-            "workflow": kept.workflow,
-            "state": self.state,
-            **({"status": self.verdict} if self.verdict else {}),
-            "done": kept.done,
-            "total": max(kept.done, kept.total),
-            "age": round(self.age, 3),
-            "created": kept.created,
-            "updated": kept.updated,
-            "drives": kept.drives,
-            "driver": kept.driver,
-            "usage": {**usage.model_dump(mode="json"), "tokens": usage.tokens},
-        }
-
-
 @app.command("list")
 def list_runs(
-    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of runs.")] = 50,
     after: Annotated[
-        str | None, typer.Option(metavar="ID", help="Those that come after this run: the next ones of a list.")
+        str | None, typer.Option(metavar="ID", help="List the runs after this one: the next page of a list.")
     ] = None,
     db: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the runs that are kept, the newest first."""
+    """List durable runs, the newest first."""
     ledger = _ledger_to_look_at(db)
     found = ledger.runs(limit + 1, after or "")
-    seen = look(ledger, *found[:limit])
+    seen = [
+        each if each.state == FINISHED else caught_up(each, ledger.timeline(each.kept.run_id))
+        for each in look(ledger, *found[:limit])
+    ]
     if as_json:
         put(json.dumps([each.as_dict() for each in seen], indent=2, ensure_ascii=False))
     elif not seen:
         print(f"{printable(shown(ledger.url))}: no {'more ' if after else ''}runs")
     else:
-        _print_table(
+        print_table(
             ("id", "workflow", "state", "done", "age", "tokens", "cost"),
-            [_row(each) for each in seen],
+            [row(each) for each in seen],
             {2: [_STYLES.get(each.state, "green") for each in seen]},
         )
     if len(found) > limit:
@@ -142,26 +92,26 @@ def list_runs(
 
 @app.command("show")
 def show_run(run_id: RunId, db: Database = None, as_json: AsJson = False) -> None:
-    """Print what is kept of a run: its job, its operators, its questions, and how it goes on."""
+    """Print the record of a run: its job, its operators, its questions, and the command to resume it."""
     ledger = _ledger_to_look_at(db)
-    seen = look(ledger, ledger.run(run_id))[0]
     steps = ledger.timeline(run_id)
+    seen = caught_up(look(ledger, ledger.run(run_id))[0], steps)
     if as_json:
-        put(json.dumps(_details(ledger, seen, steps), indent=2, ensure_ascii=False))
+        put(json.dumps(details(ledger, seen, steps), indent=2, ensure_ascii=False))
         return
-    width = max(len(name) for name, _ in _facts(ledger, seen, db))
-    for name, text in _facts(ledger, seen, db):
+    width = max(len(name) for name, _ in facts(ledger, seen, db))
+    for name, text in facts(ledger, seen, db):
         print(f"{name:{width}}  {printable(text)}")
     if steps:
         print()
-        _print_table(
-            ("operator", "state", "seconds", "tokens", "cost", "said"), [_step_row(step, seen) for step in steps]
+        print_table(
+            ("operator", "state", "seconds", "tokens", "cost", "said"), [step_row(step, seen) for step in steps]
         )
-    for line in _errors(seen, steps):
+    for line in errors(seen, steps):
         print(printable(line))
-    for line in _asked(seen, db):
+    for line in asked(seen, db):
         print(printable(line))
-    print(f"\n{printable(_what_next(seen, db))}")
+    print(f"\n{printable(what_next(seen, db))}")
 
 
 @app.command("resume")
@@ -169,10 +119,10 @@ def resume_run(
     run_id: RunId,
     answer: Annotated[
         list[str] | None,
-        typer.Option(help="The answer to a question that it asks, ID=VALUE. May be given again."),
+        typer.Option(help="Answer to a question of the run, ID=VALUE. Repeatable."),
     ] = None,
-    model: Annotated[str | None, typer.Option(help="From now on, the model's name at its endpoint.")] = None,
-    base_url: Annotated[str | None, typer.Option(help="From now on, the endpoint, with /v1.")] = None,
+    model: Annotated[str | None, typer.Option(help="Name of the model at its endpoint, from now on.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="OpenAI-compatible endpoint, with /v1, from now on.")] = None,
     prices: PricesFile = None,
     restart_from: RestartFrom = None,
     round_: Round = 1,
@@ -186,10 +136,10 @@ def resume_run(
     view_port: ViewPort = None,
     trust: Trusted = False,
 ) -> None:
-    """Go on with a run as operad run began it: what had finished does not run again.
+    """Resume a durable run; finished operators do not run again.
 
-    What failed is tried again; of a run that has finished, the result is printed. A run that another
-    process drives gets the answers, and goes on there. Exit status as of operad run.
+    Failed operators run again; if the run has finished, its result is printed. A run that another
+    process drives receives the answers, and continues there. Exit status as for operad run.
     """
     check_restart(restart_from, round_, run_id)
     given = dict(named_values("--answer", "ID", answer))
@@ -220,7 +170,7 @@ def resume_run(
 
 @app.command("cancel")
 def cancel_run(run_id: RunId, db: Database = None) -> None:
-    """End a run: nothing more begins in it. What has finished is kept, and operad runs resume goes on with it."""
+    """Cancel a run. Finished operators are kept, and operad runs resume continues it."""
     ledger = open_ledger(db)
     driver = ledger.run(run_id).driver
     ledger.cancel(run_id)
@@ -233,21 +183,24 @@ def delete_runs(
     run_ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="The runs' ids.")] = None,
     older_than: Annotated[
         str | None,
-        typer.Option(metavar="AGE", help="Instead, all of which nothing was noted for so long: 30d, 12h, 90m, 2w."),
+        typer.Option(
+            metavar="AGE", help="Instead of ids: all runs without an update for this time: 30d, 12h, 90m, 2w."
+        ),
     ] = None,
     keep: Annotated[
-        int | None, typer.Option(min=0, metavar="COUNT", help="Instead, all but so many of the newest.")
+        int | None,
+        typer.Option(min=0, metavar="COUNT", help="Instead of ids: all runs except for this number of the newest."),
     ] = None,
     state: Annotated[
         Literal["finished", "failed", "cancelled", "interrupted", "asks"],
-        typer.Option(help="With --older-than and --keep: those in this state."),
+        typer.Option(help="With --older-than and --keep: only runs in this state."),
     ] = "finished",
     db: Database = None,
 ) -> None:
-    """Forget runs with all that is kept of them, without asking. None that is being driven is forgotten.
+    """Delete runs with all their records, without confirmation. Runs that a process drives are not deleted.
 
-    With --older-than and --keep, those that are older and not among the newest. It is done a few runs at a time: what
-    runs goes on meanwhile, and Ctrl-C leaves the rest.
+    With --older-than and --keep, runs that match both are deleted, a few at a time: other
+    runs continue meanwhile, and Ctrl-C keeps the rest.
     """
     chooses = older_than is not None or keep is not None
     if bool(run_ids) == chooses:
@@ -324,25 +277,11 @@ def keep_answers(ledger: Ledger, run_id: str, answers: Mapping[str, str]) -> dic
 
 def _refuse_answers_to_a_program(kept: KeptRun) -> None:
     """Raise InputError for a run that no command can go on with, before any answer to it is kept."""
-    if not _is_of_a_command(kept):
+    if not is_of_a_command(kept):
         raise InputError(
             f"run {kept.run_id!r} was begun by a program, not by a command, so no answer is stored; answer it "
-            f"{_in_program(kept)}"
+            f"{in_program(kept)}"
         )
-
-
-def _is_of_a_command(kept: KeptRun) -> bool:
-    with suppress(InputError):
-        return bool(source_of(kept).file)
-    return False
-
-
-def _in_program(kept: KeptRun, question_id: str = "QUESTION") -> str:
-    answers = f"{{{question_id!r}: VALUE}}"
-    return (
-        f"in that program: ledger.answer({kept.run_id!r}, {answers}), then execute its workflow with "
-        f"run_id={kept.run_id!r} again"
-    )
 
 
 def _leave_to_driver(kept: KeptRun, given: Mapping[str, str], unasked: Mapping[str, str]) -> None:
@@ -366,226 +305,7 @@ def _age(text: str) -> float:
     found = _AGE.fullmatch(text.strip())
     if not found:
         raise InputError(f"--older-than {text!r}: write a number with s, m, h, d or w: 90m, 12h, 30d, 2w")
-    return int(found[1]) * _SECONDS[found[2]]
+    return int(found[1]) * UNIT_SECONDS[found[2]]
 
 
 # What people see
-
-
-def look(ledger: Ledger, *chosen: KeptRun) -> list[Seen]:
-    """Kept runs as people see them."""
-    alive, now = ledger.alive(), ledger.store.now()
-    return [_seen(ledger, kept, alive, now) for kept in chosen]
-
-
-def _seen(ledger: Ledger, kept: KeptRun, alive: Collection[str], now: float) -> Seen:
-    state, verdict = kept.state, ""
-    questions: Sequence[Question] = ()
-    if state == FINISHED:
-        verdict = kept.verdict
-    elif state not in (FAILED, CANCELLED):
-        questions = list(map(_question, ledger.questions(kept.run_id)))
-        state = ASKS if questions else RUNNING if kept.driver in alive else INTERRUPTED
-    driven = replace(kept, driver=kept.driver if kept.driver in alive else "")
-    return Seen(driven, state, verdict, questions, max(0.0, now - kept.created), max(0.0, now - kept.updated))
-
-
-def _question(kept: KeptQuestion) -> Question:
-    try:
-        return question_of(kept)
-    except InputError as error:
-        return Question(id=kept.id, text=f"{kept.text} ({error})")
-
-
-def _row(seen: Seen) -> tuple[str, ...]:
-    kept, usage = seen.kept, seen.usage
-    cost = usage.money() if usage.calls else ""
-    state = f"{seen.state}: {seen.verdict}" if seen.verdict else seen.state
-    return (kept.run_id, kept.workflow, state, seen.progress, ago(seen.age), f"{usage.tokens:,}", cost)
-
-
-def ago(seconds: float) -> str:
-    """A time for people, in its largest unit that counts more than one."""
-    for unit in "dhm":
-        if seconds >= 2 * _SECONDS[unit]:
-            return f"{seconds / _SECONDS[unit]:.0f} {'min' if unit == 'm' else unit}"
-    return f"{seconds:.0f} s"
-
-
-def _job_facts(ledger: Ledger, seen: Seen) -> Iterator[tuple[str, str]]:
-    job = _job(ledger, seen)
-    if isinstance(job, str):
-        yield "job", job
-        return
-    yield "job", shortened(job.goal, LONGEST_SAID)
-    for name, value in job.inputs.items():
-        yield "input", shortened(f"{name}={value}", LONGEST_SAID)
-    for file in job.files:
-        yield "file", str(file.path)
-
-
-def _job(ledger: Ledger, seen: Seen) -> Job | str:
-    try:
-        return ledger.job(seen.kept.run_id)
-    except OperadError as error:
-        return f"cannot be read: {error}"
-
-
-def _facts(ledger: Ledger, seen: Seen, db: str | None) -> list[tuple[str, str]]:
-    kept = seen.kept
-    drives = "driven once" if kept.drives == 1 else f"driven {kept.drives} times"
-    facts = [
-        ("run", kept.run_id),
-        ("workflow", kept.workflow),
-        ("state", f"{seen.state}{': ' if seen.verdict else ''}{seen.verdict}, {seen.progress} done, {drives}"),
-        *([("driver", kept.driver)] if kept.driver else []),
-        *_job_facts(ledger, seen),
-        ("source", _source_text(kept)),
-        ("begun", f"{_moment(kept.created)}, {ago(seen.age)} ago; last noted {ago(seen.idle)} ago"),
-        ("used", used(seen.usage)),
-        ("kept in", shown(ledger.url)),
-    ]
-    if result := _result(ledger, kept):
-        facts.append(("result", result if isinstance(result, str) else shortened(result.scratchpad, LONGEST_SAID)))
-    return facts
-
-
-def _result(ledger: Ledger, kept: KeptRun) -> WorkflowMessage | str | None:
-    try:
-        return ledger.result(kept.run_id)
-    except OperadError as error:
-        return f"cannot be read: {error}"
-
-
-def _source_text(kept: KeptRun) -> str:
-    try:
-        source = source_of(kept).model_dump(exclude_defaults=True)
-    except InputError:
-        return "a program, not a command"
-    return ", ".join([source.pop("file"), *(f"{name} {value}" for name, value in source.items())])
-
-
-def _moment(seconds: float) -> str:
-    with suppress(ValueError, OverflowError, OSError):  # no time that there is
-        return f"{datetime.fromtimestamp(seconds).astimezone():%Y-%m-%d %H:%M:%S}"
-    return "?"
-
-
-def _step_state(step: KeptStep, seen: Seen) -> str:
-    if step.outcome is None:
-        return "waiting" if step.waits else "running" if seen.kept.driver else INTERRUPTED
-    return "failed" if step.outcome.error is not None else "done"
-
-
-def _step_row(step: KeptStep, seen: Seen) -> tuple[str, ...]:
-    outcome = step.outcome
-    if outcome is None:
-        return (step.key, _step_state(step, seen), "", "", "", "")
-    said = describe(outcome.error) if outcome.error is not None else ""
-    if outcome.message is not None:
-        message = outcome.message
-        said = message.scratchpad or (
-            json.dumps(message.outputs, default=str, ensure_ascii=False) if message.outputs else ""
-        )
-    usage = outcome.usage
-    tokens, cost = f"{usage.tokens:,}" if usage.tokens else "", usage.money() if usage.calls else ""
-    return (step.key, _step_state(step, seen), f"{step.seconds:.1f}", tokens, cost, shortened(said, LONGEST_SAID))
-
-
-def _errors(seen: Seen, steps: Sequence[KeptStep]) -> Iterator[str]:
-    for step in steps:
-        if step.outcome is not None and step.outcome.error is not None:
-            first, *others = causes(step.outcome.error)
-            yield ""
-            yield f"{step.key} failed: {describe(first)}"
-            yield from (f"  caused by: {describe(cause)}" for cause in others)
-    if seen.kept.error:
-        yield ""
-        yield f"the run failed: {seen.kept.error}"
-
-
-def _asked(seen: Seen, db: str | None) -> Iterator[str]:
-    for question in seen.questions:
-        form = f" ({wanted})" if (wanted := describe_answer(question.schema_)) else ""
-        yield ""
-        yield f"{question.id} asks: {question.text}{form}"
-        yield f"  answer it: {_answer_command(seen, question, db) if _is_of_a_command(seen.kept) else _in_program(seen.kept, question.id)}"
-
-
-def _answer_command(seen: Seen, question: Question, db: str | None) -> str:
-    return f"{_resume(seen.kept, db)} --answer {shlex.quote(question.id)}=…"
-
-
-def _resume(kept: KeptRun, db: str | None) -> str:
-    with suppress(InputError):  # a program began it
-        return resume_command(kept.run_id, db, source_of(kept).base_url)
-    return resume_command(kept.run_id, db)
-
-
-def _what_next(seen: Seen, db: str | None) -> str:
-    kept, resume = seen.kept, _resume(seen.kept, db)
-    if kept.driver:
-        return f"{kept.driver} drives it; operad runs cancel {shlex.quote(kept.run_id)}{database_option(db)} ends it"
-    if kept.source in ("", "null"):
-        return f"to go on: execute its workflow with run_id={kept.run_id!r} in the program that began it"
-    return {
-        FINISHED: f"its result: {resume}; to do it anew from an operator on: {resume} --restart-from OPERATOR",
-        FAILED: f"to try again what failed: {resume}",
-        ASKS: f"to answer and go on: {_answer_command(seen, seen.questions[0], db)}" if seen.questions else "",
-    }.get(seen.state, f"to go on: {resume}")
-
-
-def _details(ledger: Ledger, seen: Seen, steps: Sequence[KeptStep]) -> dict[str, Any]:
-    kept = seen.kept
-    job = _job(ledger, seen)
-    message = _result(ledger, kept)
-    return {
-        **seen.as_dict(),
-        "source": _json(kept.source),
-        "job": job if isinstance(job, str) else job.model_dump(mode="json", fallback=str),
-        "error": kept.error,
-        "questions": [
-            {"id": question.id, "text": question.text, "schema": question.schema_} for question in seen.questions
-        ],
-        "operators": [_step_dict(step, seen) for step in steps],
-        "result": message.model_dump(mode="json", fallback=str) if isinstance(message, WorkflowMessage) else message,
-    }
-
-
-def _json(text: str) -> Any:
-    with suppress(ValueError, RecursionError):  # none of ours
-        return json.loads(text)
-    return None
-
-
-def _step_dict(step: KeptStep, seen: Seen) -> dict[str, Any]:
-    outcome = step.outcome
-    made: dict[str, Any] = {"key": step.key, "state": _step_state(step, seen), "seconds": step.seconds}
-    if outcome is None:
-        return made
-    made["usage"] = outcome.usage.model_dump(mode="json")
-    if outcome.message is not None:
-        made["message"] = outcome.message.model_dump(mode="json", fallback=str)
-    if outcome.error is not None:
-        made["error"] = [describe(cause) for cause in causes(outcome.error)]
-    return made
-
-
-def _print_table(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], styles: Mapping[int, Sequence[str]] | None = None
-) -> None:
-    """A table at a terminal; elsewhere columns with spaces between them, which nothing wraps."""
-    console = Console()
-    cells = [[printable(cell) for cell in row] for row in rows]
-    if not console.is_terminal:
-        widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
-        for row in (columns, *cells):
-            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-        return
-    table = Table(box=None, pad_edge=False)
-    for place, column in enumerate(columns):
-        table.add_column(column, no_wrap=place == 0, overflow="fold")
-    for number, row in enumerate(cells):
-        style = {place: named[number] for place, named in (styles or {}).items()}
-        table.add_row(*(Text(cell, style=style.get(place, "")) for place, cell in enumerate(row)))
-    console.print(table)

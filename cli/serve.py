@@ -43,60 +43,65 @@ _CLOSING = 5.0
 
 def serve(
     configs: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="What is served: as for operad run. All their experts are.")
+        list[str],
+        typer.Argument(metavar="FILE...", help="Files to serve, as for operad run. All their experts are served."),
     ],
     host: Annotated[
-        str, typer.Option(help="The address to listen at. One that others reach needs keys.")
+        str, typer.Option(help="Address to listen at. One that other machines can reach requires keys.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for any that is free.")] = 8321,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 for any free port.")] = 8321,
     key_file: Annotated[
         Path | None,
-        typer.Option(help=f"A file with the keys that let in, one a line. Or: {KEYS}, with spaces between them."),
+        typer.Option(help=f"A file of accepted keys, one per line. Alternatively {KEYS}, separated by spaces."),
     ] = None,
     db: Annotated[
         str | None,
         typer.Option(
             metavar="URL",
-            help="Keep the runs: an SQLite file, or a URL of PostgreSQL. What was not finished goes on at the next start.",
+            help="Database of durable runs: an SQLite file, or a PostgreSQL URL; default: OPERAD_DB. Unfinished runs resume at the start.",
         ),
     ] = None,
-    model: Annotated[str | None, typer.Option(help="The model's name at its endpoint.")] = None,
+    model: Annotated[str | None, typer.Option(help="Name of the model at its endpoint.")] = None,
     base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint, with /v1.")] = None,
     services: Annotated[
-        Path | None, typer.Option(help="What the nodes of a workflow reach outside: a YAML file.")
+        Path | None, typer.Option(help="YAML file of external services for the nodes of a workflow.")
     ] = None,
-    max_runs: Annotated[int, typer.Option(min=1, help="Runs at once, those included that wait for a person.")] = (
-        DEFAULT_BOUNDS.runs
-    ),
-    run_seconds: Annotated[float, typer.Option(min=0.1, help="How long a run may take.")] = DEFAULT_BOUNDS.seconds,
-    max_body: Annotated[int, typer.Option(min=1, help="Bytes of a request.")] = DEFAULT_BOUNDS.body,
-    keep: Annotated[int, typer.Option(min=0, help="Runs that have ended and can still be asked for.")] = (
+    max_runs: Annotated[
+        int, typer.Option(min=1, help="Maximum number of runs at once, including those that wait for a person.")
+    ] = (DEFAULT_BOUNDS.runs),
+    run_seconds: Annotated[
+        float, typer.Option(min=0.1, help="Time limit of a run, in seconds.")
+    ] = DEFAULT_BOUNDS.seconds,
+    max_body: Annotated[int, typer.Option(min=1, help="Maximum size of a request, in bytes.")] = DEFAULT_BOUNDS.body,
+    keep: Annotated[int, typer.Option(min=0, help="Number of ended runs that can still be requested.")] = (
         DEFAULT_BOUNDS.kept
     ),
-    keep_seconds: Annotated[float, typer.Option(min=0, help="How long they can.")] = DEFAULT_BOUNDS.kept_seconds,
+    keep_seconds: Annotated[
+        float, typer.Option(min=0, help="Time for which ended runs can be requested, in seconds.")
+    ] = DEFAULT_BOUNDS.kept_seconds,
     requests_per_minute: Annotated[
-        int | None, typer.Option(min=1, help="Requests a minute of each key; by default any number.")
+        int | None, typer.Option(min=1, help="Maximum number of requests per minute and key; by default no limit.")
     ] = None,
     cors_origin: Annotated[
         list[str] | None,
-        typer.Option(metavar="ORIGIN", help="Let pages of this origin use the server. May be given again."),
+        typer.Option(metavar="ORIGIN", help="Let pages of this origin use the server. Repeatable."),
     ] = None,
     lossy: Lossy = False,
-    grace: Annotated[float, typer.Option(min=0, help="Seconds in which runs may finish at the end.")] = 30.0,
+    grace: Annotated[float, typer.Option(min=0, help="Seconds for runs to finish at the end.")] = 30.0,
     trust: Trusted = False,
 ) -> None:
     """Serve experts as OpenAI chat models (/v1), MCP tools (/mcp) and a run API (/runs).
 
-    The page at / names the paths, and has a box to chat in.
+    The page at / lists the paths, and has a chat.
 
-    It serves until SIGTERM or Ctrl-C; then it begins no more runs, lets those under way finish, and ends with
-    exit status 0. A second one ends it at once. Models and their keys are the server's own, from its files and
+    It serves until SIGTERM or Ctrl-C; then it begins no more runs, lets those in progress finish, and ends with
+    exit status 0. A second signal ends it immediately. Models and their keys are the server's own, from its files and
     its environment. GET /openapi.json describes all paths.
     """
     keys = _keys(key_file)
     if not is_loopback(host) and not keys:
         raise InputError(
-            f"--host {host}: others reach it, and nobody would be asked for a key; give keys of {SHORTEST_KEY} or more "
+            f"--host {host}: other machines can reach it without a key; set keys of {SHORTEST_KEY} or more "
             f"characters with --key-file FILE, or in {KEYS}"
         )
     origins = read_origins(cors_origin or (), "--cors-origin")
@@ -104,6 +109,7 @@ def serve(
     sources = [Source(file=file, model=model, base_url=base_url, services=reach, lossy=lossy) for file in configs]
     found = trusting(lambda trusted: [offer for source in sources for offer in offers_of(source, trusted)], trust)
     offers = by_name(found)
+    db = db if db is not None else os.environ.get("OPERAD_DB") or None
     if db is not None:
         offers = {
             name: offer.kept_in(open_ledger(db, offer.source, durable=offer.durable)) for name, offer in offers.items()
@@ -124,7 +130,7 @@ def serve(
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """What is served, to whom, and how it ends."""
+    """Configuration of a server: experts, access, and shutdown."""
 
     offers: dict[str, Offer]
     keys: Sequence[str]
@@ -193,7 +199,7 @@ async def _serve(setting: _Setting, sockets: list[socket.socket], serving_type: 
         for line in _greeting(setting, sockets[0].getsockname()[1]):
             _say(line)
 
-    server.startup = startup  # who reads the address may ask, and may send signals
+    server.startup = startup  # access lines appear only after the address is printed
     try:
         with signals_heard(hear):
             await server.serve(sockets=sockets)
@@ -205,7 +211,7 @@ async def _serve(setting: _Setting, sockets: list[socket.socket], serving_type: 
 
 
 def _greeting(setting: _Setting, port: int) -> Iterator[str]:
-    """What is served, with which models, and where."""
+    """Return the lines that show the experts, their models, and the address."""
     yield from (f"serves: {offer.name}" for offer in setting.offers.values())
     models = dict.fromkeys(model_line(offer.agent.reasoner) for offer in setting.offers.values())
     yield from filter(None, models)
@@ -215,12 +221,12 @@ def _greeting(setting: _Setting, port: int) -> Iterator[str]:
 
 
 def _say(line: str) -> None:
-    """Print a line to stderr, if anybody reads it still."""
+    """Print a line to stderr, if it is still open."""
     if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison] - it is, where the process began without one
         return
     try:
         print(printable(line), file=sys.stderr, flush=True)
-    except OSError:  # nobody does: what is buffered would fail once more at the end, with status 120
+    except OSError:  # stderr is closed: buffered text would fail again at the end, with status 120
         with suppress(OSError), open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stderr.fileno())
 

@@ -1,4 +1,4 @@
-"""What an evaluation came to: tables at a terminal, JSON, pictures."""
+"""Reports of evaluations: tables at a terminal, JSON, plots."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from operad.runtime.values.errors import InputError, MissingExtraError
 
 SUFFIXES = (".png", ".svg")
 _WIDEST = 160
-"""Columns of text where the output is no terminal."""
+"""Columns of text if the output is not a terminal."""
 
 Cell = str | int | float | None
 
 
 class Table(NamedTuple):
-    """Figures for people; a float is a rate and is shown in percent, None as a dash.
+    """Figures as a table; a float is a rate and is shown in percent, None as a dash.
 
     Attributes:
-        title: What it shows.
-        columns: The names of its columns.
+        title: Title of the table.
+        columns: Names of its columns.
         rows: Its cells, row by row.
     """
 
@@ -40,14 +40,14 @@ class Table(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """Rates as a picture, as the papers draw them.
+    """Rates as a plot, in the style of the papers.
 
     Attributes:
-        title: What it shows.
-        axis: What stands along the x axis, such as ``round``.
-        places: The names there, in their order.
-        series: For each name of the legend, the rates from 0 to 1 at these places; None where there is none.
-        lines: Whether places follow each other, so that lines join them; or else bars.
+        title: Title of the plot.
+        axis: Label of the x axis, such as ``round``.
+        places: Labels along the x axis, in order.
+        series: For each name of the legend, the rates from 0 to 1 at these places; None for a missing rate.
+        lines: True for lines between consecutive places, False for bars.
     """
 
     title: str
@@ -58,13 +58,13 @@ class Plot(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What an evaluation came to.
+    """Report of an evaluation.
 
     Attributes:
         summary: The figures as JSON.
         items: The results of the items as JSON.
-        tables: The figures for people.
-        plots: The figures as pictures.
+        tables: The figures as tables.
+        plots: The figures as plots.
     """
 
     summary: Mapping[str, Any]
@@ -74,11 +74,11 @@ class Report(NamedTuple):
 
 
 def check_plot(path: Path | None) -> None:
-    """See that a picture can be written there, before anything is scored.
+    """Check that a plot can be written to a path, before anything is scored.
 
     Raises:
-        InputError: It cannot.
-        MissingExtraError: What draws is not installed.
+        InputError: It cannot be written.
+        MissingExtraError: The plotting package is not installed.
     """
     if path is None:
         return
@@ -106,12 +106,12 @@ def draw(plots: Sequence[Plot], path: Path) -> None:
     """Draw plots below each other; the file is written as a whole.
 
     Args:
-        plots: What to draw.
+        plots: The plots.
         path: The file, .png or .svg.
 
     Raises:
         InputError: The file cannot be written.
-        MissingExtraError: What draws is not installed.
+        MissingExtraError: The plotting package is not installed.
     """
     figure: Any = _matplotlib("figure").Figure(figsize=(9, 4 * max(len(plots), 1)), layout="constrained")
     for number, plot in enumerate(plots, start=1):

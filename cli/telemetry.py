@@ -1,4 +1,4 @@
-"""Where a command's runs are written besides: traces to a collector, what happens to the log."""
+"""Additional outputs of a command: traces for a collector, events for the log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 CONSOLE, OTLP = "console", "otlp"
 LONGEST_FLUSH = 5.0
-"""Seconds that what is not sent yet has at the end."""
+"""Seconds to send remaining spans at the end."""
 
 DELAY = 1.0
 """Seconds that spans wait for others, to be sent together."""
@@ -48,13 +48,13 @@ Traced = Annotated[
 
 @contextmanager
 def listening(where: str | None) -> Generator[Sequence[Listener], None, None]:
-    """Whoever is to listen to what a command runs; at the end what they have is sent, if that goes in `LONGEST_FLUSH`.
+    """Yield the listeners for a command's runs; at the end, send their remaining spans within `LONGEST_FLUSH`.
 
     Args:
-        where: Where spans go, as `Traced`; None for nowhere.
+        where: Destination of spans, as `Traced`; None for none.
 
     Raises:
-        InputError: There is no such place.
+        InputError: The destination is not valid.
         MissingExtraError: The extra ``tracing`` is not installed.
     """
     logged: list[Listener] = [log_event] if logging.getLogger("operad").isEnabledFor(logging.INFO) else []
@@ -69,12 +69,12 @@ def listening(where: str | None) -> Generator[Sequence[Listener], None, None]:
 
 
 async def listened(workflow: Workflow, where: str | None, work: Coroutine[Any, Any, T]) -> T:
-    """What comes of a workflow's run, listened to meanwhile as `listening` says.
+    """Return the result of a workflow's run, with the listeners of `listening`.
 
     Args:
-        workflow: What runs.
-        where: Where its spans go.
-        work: What has it run.
+        workflow: The workflow.
+        where: Destination of its spans.
+        work: The run.
     """
     try:
         with listening(where) as listeners:
@@ -104,7 +104,7 @@ def _tracing(where: str) -> tuple[Listener, Callable[[], None]]:
         shutdown_on_exit=False,
     )
     if isinstance(api.get_tracer_provider(), api.ProxyTracerProvider):
-        api.set_tracer_provider(provider)  # what operators and tools write goes there, too
+        api.set_tracer_provider(provider)  # spans of operators and tools go there, too
     listener = OpenTelemetryListener(provider)
     if where == CONSOLE:
         told = export.ConsoleSpanExporter(out=sys.stderr, formatter=_line)
@@ -126,7 +126,7 @@ class _Sent:
     """An exporter that remembers whether all went well.
 
     Attributes:
-        failed: How many spans the collector did not take.
+        failed: Number of spans the collector did not take.
     """
 
     def __init__(self, exporter: Any, success: Any) -> None:
@@ -148,7 +148,7 @@ class _Sent:
 
 
 def _flush(provider: Any, sent: _Sent, where: str) -> None:
-    """Send what is left; a collector that is away holds nobody up."""
+    """Send remaining spans; do not wait for a collector that is not reachable."""
     ended = threading.Event()
 
     def flush() -> None:
@@ -185,6 +185,6 @@ def _check(where: str) -> None:
     if not good:
         shown = repr(where) if "@" not in where else "this"
         raise InputError(
-            f"--trace: {shown} is no place for spans: write console, otlp, or the URL of a collector, "
+            f"--trace: {shown} is not a destination for spans: write console, otlp, or the URL of a collector, "
             "such as http://127.0.0.1:6006/v1/traces"
         )

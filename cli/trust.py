@@ -23,10 +23,10 @@ def trust(
     list_: Annotated[bool, typer.Option("--list", help="List the files that are trusted, with their code.")] = False,
     revoke: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILE", help="Trust the code of this file no longer. May be given again."),
+        typer.Option(metavar="FILE", help="Trust the code of this file no longer. Repeatable."),
     ] = None,
 ) -> None:
-    """Trust the code that files name, so that operad run asks no more; --list and --revoke show and take back.
+    """Trust the code that files name, so that operad run does not ask again; --list and --revoke manage the list.
 
     The code is listed and not run. Trust holds as long as neither the file nor the code changes. It is kept in
     operad/trust.json in your folder for configuration. Exit status: 0, or 2 bad input.

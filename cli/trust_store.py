@@ -25,12 +25,12 @@ T = TypeVar("T")
 MAX_BYTES = 16 * 2**20
 
 Trusted = Annotated[
-    bool, typer.Option("--trust", help="Run the code that the file names, without a question; this is not kept.")
+    bool, typer.Option("--trust", help="Run the code that the file names, without a question, this time only.")
 ]
 
 
 class TrustStore:
-    """File of what a user trusts. Nobody else may read or write it.
+    """File of a user's trust decisions, readable and writable by the user only.
 
     Args:
         path: The file. It need not exist.
@@ -74,7 +74,7 @@ class TrustStore:
         return cast("dict[str, dict[str, Any]]", found)
 
     def holds(self, code: Code) -> bool:
-        """Return whether this code, of this file, is trusted as it is now."""
+        """Return True if this code, of this file, is trusted as it is now."""
         return code.digest in self.entries()
 
     def grant(self, code: Code) -> None:
@@ -112,14 +112,14 @@ class TrustStore:
 
 
 def trusting(load: Callable[[Trust], T], given: bool) -> T:
-    """Load files whose code the user trusts; at a terminal, ask for trust that is missing, and keep it.
+    """Load files whose code the user trusts; at a terminal, ask for missing trust, and keep the decision.
 
     Args:
-        load: Loads them, given whom to trust.
-        given: Whether the command was given ``--trust``.
+        load: Function that loads the files with a trust decision.
+        given: True if the command was given ``--trust``.
 
     Raises:
-        InputError: There is no trust, and nobody to ask; or the answer was no.
+        InputError: Trust is missing and cannot be asked for, or the user refused.
     """
     if given:
         return load(True)

@@ -30,12 +30,12 @@ PORT = 8300
 View = Annotated[bool, typer.Option("--view", help="Show the run on a page in the browser, too.")]
 ViewPort = Annotated[
     int | None,
-    typer.Option("--view-port", min=0, max=65535, help="With --view: the page's port. By default any that is free."),
+    typer.Option("--view-port", min=0, max=65535, help="With --view: port of the page. By default any free port."),
 ]
 
 
 def port_of(view: bool, port: int | None) -> int | None:
-    """Where the page of a run is to be served; None for no page, 0 for any port that is free."""
+    """Return the port for the page of a run; None for no page, 0 for any free port."""
     return 0 if view and port is None else port
 
 
@@ -44,21 +44,21 @@ def view(
         str | None,
         typer.Argument(
             metavar="RUN",
-            help="A file that operad run --events has written or writes; with --db, the id of a run that is kept.",
+            help="A file written by operad run --events; with --db, the id of a durable run.",
         ),
     ] = None,
     db: Database = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The page's port on this machine; 0 for any that is free.")
+        int, typer.Option(min=0, max=65535, help="Port of the page on this machine; 0 for any free port.")
     ] = PORT,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open the browser.")] = False,
 ) -> None:
     """Show a run in the browser, from its events file or from a database; live while it runs.
 
-    Without RUN, the page lists the runs that are kept. Of a run that is kept, the page takes answers, and cancels it.
+    Without RUN, the page lists durable runs. There, questions can be answered and runs cancelled.
 
-    The page's address goes to stderr, with a token without which nobody gets it. It is served to this machine alone,
-    until Ctrl-C. Exit status: 0, or 2 where there is nothing to show, or the port is in use.
+    The page's address goes to stderr, with a token that is required for access. It is served to this machine alone,
+    until Ctrl-C. Exit status: 0, or 2 if there is no run to show, or the port is in use.
     """
     where, site = _site(run, db)
     from operad.server.view.server import PageServer
@@ -68,17 +68,17 @@ def view(
     except InputError as error:
         raise InputError(f"--port: {error}") from error
     with suppress(KeyboardInterrupt), server:
-        _heed_signals()
+        heed_signals()
         url = f"{server.url}{where}"
         say(Console(stderr=True), f"page: {url}")
-        if sys.stdout.isatty() and not no_browser and _has_screen():
+        if sys.stdout.isatty() and not no_browser and has_screen():
             webbrowser.open(url)
-        _stay()
+        stay()
     os._exit(0)  # a database that is gone would be waited for
 
 
 def _site(run: str | None, db: str | None) -> tuple[str, Site]:
-    """What is shown, and where in it."""
+    """Return the site and the path to show in it."""
     from operad.server.view.server import RunPage, RunsPage
     from operad.server.view.sources import FileSource
 
@@ -129,8 +129,8 @@ def page_of(workflow: Workflow, port: int) -> Generator[PageServer, None, None]:
                     say(console, shortened(str(end), LONGEST_ERROR))
                 say(console, f"the page stays until Ctrl-C: {server.url}")
                 with suppress(KeyboardInterrupt):
-                    _heed_signals()
-                    _stay()
+                    heed_signals()
+                    stay()
             raise
 
 
@@ -139,18 +139,18 @@ def _interrupt() -> None:
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
-def _heed_signals() -> None:
+def heed_signals() -> None:
     """Have Ctrl-C and SIGTERM raise KeyboardInterrupt."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
 
 
-def _stay() -> None:
+def stay() -> None:
     """Wait for a KeyboardInterrupt."""
     while True:
         time.sleep(3600)
 
 
-def _has_screen() -> bool:
-    """Whether a browser that is opened would not take the terminal."""
+def has_screen() -> bool:
+    """Return True if a browser that is opened would not take the terminal."""
     return sys.platform in ("darwin", "win32") or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())

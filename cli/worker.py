@@ -26,9 +26,9 @@ from operad.configs.models import model_line
 from operad.configs.prices import PricesFile
 from operad.configs.printable import printable, put
 from operad.configs.runnable import Source, make
-from operad.runtime.durable.driver import LIMIT
 from operad.runtime.durable.places import shown
 from operad.runtime.durable.rows import Executor
+from operad.runtime.durable.run_owner import LIMIT
 from operad.runtime.durable.served import Served
 from operad.runtime.durable.worker import MOST_COUNTED, Worker
 from operad.runtime.observe.metrics import Metrics, serve
@@ -43,39 +43,35 @@ _logger = logging.getLogger(__name__)
 def worker(
     configs: Annotated[
         list[str],
-        typer.Argument(
-            metavar="FILE...", help="What runs are made from: as for operad run. Each file's experts are served."
-        ),
+        typer.Argument(metavar="FILE...", help="Files to serve, as for operad run. All their experts are served."),
     ],
     db: Database = None,
-    concurrency: Annotated[int, typer.Option(min=1, help="How many operators of each file at once.")] = 4,
+    concurrency: Annotated[int, typer.Option(min=1, help="Maximum number of operators at once, per file.")] = 4,
     files: Files = None,
-    model: Annotated[str | None, typer.Option(help="The model's name at its endpoint.")] = None,
+    model: Annotated[str | None, typer.Option(help="Name of the model at its endpoint.")] = None,
     base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint, with /v1.")] = None,
     prices: PricesFile = None,
     services: Annotated[
-        Path | None, typer.Option(help="What the nodes of a workflow reach outside: a YAML file.")
+        Path | None, typer.Option(help="YAML file of external services for the nodes of a workflow.")
     ] = None,
-    grace: Annotated[
-        float, typer.Option(min=0, help="Seconds in which what is under way may finish at the end.")
-    ] = 30.0,
+    grace: Annotated[float, typer.Option(min=0, help="Seconds for operators in progress to finish at the end.")] = 30.0,
     lossy: Lossy = False,
     limit: Annotated[
-        float, typer.Option(min=2, help="Seconds without a sign of life after which others take over its work.")
+        float, typer.Option(min=2, help="Seconds without a heartbeat after which other workers take over its work.")
     ] = LIMIT,
     trace: Traced = None,
     metrics_port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Answer Prometheus at http://HOST:PORT/metrics.")
+        int | None, typer.Option(min=0, max=65535, help="Serve Prometheus metrics at http://HOST:PORT/metrics.")
     ] = None,
     metrics_host: Annotated[
-        str, typer.Option(help="Who reaches the metrics: by default this machine alone; 0.0.0.0 for all.")
+        str, typer.Option(help="Address for the metrics: by default this machine only; 0.0.0.0 for all.")
     ] = "127.0.0.1",
     trust: Trusted = False,
 ) -> None:
     """Execute the operators of runs that were started with --workers, on any machine.
 
-    It works until SIGTERM or Ctrl-C; then it takes no more, finishes what is under way, and ends with exit
-    status 0. A second one ends it at once. What a worker that dies had begun goes to another one. Models and
+    It works until SIGTERM or Ctrl-C; then it takes no more operators, finishes those in progress, and ends with exit
+    status 0. A second signal ends it immediately. Operators of a worker that dies go to another worker. Models and
     keys are the worker's own, from its files and its environment.
     """
     reach = services and str(services)
@@ -175,7 +171,7 @@ def workers(
     if executors:
         console.print(table)
     else:
-        say(Console(stderr=True), "nobody drives runs here, and nobody works for them; start one: operad worker FILE")
+        say(Console(stderr=True), "there are no drivers and no workers; start a worker: operad worker FILE")
 
 
 def _plain(each: Executor) -> dict[str, object]:

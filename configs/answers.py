@@ -1,4 +1,4 @@
-"""Answers to questions, as people write them: what may be said, and what is meant."""
+"""Answers to questions, as people type them: their description, and their conversion to values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class WrongAnswerError(Exception):
 
 
 def describe_answer(schema: Mapping[str, Any] | None) -> str:
-    """What may be said, in words; empty where anything may."""
+    """Return a description of possible answers; empty if any answer is possible."""
     if not schema:
         return ""
     if "enum" in schema:
@@ -41,7 +41,7 @@ def describe_answer(schema: Mapping[str, Any] | None) -> str:
 
 
 def read_answer(text: str, schema: Mapping[str, Any] | None) -> Any:
-    """What somebody means who writes this: the text itself, yes or no, or JSON; whichever fits the schema.
+    """Return the value of a typed answer: the text itself, yes or no, or JSON; the first that fits the schema.
 
     Raises:
         WrongAnswerError: None of these fits.

@@ -1,26 +1,24 @@
-"""What a configuration file says → operators and workflows that can run."""
+"""Builder: from a configuration to operators and workflows."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pydantic import ValidationError
 
 from operad.configs.faults import Faults
-from operad.configs.imports import Modules, node_type
-from operad.configs.library import open_library
-from operad.configs.models import make_limits
+from operad.configs.imports import Modules
+from operad.configs.library import open_insights, open_library
+from operad.configs.models import completed, make_limits, model_of
 from operad.configs.names import nobody_is_called
 from operad.configs.policies import Policies, make_budget, no_such_port
 from operad.configs.schema import (
-    NEEDS_NODES,
     ConfigSpec,
     ExpertSpec,
-    MapSpec,
+    FunctionSpec,
     ModelSpec,
     OperatorSpec,
     StepSpec,
@@ -29,59 +27,48 @@ from operad.configs.schema import (
     WorkflowSpec,
 )
 from operad.configs.services import make_services, param_path, unknown_workflow
+from operad.configs.steps import (
+    AnySpec,
+    Around,
+    Broken,
+    Step,
+    for_each,
+    form_of,
+    is_of_reads,
+    node_type_in_chains,
+    operator_of,
+    written,
+)
 from operad.configs.toolbox import Toolbox
 from operad.evaluators import Evaluator
 from operad.flows.reads import Outputs, Reads
-from operad.operators import NodeOperator, Operator, OperatorConfig, VariableType
-from operad.operators.node import param_faults
+from operad.operators import Operator, OperatorConfig, VariableType
+from operad.operators.node_params import param_faults
 from operad.runtime.graph.edges import Port
 from operad.runtime.graph.engines import INSTALL_AWEL, awel_is_installed
 from operad.runtime.graph.operator import BaseOperator
-from operad.runtime.knowledge.insights import Insights
-from operad.runtime.policies.policy import NO_POLICY, Policy
+from operad.runtime.policies.policy import NO_POLICY
 from operad.runtime.tools.toolkit import Action
 from operad.runtime.values.document import Path_
-from operad.runtime.values.errors import InputError, InvalidError, Issue, describe, did_you_mean
-from operad.runtime.values.schema import FormError, parse_output_schema, schema_of
+from operad.runtime.values.errors import describe, did_you_mean
+from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.map import Map
 from operad.runtime.workflow.workflow import BuiltinWorkflow, DbgptWorkflow, Workflow
 
-AnySpec = OperatorSpec | TypedSpec | WorkflowSpec
-
 _PLATFORMS: dict[str | None, type[Workflow]] = {None: Workflow, "DBGPT": DbgptWorkflow, "BUILTIN": BuiltinWorkflow}
+_EXPLAINED_BY_GAPS = {"no-operators", "never-runs", "read-too-early"}
 _NOT_AS_EVALUATOR = {"inputs", "ports", "join", "map"}
 _NOT_AS_FALLBACK = {"inputs", "join", "map", "retry", "timeout", "fallback", "cache"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """What a workflow is made of: an operator, its policy, where it is defined, and what runs inside."""
-
-    does: BaseOperator | Workflow
-    spec: AnySpec
-    path: Path_
-    policy: Policy
-    inside: Workflow | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Around:
-    """What holds in the workflow that is being made."""
-
-    policy: Policy
-    model: ModelSpec | None
-    names: tuple[str, ...] = ()
-    """The workflows around, outermost first."""
-
-
 class Builder:
-    """Makes the workflows of one file. What is wrong is collected; what it concerns is left out.
+    """Builds the workflows of a file. Faults are collected; the parts concerned are left out.
 
     Args:
-        spec: What the file says.
-        folder: Where it lies.
-        faults: What is wrong with it.
-        modules: Where the classes and functions that it names come from.
+        spec: Content of the file.
+        folder: Folder of the file.
+        faults: Collected faults.
+        modules: Source of the classes and functions that it names.
     """
 
     def __init__(self, spec: ConfigSpec, folder: Path, faults: Faults, modules: Modules) -> None:
@@ -93,9 +80,9 @@ class Builder:
         if self._platform is DbgptWorkflow and not awel_is_installed():
             message = f"DBGPT needs dbgpt: {INSTALL_AWEL}; without a platform, the built-in engine runs the workflows"
             faults.report(("plugin", "workflow_platform"), "platform", message)
-        self._report_doubles("tool", [tool.name for tool in spec.tools])
-        self._report_doubles("action", [action.name for action in spec.actions])
-        self._report_doubles("operator", [operator.name for operator in spec.operators])
+        faults.report_doubles("tool", [tool.name for tool in spec.tools])
+        faults.report_doubles("action", [action.name for action in spec.actions])
+        faults.report_doubles("operator", [operator.name for operator in spec.operators])
         self._tools = Toolbox(spec, folder, faults, modules)
         self._policies = Policies(folder, faults, self._fallback)
         self._library = open_library(spec.knowledgebase, folder, faults)
@@ -108,16 +95,16 @@ class Builder:
             knowledge={"knowledgebase": self._library} if self._library else {},
             platform=self._platform,
         )
-        self._steps: dict[Workflow, dict[str, _Step]] = {}
+        self._steps: dict[Workflow, dict[str, Step]] = {}
         self._built: set[str] = set()
         self._operators: dict[str, tuple[AnySpec, Path_]] = {}
         for number, operator in enumerate(spec.operators):
             self._operators.setdefault(operator.name, (operator, ("operators", number)))
         self.toolkit = self._tools.toolkit
-        self._insights = self._open_insights()
+        self._insights = open_insights(spec.env.insights, folder, faults)
 
     def workflows(self) -> dict[str, Workflow]:
-        """The experts' workflows, by the experts' names; operators that nobody uses are looked at, too."""
+        """Return the experts' workflows, by the experts' names; unused operators are checked, too."""
         workflows: dict[str, Workflow] = {}
         for number, expert in enumerate(self._spec.experts):
             name, path = expert.profile.name, ("experts", number)
@@ -127,54 +114,33 @@ class Builder:
             workflows[name] = self._expert(expert, path)
         for spec, path in self._operators.values():
             if spec.name not in self._built:
-                step = self._step(spec, path, {}, _Around(NO_POLICY, self._spec.model))
+                step = self._step(spec, path, {}, Around(NO_POLICY, self._spec.model))
                 if step and step.inside:
                     self._check_reads(step.inside, None)
         return workflows
 
     def leader_actions(self) -> tuple[Action, ...]:
-        """What the leader may do."""
+        """Return the actions of the leader."""
         refs = self._spec.leader.actions if self._spec.leader else []
         actions = [self._tools.action(ref, ("leader", "actions", number)) for number, ref in enumerate(refs)]
         if self._spec.leader and self._spec.leader.profile.name in (e.profile.name for e in self._spec.experts):
             message = f"an expert is called {self._spec.leader.profile.name!r} too"
             self._faults.report(("leader", "profile", "name"), "duplicate-name", message)
         if self._spec.leader and not self._spec.experts:
-            self._faults.report(("leader",), "no-experts", "it leads nobody; add experts under `experts`")
+            self._faults.report(("leader",), "no-experts", "it has no experts; add them under `experts`")
         return tuple(action for action in actions if action)
-
-    def _report_doubles(self, what: str, names: list[str]) -> None:
-        for number, name in enumerate(names):
-            if name in names[:number]:
-                self._faults.report((f"{what}s", number), "duplicate-name", f"another {what} is called {name!r} too")
-
-    def _open_insights(self) -> Insights | None:
-        said = self._spec.env.insights
-        if not said:
-            return None
-        if said == ":memory:":
-            self._faults.report(
-                ("env", "insights"), "insights", "are kept in a file: name one, or leave `insights` out"
-            )
-            return None
-        file = f"{self._faults.stem}.insights.sqlite" if said is True else Path(said).expanduser()
-        try:
-            return Insights(self._folder / file)
-        except InputError as error:
-            self._faults.report(("env", "insights"), "insights", str(error))
-            return None
 
     # Workflows
 
     def _expert(self, spec: ExpertSpec, path: Path_) -> Workflow:
-        around = _Around(NO_POLICY, spec.model or self._spec.model)
+        around = Around(NO_POLICY, spec.model or self._spec.model)
         workflow = self._workflow(spec, spec.profile.name, path, around)
         self._check_reads(workflow, {})
         return workflow
 
-    def _workflow(self, spec: WorkflowLikeSpec, name: str, path: Path_, around: _Around) -> Workflow:
+    def _workflow(self, spec: WorkflowLikeSpec, name: str, path: Path_, around: Around) -> Workflow:
         policy = self._policies.of(spec.policy, (*path, "policy"), around.policy, around.model)
-        around = _Around(policy, around.model, around.names)
+        around = Around(policy, around.model, around.names)
         workflow = self._platform(
             spec.max_rounds,
             name=name,
@@ -182,26 +148,31 @@ class Builder:
             budget=make_budget(spec.budget),
             insights=self._insights,
         )
-        steps: dict[str, _Step] = {}
+        steps: dict[str, Step] = {}
         edges: dict[str, list[BaseOperator | Workflow | Port]] = {}
-        complete = True
+        gaps: set[str] = set()  # those whose predecessors are not all known; and "" if there are any
         for number, chain in enumerate(spec.workflow):
             before: BaseOperator | Workflow | Port | None = None
+            before_gap = False
             for i, item in enumerate(chain):
                 place = (*path, "workflow", number, i)
                 is_step = isinstance(item, StepSpec)
                 ref, at = (item.operator, (*place, "operator")) if is_step else (item, place)
                 step = self._step(ref, at, steps, around)
                 if step is None:
-                    complete = False
+                    gaps.add("")
+                    before_gap = True
                     continue
+                if before_gap:
+                    gaps.add(step.spec.name)
+                before_gap = False
                 workflow.add_operator(step.does, join=step.spec.join, policy=step.policy)
                 edges.setdefault(step.spec.name, []).extend([before] if before else [])
                 before = step.does
                 if is_step and self._has_port(step, item.port, last=i + 1 == len(chain), path=(*place, "port")):
                     before = Port(step.does, item.port)
         for name, before_it in edges.items():
-            workflow.add_operator(steps[name].does, self._in_order(before_it, steps[name], steps))
+            workflow.add_operator(steps[name].does, self._in_order(before_it, steps[name], steps, gaps))
         several = isinstance(spec.evaluator, list)
         judges = spec.evaluator if isinstance(spec.evaluator, list) else [spec.evaluator] if spec.evaluator else []
         judging: dict[str, Path_] = {}
@@ -209,13 +180,13 @@ class Builder:
             at = (*path, "evaluator", number) if several else (*path, "evaluator")
             judging[judge if isinstance(judge, str) else judge.name] = at
             self._add_evaluator(workflow, judge, at, around)
-        if complete:
-            self._check(workflow, path, steps, judging)
+        self._check(workflow, path, steps, judging, gaps)
+        if not gaps:
             self._steps[workflow] = steps
         return workflow
 
     def _in_order(
-        self, before: list[BaseOperator | Workflow | Port], step: _Step, steps: Mapping[str, _Step]
+        self, before: list[BaseOperator | Workflow | Port], step: Step, steps: Mapping[str, Step], gaps: set[str]
     ) -> list[BaseOperator | Workflow | Port]:
         """Return what comes before an operator: first its `inputs`, in their order, and then what chains say."""
         if isinstance(step.spec, TypedSpec):
@@ -223,25 +194,31 @@ class Builder:
         first: list[BaseOperator | Workflow | Port] = []
         for number, name in enumerate(step.spec.inputs):
             if name not in steps or name == step.spec.name:
+                if gaps and name in self._operators and name != step.spec.name:
+                    continue  # its name in a chain may be misspelt
                 hint = did_you_mean(name, steps.keys() - {step.spec.name})
                 message = f"no other operator of this workflow is called {name!r}{hint}"
                 self._faults.report((*step.path, "inputs", number), "unknown-operator", message)
                 continue
             does = steps[name].does
-            first += [each for each in before if _operator_of(each) is does] or [does]
+            first += [each for each in before if operator_of(each) is does] or [does]
         return [*first, *(each for each in before if each not in first)]
 
-    def _check(self, workflow: Workflow, path: Path_, steps: dict[str, _Step], judging: dict[str, Path_]) -> None:
-        """Look for what only the whole graph shows, and say it where it is written."""
+    def _check(
+        self, workflow: Workflow, path: Path_, steps: dict[str, Step], judging: dict[str, Path_], gaps: set[str]
+    ) -> None:
+        """Look for what only the whole graph shows, and say it where it is written; not what a gap in it explains."""
         for issue in workflow.graph().check():
             where, inner, _ = issue.where.partition("/")
             if where in steps and (inner or issue.code in ("no-operators", "cycle")):
                 continue  # of a workflow inside, which was checked when it was made
+            if gaps and (where in gaps or issue.code in _EXPLAINED_BY_GAPS):
+                continue
             if issue.code == "fallback-port":
                 continue  # said already, where the fallback is written
-            if where in steps and _is_of_reads(issue, steps[where]):
+            if where in steps and is_of_reads(issue, steps[where]):
                 continue  # said by `_check_reads`, which knows more
-            at = judging.get(where) or _written(issue, steps.get(where)) or (*path, "workflow")
+            at = judging.get(where) or written(issue, steps.get(where)) or (*path, "workflow")
             self._faults.report(at, issue.code, issue.message)
 
     def _check_reads(self, workflow: Workflow, given: Mapping[str, Outputs] | None) -> None:
@@ -257,13 +234,15 @@ class Builder:
                 continue
             before = {other: reads.outputs.get(other) for other in graph.before[name]} or given
             if isinstance(step.does, Map):
-                before = {name: {"item": VariableType.ANY, "index": VariableType.NUMBER}}
+                before = {**(before or {}), name: {"item": VariableType.ANY, "index": VariableType.NUMBER}}
             self._check_reads(step.inside, before)
 
-    def _has_port(self, step: _Step, port: str, *, last: bool, path: Path_) -> bool:
+    def _has_port(self, step: Step, port: str, *, last: bool, path: Path_) -> bool:
         known = step.does.ports if not isinstance(step.does, Workflow) else ()
-        says_itself = isinstance(step.spec, WorkflowSpec) or (
-            isinstance(step.spec, OperatorSpec) and bool(step.spec.class_)
+        says_itself = (
+            isinstance(step.spec, WorkflowSpec | FunctionSpec)
+            or isinstance(step.does, Broken)
+            or (isinstance(step.spec, OperatorSpec) and bool(step.spec.class_))
         )
         if last:
             message = f"the chain ends here, so nothing follows from port {port!r}; add what does"
@@ -278,7 +257,7 @@ class Builder:
 
     # Operators
 
-    def _step(self, ref: str | AnySpec, path: Path_, steps: dict[str, _Step], around: _Around) -> _Step | None:
+    def _step(self, ref: str | AnySpec, path: Path_, steps: dict[str, Step], around: Around) -> Step | None:
         found = self._find(ref, path)
         if found is None:
             return None
@@ -293,12 +272,17 @@ class Builder:
             step = self._single(spec, defined, around)
         if isinstance(spec, TypedSpec):
             step = self._typed(spec, defined, around)
+        if isinstance(spec, FunctionSpec):
+            step = self._function(spec, defined, around)
+        if step is None and not isinstance(spec, WorkflowSpec):
+            ports = () if isinstance(spec, TypedSpec) else spec.ports
+            step = Step(Broken(spec.name, ports), spec, defined, NO_POLICY)
         if step is not None:
             steps[spec.name] = step
         return step
 
     def _find(self, ref: str | AnySpec, path: Path_) -> tuple[AnySpec, Path_] | None:
-        """What is named or defined at `path`, and where it is defined."""
+        """Return the definition referenced at `path`, and the path of the definition."""
         if not isinstance(ref, str):
             named = self._operators.get(ref.name)
             if named is not None and named[0] != ref:
@@ -308,31 +292,31 @@ class Builder:
             self._faults.report(path, "unknown-operator", nobody_is_called(ref, self._operators))
         return self._operators.get(ref)
 
-    def _single(self, spec: OperatorSpec, path: Path_, around: _Around) -> _Step | None:
-        operator = self._make(spec, path, Operator)
+    def _single(self, spec: OperatorSpec, path: Path_, around: Around) -> Step | None:
+        operator = self._make(spec, path, Operator, around.model)
         if operator is None:
             return None
         policy = self._policies.of(spec, path, around.policy, around.model, ports=spec.ports)
         if spec.map is None:
-            return _Step(operator, spec, path, policy)
-        return _Step(_for_each(spec.map, spec.name, operator, policy), spec, path, NO_POLICY)
+            return Step(operator, spec, path, policy)
+        return Step(for_each(spec.map, spec.name, operator, policy), spec, path, NO_POLICY)
 
-    def _nested(self, spec: WorkflowSpec, defined: Path_, path: Path_, around: _Around) -> _Step | None:
+    def _nested(self, spec: WorkflowSpec, defined: Path_, path: Path_, around: Around) -> Step | None:
         self._built.add(spec.name)
         if spec.name in around.names:
             message = "it contains itself: " + " → ".join([*around.names, spec.name])
             self._faults.report(path, "cycle", message)
             return None
-        inner = _Around(around.policy, around.model, (*around.names, spec.name))
+        inner = Around(around.policy, around.model, (*around.names, spec.name))
         workflow = self._workflow(spec, spec.name, defined, inner)
         policy = self._policies.of(spec, defined, NO_POLICY, around.model)
         if spec.map is None:
-            return _Step(workflow, spec, defined, policy, workflow)
-        return _Step(_for_each(spec.map, spec.name, workflow, policy), spec, defined, NO_POLICY, workflow)
+            return Step(workflow, spec, defined, policy, workflow)
+        return Step(for_each(spec.map, spec.name, workflow, policy), spec, defined, NO_POLICY, workflow)
 
-    def _typed(self, spec: TypedSpec, path: Path_, around: _Around) -> _Step | None:
+    def _typed(self, spec: TypedSpec, path: Path_, around: Around) -> Step | None:
         self._built.add(spec.name)
-        kind = self._node_type(spec.type)
+        kind = node_type_in_chains(spec.type, self._modules)
         if isinstance(kind, str):
             self._faults.report((*path, "type"), "unknown-type", kind)
             return None
@@ -350,32 +334,51 @@ class Builder:
         if node.type == "sub-workflow" and (unknown := unknown_workflow(node.params.workflow, self.services)):
             self._faults.report((*path, "params", "workflow"), "unknown-workflow", unknown)
         policy = self._policies.of(spec, path, around.policy, around.model, ports=node.ports)
-        return _Step(node, spec, path, policy)
+        return Step(node, spec, path, policy)
 
-    def _node_type(self, name: str) -> type[NodeOperator[Any]] | str:
-        """The node type of that name or dotted path, or what is wrong with it."""
-        found = node_type(name, self._modules)
-        if not isinstance(found, str) and (found.body_starts_with or found.type in NEEDS_NODES):
-            return (
-                f"nodes of type {name!r} need a workflow of typed nodes alone: write that as a workflow file, name it "
-                "under `services: {workflows: …}`, and run it by a node of type 'sub-workflow'"
-            )
-        return found
+    def _function(self, spec: FunctionSpec, path: Path_, around: Around) -> Step | None:
+        operator = self._called(spec, path)
+        if operator is None:
+            return None
+        policy = self._policies.of(spec, path, around.policy, around.model, ports=operator.ports)
+        if spec.map is None:
+            return Step(operator, spec, path, policy)
+        return Step(for_each(spec.map, spec.name, operator, policy), spec, path, NO_POLICY)
 
-    def _add_evaluator(self, workflow: Workflow, ref: str | OperatorSpec, path: Path_, around: _Around) -> None:
-        found = self._alone(ref, path)
+    def _called(self, spec: FunctionSpec, path: Path_) -> FunctionOperator[Any] | None:
+        self._built.add(spec.name)
+        operator = self._modules.function(spec)
+        if isinstance(operator, str):
+            self._faults.report((*path, "function"), "function", operator)
+            return None
+        return operator
+
+    def _add_evaluator(
+        self, workflow: Workflow, ref: str | OperatorSpec | FunctionSpec, path: Path_, around: Around
+    ) -> None:
+        found = self._find(ref, path)
         if found is None:
             return
         spec, defined = found
-        refused = _NOT_AS_EVALUATOR if spec.class_ else _NOT_AS_EVALUATOR | {"output_schema"}
+        if not isinstance(spec, OperatorSpec | FunctionSpec):
+            self._report_kind(spec, path)
+            return
+        by_class = isinstance(spec, OperatorSpec) and spec.class_
+        refused = _NOT_AS_EVALUATOR if by_class else _NOT_AS_EVALUATOR | {"output_schema"}
         for key in sorted(refused & spec.model_fields_set):
             self._faults.report((*defined, key), "value", f"an evaluator takes no {key!r}")
-        default = replace(around.policy, fallback=None)  # what stands in for an operator is no verdict
+        default = replace(around.policy, fallback=None)  # a fallback of an operator is not a verdict
         policy = self._policies.of(spec, defined, default, around.model, base=Evaluator)
-        if evaluator := self._make(spec, defined, Evaluator):
+        if isinstance(spec, FunctionSpec):
+            evaluator = self._called(spec, defined)
+        else:
+            evaluator = self._make(spec, defined, Evaluator, around.model)
+        if evaluator:
             workflow.add_evaluator(evaluator, policy=policy)
 
-    def _fallback(self, ref: str | OperatorSpec, path: Path_, base: type[Operator]) -> Operator | None:
+    def _fallback(
+        self, ref: str | OperatorSpec, path: Path_, base: type[Operator], model: ModelSpec | None
+    ) -> Operator | None:
         found = self._alone(ref, path)
         if found is None:
             return None
@@ -384,7 +387,7 @@ class Builder:
             for key in sorted(_NOT_AS_FALLBACK & spec.model_fields_set):
                 message = f"a fallback runs once, as it is; it takes no {key!r}"
                 self._faults.report((*defined, key), "value", message)
-        return self._make(spec, defined, base)
+        return self._make(spec, defined, base, model)
 
     def _alone(self, ref: str | OperatorSpec, path: Path_) -> tuple[OperatorSpec, Path_] | None:
         """An operator that stands in no chain, and where it is defined."""
@@ -392,20 +395,27 @@ class Builder:
         if found is None:
             return None
         spec, defined = found
-        if isinstance(spec, WorkflowSpec | TypedSpec):
-            what = "a workflow" if isinstance(spec, WorkflowSpec) else "a typed node"
-            self._faults.report(path, "value", f"{spec.name!r} is {what}, and an operator is wanted here")
+        if not isinstance(spec, OperatorSpec):
+            self._report_kind(spec, path)
             return None
         return spec, defined
 
-    def _make(self, spec: OperatorSpec, path: Path_, base: type[Operator]) -> Operator | None:
+    def _report_kind(self, spec: WorkflowSpec | TypedSpec | FunctionSpec, path: Path_) -> None:
+        kinds = {WorkflowSpec: "a workflow", TypedSpec: "a typed node", FunctionSpec: "a function"}
+        self._faults.report(path, "value", f"{spec.name!r} is {kinds[type(spec)]}, and an operator is wanted here")
+
+    def _make(self, spec: OperatorSpec, path: Path_, base: type[Operator], model: ModelSpec | None) -> Operator | None:
+        """The operator of a mapping; `model` is the one of its expert."""
         self._built.add(spec.name)
+        own_model = (
+            {"model": model_of(completed(spec.model, model), (*path, "model"), self._faults)} if spec.model else {}
+        )
         actions = [self._tools.action(ref, (*path, "actions", i)) for i, ref in enumerate(spec.actions)]
         tools = [self._tools.tool(ref, (*path, "tools", i)) for i, ref in enumerate(spec.tools)]
         own = tuple(tool for tool in tools if tool is not None)
         if own:
             actions.append(Action(name=f"use the tools of {spec.name}", tools=own, id=f"{spec.name}.tools"))
-        form = self._form(spec, path)
+        form = form_of(spec, path, self._faults)
         if form is None:
             return None
         try:
@@ -429,53 +439,9 @@ class Builder:
             return None
         try:
             looks_up = {"knowledge_base": self._library} if self._library and spec.knowledge else {}
-            return made_of(config, toolkit=self._tools.toolkit, **looks_up, **spec.params)
+            return made_of(config, toolkit=self._tools.toolkit, **looks_up, **own_model, **spec.params)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's class may raise anything
             message = f"{spec.class_ or base.__name__} cannot be made with these: {describe(error)}"
             message += "; with `knowledge: false` it gets no knowledge_base" if "'knowledge_base'" in str(error) else ""
             self._faults.report((*path, "params"), "params", message)
             return None
-
-    def _form(self, spec: OperatorSpec, path: Path_) -> str | None:
-        """Return the `output_schema` of an operator as text; None where it is a fault."""
-        form, at = spec.output_schema, (*path, "output_schema")
-        try:
-            if not isinstance(form, str):
-                return json.dumps(schema_of(form), ensure_ascii=False)
-            parse_output_schema(form)
-            return form
-        except FormError as error:
-            self._faults.report((*at, *error.path), error.slip.code, error.slip.what)
-        except InvalidError as error:
-            for issue in error.issues:
-                self._faults.report(at, issue.code, issue.message)
-        return None
-
-
-def _operator_of(before: BaseOperator | Workflow | Port) -> object:
-    return before.operator if isinstance(before, Port) else before
-
-
-def _for_each(spec: MapSpec, name: str, body: Operator | Workflow, policy: Policy) -> Map:
-    """A map whose body runs for each item as the policy says."""
-    if policy or not isinstance(body, Workflow):
-        around = BuiltinWorkflow(name=name)
-        around.add_operator(body, policy=policy)
-        body = around
-    return Map(name, body, over=spec.over, concurrency=spec.concurrency, on_error=spec.on_error)
-
-
-def _is_of_reads(issue: Issue, step: _Step) -> bool:
-    """Whether an issue is about what a typed node reads, or what it finds wrong with itself."""
-    does: object = step.does
-    if not isinstance(does, NodeOperator):
-        return False
-    return issue.code == "read-too-early" or issue in cast("NodeOperator[Any]", does).check({})
-
-
-def _written(issue: Issue, step: _Step | None) -> Path_ | None:
-    """Where that is written which an issue is about, if it is about one operator."""
-    if step is None:
-        return None
-    keys = {"never-runs": ("join",), "not-a-list": ("map", "over")}
-    return (*step.path, *keys.get(issue.code, ()))

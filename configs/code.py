@@ -1,4 +1,4 @@
-"""The code that a file names: what would run of it, the files of that, and a digest over all of it."""
+"""Code named by a file: the parts that would run, their files, and a digest over everything."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from operad.configs.schema import LocalToolSpec, McpToolSpec, OperatorSpec, Spec, TypedSpec
+from operad.configs.schema import FunctionSpec, LocalToolSpec, McpToolSpec, OperatorSpec, Spec, TypedSpec
 from operad.configs.static_code import Module, Reader, imports_of, is_own, is_stdlib
 from operad.operators.mcp import StdioServer
 from operad.runtime.values.errors import InputError, shorten
@@ -32,15 +32,15 @@ class Named(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The code that a file names, read and not run. It is false where there is none.
+    """Code named by a file, read without running it. It is false if there is none.
 
     Attributes:
-        file: The file that names it, as the user named it.
+        file: The file that names it, as given by the user.
         folder: The folder of that file.
-        lines: What would run, for people: files with their classes and functions, packages, commands.
-        modules: The modules beside the file by name: those that it names, and those that these import.
+        lines: Description of the code that would run: files with their classes and functions, packages, commands.
+        modules: Modules beside the file by name: those that it names, and those that these import.
         named: The names of classes and functions, and the commands.
-        digest: A hash over what the file says and over all of this code.
+        digest: A hash over the file's references and all of this code.
     """
 
     file: str
@@ -54,12 +54,12 @@ class Code:
         return bool(self.named)
 
     def covers(self, other: Code) -> bool:
-        """Return whether all of the other code is part of this: a file that was made of this one names nothing new."""
+        """Return True if all of the other code is part of this: a file that was made of this one names nothing new."""
         return other.named <= self.named and all(self.modules.get(name) == each for name, each in other.modules.items())
 
 
 Trust = bool | Callable[[Code], bool]
-"""Whether the code that a file names may run: for all code, or decided for each."""
+"""True if the code that a file names may run: for all code, or decided for each."""
 
 
 class UntrustedError(InputError):
@@ -78,7 +78,7 @@ class UntrustedError(InputError):
 
 
 def is_trusted(trust: Trust, code: Code) -> bool:
-    """Return whether code may run."""
+    """Return True if code may run."""
     return not code or (trust if isinstance(trust, bool) else trust(code))
 
 
@@ -144,7 +144,13 @@ def named_in(spec: object) -> Iterator[Named | StdioServer]:
 
 
 def _of_class(spec: Spec) -> Iterator[Named]:
-    dotted = spec.class_ if isinstance(spec, OperatorSpec) else spec.type if isinstance(spec, TypedSpec) else ""
+    dotted = ""
+    if isinstance(spec, OperatorSpec):
+        dotted = spec.class_
+    elif isinstance(spec, TypedSpec):
+        dotted = spec.type
+    elif isinstance(spec, FunctionSpec):
+        dotted = spec.function
     module, _, name = dotted.rpartition(".")
     if module and not is_own(module):
         yield Named(module, name)

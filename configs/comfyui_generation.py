@@ -30,11 +30,11 @@ class ComfyDesigner(Designer):
 
     Args:
         definitions: The classes of the server.
-        model: Who is asked; None for whom the configuration or the environment names.
+        model: The model; None for that of the configuration or the environment.
         config: The configuration of the expert: a YAML file, or the name of one that comes with operad.
         model_name: The model's name at its endpoint, instead of the configuration's.
         base_url: An endpoint, instead of the configuration's.
-        trust: Whether the code that the configuration names may run; see `load`.
+        trust: True if the code that the configuration names may run; see `load`.
 
     Raises:
         InputError: There are no classes, or there is no such configuration.
@@ -64,8 +64,8 @@ class ComfyDesigner(Designer):
         """An instruction as a job of the expert.
 
         Args:
-            instruction: What is asked for.
-            base: The workflow that is there, in any of ComfyUI's forms.
+            instruction: The request.
+            base: The existing workflow, in any of ComfyUI's forms.
 
         Raises:
             InputError: The instruction is empty, or the workflow is too long to be shown to a model.

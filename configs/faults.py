@@ -1,4 +1,4 @@
-"""What validation finds wrong with a configuration file, in our words and at its place in the file."""
+"""Faults of a configuration file, with pydantic's messages replaced by Operad's, at their lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pydantic import BaseModel, ValidationError
 
 from operad.configs.schema import KINDS, NODE, OPERATOR, OTHER_NAMES, SEVERAL, ConfigSpec, OperatorSpec
 from operad.runtime.values.document import Document, Path_
-from operad.runtime.values.errors import InvalidError, Issue, near_name
+from operad.runtime.values.errors import InvalidError, Issue
+from operad.runtime.values.near_names import near_name
 
 _SHAPES = {
     "model_type": "must be a mapping of keys to values",
@@ -22,23 +23,23 @@ _SHAPES = {
 
 
 _MEMBERS = {*KINDS, SEVERAL, "definition", "switch"}
-"""What pydantic puts into paths for the members of a union, and no key is called."""
+"""Parts of pydantic's paths that stand for members of a union, and are not keys."""
 
-_MAKES_ANOTHER = {"workflow", "type"}
-"""Keys that make a workflow or a typed node of an operator, which then needs no instruction."""
+_MAKES_ANOTHER = {"workflow", "type", "function"}
+"""Keys that make a workflow, a typed node or a function of an operator, which then needs no instruction."""
 
 _OF_OPERATORS = {info.alias or name for name, info in OperatorSpec.model_fields.items()}
 
 
 class Faults:
-    """What is wrong with a file, collected so that all of it is said at once.
+    """Faults of a file, collected to be reported together.
 
     Args:
         document: The file.
-        spec: The shape of its whole.
+        spec: Schema of the whole file.
 
     Attributes:
-        stem: The file's name without its ending.
+        stem: Name of the file without its suffix.
     """
 
     def __init__(self, document: Document, spec: type[BaseModel] = ConfigSpec) -> None:
@@ -46,6 +47,7 @@ class Faults:
         self._spec = spec
         self.stem = Path(document.name).stem
         self._issues: dict[tuple[str, str, int, str], Issue] = {}
+        self._told: Sequence[Path_] = ()
 
     def __bool__(self) -> bool:
         return bool(self._issues)
@@ -53,18 +55,36 @@ class Faults:
     def report(self, path: Sequence[int | str], code: str, message: str) -> None:
         """Note a fault of the value at `path`."""
         path = real_path(path, self._document.data)
+        if any(path == told[: len(path)] or told == path[: len(told)] for told in self._told):
+            return
         key = _plain_key(path, self._document.data)
         fault = (code, message, self._document.line(path), key)  # one fault, though aliases repeat it
         self._issues.setdefault(fault, Issue(code, message, self._document.where(path)))
 
+    def report_doubles(self, what: str, names: Sequence[str]) -> None:
+        """Note each name of a list that stands in it before."""
+        for number, name in enumerate(names):
+            if name in names[:number]:
+                self.report((f"{what}s", number), "duplicate-name", f"another {what} is called {name!r} too")
+
     def report_validation(self, path: Path_, error: ValidationError) -> None:
         """Note all that pydantic finds wrong with the value at `path`."""
         problems = error.errors()
-        misspelt = {(*problem["loc"][:-1], _meant(problem, self._spec)) for problem in problems}
+        misspelt = {(*problem["loc"][:-1], meant_key(problem, self._spec)) for problem in problems}
         for problem in problems:
             if problem["type"] == "missing" and not misspelt.isdisjoint(_excuses(problem["loc"])):
                 continue
-            self.report((*path, *problem["loc"]), *explain(problem, self._spec))
+            at = (*path, *problem["loc"])
+            if _is_chain(problem):  # said of the list of chains: an alias would be at the line of its anchor
+                name = self._document.anchors.get(id(problem["input"]), "")
+                one = problem["input"] if isinstance(problem["input"], str) else f"*{name}" if name else "…"
+                self.report(at[:-1], "value", f"a chain is a list: write [[{one[:80]}]]")
+            else:
+                self.report(at, *explain(problem, self._spec))
+
+    def leave_out(self, told: Sequence[Path_]) -> None:
+        """Note no more faults of values at these paths, around them and in them."""
+        self._told = told
 
     def error(self) -> InvalidError:
         """All of them, as an error."""
@@ -82,8 +102,8 @@ def explain(problem: Any, spec: type[BaseModel] = ConfigSpec) -> tuple[str, str]
                 f"with `type` there is no {path[-1]!r}"
             )
         if path[-1] == "type" and "instruction" in known:
-            return "unknown-key", "a typed node is no evaluator, and stands in for no other operator"
-        if meant := _meant(problem, spec):
+            return "unknown-key", "a typed node can be neither an evaluator nor a fallback"
+        if meant := meant_key(problem, spec):
             return "unknown-key", f"unknown key (did you mean {meant!r}?)"
         return "unknown-key", f"unknown key; known: {', '.join(known) or 'none'}"
     if problem["type"] == "missing":
@@ -99,7 +119,13 @@ def explain(problem: Any, spec: type[BaseModel] = ConfigSpec) -> tuple[str, str]
     return "value", f"{_SHAPES.get(problem['type'], problem['msg'])}{shown}"
 
 
-def _meant(problem: Any, spec: type[BaseModel]) -> str:
+def _is_chain(problem: Any) -> bool:
+    """Return True if a problem is an operator in the place of a chain."""
+    path = problem["loc"]
+    return problem["type"] == "list_type" and path[-2:-1] == ("workflow",) and isinstance(path[-1], int)
+
+
+def meant_key(problem: Any, spec: type[BaseModel] = ConfigSpec) -> str:
     """Return the known key that is nearest to an unknown one; empty for none, and for another fault."""
     if problem["type"] != "extra_forbidden":
         return ""

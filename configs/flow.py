@@ -82,7 +82,7 @@ def _that_runs(data: bytes, name: str) -> tuple[Format, NodeGraph]:
 
 
 def is_configuration(data: bytes) -> bool:
-    """Whether a file configures experts, by its keys."""
+    """Return True if a file configures experts, by its keys."""
     if data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] not in (b"{", b"["):
         return bool(_EXPERTS.search(data))
     value = _json_of(data)
@@ -103,20 +103,12 @@ def _json_of(data: bytes) -> Any:
 
 
 def read_file(path: str | Path) -> bytes:
-    """What a file of a workflow holds.
+    """Return the content of a workflow's file.
 
     Raises:
         InputError: There is no such file, it cannot be read, or it is too large.
     """
-    file = FileDescriptor.of(path)
-    try:
-        with file.path.open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    if len(data) > MAX_BYTES:
-        raise InputError(f"{path}: has more than the {MAX_BYTES:,} bytes that a workflow may have")
-    return data
+    return FileDescriptor.of(path).read_bytes(MAX_BYTES)
 
 
 def flow_expert(

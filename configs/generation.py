@@ -13,15 +13,19 @@ from pydantic import JsonValue
 from operad.configs.code import Trust
 from operad.configs.loader import load
 from operad.flows.edit.difference import Difference, difference
-from operad.flows.formats.chat2workflow import dump
+from operad.flows.formats.dify import titles
 from operad.flows.generation.comfyui.continued import continued
 from operad.flows.generation.comfyui.designer import CODE
-from operad.flows.generation.designer import EXAMPLE, ROUNDS, WORKFLOW
+from operad.flows.generation.designer import EXAMPLE, NOTES, OFFER, REVIEW, ROUNDS, TITLES, WORKFLOW
+from operad.flows.generation.draft import unread
 from operad.flows.generation.graph_json import to_json, with_originals, workflow_of
+from operad.flows.generation.nodes_shown import whole
+from operad.flows.generation.offer import Offer, offer_for
 from operad.flows.generation.plan import read_plan
 from operad.flows.generation.prompts import planned
 from operad.flows.generation.store import nearest_example
 from operad.flows.node_graph import NodeGraph
+from operad.operators.nodes import NODE_TYPES
 from operad.runtime.agents.agent import Expert
 from operad.runtime.events import Event
 from operad.runtime.models.model import Model
@@ -37,13 +41,13 @@ NOTHING = NodeGraph(name="workflow")
 
 @dataclass(frozen=True)
 class Design:
-    """What became of an instruction.
+    """Result of an instruction.
 
     Attributes:
-        graph: The workflow: the best that was made, or the one that was there, where none was.
-        base: The workflow that was there; without nodes where there was none.
-        message: What the expert said in the end.
-        error: What the run broke off with; None where it came to its end.
+        graph: The best generated workflow; the existing one if none was generated.
+        base: The existing workflow; without nodes if there was none.
+        message: The expert's final message.
+        error: Error that ended the run; None if it finished.
     """
 
     graph: NodeGraph
@@ -53,53 +57,86 @@ class Design:
 
     @property
     def made(self) -> bool:
-        """Whether a workflow was made at all."""
+        """True if a workflow was made at all."""
         return self.graph is not self.base
 
     @property
     def accepted(self) -> bool:
-        """Whether a workflow was made, and nothing of it is left to mend."""
+        """True if a workflow was made, and nothing of it is left to mend."""
         return self.made and self.message.status is WorkflowStatus.SUCCESS
 
     @property
     def findings(self) -> Sequence[str]:
-        """What is left to mend."""
+        """Remaining findings."""
         return [str(each) for each in cast("Sequence[Any]", self.message.outputs.get("findings", ()))]
 
     @property
+    def notes(self) -> list[str]:
+        """Notes of this round: assumptions, and requests that cannot be met."""
+        return [str(each) for each in cast("Sequence[Any]", self.message.outputs.get("notes", ()))]
+
+    @property
+    def dropped_notes(self) -> list[str]:
+        """Earlier notes that no longer hold, and that the workflow does not keep."""
+        plan: Any = self.message.outputs.get("plan")
+        numbers = read_plan(plan).outdated if plan else ()
+        return [note for number, note in enumerate(self.base.notes, 1) if number in numbers]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Findings that the model contests; the workflow was not changed for them."""
+        return [str(each) for each in cast("Sequence[Any]", self.message.outputs.get("warnings", ()))]
+
+    @property
+    def untaken(self) -> list[str]:
+        """Branches that no dry run took, each with the reason."""
+        return [str(each) for each in cast("Sequence[Any]", self.message.outputs.get("untaken", ()))]
+
+    @property
+    def unread(self) -> list[str]:
+        """New or changed nodes whose results nothing reads, a line each."""
+        touched = self.changes.status
+        return [
+            f"{node.id} ({node.type}): nothing reads its result" for node in unread(self.graph) if node.id in touched
+        ]
+
+    @property
     def plan(self) -> Sequence[str]:
-        """What was planned, a line for each node that is new, changed or led to anew."""
+        """Plan: a line for each node that is new, changed or reconnected."""
         plan: Any = self.message.outputs.get("plan")
         return planned(read_plan(plan)).splitlines() if plan else []
 
     @property
     def repairs(self) -> Sequence[str]:
-        """What rules mended without asking, in the last round."""
+        """Automatic repairs of the last round."""
         return [str(each) for each in cast("Sequence[Any]", self.message.outputs.get("repairs", ()))]
 
     @cached_property
     def changes(self) -> Difference:
-        """What makes it of the workflow that was there."""
+        """Difference from the existing workflow."""
         return difference(self.base, self.graph)
 
 
 class Designer:
-    """Makes workflows of typed nodes from instructions, and changes them (Chat2Workflow, section 2.2).
+    """Generates and changes workflows of typed nodes by instructions (Chat2Workflow, section 2.2).
 
         design = Designer().design("Sum up a paper (variable paper). Output the summary (variable summary).")
         more = Designer().design("Also translate it into French (variable french).", design.graph)
 
     Args:
-        model: Who is asked; None for whom the configuration or the environment names.
+        model: The model; None for that of the configuration or the environment.
         config: The configuration of the expert: a YAML file, or the name of one that comes with operad.
-        model_name: The model's name at its endpoint, instead of the configuration's.
+        model_name: Name of the model at its endpoint, instead of the configuration's.
         base_url: An endpoint, instead of the configuration's.
-        store: A folder of workflows with their instructions; the one that was made from the likest words is an example.
-        trust: Whether the code that the configuration names may run; see `load`.
+        store: Folder of workflows with their instructions; the one with the most similar instruction serves as example.
+        trust: True if the code that the configuration names may run; see `load`.
+        offer: The node types, parameters and services that workflows may use, of `offer_for` or `offer_of`; by default
+            those of Operad's own format, without services.
+        review: True to have the model review each workflow, by a call of its own.
 
     Raises:
         InputError: There is no such configuration.
-        InvalidError: It is not right; every issue is listed.
+        InvalidError: It is not valid; every issue is listed.
     """
 
     def __init__(
@@ -111,16 +148,20 @@ class Designer:
         base_url: str | None = None,
         store: Path | None = None,
         trust: Trust = False,
+        offer: Offer | None = None,
+        review: bool = False,
     ) -> None:
         self._store = store
+        self._review = review
+        self._offer = offer_for() if offer is None else offer
         self.expert: Expert = load(config, trust=trust).expert(model=model, model_name=model_name, base_url=base_url)
 
     def job(self, instruction: str, base: NodeGraph = NOTHING) -> Job:
-        """An instruction as a job of the expert.
+        """Return an instruction as a job of the expert.
 
         Args:
-            instruction: What is asked for.
-            base: The workflow that is there, with the instructions that it was made from.
+            instruction: The request.
+            base: The existing workflow, with the instructions that it was generated from.
 
         Raises:
             InputError: The instruction is empty; there is no such folder of workflows.
@@ -129,11 +170,14 @@ class Designer:
             raise InputError(
                 "the instruction is empty: say what the workflow is given, what it does, and what it outputs"
             )
-        inputs: dict[str, JsonValue] = {}
+        inputs: dict[str, JsonValue] = {OFFER: self._offer.as_json()}
+        inputs |= {REVIEW: True} if self._review else {}
         if base.nodes:
-            inputs = {WORKFLOW: to_json(base), ROUNDS: list[JsonValue](base.instructions)}
+            inputs |= {WORKFLOW: to_json(base), ROUNDS: list[JsonValue](base.instructions)}
+            inputs |= {NOTES: list[JsonValue](base.notes)} if base.notes else {}
+            inputs |= {TITLES: dict[str, JsonValue](named)} if (named := titles(base)) else {}
         if self._store and (example := nearest_example(self._store, instruction)):
-            inputs[EXAMPLE] = {"says": example.says, "workflow": dump(replace(example.graph, extra={})).decode()}
+            inputs[EXAMPLE] = {"says": example.says, "workflow": whole(example.graph, NODE_TYPES)}
         return Job(goal=instruction.strip(), inputs=inputs)
 
     def design(self, instruction: str, base: NodeGraph = NOTHING) -> Design:
@@ -145,15 +189,15 @@ class Designer:
         return run_sync(lambda: self.adesign(instruction, base), instead="Designer.adesign(…)")
 
     async def adesign(self, instruction: str, base: NodeGraph = NOTHING) -> Design:
-        """Make a workflow, or change one: nodes that the instruction does not concern stay the very same.
+        """Generate or change a workflow: nodes that the instruction does not concern stay identical.
 
         Args:
-            instruction: What is asked for.
-            base: The workflow that is there.
+            instruction: The request.
+            base: The existing workflow.
 
         Raises:
             InputError: The instruction is empty.
-            ModelError: The endpoint fails, and nothing was written before.
+            ModelError: The endpoint failed before any workflow was generated.
         """
         job = self.job(instruction, base)
         try:
@@ -168,17 +212,20 @@ class Designer:
 
 
 def result(message: WorkflowMessage, job: Job, base: NodeGraph) -> Design:
-    """What the expert's last message comes to.
+    """Return the design in the expert's final message.
 
     Args:
         message: The message.
-        job: The job that it was for.
-        base: The workflow that was there.
+        job: Its job.
+        base: The existing workflow.
     """
     made = _made(message, job, base)
     if made is None:
         return Design(base, base, message)
-    return Design(replace(made, instructions=(*base.instructions, job.goal)), base, message)
+    design = Design(made, base, message)
+    kept = [each for each in base.notes if each not in design.dropped_notes]
+    notes = tuple(dict.fromkeys([*kept, *design.notes]))
+    return replace(design, graph=replace(made, instructions=(*base.instructions, job.goal), notes=notes))
 
 
 def _made(message: WorkflowMessage, job: Job, base: NodeGraph) -> NodeGraph | None:
@@ -191,10 +238,10 @@ def _made(message: WorkflowMessage, job: Job, base: NodeGraph) -> NodeGraph | No
 
 
 def best_so_far(error: BudgetError | OperatorError, job: Job, base: NodeGraph) -> Design:
-    """What had been made when a run broke off.
+    """Return the best design generated before a run broke off.
 
     Raises:
-        BudgetError, OperatorError: Nothing had been made; the error itself.
+        BudgetError, OperatorError: There was none; the error itself.
     """
     for message in reversed(list(error.finished.values())):
         if _made(message, job, base) is not None:

@@ -13,13 +13,13 @@ from importlib import import_module
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, Protocol, TypeVar, cast
 
 from pydantic import ConfigDict
 
 from operad.configs.code import Code
-from operad.configs.schema import LocalToolSpec
+from operad.configs.schema import FunctionSpec, LocalToolSpec
 from operad.configs.static_code import (
     Found,
     Module,
@@ -33,18 +33,27 @@ from operad.configs.static_code import (
 from operad.operators import NodeOperator, Operator
 from operad.operators.node import NodeParams
 from operad.operators.nodes import NODE_TYPES
+from operad.runtime.events.run_context import RunContext
+from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.tools.tool import Tool, tool_in
-from operad.runtime.values.errors import ToolError, describe, did_you_mean
+from operad.runtime.values.errors import InputError, ToolError, describe, did_you_mean
+from operad.runtime.values.message import Job, SubJob
+from operad.runtime.values.output import shown
 from operad.runtime.values.private_modules import PREFIX
+from operad.runtime.workflow.function import FunctionOperator
 
 OperatorT = TypeVar("OperatorT", bound=Operator)
 
 
 class Modules(Protocol):
-    """Where the classes and tools that a file names come from."""
+    """Source of the classes and tools that a file names."""
 
     def operator_class(self, path: str, base: type[OperatorT]) -> type[OperatorT] | str:
         """Return the class of that dotted path, or what is wrong with it."""
+        ...
+
+    def function(self, spec: FunctionSpec) -> FunctionOperator[Any] | str:
+        """Return a function as an operator, or what is wrong with it."""
         ...
 
     def tool(self, spec: LocalToolSpec) -> Tool:
@@ -99,6 +108,19 @@ class LoadedModules:
         if not (isinstance(found, type) and issubclass(found, base)):
             return f"{path} is not a subclass of {base.__name__}"
         return found
+
+    def function(self, spec: FunctionSpec) -> FunctionOperator[Any] | str:
+        """Return a function as an operator, or what is wrong with it."""
+        module_path, _, name = spec.function.rpartition(".")
+        module = self._module(module_path)
+        if isinstance(module, str):
+            return module
+        found: Any = getattr(module, name, None)
+        if found is None:
+            return f"module {module_path!r} has no {name!r}{did_you_mean(name, vars(module))}"
+        if inspect.isroutine(found) and is_stdlib(found.__module__ or ""):
+            return _stdlib_function(spec.function)
+        return _as_operator(spec, found)
 
     def tool(self, spec: LocalToolSpec) -> Tool:
         """Return a tool.
@@ -192,7 +214,7 @@ class _Loader(SourceFileLoader):
 
 
 def _imported_by_program(module: Module) -> bool:
-    """Whether the program has imported a module from its file already, by its plain name."""
+    """Return True if the program has imported a module from its file already, by its plain name."""
     file = getattr(sys.modules.get(module.name), "__file__", None)
     return file is not None and module.path is not None and Path(file).resolve() == module.path.resolve()
 
@@ -222,7 +244,7 @@ class StandIns:
         code: The code.
 
     Attributes:
-        remarks: What only running the code would tell.
+        remarks: Properties that only running the code would reveal.
     """
 
     def __init__(self, code: Code) -> None:
@@ -256,6 +278,29 @@ class StandIns:
         if signature is None:
             self.remarks[f"{path}: the `params` that it takes are not known without running it"] = None
         return _stand_in(name, base, signature, executes=bool(look.unknown) or "execute" in look.members)
+
+    def function(self, spec: FunctionSpec) -> FunctionOperator[Any] | str:
+        """Return a stand-in for a function as an operator, or what is wrong with it."""
+        module, _, name = spec.function.rpartition(".")
+        found = self._look_up(module, name)
+        if isinstance(found, str):
+            return found
+        if found.kind == "own":
+            return _as_operator(spec, found.value)
+        if found.kind == "stdlib":
+            return _stdlib_function(found.name)
+        node = found.node
+        if isinstance(node, ast.ClassDef | ast.Constant | ast.List | ast.Dict | ast.Set | ast.Tuple | ast.JoinedStr):
+            return f"{spec.function} is not a function"
+        if not is_function(node) or any(_last_name(each) != "operator" for each in node.decorator_list):
+            self.remarks[f"{spec.function}: the parameters of this function are not known without running it"] = None
+            return FunctionOperator(_not_run_with_defaults, id=spec.name, ports=spec.ports)
+        stand_in = FunctionType(_not_run.__code__, {**globals()}, name)
+        given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        special = {each.arg: kind for each in given if (kind := _SPECIAL.get(_last_name(each.annotation)))}
+        stand_in.__annotations__ = special
+        cast("Any", stand_in).__signature__ = parameters(node, bound=False)
+        return _as_operator(spec, stand_in, ports=[*(spec.ports or _declared_ports(node))])
 
     def tool(self, spec: LocalToolSpec) -> Tool:
         """Return a stand-in for a tool.
@@ -331,6 +376,56 @@ def _node_stand_in(name: str, members: Mapping[str, ast.AST]) -> Any:
     """A node type of that name, of which neither parameters nor variables are known."""
     given = {"type": name, "params_type": _AnyParams, "outputs": lambda self, type_of: None}  # pyright: ignore
     return type(name, (NodeOperator,), {**given, **({"ports": _AnyPorts()} if "ports" in members else {})})
+
+
+_SPECIAL = {"Job": Job, "SubJob": SubJob, "Reasoner": Reasoner, "RunContext": RunContext}
+"""Annotations that ask for something else than the answer of an operator."""
+
+
+def _last_name(node: ast.AST | None) -> str:
+    """The last name of what is annotated or decorates: ``Job`` for ``operad.Job``, ``operator`` for ``@operator(…)``."""
+    if isinstance(node, ast.Call):
+        return _last_name(node.func)
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):  # an annotation as text
+        return node.value.rpartition(".")[2]
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _declared_ports(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Sequence[str]:
+    """The ports that ``@operator(ports=[…])`` states as plain values."""
+    calls = (each for each in node.decorator_list if isinstance(each, ast.Call))
+    stated = [word.value for call in calls for word in call.keywords if word.arg == "ports"]
+    parts = [part for value in stated if isinstance(value, ast.List | ast.Tuple) for part in value.elts]
+    return [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+
+
+def _as_operator(spec: FunctionSpec, found: object, ports: Sequence[str] = ()) -> FunctionOperator[Any] | str:
+    """A function, or an operator that was made of one, as the operator that a file describes."""
+    made = cast("FunctionOperator[Any]", found) if isinstance(found, FunctionOperator) else None
+    function = cast("Any", made.function if made else found)
+    if not inspect.isroutine(function):
+        return f"{spec.function} is not a function: {shown(function)}"
+    own = made.ports if made else ports
+    try:
+        return FunctionOperator(
+            function,
+            id=spec.name,
+            ports=spec.ports or own,
+            policy=made.policy if made else None,
+            inline=made is not None and made.inline,
+        )
+    except InputError as error:
+        return f"{spec.function}: {error}"
+
+
+def _stdlib_function(path: str) -> str:
+    return (
+        f"{path} belongs to Python's standard library; wrap it in a function of your own, in a module beside this file"
+    )
+
+
+def _not_run_with_defaults() -> Any:
+    _not_run()
 
 
 def _not_run(**_: Any) -> Any:

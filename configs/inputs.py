@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from operad.flows import NodeGraph
 from operad.operators import VariableType
-from operad.operators.nodes.flow import StartParams, StartVariable, read_inputs, read_value
+from operad.operators.nodes.flow import StartParams, StartVariable, comes_by_itself, read_inputs, read_value
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import Job
 
@@ -19,26 +19,31 @@ NextLine = Callable[[], Awaitable[str | None]]
 
 def start_variables(graph: NodeGraph) -> Sequence[StartVariable]:
     """The inputs of a workflow that is sound."""
+    return _start(graph).variables
+
+
+def _start(graph: NodeGraph) -> StartParams:
     start = next(node for node in graph.nodes if node.type == "start" and not node.parent)
-    return StartParams.model_validate(start.params).variables
+    return StartParams.model_validate(start.params)
 
 
 def job_of(
     graph: NodeGraph, job: Job, given: Iterable[tuple[str, str]], *, may_ask: bool, option: str = "--input"
 ) -> tuple[Job, list[StartVariable]]:
-    """The job with the inputs that are given, and which are missing.
+    """Return the job with its inputs, and the missing ones.
 
     Args:
-        graph: The workflow, which is sound.
+        graph: The workflow, which is valid.
         job: The job, with files that have no name.
-        given: Names and values, as they are written; a name of files may be there several times.
-        may_ask: Whether somebody can be asked for those that are missing.
-        option: The command's option that gives one.
+        given: Names and values as typed; a name of files may occur several times.
+        may_ask: True if missing inputs can be asked for.
+        option: The command's option for inputs.
 
     Raises:
-        InputError: Some are wrong, or missing while nobody can be asked; all are named.
+        InputError: Inputs are wrong, or missing and cannot be asked for; all are named.
     """
-    variables = start_variables(graph)
+    start = _start(graph)
+    variables = start.variables
     kinds = {variable.name: variable.type for variable in variables}
     faults: list[str] = []
     inputs: dict[str, JsonValue] = {}
@@ -50,10 +55,15 @@ def job_of(
             faults.append(f"input {name!r} is given twice")
         else:
             inputs[name] = value
-    missing = _missing(variables, inputs, len(job.files))
+    missing = [
+        each
+        for each in _missing(variables, inputs, len(job.files))
+        if not comes_by_itself(each.name, job, start.defaults)
+    ]
     wanted = [] if may_ask else missing
     try:
-        read_inputs(variables, _with(job, {**inputs, **dict.fromkeys((each.name for each in missing), None)}))
+        known = _with(job, {**inputs, **dict.fromkeys((each.name for each in missing), None)})
+        read_inputs(variables, known, start.defaults)
     except InputError as error:
         faults.append(str(error).removeprefix("the workflow's inputs: "))
     faults += [_told(wanted, option)] if wanted else []
@@ -63,7 +73,7 @@ def job_of(
 
 
 async def ask_inputs(job: Job, missing: Sequence[StartVariable], next_line: NextLine, say: Say, prompt: Say) -> Job:
-    """The job with what somebody at the terminal says of the inputs that are missing; an empty line is none.
+    """Return the job with missing inputs asked for at the terminal; an empty line leaves an input out.
 
     Raises:
         InputError: The terminal was closed.

@@ -1,4 +1,4 @@
-"""The knowledge base of a configuration file."""
+"""The knowledge base of a configuration file, and its lessons of earlier runs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from operad.configs.endpoints import endpoint_of
 from operad.configs.faults import Faults
 from operad.configs.schema import EmbeddingsSpec, KnowledgeSpec
-from operad.configs.services import endpoint_of
+from operad.runtime.knowledge.insights import Insights
 from operad.runtime.models.model import EMBEDDED
+from operad.runtime.values.document import Path_
 from operad.runtime.values.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -19,13 +21,30 @@ if TYPE_CHECKING:
 _CODE = "knowledgebase"
 
 
-def open_library(spec: KnowledgeSpec, folder: Path, faults: Faults) -> Documents | None:
-    """The knowledge base that a file names; None where it names none, or where that is a fault.
+def open_insights(said: bool | str | None, folder: Path, faults: Faults) -> Insights | None:
+    """Return the lessons of earlier runs that `env.insights` names; None if it names none, or a faulty file."""
+    at = ("env", "insights")
+    if not said:
+        return None
+    if said == ":memory:":
+        faults.report(at, "insights", "are kept in a file: name one, or leave `insights` out")
+        return None
+    file = f"{faults.stem}.insights.sqlite" if said is True else Path(said).expanduser()
+    try:
+        return Insights(folder / file)
+    except InputError as error:
+        faults.report(at, "insights", str(error))
+        return None
+
+
+def open_library(spec: KnowledgeSpec, folder: Path, faults: Faults, at: Path_ = (_CODE,)) -> Documents | None:
+    """Return the knowledge base that a file names; None if it names none, or a faulty one.
 
     Args:
-        spec: What the file says of it.
-        folder: Where the file lies.
-        faults: What is wrong with it.
+        spec: Section of the file.
+        folder: Folder of the file.
+        faults: Collected faults.
+        at: Path of the section in the file.
     """
     if not spec.model_fields_set:
         return None
@@ -40,36 +59,35 @@ def open_library(spec: KnowledgeSpec, folder: Path, faults: Faults) -> Documents
         try:
             roots_of([path])
         except InputError as error:
-            faults.report((_CODE, "paths", number), _CODE, str(error))
+            faults.report((*at, "paths", number), _CODE, str(error))
             is_there = False
     if index and not index.parent.is_dir():
-        faults.report((_CODE, "index"), _CODE, f"there is no folder {str(index.parent)!r}")
+        faults.report((*at, "index"), _CODE, f"there is no folder {str(index.parent)!r}")
         is_there = False
     elif index:
         try:
             PassageIndex(index).check()
         except InputError as error:
-            faults.report((_CODE, "index"), _CODE, str(error))
+            faults.report((*at, "index"), _CODE, str(error))
             is_there = False
     embeddings = None
     if spec.embeddings is not None:
-        embeddings = _embeddings(spec.embeddings, faults)
+        embeddings = _embeddings(spec.embeddings, faults, (*at, "embeddings"))
         is_there = is_there and embeddings is not None
     if not is_there:
         return None
     try:
         return Documents(paths, index=index, passages=spec.passages, embeddings=embeddings)
     except (InputError, MissingExtraError) as error:
-        faults.report((_CODE, "paths"), _CODE, str(error))
+        faults.report((*at, "paths"), _CODE, str(error))
         return None
 
 
-def _embeddings(spec: EmbeddingsSpec, faults: Faults) -> Embeddings | None:
+def _embeddings(spec: EmbeddingsSpec, faults: Faults, path: Path_) -> Embeddings | None:
     """The model that a file names for embeddings; None where that is a fault."""
     from operad.runtime.models.embedding import EmbeddingModel  # as above
     from operad.runtime.models.minilm import MiniLM
 
-    path = (_CODE, "embeddings")
     if spec.name != EMBEDDED:
         made = endpoint_of(spec, faults, path)
         return EmbeddingModel(**made) if made else None

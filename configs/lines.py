@@ -16,7 +16,7 @@ def read_lines(path: Path, head: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     Args:
         path: The file; none, or an empty one, has no lines.
-        head: What the first line must be: what the file is of, and the settings that the others depend on.
+        head: Required first line: the kind of the file, and the settings that its results depend on.
 
     Raises:
         InputError: It is another file, has other settings, or a line that is not the last cannot be read; it is left
@@ -37,7 +37,7 @@ def read_lines(path: Path, head: Mapping[str, Any]) -> list[dict[str, Any]]:
         torn = not file.read(1)
     [what] = head
     if not lines or not isinstance(lines[0].get(what), dict):
-        raise InputError(f"{path}: is no file of results; it is left as it is: name another one")
+        raise InputError(f"{path}: is not a file of results, and was not changed: name another file")
     if lines[0] != head:
         before, now = lines[0][what], head[what]
         other = [f"{name} {before.get(name)!r}, now {now.get(name)!r}" for name in {**before, **now}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -15,7 +15,8 @@ from operad.configs.code import Code, Trust, UntrustedError, code_of, is_trusted
 from operad.configs.faults import Faults
 from operad.configs.imports import LoadedModules, Modules, StandIns
 from operad.configs.models import chosen, make_model
-from operad.configs.names import name_operators, name_tools, unknown_operators
+from operad.configs.names import name_functions, name_operators, name_tools, unknown_operators
+from operad.configs.partial import sound_part
 from operad.configs.policies import make_budget
 from operad.configs.schema import ConfigSpec, ExpertSpec, LeaderSpec
 from operad.operators import Services
@@ -25,7 +26,7 @@ from operad.runtime.models.model import Model
 from operad.runtime.reasoning.reasoner import DualModelReasoner, MonoModelReasoner
 from operad.runtime.tools.toolkit import Action, Toolkit
 from operad.runtime.values.document import Document, parse_document, read_document
-from operad.runtime.values.errors import InputError, did_you_mean
+from operad.runtime.values.errors import InputError, OperadError, did_you_mean
 from operad.runtime.workflow.workflow import Workflow
 
 
@@ -33,14 +34,17 @@ from operad.runtime.workflow.workflow import Workflow
 class Configuration:
     """A loaded configuration file.
 
+        configuration: Configuration = load("expert.yaml")
+        print([profile.name for profile in configuration.profiles])
+
     Attributes:
-        name: The file, as the user named it.
-        spec: What it says.
-        profiles: The experts that it configures, in its order.
+        name: The file, as given by the user.
+        spec: Its content.
+        profiles: Profiles of its experts, in its order.
         toolkit: The graph of its actions and tools.
-        services: What its typed nodes reach outside.
+        services: Services of its typed nodes.
         code: The code that it names.
-        remarks: What a `preview` could not tell without running code.
+        remarks: Properties that a `preview` could not determine without running code.
     """
 
     name: str
@@ -66,9 +70,9 @@ class Configuration:
         model_name: str | None = None,
         base_url: str | None = None,
     ) -> Agent:
-        """Whoever has that name; without a name, the leader, or else the only expert.
+        """Return the agent with a name; without a name, the leader, or the only expert.
 
-        Takes and raises what `expert` does.
+        Arguments and errors are those of `expert`.
         """
         lead = self.spec.leader
         if lead is not None and name in (None, lead.profile.name):
@@ -158,10 +162,13 @@ class Configuration:
 def load(path: str | Path, *, trust: Trust = False) -> Configuration:
     """Load a configuration file.
 
+        expert = load("expert.yaml").expert()
+        print(expert.profile.name)
+
     Args:
         path: The file; or the name of a configuration that comes with this package, such as
-            ``release_credits``.
-        trust: Whether the code that the file names may run: its modules are imported, its MCP servers are started. Or
+            ``designer``.
+        trust: True if the code that the file names may run: its modules are imported, its MCP servers are started. Or
             a function that decides it for the `Code`.
 
     Raises:
@@ -174,12 +181,12 @@ def load(path: str | Path, *, trust: Trust = False) -> Configuration:
 
 
 def load_text(text: str, name: str, folder: Path, *, trust: Trust = False) -> Configuration:
-    """Load a configuration that lies in no file.
+    """Load a configuration from text.
 
     Args:
         text: Its YAML.
-        name: What errors call it.
-        folder: Where what it names is looked for.
+        name: Its name in error messages.
+        folder: Base folder of paths in it.
         trust: As for `load`.
 
     Raises:
@@ -203,10 +210,25 @@ def preview(path: str | Path) -> Configuration:
         return _previewed(document, spec, code)
 
 
+def preview_text(text: str, name: str, folder: Path) -> Configuration:
+    """As `preview`, for text.
+
+    Args:
+        text: Its YAML.
+        name: Its name in error messages.
+        folder: Base folder of paths in it.
+
+    Raises:
+        InputError, InvalidError: As `load`.
+    """
+    document = parse_document(text, name)
+    return _previewed(document, *_spec_and_code(document, folder.resolve()))
+
+
 def _loaded(document: Document, folder: Path, trust: Trust) -> Configuration:
     spec, code = _spec_and_code(document, folder)
     if not is_trusted(trust, code):
-        _previewed(document, spec, code)  # what is wrong with the file comes first
+        _previewed(document, spec, code)  # faults of the file are reported before missing trust
         raise UntrustedError(code)
     return _built(document, spec, code, LoadedModules(code))
 
@@ -221,6 +243,7 @@ def _previewed(document: Document, spec: ConfigSpec, code: Code) -> Configuratio
 def _spec_and_code(document: Document, folder: Path) -> tuple[ConfigSpec, Code]:
     faults = Faults(document)
     name_operators(document)
+    name_functions(document)
     name_tools(document)
     try:
         spec = ConfigSpec.model_validate(document.data)
@@ -228,6 +251,12 @@ def _spec_and_code(document: Document, folder: Path) -> tuple[ConfigSpec, Code]:
         faults.report_validation((), error)
         for path, message in unknown_operators(document):
             faults.report(path, "unknown-operator", message)
+        if found := sound_part(document.data, error):
+            spec, told = found
+            faults.leave_out(told)
+            with suppress(OperadError):
+                code = code_of(document.name, document.data, folder, named_in(spec))
+                Builder(spec, folder, faults, StandIns(code)).workflows()
         raise faults.error() from error
     return spec, code_of(document.name, document.data, folder, named_in(spec))
 

@@ -6,11 +6,13 @@ import os
 import re
 from typing import Any
 
+from operad.configs.faults import Faults
 from operad.configs.schema import LimitsSpec, ModelSpec
 from operad.runtime.models.embedded import ABILITIES, EmbeddedModel
 from operad.runtime.models.model import Model, is_embedded, resolve_model
 from operad.runtime.policies.limits import Limits
 from operad.runtime.reasoning.reasoner import DualModelReasoner, MonoModelReasoner, Reasoner
+from operad.runtime.values.document import Path_
 from operad.runtime.values.errors import InputError, OperadError
 
 
@@ -40,6 +42,15 @@ def make_model(spec: ModelSpec) -> Model:
     return resolve_model(spec.name, spec.base_url, key).model_copy(update=given)
 
 
+def model_of(spec: ModelSpec, path: Path_, faults: Faults) -> Model | None:
+    """The model that a file asks for at a path; None, and a fault there, if its key is missing or no endpoint is known."""
+    try:
+        return make_model(spec)
+    except InputError as error:
+        faults.report(path, "value", str(error))
+        return None
+
+
 def chosen(spec: ModelSpec | None, name: str | None, base_url: str | None) -> ModelSpec | None:
     """The model of a file, with a name and an endpoint from the command line in the place of the file's.
 
@@ -66,7 +77,7 @@ def model_line(reasoner: Reasoner) -> str:
         return ""
     try:
         line = f"model: {reasoner.describe()}"
-    except OperadError:  # and nobody asks for one, or the run would not have begun
+    except OperadError:  # no operator asks a model, or the run would not have begun
         return ""
     models = [reasoner.model] if isinstance(reasoner, MonoModelReasoner) else [reasoner.actor, reasoner.thinker]
     small = any(isinstance(model, EmbeddedModel) and model.weights is None for model in models)
@@ -76,6 +87,13 @@ def model_line(reasoner: Reasoner) -> str:
 def make_limits(spec: LimitsSpec | None) -> Limits | None:
     """The limits that a file sets."""
     return Limits(**spec.model_dump()) if spec else None
+
+
+def completed(spec: ModelSpec, other: ModelSpec | None) -> ModelSpec:
+    """The model of `spec`; where it names neither a model nor an endpoint, the other one with its settings."""
+    if other is None or spec.name is not None or spec.base_url is not None:
+        return at_the_same_endpoint(spec, other)
+    return other.model_copy(update={name: getattr(spec, name) for name in spec.model_fields_set})
 
 
 def at_the_same_endpoint(spec: ModelSpec, other: ModelSpec | None) -> ModelSpec:

@@ -10,28 +10,63 @@ from operad.configs.schema import dotted_tool
 from operad.runtime.values.document import Document, Path_
 from operad.runtime.values.errors import did_you_mean
 
+_DOTTED = re.compile(r"[^.\s]+(\.[^.\s]+)+")
+
 Place = tuple[str, Path_, Any]
-"""What may stand somewhere (an operator, a step of a chain …), where, and what does."""
+"""Kind of a reference (an operator, a step of a chain …), its path, and its value."""
 
 
 def name_operators(document: Document) -> None:
-    """Give each operator and nested workflow a name: its own, its anchor's, or its place's."""
-    number = 0
+    """Give each operator and nested workflow a name: its own, its anchor's, or its place's.
+
+    The only evaluator of a file without a name is called ``evaluator``.
+    """
+    number, judges, names = 0, list[dict[str, Any]](), set[str]()
     for what, _, value in places(document.data):
         if isinstance(value, dict):
             number += 1
             operator = cast("dict[str, Any]", value)
             what = "workflow" if "workflow" in operator else what
-            operator["name"] = operator.get("name") or document.anchors.get(id(operator), f"{what}-{number}")
+            own = str(operator.get("function") or "").rpartition(".")[2]
+            if what == "evaluator" and not (operator.get("name") or own or id(operator) in document.anchors):
+                judges.append(operator)
+            operator["name"] = operator.get("name") or document.anchors.get(id(operator), own or f"{what}-{number}")
+            names.add(str(operator["name"]))
+    if len(judges) == 1 and "evaluator" not in names:
+        judges[0]["name"] = "evaluator"
+
+
+def name_functions(document: Document) -> None:
+    """Put a function in the place of each dotted name in a chain, such as ``my_steps.bullets``, that no operator has."""
+    operators = [cast("dict[str, Any]", value) for _, _, value in places(document.data) if isinstance(value, dict)]
+    known = {str(operator["name"]) for operator in operators}
+    for chain in _chains(document.data):
+        for number, item in enumerate(chain):
+            if isinstance(item, str) and item not in known and _DOTTED.fullmatch(item):
+                chain[number] = {"function": item, "name": item.rpartition(".")[2]}
+
+
+def _chains(value: dict[str, Any]) -> Iterator[list[Any]]:
+    """All chains of a file."""
+    for place in (*_mappings(value.get("experts")), *_mappings(value.get("operators"))):
+        yield from _chains_of(place)
+
+
+def _chains_of(workflow: dict[str, Any]) -> Iterator[list[Any]]:
+    for chain in _listed(workflow.get("workflow")):
+        if isinstance(chain, list):
+            yield cast("list[Any]", chain)
+            for inner in _mappings(chain):
+                yield from _chains_of(inner)
 
 
 def name_tools(document: Document) -> None:
     """Put a local tool in the place of each dotted name, such as ``my_module.search``, that no tool of the file has."""
     lists = list(_lists_of_tools(document.data))
-    known = {tool.get("name") for tools in lists for tool in _mappings(tools)}
+    known = {str(tool.get("name")) for tools in lists for tool in _mappings(tools)}
     for tools in lists:
         for number, tool in enumerate(tools):
-            if isinstance(tool, str) and tool not in known and re.fullmatch(r"[^.\s]+(\.[^.\s]+)+", tool):
+            if isinstance(tool, str) and tool not in known and _DOTTED.fullmatch(tool):
                 tools[number] = dotted_tool(tool)
 
 
@@ -49,7 +84,7 @@ def _lists_of_tools(value: Any) -> Iterator[list[Any]]:
 
 
 def unknown_operators(document: Document) -> Iterator[tuple[Path_, str]]:
-    """Where a name stands that no operator has, and what to say of it."""
+    """Yield the paths of unknown operators' names, each with an error message."""
     names = [str(operator["name"]) for operator in _mappings(document.data.get("operators"))]
     for what, path, value in places(document.data):
         if what != "operator" and isinstance(value, str) and value not in names:
@@ -57,7 +92,7 @@ def unknown_operators(document: Document) -> Iterator[tuple[Path_, str]]:
 
 
 def nobody_is_called(name: str, known: Iterable[str]) -> str:
-    """That there is no such operator, and which was meant."""
+    """Return the message on an unknown operator, with the nearest known name."""
     return f"no operator is called {name!r}{did_you_mean(name, known)}"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from operad.configs.faults import Faults
-from operad.configs.models import at_the_same_endpoint, make_model
+from operad.configs.models import at_the_same_endpoint, model_of
 from operad.configs.schema import (
     ERRORS,
     BudgetSpec,
@@ -25,20 +25,20 @@ from operad.runtime.models.model import Model
 from operad.runtime.policies.cache import Cache
 from operad.runtime.policies.policy import Budget, Policy, Retry, Timeout
 from operad.runtime.values.document import Path_
-from operad.runtime.values.errors import InputError, did_you_mean
+from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.message import WorkflowMessage
 
-MakeOperator = Callable[[str | OperatorSpec, Path_, type[Operator]], "BaseOperator | None"]
-"""Makes the operator that is named or defined at a path, of a class."""
+MakeOperator = Callable[[str | OperatorSpec, Path_, type[Operator], ModelSpec | None], "BaseOperator | None"]
+"""Makes the operator that is named or defined at a path, of a class, in an expert with a model."""
 
 
 class Policies:
-    """Makes policies of what a file says.
+    """Builds policies from a file's sections.
 
     Args:
-        folder: Where the file lies.
-        faults: What is wrong with it.
-        make_operator: Makes the operators that fallbacks name.
+        folder: Folder of the file.
+        faults: Collected faults.
+        make_operator: Builds the operators that fallbacks name.
     """
 
     def __init__(self, folder: Path, faults: Faults, make_operator: MakeOperator) -> None:
@@ -57,15 +57,15 @@ class Policies:
         ports: Sequence[str] = (),
         base: type[Operator] = Operator,
     ) -> Policy:
-        """The policy that the mapping at `path` describes, completed by another.
+        """Return the policy of the mapping at `path`, completed by another.
 
         Args:
             spec: The mapping.
-            path: Where it stands.
-            default: What holds where it says nothing.
-            model: The model that is asked, whose endpoint a fallback shares.
-            ports: The ports of the operator that it is for.
-            base: What an operator must be to take its place.
+            path: Path of the mapping.
+            default: Policy for values that it does not set.
+            model: The operator's model, whose endpoint a fallback shares.
+            ports: The operator's ports.
+            base: Required class of a replacement operator.
         """
         fallback = self._fallback(spec.fallback, (*path, "fallback"), model, ports, base) if spec.fallback else None
         policy = Policy(
@@ -95,15 +95,13 @@ class Policies:
         self, spec: FallbackSpec, path: Path_, model: ModelSpec | None, ports: Sequence[str], base: type[Operator]
     ) -> BaseOperator | Model | WorkflowMessage | None:
         if spec.operator is not None:
-            return self._make_operator(spec.operator, (*path, "operator"), base)
+            return self._make_operator(spec.operator, (*path, "operator"), base, model)
         if spec.model is not None:
-            try:
-                return make_model(at_the_same_endpoint(spec.model, model))
-            except InputError as error:
-                self._faults.report((*path, "model"), "value", str(error))
-                return None
+            return model_of(at_the_same_endpoint(spec.model, model), (*path, "model"), self._faults)
         if base is not Operator:
-            message = "a message is no verdict: an evaluator falls back to another one, or to another model"
+            message = (
+                "a message cannot replace a verdict: let an evaluator fall back to another one, or to another model"
+            )
             self._faults.report(path, "value", message)
         if ports and spec.port is not None and spec.port not in ports:
             self._faults.report((*path, "port"), "unknown-port", no_such_port(spec.port, ports))
@@ -116,14 +114,14 @@ class Policies:
 
 
 def _takes_a_port(fallback: object) -> bool:
-    """Whether a fallback may take a port; one that never does would take all ways at once."""
+    """Return True if a fallback may take a port; one that never does would take all ways at once."""
     if isinstance(fallback, WorkflowMessage):
         return fallback.ports is not None
     return type(fallback) is not Operator or bool(fallback.ports)
 
 
 def no_such_port(port: str, known: Sequence[str]) -> str:
-    """That an operator has no such port, and which was meant."""
+    """Return the message on an unknown port, with the nearest known name."""
     return f"the operator has no port {port!r}{did_you_mean(port, known)}; it has: {', '.join(known) or 'none'}"
 
 

@@ -12,14 +12,14 @@ from operad.runtime.models.prices import read_prices
 
 
 def _use(file: Path | None) -> Path | None:
-    """Have all models of this process priced by the file, as if ``OPERAD_PRICES`` named it.
+    """Make all models of this process use the prices of a file, as if ``OPERAD_PRICES`` named it.
 
     Raises:
         InputError: There is no such file, or it cannot be read.
-        InvalidError: It is no file of prices; every issue has its line.
+        InvalidError: It is not a file of prices; every issue has its line.
     """
     if file is not None:
-        read_prices(file)  # what is wrong with it is said before anything runs
+        read_prices(file)  # faults are reported before anything runs
         os.environ["OPERAD_PRICES"] = str(file.expanduser().absolute())
     return file
 

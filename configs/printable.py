@@ -6,7 +6,7 @@ import re
 import sys
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""What a terminal may obey: all control characters (C0, DEL, C1) but line breaks and tabs."""
+"""Characters that control a terminal: all control characters (C0, DEL, C1) except line breaks and tabs."""
 
 
 def printable(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What a file makes that can run, and what it is made from."""
+"""Runnable agents of a file, and the serializable source of a run."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 
 class Source(Value):
-    """What a command makes a run from; never a key.
+    """Source of a command's run; it never contains a key.
 
     Attributes:
         file: The absolute path of a file, or the name of one that comes with operad.
-        expert: Which of its experts; None for the leader, or the only one.
-        model: The model's name; None for what the file or the environment says.
+        expert: Name of its expert; None for the leader, or the only expert.
+        model: Name of the model; None for that of the file or the environment.
         base_url: The model's endpoint, likewise; without a login.
         services: The absolute path of a file of services.
-        out: The absolute path of the folder where nodes write files.
-        workers: Whether workers do its operators.
-        files: Where files that its operators make are kept; None for beside the database.
-        lossy: Whether an imported workflow may run though its results may be others than where it comes from.
+        out: The absolute path of the folder for files that nodes write.
+        workers: True if workers execute its operators.
+        files: Store for files that its operators create; None for a folder beside the database.
+        lossy: True if an imported workflow may run although its results may differ from its platform's.
     """
 
     file: str
@@ -53,10 +53,10 @@ class Source(Value):
 
 
 def source_of(kept: KeptRun) -> Source:
-    """What a kept run was made from.
+    """Return the source of a kept run.
 
     Raises:
-        InputError: No command made it, or a later version did.
+        InputError: It was not started by a command, or by that of a later version.
     """
     try:
         return Source.model_validate_json(kept.source)
@@ -69,16 +69,16 @@ def source_of(kept: KeptRun) -> Source:
 
 @dataclass(frozen=True, slots=True)
 class Runnable:
-    """What a command runs.
+    """Agent and services for a command.
 
     Attributes:
-        agent: Who does the job.
-        goal: What is to be done, where nothing else is said.
-        graph: The workflow of typed nodes; None where it is a configuration.
-        services: What its nodes reach outside.
-        name: What workers call it.
-        team: All agents that its file makes.
-        durable: Which of its finished runs are deleted.
+        agent: The agent.
+        goal: Default goal of a job.
+        graph: The workflow of typed nodes; None for a configuration.
+        services: Services of its nodes.
+        name: Its name for workers.
+        team: All agents of the file.
+        durable: Rule for deleting its finished runs.
     """
 
     agent: Agent
@@ -90,29 +90,31 @@ class Runnable:
     durable: DurableSpec | None = None
 
     def served(self) -> Served:
-        """What workers have of it."""
+        """Return the agents that workers serve."""
         from operad.runtime.durable.served import Served  # not at import: it loads the database layer
 
         return Served(self.name, self.team)
 
 
 def make(source: Source, trust: Trust = False) -> Runnable:
-    """What a file makes.
+    """Return the runnable of a source.
 
     Args:
-        source: The file, and what the command was given.
-        trust: Whether the code that it names may run.
+        source: The file, and the command's options.
+        trust: True if the code that it names may run.
 
     Raises:
         UntrustedError: It names code that is not trusted.
-        InputError: There is no such file, or an option was given that it has no use for.
-        LossyError: It was imported, its results may be others here, and the source does not say that it may run.
-        InvalidError: It cannot be used; every issue is listed.
+        InputError: There is no such file, or an option does not apply to it.
+        LossyError: It was imported, its results may differ here, and the source does not allow that.
+        InvalidError: It is not valid; every issue is listed.
     """
     graph = find_graph(source.file)
     model, base_url = source.model, source.base_url
     if source.workers and (model or base_url):
         raise InputError("workers have models of their own: say --model and --base-url to operad worker, not here")
+    if graph is None and Path(source.file).suffix == ".py" and Path(source.file).is_file():
+        raise InputError(f"{source.file}: is a Python file; run it with: python {source.file}")
     if graph is None:
         _refuse(
             source.file, {"--output": source.out, "--services": source.services}, "says this itself, under `services`"
@@ -125,7 +127,7 @@ def make(source: Source, trust: Trust = False) -> Runnable:
         durable = configuration.spec.durable
         return Runnable(able, goal, None, configuration.services, Path(source.file).stem, team, durable)
     _refuse(source.file, {"--expert": source.expert}, "is a workflow, and has no experts")
-    services = _services(source.services, source.out)
+    services = _services(source.services, source.out, trust)
     if not source.lossy and graph.is_imported:
         from operad.flows.formats.remarks import refuse_lossy  # not at import: workflows of ours need no formats
 
@@ -136,7 +138,7 @@ def make(source: Source, trust: Trust = False) -> Runnable:
 
 
 def _check_model(agent: Agent, source: Source) -> None:
-    if not source.workers:  # whose models are their own
+    if not source.workers:  # workers configure models themselves
         agent.check_model()
 
 
@@ -168,8 +170,10 @@ def _refuse(file: str, options: Mapping[str, object], why: str) -> None:
         raise InputError(f"{file} {why}; leave {' and '.join(given)} out")
 
 
-def _services(file: str | None, out: str | None) -> Services:
+def _services(file: str | None, out: str | None, trust: Trust) -> Services:
     folder = Path(out) if out is not None else None
     if folder and folder.exists() and not folder.is_dir():
-        raise InputError(f"--output {folder}: is no folder")
-    return load_services(Path(file), folder) if file is not None else replace(services_of_environment(), folder=folder)
+        raise InputError(f"--output {folder}: is not a folder")
+    if file is None:
+        return replace(services_of_environment(), folder=folder)
+    return load_services(Path(file), folder, trust)

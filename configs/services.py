@@ -1,4 +1,4 @@
-"""What typed nodes reach outside, from what a file says of it and from the environment."""
+"""Services of typed nodes, from a file's section and from environment variables."""
 
 from __future__ import annotations
 
@@ -9,24 +9,34 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import SecretStr, ValidationError
+from pydantic import ValidationError
 
+from operad.configs.code import Trust, UntrustedError, code_of, is_trusted, named_in
+from operad.configs.endpoints import endpoint_of, report_key, said
 from operad.configs.faults import Faults
 from operad.configs.flow import read_graph
-from operad.configs.models import variable
-from operad.configs.schema import MakerSpec, SearchSpec, ServicesSpec
+from operad.configs.imports import LoadedModules, Modules, StandIns
+from operad.configs.library import open_library
+from operad.configs.models import make_model
+from operad.configs.names import name_tools
+from operad.configs.schema import ConfigSpec, ReadyToolSpec, SearchSpec, ServicesFileSpec, ServicesSpec
+from operad.configs.toolbox import Toolbox
 from operad.flows.assemble import assemble
 from operad.flows.formats.fields import LossyError, summary
 from operad.operators import Services
 from operad.operators.mcp import McpTools
 from operad.operators.node import Fault
 from operad.operators.nodes import NODE_TYPES
+from operad.operators.ready import current_time, web_reader, web_search, wikipedia
 from operad.operators.sandbox.code import CodeLimits
 from operad.operators.web.endpoints import ImageModel, SpeechModel
 from operad.operators.web.fetch import PUBLIC_WEB
-from operad.operators.web.search import SerpApi
+from operad.operators.web.search import SearchProvider, SerpApi
+from operad.operators.web.searches import DuckDuckGo, SearxNG, Tavily
 from operad.runtime.knowledge.knowledge import KnowledgeBase
 from operad.runtime.models.endpoint import OPENAI_URL
+from operad.runtime.models.model import Model
+from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.document import Path_, read_document
 from operad.runtime.values.errors import InputError, InvalidError, did_you_mean
@@ -34,50 +44,97 @@ from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 
 def services_of_environment(environ: Mapping[str, str] | None = None) -> Services:
-    """What the environment names: a key for SerpApi, and models that draw and speak.
+    """Return the services configured by the environment: a key for SerpApi, and models that draw and speak.
 
     Args:
-        environ: Read instead of `os.environ`, which is read when this is called.
+        environ: Environment to read; by default `os.environ` at the time of the call.
     """
     environ = os.environ if environ is None else environ
     search_key = environ.get("SERPAPI_API_KEY")
     key = environ.get("OPENAI_API_KEY")
     endpoint: dict[str, Any] = {
         "base_url": environ.get("OPENAI_BASE_URL") or OPENAI_URL,
-        "api_key": SecretStr(key) if key else None,
+        "api_key": key or None,
     }
     draws, speaks = environ.get("OPERAD_IMAGE_MODEL"), environ.get("OPERAD_SPEECH_MODEL")
     return Services(
-        search=SerpApi(api_key=SecretStr(search_key)) if search_key else None,
+        search=SerpApi(api_key=search_key) if search_key else None,
         images=ImageModel(name=draws, **endpoint) if draws else None,
         speech=SpeechModel(name=speaks, **endpoint) if speaks else None,
     )
 
 
-def load_services(path: Path, out: Path | None) -> Services:
-    """What a file says that holds the keys of a configuration's `services` section; the environment completes it.
+def load_services(path: Path, out: Path | None, trust: Trust = False) -> Services:
+    """Return the services of a file, completed by the environment.
+
+    The file has the keys of a `services` section, and `tools`, `models` and `knowledge`.
 
     Args:
         path: The file.
-        out: Where nodes write files, whatever the file says.
+        out: Folder for files that nodes write, overriding the file.
+        trust: Trust in the code that the file names: functions of Python, commands of MCP servers.
 
     Raises:
         InputError: There is no such file, or it is not text.
-        InvalidError: It cannot be used; every issue has its line and its path in the file.
+        InvalidError: It is not valid; every issue has its line and its path in the file.
+        UntrustedError: It names code that is not trusted; nothing of it was run.
     """
     document = read_document(path)
-    faults = Faults(document, ServicesSpec)
+    faults = Faults(document, ServicesFileSpec)
+    name_tools(document)
     try:
-        spec = ServicesSpec.model_validate(document.data)
+        spec = ServicesFileSpec.model_validate(document.data)
     except ValidationError as error:
         faults.report_validation((), error)
         raise faults.error() from error
     if out:
         spec = spec.model_copy(update={"folder": str(out.absolute())})
-    services = make_services(spec, path.expanduser().resolve().parent, faults, ())
+    folder = path.expanduser().resolve().parent
+    code = code_of(str(path), document.data, folder, named_in(spec))
+    trusted = is_trusted(trust, code)
+    knowledge = {name: open_library(each, folder, faults, ("knowledge", name)) for name, each in spec.knowledge.items()}
+    tools = _named_tools(spec, folder, faults, LoadedModules(code) if trusted else StandIns(code))
+    services = make_services(
+        spec, folder, faults, (), tools=tools, knowledge={name: each for name, each in knowledge.items() if each}
+    )
+    models = _models(spec, faults)
     if faults:
         raise faults.error()
-    return services
+    if not trusted:
+        raise UntrustedError(code)
+    ready = [_ready(each, services) for each in spec.tools if isinstance(each, ReadyToolSpec)]
+    return replace(services, tools=[*services.tools, *ready], models=models)
+
+
+def _named_tools(spec: ServicesFileSpec, folder: Path, faults: Faults, modules: Modules) -> list[Tool | McpTools]:
+    """The tools of functions and of MCP servers."""
+    toolbox = Toolbox(ConfigSpec(), folder, faults, modules)
+    for number, each in enumerate(spec.tools):
+        if not isinstance(each, ReadyToolSpec):
+            toolbox.tool(each, ("tools", number))
+    return toolbox.tools
+
+
+def _models(spec: ServicesFileSpec, faults: Faults) -> dict[str, Model | Reasoner | str]:
+    """The models by their names."""
+    made: dict[str, Model | Reasoner | str] = {}
+    for name, each in spec.models.items():
+        try:
+            made[name] = make_model(each)
+        except InputError as error:
+            faults.report(("models", name), "value", str(error))
+    return made
+
+
+def _ready(spec: ReadyToolSpec, services: Services) -> Tool:
+    """A tool that comes with operad."""
+    tool = {
+        "WEB_READER": lambda: web_reader(services),
+        "WEB_SEARCH": lambda: web_search(services),
+        "WIKIPEDIA": lambda: wikipedia(services),
+        "TIME": current_time,
+    }[spec.type]()
+    return tool.model_copy(update={"name": spec.name}) if spec.name else tool
 
 
 def make_services(
@@ -90,23 +147,23 @@ def make_services(
     knowledge: Mapping[str, KnowledgeBase] | None = None,
     platform: type[Workflow] = BuiltinWorkflow,
 ) -> Services:
-    """What the section at `path` says; what it does not say, the environment does.
+    """Return the services of the section at `path`; unset values come from the environment.
 
     Args:
         spec: The section.
-        folder: Where the file lies.
-        faults: What is wrong with it.
-        path: Where the section stands.
+        folder: Folder of the file.
+        faults: Collected faults.
+        path: Path of the section.
         tools: The file's tools.
         knowledge: Its knowledge bases, by name.
-        platform: The kind of workflow that `workflows` become.
+        platform: Kind of workflow to build for `workflows`.
     """
     workflows: dict[str, Workflow] = {}
     services = replace(
         services_of_environment(),
         folder=folder / os.path.expanduser(spec.folder) if spec.folder else None,
-        guard=replace(PUBLIC_WEB, **{**_said(spec.http), "allowed_hosts": tuple(spec.http.allowed_hosts)}),
-        code=CodeLimits(**_said(spec.code)),
+        guard=replace(PUBLIC_WEB, **{**said(spec.http), "allowed_hosts": tuple(spec.http.allowed_hosts)}),
+        code=replace(CodeLimits(**said(spec.code)), packages=tuple(spec.code.packages)),
         tools=tools,
         knowledge=knowledge or {},
         workflows=workflows,
@@ -154,7 +211,7 @@ def _workflow(
 
 
 def unknown_workflow(name: object, services: Services) -> str:
-    """That there is no workflow of this name, and which was meant; empty where there is."""
+    """Return the message on an unknown workflow, with the nearest known name; empty if it is known."""
     known = services.workflows
     if not isinstance(name, str) or name in known:
         return ""
@@ -162,38 +219,23 @@ def unknown_workflow(name: object, services: Services) -> str:
 
 
 def param_path(fault: Fault) -> Path_:
-    """Where a fault of a typed node's parameters stands, seen from the node."""
+    """Return the path of a fault in a typed node's parameters, relative to the node."""
     steps = re.findall(r"\[(\d+)\]|([^.\[\]]+)", fault.where)
     return ("params", *(int(number) if number else name for number, name in steps))
 
 
-def _said(spec: Any) -> dict[str, Any]:
-    """What a section says, by the names of what it sets."""
-    return spec.model_dump(exclude_unset=True, exclude_none=True)
-
-
-def _search(spec: SearchSpec, faults: Faults, path: Path_) -> SerpApi | None:
-    key = os.environ.get(spec.api_key_env)
+def _search(spec: SearchSpec, faults: Faults, path: Path_) -> SearchProvider | None:
+    address: dict[str, Any] = {"base_url": spec.base_url} if spec.base_url else {}
+    if spec.type == "searxng":
+        if spec.base_url is None:
+            faults.report(path, "value", "a SearXNG server has no usual address: name it by `base_url`")
+            return None
+        return SearxNG(base_url=spec.base_url)
+    if spec.type == "duckduckgo":
+        return DuckDuckGo(**address)
+    name = spec.api_key_env or ("TAVILY_API_KEY" if spec.type == "tavily" else "SERPAPI_API_KEY")
+    key = os.environ.get(name)
     if not key:
-        _report_key(spec.api_key_env, faults, path)
+        report_key(name, faults, path)
         return None
-    return SerpApi(api_key=SecretStr(key))
-
-
-def endpoint_of(spec: MakerSpec, faults: Faults, path: Path_) -> dict[str, Any] | None:
-    """What a model is made of; the same rules as for a `model`."""
-    key = os.environ.get(spec.api_key_env)
-    base_url = spec.base_url or os.environ.get("OPENAI_BASE_URL")
-    if key is None and ("api_key_env" in spec.model_fields_set or not base_url):
-        _report_key(spec.api_key_env, faults, path)
-        return None
-    return {
-        **{name: value for name, value in _said(spec).items() if name != "api_key_env"},
-        "base_url": base_url or OPENAI_URL,
-        "api_key": SecretStr(key) if key else None,
-    }
-
-
-def _report_key(name: str, faults: Faults, path: Path_) -> None:
-    message = f"the environment variable {variable(name)} is not set; it is to hold the key"
-    faults.report((*path, "api_key_env"), "value", message)
+    return (Tavily if spec.type == "tavily" else SerpApi)(api_key=key, **address)

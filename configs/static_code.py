@@ -1,4 +1,4 @@
-"""Python code, read without running any of it: where a module lies, what it defines, which parameters that takes."""
+"""Static analysis of Python code: places of modules, definitions, and parameters, without running code."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Module:
         name: Its dotted name.
         path: Its file; for a package without ``__init__.py`` the folder; None where no file is known.
         data: Its source; None where there is none to read.
-        is_beside: Whether it lies beside the configuration that names it.
+        is_beside: True if it lies beside the configuration that names it.
     """
 
     name: str
@@ -45,22 +45,22 @@ class Module:
 
     @property
     def is_package(self) -> bool:
-        """Whether it may have modules inside."""
+        """True if it may have modules inside."""
         return self.path is not None and (self.path.name == "__init__.py" or self.path.suffix != ".py")
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a name stands for.
+    """Target of a name.
 
     Attributes:
-        kind: ``node``: a statement of the source. ``own``: an object of operad. ``stdlib``: something of Python's
+        kind: ``node``: a statement of the source. ``own``: an object of operad. ``stdlib``: an object of Python's
             standard library. ``unknown``: only running the code would tell. ``missing``: there is no such thing.
         name: The dotted name.
         module: The module whose source defines it.
         node: The statement.
         value: The object of operad.
-        why: The reason why it is not known, or what is wrong.
+        why: Reason for which it is unknown or missing.
     """
 
     kind: Literal["node", "own", "stdlib", "unknown", "missing"]
@@ -73,13 +73,13 @@ class Found:
 
 @dataclass(slots=True)
 class ClassLook:
-    """What the source of a class and of its bases tells.
+    """Properties of a class, from its source and that of its bases.
 
     Attributes:
         real: The classes of operad among its bases.
-        unknown: Why some base is not known.
-        members: What it defines, its bases' members included.
-        is_plain: Whether its members are all that makes its instances: no decorator, metaclass or unread base.
+        unknown: Reason for which a base is unknown.
+        members: Its members, including those of its bases.
+        is_plain: True if its members determine its instances: no decorator, metaclass or unread base.
     """
 
     real: list[type] = field(default_factory=list[type])
@@ -98,12 +98,12 @@ class ClassLook:
 
 
 def is_stdlib(module: str) -> bool:
-    """Return whether a module belongs to Python's standard library."""
+    """Return True if a module belongs to Python's standard library."""
     return module.partition(".")[0] in sys.stdlib_module_names
 
 
 def is_own(module: str) -> bool:
-    """Return whether a module belongs to operad."""
+    """Return True if a module belongs to operad."""
     return module.partition(".")[0] == "operad"
 
 
@@ -184,7 +184,8 @@ def _no_module(name: str, folder: Path) -> str:
         near = [path.stem for path in folder.iterdir() if path.suffix == ".py" and path.stem.isidentifier()]
     except OSError:
         near = []
-    return f"module {name!r} is neither beside this file nor installed{did_you_mean(name, near)}"
+    hint = did_you_mean(name, near) or "; install it, or write it beside this file"
+    return f"module {name!r} is neither beside this file nor installed{hint}"
 
 
 class Reader:
@@ -337,7 +338,7 @@ def imports_of(reader: Reader, module: str) -> Iterator[str]:
 
 
 def is_function(node: ast.AST | None) -> TypeGuard[Function]:
-    """Return whether a statement defines a function."""
+    """Return True if a statement defines a function."""
     return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
 
 
@@ -346,7 +347,7 @@ def parameters(node: Function, *, bound: bool) -> inspect.Signature:
 
     Args:
         node: The function.
-        bound: Whether it is a method of an instance, whose first parameter is given.
+        bound: True if it is a method of an instance, whose first parameter is given.
     """
     given = node.args
     kinds = inspect.Parameter

@@ -15,13 +15,13 @@ from operad.runtime.values.errors import ToolError, did_you_mean
 
 
 class Toolbox:
-    """A file's tools and actions by name, and the graph of them.
+    """Tools and actions of a file by name, and the graph of them.
 
     Args:
-        spec: What the file says.
-        folder: Where it lies.
-        faults: What is wrong with it.
-        modules: Where its functions and classes come from.
+        spec: Content of the file.
+        folder: Folder of the file.
+        faults: Collected faults.
+        modules: Source of its functions and classes.
 
     Attributes:
         toolkit: The graph of its actions and tools.

@@ -11,9 +11,9 @@ from operad.runtime.values.errors import InputError
 
 
 def write_whole(path: str, data: bytes) -> None:
-    """Write a file, at once and as a whole; what is no regular file is written to as it is.
+    """Write a file atomically; a target that is not a regular file is written to directly.
 
-    A terminal as stdout is given nothing that it would obey.
+    Control characters are removed if the target is a terminal.
 
     Raises:
         InputError: It cannot be written.

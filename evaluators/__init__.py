@@ -1,4 +1,4 @@
-"""What judges: evaluators."""
+"""Evaluators, which judge results."""
 
 from operad.evaluators.evaluator import Evaluator
 

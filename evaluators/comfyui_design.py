@@ -1,4 +1,4 @@
-"""The judge of a design for ComfyUI: what a server's classes do not allow, and what leads nowhere. No model is asked."""
+"""Judge of designs for ComfyUI: violations of a server's classes, and unused nodes. No model is asked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from operad.runtime.values.errors import AnswerError
 from operad.runtime.values.message import Job, WorkflowMessage
 
 STAGES = ("none", "written", "read")
-"""How far a design came: to no code, to some that can be read in part, to some that is read and checked as a whole."""
+"""Stages of a design: no code, partly readable code, code that is read and checked as a whole."""
 
 
 class ComfyDesignEvaluator(Evaluator, KnowsClasses):

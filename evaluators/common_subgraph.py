@@ -29,7 +29,7 @@ def common_subgraph(
     seconds: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> Alignment:
-    """The most pairs, one to one, between which both graphs have the same edges, in both directions.
+    """Return the most pairs, one to one, between which both graphs have the same edges, in both directions.
 
     Nodes that stand for each other must agree on an edge to themselves, too. Edges of nodes in no pair do not matter.
 
@@ -37,7 +37,7 @@ def common_subgraph(
         pairs: Gold nodes, and predicted nodes that may stand for them.
         gold_edges: From node to node.
         predicted_edges: From node to node.
-        seconds: How long to search at most. With 0 the answer is the best that is found without a search.
+        seconds: Time limit of the search. With 0, the result of a greedy heuristic.
         clock: Tells the time, in seconds.
 
     Raises:

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+
 from operad.operators import Operator
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.reasoning.reasoner import ask_until_read
@@ -40,40 +42,42 @@ class Evaluator(Operator):
     async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Ask the reasoner for a verdict on the messages of the operators before it.
 
-        In a run it is shown what each operator was there for and what it said, and chooses among
-        all of them whom to blame; elsewhere among those that said `workflow_messages`. For wrong
-        input it may blame those that said `previous_expert_outputs`; without any there is nobody to
-        blame for the input, and INPUT_DATA_ERROR is not offered.
+        In a run it is shown the purpose and the message of each operator, and chooses among
+        all of them whom to blame; elsewhere among the authors of `workflow_messages`. For wrong
+        input it may blame the authors of `previous_expert_outputs`; without any,
+        INPUT_DATA_ERROR is not offered.
 
-        An answer that is no verdict is asked for again, with what was wrong added to the lesson.
+        An answer that cannot be parsed is asked for again, with its fault added to the lesson.
 
         Returns:
             The verdict; its scratchpad is the text that was judged, its score from 0 to 10.
 
         Raises:
-            AnswerError: No answer can be read as a verdict.
+            AnswerError: No answer can be parsed as a verdict.
         """
-        judged, given, done = call.messages, call.previous, transcript()
+        if call.connections is None:  # outside of a run
+            async with connections() as opened:
+                return await Evaluator.run(self, replace(call, connections=opened))
+        judged, given, done = call.messages, call.previous, call.transcript or transcript()
         operators = [step.operator_id for step in done] or [message.operator_id for message in judged]
         schema = verdict_schema([*operators, *(message.operator_id for message in given)], bool(given))
-        async with connections() as opened:
-            task = await self._build_task(opened, call)
-            task = task.model_copy(
-                update={
-                    "instruction": _instruction(self.config.instruction, schema["properties"]["status"]["enum"]),
-                    "output_schema": json.dumps(schema),
-                    "transcript": done,
-                }
-            )
-            needed = {**schema, "required": ["evaluation", "status"], "additionalProperties": True}
-            verdict = await ask_until_read(
-                self.thinker(call.reasoner),
-                task,
-                partial(validate, needed),
-                who=f"evaluator {self.get_id()!r}",
-                wanted="verdict",
-                operator_id=self.get_id(),
-            )
+        operator_id = self.get_id()
+        task = (await self._build_task(call)).model_copy(
+            update={
+                "instruction": _instruction(self.config.instruction, schema["properties"]["status"]["enum"]),
+                "output_schema": json.dumps(schema),
+                "transcript": done,
+            }
+        )
+        needed = {**schema, "required": ["evaluation", "status"], "additionalProperties": True}
+        verdict = await ask_until_read(
+            self.thinker(call.reasoner),
+            task,
+            partial(validate, needed),
+            who=f"evaluator {operator_id!r}",
+            wanted="verdict",
+            operator_id=operator_id,
+        )
         return WorkflowMessage(
             scratchpad="\n\n".join(message.scratchpad for message in judged),
             status=WorkflowStatus(verdict["status"]),
@@ -82,7 +86,7 @@ class Evaluator(Operator):
             blame=tuple(verdict.get("blame", ())),
             score=verdict.get("score"),
             job_id=call.job.id,
-            operator_id=self.get_id(),
+            operator_id=operator_id,
         )
 
 

@@ -1,4 +1,4 @@
-"""Which predicted node stands for which gold one: matchings of the highest weight.
+"""Matching of predicted nodes with gold ones: matchings of the highest weight.
 
 Nodes are numbers, and a pair is (gold, predicted). Both scores of WorFBench begin here ("Benchmarking Agentic Workflow
 Generation", section 3, on WorFEval). Needs the extra ``evaluate``, for SciPy.
@@ -23,8 +23,10 @@ from operad.runtime.values.errors import MissingExtraError
 Pair = tuple[int, int]
 
 MAX_PAIRS = 10_000
-"""Pairs that are searched at most: those of 100 equal nodes with 100, or of 10,000 nodes one to one. Of more, only as
-many are looked at, of one matching, and the answer is not said to be optimal."""
+"""Maximum number of pairs to search: those of 100 equal nodes with 100, or of 10,000 nodes one to one.
+
+With more, only as many pairs, of one matching, are searched, and the result does not count as optimal.
+"""
 
 MAX_TIED = 1_000_000
 """Pairs that `optimal_pairs` lists at most, of some 100 bytes each."""
@@ -41,7 +43,7 @@ class OptimalPairs(NamedTuple):
 
     Attributes:
         pairs: In rising order.
-        complete: Whether these are all; else there are more than `MAX_TIED`, and these are those of one matching.
+        complete: True if these are all; else there are more than `MAX_TIED`, and these are those of one matching.
     """
 
     pairs: tuple[Pair, ...]
@@ -53,7 +55,7 @@ class Alignment(NamedTuple):
 
     Attributes:
         pairs: In rising order.
-        optimal: Whether it is proven that no such set of pairs is larger.
+        optimal: True if it is proven that no such set of pairs is larger.
     """
 
     pairs: tuple[Pair, ...]

@@ -1,4 +1,4 @@
-"""The node chain of WorFEval: how much of a prediction's list is in an order that the gold graph allows.
+"""Node chain of WorFEval: the part of a prediction's list that is in an order allowed by the gold graph.
 
 "Benchmarking Agentic Workflow Generation", section 3, takes the longest increasing subsequence for each topological order
 of the gold graph. Here it is taken over all of these orders at once, without listing any.
@@ -39,7 +39,7 @@ def longest_chain(
     A set without two such pairs rises in some order: edges added along it close no cycle. Where pairs are one to one
     "must come later and came first" is a partial order, so the answer is its largest antichain, which Dilworth's
     theorem gives as the number of pairs less a maximum matching of the relation, at once and always proven. Else pairs
-    also exclude each other that share a node, which is no order, and a search answers.
+    also exclude each other that share a node, which is not an order, and a search answers.
 
     In a gold graph with cycles the nodes of a cycle have no order among them.
 
@@ -96,7 +96,7 @@ def _above(golds: Sequence[int], edges: Iterable[tuple[int, int]]) -> dict[int, 
 
 
 def _antichain(later: Sequence[int]) -> list[int]:
-    """The largest antichain of a partial order that is given as bitsets: what a minimum vertex cover leaves (König)."""
+    """Return the largest antichain of a partial order given as bitsets, by a minimum vertex cover (König)."""
     if not any(later):
         return list(range(len(later)))
     sparse, graphs = scipy_module("sparse"), scipy_module("sparse.csgraph")

@@ -1,4 +1,4 @@
-"""What is scored of a workflow: its nodes as texts, and which comes after which."""
+"""Plan of a workflow: its nodes as texts, and their order."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Workflow = str | bytes | NodeGraph
 
 
 class Plan(NamedTuple):
-    """What is scored of a workflow.
+    """Scored content of a workflow.
 
     Attributes:
-        ids: Of the nodes, as listed, without START and END.
-        texts: What each says: the text of a task, or the type of a node of another kind.
+        ids: Ids of the nodes, as listed, without START and END.
+        texts: Text of each node: that of a task, or the type of another node.
         edges: From place to place in the list.
-        marks: The ids of START and END, where edges name them, and of nodes of these types.
+        marks: The ids of START and END, if edges name them, and of nodes of these types.
         written: All edges, from id to id.
-        source: The text it was read from; of a graph, none.
+        source: The text it was read from; empty for a graph.
     """
 
     ids: tuple[str, ...]
@@ -37,11 +37,11 @@ class Plan(NamedTuple):
 
 
 def gold_plan(gold: Workflow) -> Plan:
-    """What predictions are scored against.
+    """Return the plan of a gold workflow.
 
     Raises:
         InputError: It has no nodes.
-        InvalidError: It is a text that is no workflow.
+        InvalidError: The text is not a workflow.
     """
     graph = gold if isinstance(gold, NodeGraph) else load(_bytes(gold), "gold workflow")
     if not (plan := plan_of(graph)).ids:
@@ -50,7 +50,7 @@ def gold_plan(gold: Workflow) -> Plan:
 
 
 def predicted_plan(predicted: Workflow) -> Plan:
-    """What is predicted: nothing where nothing can be read. Tasks may do without edges."""
+    """Return the plan of a prediction, empty if it cannot be read. Tasks may have no edges."""
     if isinstance(predicted, NodeGraph):
         return plan_of(predicted)
     data = _bytes(predicted)
@@ -63,7 +63,7 @@ def predicted_plan(predicted: Workflow) -> Plan:
 
 
 def plan_of(graph: NodeGraph) -> Plan:
-    """What is scored of a workflow.
+    """Return the plan of a workflow.
 
     Of two nodes with one id, edges lead to the first; those to nodes that are not there are left out.
     """

@@ -15,17 +15,17 @@ from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 
 MOST_IN_A_LESSON = 8
-"""How many findings a lesson tells at once: models do worse with more."""
+"""Number of findings a lesson tells at once: models do worse with more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """What a score makes of a workflow.
+    """Assessment of a workflow.
 
     Attributes:
         score: From 0 to 1.
-        findings: What is wrong, the worst first, each naming its node and a way out.
-        figures: All that was measured, by name, as JSON holds it.
+        findings: Its faults, the worst first, each naming its node and a remedy.
+        figures: All measured values, by name, as JSON values.
     """
 
     score: float
@@ -34,18 +34,18 @@ class Assessment:
 
 
 class ScoreEvaluator(Evaluator):
-    """Measures the workflow that the operators before it wrote; no model is asked.
+    """Measures the workflow of the operators before it, without a model.
 
-    A subclass says in `assess` how. The message is SUCCESS from the threshold on; below it, it is EXECUTION_ERROR, its
-    lesson tells the findings, and those who wrote the workflow are blamed. Its score is ten times the measured one, as
-    those of other evaluators go from 0 to 10; what was measured is in its outputs under the evaluator's id.
+    A subclass implements `assess`. The message is SUCCESS from the threshold on; below it, it is EXECUTION_ERROR, its
+    lesson lists the findings, and the writers of the workflow are blamed. Its score is ten times the measured one, as
+    those of other evaluators go from 0 to 10; the measured values are in its outputs under the evaluator's id.
 
     Args:
-        config: What it is; its instruction tells people what is measured.
+        config: Configuration of the evaluator; its instruction describes the measure.
         threshold: The least score that is SUCCESS, from 0 to 1.
 
     Raises:
-        InputError: The threshold is no number from 0 to 1.
+        InputError: The threshold is not a number from 0 to 1.
     """
 
     def __init__(self, config: OperatorConfig, *, threshold: float, **others: Any) -> None:
@@ -55,21 +55,21 @@ class ScoreEvaluator(Evaluator):
         self.threshold = threshold
 
     def assess(self, text: str, job: Job) -> Assessment:
-        """Measure a workflow. Runs in a thread.
+        """Measure a workflow; called in a thread.
 
         Args:
-            text: What the operators wrote, in whatever form.
-            job: What it was written for.
+            text: Text of the operators, in any form.
+            job: Their job.
         """
         raise NotImplementedError(f"{type(self).__name__}.assess: say how the workflow is measured")
 
     async def measure(self, text: str, job: Job, reasoner: Reasoner) -> Assessment:
-        """Measure a workflow as `assess` does, in a thread. What has to wait, or to ask, overrides this instead.
+        """Measure a workflow by `assess`, in a thread. Override this to await or to ask a reasoner.
 
         Args:
-            text: What the operators wrote, in whatever form.
-            job: What it was written for.
-            reasoner: Who may be asked.
+            text: Text of the operators, in any form.
+            job: Their job.
+            reasoner: Reasoner of the run.
         """
         return await asyncio.to_thread(self.assess, text, job)
 

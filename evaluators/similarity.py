@@ -1,4 +1,4 @@
-"""How alike the tasks of two workflows are: a table of numbers from 0 to 1."""
+"""Similarity of the tasks of two workflows: a table of numbers from 0 to 1."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def named_similarity(name: str) -> Similarity:
 
 
 def table_of(similarity: Similarity, gold: Sequence[str], predicted: Sequence[str], threshold: float) -> Any:
-    """What a similarity says, below the threshold 0. What is not a number is 0, what is over 1 is 1.
+    """Return a table of similarities between 0 and 1; values below the threshold, and NaN, become 0.
 
     Returns:
         An array of floats: a row per gold text, a column per predicted one.
 
     Raises:
-        InputError: The similarity raises, or answers with no such table.
+        InputError: The similarity raises, or does not return such a table.
         MissingExtraError: NumPy is not installed.
     """
     np = numpy()

@@ -1,4 +1,4 @@
-"""What stands in for the world in a dry run: files, answers of models, the web."""
+"""Substitutes for the outside world in a dry run: files, answers of models, the web."""
 
 from __future__ import annotations
 
@@ -14,31 +14,40 @@ from zlib import compress, crc32
 
 from json_repair import loads
 
+from operad.evaluators.branches import ADDRESS, Steering
+from operad.flows.formats.shapes import fields_of, list_of
 from operad.flows.node_graph import NodeGraph
+from operad.operators.comfyui.server import ComfyUIServer
+from operad.operators.comfyui.work import ComfyUIWork, Made
 from operad.operators.media.markdown import MarkdownTarget, export_markdown
 from operad.operators.nodes.flow import StartParams, StartVariable, read_value
-from operad.operators.services import Services
-from operad.operators.variables import VariableType
+from operad.operators.services import Sent, Services
+from operad.operators.variables import VariableType, as_text
 from operad.operators.web.endpoints import ImageModel
 from operad.operators.web.fetch import Fetched, Guard
 from operad.operators.web.search import SearchResult
+from operad.runtime.events import current_scope
+from operad.runtime.knowledge.knowledge import Knowledge, Passage
 from operad.runtime.reasoning.task import Task
 from operad.runtime.testing import plausible
+from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import InputError, MissingExtraError
 
 T = VariableType
 
 MARKDOWN = "# A report\n\nSome *words*, and a table:\n\n| quarter | sales |\n|---|---|\n| 1 | 10 |\n| 2 | 12 |\n"
 PAGE = b"<html><head><title>A page</title></head><body><h1>A page</h1><p>Some words.</p></body></html>"
-ADDRESS = "https://example.org/page"
 
 DIAGRAM = "flowchart TD\n  A[Start] --> B[End]"
 
 _BY_NAME = {"date": "2024-03-15", "url": ADDRESS, "link": ADDRESS, "mermaid": DIAGRAM}
-"""What is said for texts with such names."""
+"""Texts by words in the variable's name."""
 
 WORDS = "Some words on the matter."
-"""What is said where nothing else is asked for."""
+"""Text for other names."""
+
+TABLE = "| what | how many |\n|---|---|\n| one | 1 |"
+"""Table in the texts of workflows that make spreadsheets of them."""
 
 _NUMBERS = re.compile("(?:.*_)?(?:score|count|number|amount|total|rating|index)", re.IGNORECASE)
 """Names of what is a number."""
@@ -55,7 +64,7 @@ _SUFFIXES = {
     re.compile("excel|sheet|sales|data"): "xlsx",
     re.compile("code"): "py",
 }
-"""How the name of a file ends, by words in that of its variable."""
+"""Suffixes of files by words in the variable's name."""
 
 
 # Files
@@ -73,10 +82,10 @@ def png() -> bytes:
 
 
 async def file(suffix: str) -> bytes:
-    """A small file of a kind, as far as what makes it is installed; or else the text that it would hold.
+    """Return a small file, if the package that creates its type is installed; otherwise, the text of the file.
 
     Args:
-        suffix: How its name ends, without the dot.
+        suffix: Suffix of its name, without the dot.
     """
     if suffix in _PICTURES:
         return png()
@@ -113,12 +122,12 @@ def _table() -> bytes:
 
 
 async def inputs_of(graph: NodeGraph, folder: Path, given: Mapping[str, Any]) -> dict[str, Any]:
-    """A value for each input of a workflow that can run.
+    """Return a value for each input of a valid workflow.
 
     Args:
         graph: The workflow.
-        folder: Where files for its inputs are written.
-        given: Values to take where they fit; of files, names that tell their kinds.
+        folder: Folder for input files.
+        given: Values to use where they fit; for files, names that determine their types.
     """
     start = next(node for node in graph.nodes if node.type == "start")
     read = {tuple(node.params["variable_selector"]) for node in graph.nodes if node.type == "document-extractor"}
@@ -170,6 +179,8 @@ async def _file(name: str, given: Any, folder: Path, as_text: bool) -> str:
 
 # Models
 
+_UNSTEERED = Steering()
+
 
 @dataclass(frozen=True)
 class Answers:
@@ -179,30 +190,40 @@ class Answers:
 
     Attributes:
         keys: These keys.
+        steering: Values that take the place of made-up ones.
+        tables: True if texts hold a table, because a node makes a spreadsheet of them.
     """
 
     keys: Sequence[str] = ()
+    steering: Steering = _UNSTEERED
+    tables: bool = False
 
     @classmethod
-    def about(cls, graph: NodeGraph) -> Answers:
-        """Those for a workflow."""
+    def about(cls, graph: NodeGraph, steering: Steering = _UNSTEERED) -> Answers:
+        """Return the answers for a workflow, with values that take the place of made-up ones."""
         code = "\n".join(str(node.params.get("code", "")) for node in graph.nodes)
-        return cls(tuple(dict.fromkeys(re.findall(r"""(?:\[|\.get\()\s*['"]([^'"]+)['"]""", code))))
+        keys = tuple(dict.fromkeys(re.findall(r"""(?:\[|\.get\()\s*['"]([^'"]+)['"]""", code)))
+        return cls(keys, steering, tables="xlsx" in _named(graph, "markdown-exporter", "target_type"))
 
     async def infer(self, task: Task) -> str:
         """Answer a task."""
+        scope = current_scope()
+        wanted = self.steering.of(scope.operator_id) if scope else {}
+        if "class_name" in wanted:
+            return str(wanted["class_name"])
         if task.output_schema:
             filled = self._filled(plausible(json.loads(task.output_schema)))
-            return json.dumps(filled, ensure_ascii=False)
+            return json.dumps(_with(filled, {**self.steering.named, **wanted}), ensure_ascii=False)
         prompt = "\n".join((task.instruction, task.job.goal))
         if re.search("mermaid", prompt, re.IGNORECASE):
             parts = (f"{each}\n{DIAGRAM}" for each in dict.fromkeys(_DIVIDERS.findall(prompt)))
             return "\n".join((WORDS, *parts)) if _DIVIDERS.search(prompt) else DIAGRAM
         if re.search(r"\bjson\b", prompt, re.IGNORECASE):
             said = _example_in(prompt) or _named_in(prompt) or {"text": "text"}
+            said = _with(said, self.steering.named)
             several = re.search(r"\bjson\s+(?:array|list)\b", prompt, re.IGNORECASE)
             return json.dumps([said] if several else said, ensure_ascii=False)
-        return WORDS
+        return as_text(wanted.get("text", f"{WORDS}\n\n{TABLE}" if self.tables else WORDS))
 
     def _filled(self, value: Any, name: str = "") -> Any:
         if isinstance(value, dict):
@@ -213,6 +234,13 @@ class Answers:
         if value not in ("text", "1"):
             return value
         return next((fits for word, fits in _BY_NAME.items() if word in name.lower()), value)
+
+
+def _with(said: Any, wanted: Mapping[str, Any]) -> Any:
+    """An object with other values in the fields of some names."""
+    if not isinstance(said, dict):
+        return said
+    return {key: wanted.get(key, each) for key, each in cast("dict[str, Any]", said).items()}
 
 
 def _example_in(prompt: str) -> dict[str, Any]:
@@ -232,11 +260,14 @@ def _named_in(prompt: str) -> dict[str, Any]:
 
 
 def _value_of(name: str) -> Any:
-    """What fits a name."""
+    """Return a value that fits a name."""
     return 1 if _NUMBERS.fullmatch(name) else ["text"] if _SEVERAL.fullmatch(name) else "text"
 
 
-# The web
+# The web, tools and knowledge
+
+
+_NOTHING = NodeGraph()
 
 
 class _Images(ImageModel):
@@ -255,16 +286,63 @@ class _Search:
         ]
 
 
-async def _fetch(url: str, guard: Guard) -> Fetched:
-    return Fetched(200, url, {"content-type": "text/html; charset=utf-8"}, PAGE)
+def _fetched(steering: Steering, url: str, kind: str, body: bytes) -> Fetched:
+    """A response, with the status and the body that are wanted of the node that asks."""
+    scope = current_scope()
+    wanted = steering.of(scope.operator_id) if scope else {}
+    said = as_text(wanted["body"]).encode() if "body" in wanted else body
+    return Fetched(int(wanted.get("status_code", 200)), url, {"content-type": kind}, said)
 
 
-def services(folder: Path) -> Services:
-    """What nodes reach outside, made up.
+class _Knowledge:
+    """A knowledge base that finds one passage."""
+
+    def retrieve(self, query: str) -> Knowledge:
+        """Return the same passage for every query."""
+        return Knowledge(passages=(Passage(text=WORDS, source="a.md", score=1.0),))
+
+
+def _named(graph: NodeGraph, node_type: str, name: str) -> list[str]:
+    """The texts of a parameter of the nodes of a type."""
+    values = [fields_of(node.params).get(name) for node in graph.nodes if node.type == node_type]
+    listed = [each for value in values for each in (list_of(value) if isinstance(value, list) else [value])]
+    return list(dict.fromkeys(each for each in listed if isinstance(each, str)))
+
+
+def _tool(name: str) -> Tool:
+    async def stand_in(**arguments: Any) -> str:
+        """Return the same words for all arguments."""
+        return WORDS
+
+    return Tool(name=re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or "_", parameters={"type": "object"}, function=stand_in)
+
+
+def services(folder: Path, graph: NodeGraph = _NOTHING, steering: Steering = _UNSTEERED) -> Services:
+    """Return substitutes for the services of nodes.
 
     Args:
-        folder: Where they write files.
+        folder: Folder for their files.
+        graph: The workflow, whose tools and knowledge bases are substituted by name.
+        steering: Values that take the place of made-up ones.
     """
+
+    async def fetch(url: str, guard: Guard) -> Fetched:
+        return _fetched(steering, url, "text/html; charset=utf-8", PAGE)
+
+    async def send(url: str, sent: Sent, guard: Guard) -> Fetched:
+        return _fetched(steering, url, "application/json", b'{"text": "Some words."}')
+
+    async def comfyui(server: ComfyUIServer, work: ComfyUIWork) -> Made:
+        return [work.write("made", ".png", png())], []
+
+    tools = [*_named(graph, "tool", "tool"), *_named(graph, "agent", "tools")]
     return Services(
-        folder=folder, search=_Search(), images=_Images(name="none", base_url="http://localhost"), fetch=_fetch
+        folder=folder,
+        search=_Search(),
+        images=_Images(name="none", base_url="http://localhost"),
+        fetch=fetch,
+        send=send,
+        comfyui=comfyui,
+        tools=[_tool(each) for each in dict.fromkeys(tools)],
+        knowledge={each: _Knowledge() for each in _named(graph, "knowledge-retrieval", "knowledge")},
     )

@@ -1,4 +1,4 @@
-"""WorFEval as an evaluator: what keeps a workflow from the gold one is the lesson."""
+"""WorFEval as an evaluator: differences from the gold workflow become the lesson."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ class WorFEvaluator(ScoreEvaluator):
     training, where the gold one may be told.
 
     Args:
-        config: What it is; by default an evaluator with the id ``worfeval``.
+        config: Configuration; by default an evaluator with the id ``worfeval``.
         gold: The gold workflow: a text in WorFBench's form, a graph, or, in one line, the name of a file with the text.
-        similarity: How alike texts are; as YAML says it, ``exact`` or ``embeddings``.
-        mode: How it is scored: ``paper``, ``full`` or ``official``.
-        beta: From which similarity on a node may stand for another one.
+        similarity: Similarity of texts; in YAML, ``exact`` or ``embeddings``.
+        mode: Scoring mode: ``paper``, ``full`` or ``official``.
+        beta: Least similarity of two nodes that may be matched.
         threshold: The least score that is SUCCESS, from 0 to 1.
-        seconds: How long each of the two searches may take.
+        seconds: Time limit of each of the two searches.
 
     Raises:
         InputError: A threshold is out of its range, there is no such file or similarity, or the gold workflow has no
             nodes.
-        InvalidError: The gold text is no workflow.
+        InvalidError: The gold text is not a workflow.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ def figures(found: Score) -> dict[str, Any]:
 
 
 def findings(predicted: Plan, gold: Plan, found: Score) -> Iterator[str]:
-    """What is to be changed for a prediction to be the gold workflow: steps first, then their order, then edges."""
+    """Yield the changes that turn a prediction into the gold workflow: steps first, then their order, then edges."""
     yield from _steps(predicted, gold, dict(found.matched))
     yield from _dependencies(predicted, gold, dict(found.matched))
 

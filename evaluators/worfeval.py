@@ -1,4 +1,4 @@
-"""WorFEval: how near a predicted workflow is to a gold one.
+"""WorFEval: similarity of a predicted workflow to a gold one.
 
 From "Benchmarking Agentic Workflow Generation" (WorFBench), section 3 on WorFEval: the node chain tells whether the
 right tasks are listed in a right order, the graph whether they depend on each other as they should.
@@ -36,20 +36,20 @@ class PRF(NamedTuple):
 
     @classmethod
     def of(cls, size: int, predicted: int, gold: int) -> PRF:
-        """What `size` nodes are of those predicted, and of those in the gold workflow."""
+        """Return precision, recall and F1 for `size` matched nodes."""
         if not size:
             return cls(0.0, 0.0, 0.0)
         return cls(size / predicted, size / gold, 2 * size / (predicted + gold))
 
 
 class Score(NamedTuple):
-    """How near a predicted workflow is to a gold one.
+    """Score of a predicted workflow against a gold one.
 
     Attributes:
-        node: Of the longest chain of matched nodes.
-        graph: Of the largest common subgraph.
-        matched: (gold, predicted) by id: who stands for whom. The pairs of the common subgraph are among them.
-        optimal: Whether it is proven that no chain is longer and no common subgraph larger.
+        node: Figures of the longest chain of matched nodes.
+        graph: Figures of the largest common subgraph.
+        matched: Pairs (gold, predicted) of matched ids. The pairs of the common subgraph are among them.
+        optimal: True if it is proven that no chain is longer and no common subgraph larger.
     """
 
     node: PRF
@@ -73,7 +73,7 @@ def score(
 ) -> Score:
     """Score a predicted workflow against a gold one.
 
-    What `paper` and `full` find depends on neither the numbers of nodes nor the order of the gold ones; the node chain
+    Scores of `paper` and `full` depend on neither the numbers of nodes nor the order of the gold ones; the node chain
     depends on the order in which the prediction lists its nodes, the graph does not. Edges to nodes that are not there
     do not count; the nodes of a cycle have no order among them.
 
@@ -81,16 +81,16 @@ def score(
         predicted: A workflow of any format, or an answer with one in WorFBench's form. Where nothing can be read, or
             without nodes, the score is 0.
         gold: The same; it must have nodes.
-        similarity: How alike texts are.
-        threshold: From which similarity on a node may stand for another one, above 0 and up to 1.
+        similarity: Similarity of texts.
+        threshold: Least similarity of two nodes that may be matched, above 0 and up to 1.
         mode: ``paper`` matches first, with the highest sum of similarities, and looks for the common subgraph among the
             pairs of all such matchings; ``full`` looks for it among all pairs from the threshold on; ``official`` is
-            what the paper's program computes (`worfeval_official`).
-        seconds: How long to search at most, for the chain and for the subgraph each; what is found by then counts.
+            the metric of the paper's program (`worfeval_official`).
+        seconds: Time limit of the searches for the chain and for the subgraph; the best results so far count.
 
     Raises:
         InputError: The threshold or the mode is none, the gold workflow has no nodes, or the similarity gives no table.
-        InvalidError: The gold text is no workflow.
+        InvalidError: The gold text is not a workflow.
         MissingExtraError: The extra ``evaluate`` is not installed.
     """
     check_settings(threshold, mode)
@@ -137,7 +137,7 @@ def score_plans(
 
 
 def _few(table: Any, found: OptimalPairs) -> OptimalPairs:
-    """What is found; where it is too much to be searched, one matching."""
+    """Return the found pairs; one matching if they are too many to be searched."""
     return found if len(found.pairs) <= MAX_PAIRS else OptimalPairs(best_matching(table), False)
 
 

@@ -1,4 +1,4 @@
-"""What the program of WorFBench's authors computes, its faults included: for comparison with published numbers.
+"""Metric of the program of WorFBench's authors, its faults included: for comparison with published numbers.
 
 Where it differs from the paper:
 
@@ -14,7 +14,7 @@ Where it differs from the paper:
 - it crashes on a gold workflow with a cycle, and on an empty prediction; both score 0 here, and only where orders are
   listed does a cycle matter.
 
-Made after a description, not after the program. What that leaves open, which is how START and END, equal tasks and texts
+Made after a description, not after the program. Its open questions, such as how START and END, equal tasks and texts
 in other forms are taken, is settled so that scores of gold workflows against themselves are those of the program: they
 are to three digits in wikihow, alfworld and toolbench, not in lumos.
 """
@@ -43,7 +43,7 @@ def as_read(plan: Plan, *, once: bool = False) -> Plan:
 
     Args:
         plan: The workflow.
-        once: Whether of nodes with one number there is only the last.
+        once: True if of nodes with one number there is only the last.
     """
     if not plan.source:
         return plan
@@ -63,7 +63,7 @@ def as_read(plan: Plan, *, once: bool = False) -> Plan:
 
 
 def official_chain(predicted: Plan, gold: Plan, matched: Iterable[Pair]) -> int:
-    """How many nodes the chain has.
+    """Return the number of nodes the chain has.
 
     Args:
         predicted: The prediction.
@@ -85,7 +85,7 @@ def official_chain(predicted: Plan, gold: Plan, matched: Iterable[Pair]) -> int:
 
 
 def official_graph(predicted: Plan, gold: Plan, matched: Iterable[Pair]) -> int:
-    """How many nodes the largest connected part of the common edges has.
+    """Return the number of nodes the largest connected part of the common edges has.
 
     Args:
         predicted: The prediction.

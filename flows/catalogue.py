@@ -4,22 +4,47 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from pydantic import JsonValue
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from operad.operators.node import NodeOperator, summary
+from operad.operators.node import ADVANCED, NodeOperator, summary
 from operad.operators.variables import Accepts, VariableType
 
 NodeType = type[NodeOperator[Any]]
 
 
-def card(node_type: NodeType) -> str:
-    """A type in words: what it does, its parameters, its outputs, its ports and an example."""
+def drafted_fields(node_type: NodeType, advanced: Collection[str] = ()) -> dict[str, FieldInfo]:
+    """Return the parameters that models are told of when they generate workflows.
+
+    Args:
+        node_type: The type.
+        advanced: Advanced parameters among them, as ``type.parameter``, or ``parameter`` for all types.
+    """
+    return {
+        name: each
+        for name, each in node_type.params_type.model_fields.items()
+        if ADVANCED not in each.metadata or name in advanced or f"{node_type.type}.{name}" in advanced
+    }
+
+
+def card(node_type: NodeType, *, advanced: bool = False) -> str:
+    """Describe a type in words: its work, its parameters, its outputs, its ports and an example.
+
+        print(card(NODE_TYPES["llm"]))
+
+    Args:
+        node_type: The type.
+        advanced: Whether parameters are shown that models who make workflows are not told of.
+    """
     lines = [f"{node_type.type}: {summary(node_type)}", *(f"  {line}" for line in _more(node_type))]
-    fields = node_type.params_type.model_fields
+    every = node_type.params_type.model_fields
+    fields = {name: every[name] for name in sorted(every, key="failure".__eq__)}
+    if not advanced:
+        fields = drafted_fields(node_type)
     lines += ["  params:" if fields else "  params: none"]
     for name, field in fields.items():
         default = "" if field.is_required() else f" (may be left out; {_default(field)})"

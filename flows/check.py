@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
+from operad.flows.elsewhere import INSTEAD
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
-from operad.operators.node import Fault, NodeOperator, Reference, readable, references_in
+from operad.operators.node import Fault, NodeOperator, Reference, references_in
+from operad.operators.node_params import readable
 from operad.operators.variables import Selector, VariableType, part_type, whole
 from operad.runtime.graph.graph import END
 from operad.runtime.values.errors import Hints, InvalidError, Issue, shorten
@@ -16,7 +18,7 @@ from operad.runtime.values.errors import Hints, InvalidError, Issue, shorten
 T = VariableType
 NodeType = type[NodeOperator[Any]]
 MOST_LEVELS = 16
-"""How deep nodes may run inside others."""
+"""Maximum depth of nodes inside others."""
 
 _MOST_NAMED = 50
 """Of how many variables of a node a message gives the names."""
@@ -29,7 +31,10 @@ CONVERSATION = "conversation"
 
 
 def check(graph: NodeGraph, types: Mapping[str, NodeType]) -> list[Issue]:
-    """All that is wrong with a workflow of typed nodes.
+    """Return all issues of a workflow of typed nodes.
+
+        for issue in check(graph, NODE_TYPES):
+            print(issue.where, issue.message)
 
     Args:
         graph: The workflow as it is written.
@@ -78,11 +83,11 @@ class Checker:
             self._check_level("")
 
     def comes_before(self, earlier: str, node_id: str) -> bool:
-        """Whether a way leads from one node to another of its level, however long."""
+        """Return whether a path of any length leads from one node to another of its level."""
         return earlier in self._place and bool(self._before.get(node_id, 0) >> self._place[earlier] & 1)
 
     def count_before(self, node_id: str) -> int:
-        """How many nodes of its level come before a node."""
+        """Return the number of nodes of its level that come before a node."""
         return self._before[node_id].bit_count()
 
     def _report(self, code: str, message: str, where: str = "") -> None:
@@ -101,9 +106,10 @@ class Checker:
                 self._report("crosses-border", f"a node of type {CONVERSATION!r} runs inside no other", spec.id)
             node_type = self.types.get(spec.type)
             if node_type is None:
-                hint = self._hints.near(spec.type, self.types)
+                instead = INSTEAD.get(spec.type)
+                hint = f"; {instead}" if instead else self._hints.near(spec.type, self.types)
                 known = "" if hint else f"; there are: {', '.join(self.types)}"
-                self._report("unknown-type", f"{spec.type!r} is no node type{hint}{known}", spec.id)
+                self._report("unknown-type", f"{spec.type!r} is not a node type{hint}{known}", spec.id)
                 continue
             try:
                 node = node_type(spec.id, spec.params)
@@ -120,7 +126,7 @@ class Checker:
                 )
 
     def _has_an_id(self, spec: NodeSpec) -> bool:
-        """Whether an operator can have the id of a node; one that is taken is told."""
+        """Report an id that no operator can have, or that is taken."""
         if spec.id in (OUTCOME, END) or (spec.id == CONVERSATION and spec.type != CONVERSATION):
             self._report("duplicate-id", "this id is taken; give it another", spec.id)
         if not spec.id or whole(spec.id) != spec.id:
@@ -131,7 +137,7 @@ class Checker:
         return True
 
     def _is_nested_well(self) -> bool:
-        """Whether its levels can be looked at: no node runs inside itself, and none too deep."""
+        """Return whether the levels can be checked: no node runs inside itself, and none too deep."""
         well = True
         for spec in self.graph.nodes:
             around = [spec.id, *self._around(spec.parent)]  # of two with one id, `_by_id` has another parent
@@ -283,18 +289,18 @@ class Checker:
         elif inside:
             names = shorten([spec.id for spec in inside])
             self._report("crosses-border", f"nothing can run inside a node of type {node.type!r}: {names}", node_id)
-        self.outputs[node_id] = node.outputs(type_of)
+        self.outputs[node_id] = node.variables(type_of)
 
     def _check_place(self, node: NodeOperator[Any]) -> None:
-        """Whether what it gives or sets is of use where it stands."""
+        """Report outputs and assignments that have no effect where the node stands."""
         node_id = node.get_id()
         level = self._by_id[node_id].parent
-        if level and node.ends:
+        if level and node.ends and not node.answers:
             what = f"names results of the workflow, which would be lost inside {level!r}; put it after {level!r}"
             self._report("crosses-border", what, node_id)
         for target in node.assigns:
-            if target.node in self._by_id and target.node != (level or CONVERSATION):
-                there = f"{level!r}, which it runs inside of," if level else "the conversation"
+            if target.node in self._by_id and target.node not in (level, CONVERSATION):
+                there = f"{level!r}, which it runs inside of, and of the conversation" if level else "the conversation"
                 self._report("crosses-border", f"{_named(target)}: here only variables of {there} can be set", node_id)
 
     # References
@@ -363,7 +369,7 @@ class Checker:
 
 
 def misread(reference: Reference, outputs: Mapping[str, VariableType], who: str, hints: Hints) -> Fault | None:
-    """What is wrong with reading one of these outputs of a node; None where nothing is."""
+    """Return the fault of reading one of these outputs of a node; None if it can be read."""
     name = reference.selector.variable
     kind = lookup(outputs, name)
     if kind is None:

@@ -54,12 +54,21 @@ class Edge:
 class NodeGraph:
     """Typed nodes and edges, in the order of the file.
 
+        from operad.flows.check import check
+        from operad.flows.node_graph import Edge, NodeSpec
+        from operad.operators.nodes import NODE_TYPES
+
+        nodes = [NodeSpec("1", "start", {"variables": [["name", "string"]]}), NodeSpec("2", "end", {"outputs": [["name", ["name", "1"]]]})]
+        graph = NodeGraph(nodes, [Edge("1", "2")], "greet")
+        print(check(graph, NODE_TYPES))  # []
+
     Attributes:
         nodes: The nodes; those inside another name it as their parent.
         edges: The edges.
         name: What to call the workflow.
         extra: As of a node.
         instructions: What it was made from, in words, round by round; files that can hold it keep it.
+        notes: What it does not do of that, and what was assumed; kept in files likewise.
     """
 
     nodes: Sequence[NodeSpec] = ()
@@ -67,6 +76,7 @@ class NodeGraph:
     name: str = "workflow"
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     instructions: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
     @cached_property
     def by_id(self) -> Mapping[str, NodeSpec]:
@@ -75,11 +85,11 @@ class NodeGraph:
 
     @property
     def is_imported(self) -> bool:
-        """Whether a format said more of it than others have a place for."""
+        """True if a format says more of it than others have a place for."""
         return any(each.extra for each in (self, *self.nodes, *self.edges))
 
     def inside(self, parent: str) -> NodeGraph:
-        """What runs inside a node, and what does not run inside of any, for an empty id."""
+        """Return the nodes that run inside a node; for an empty id, those that run inside none."""
         ids = {node.id for node in self.nodes if node.parent == parent}
         return NodeGraph(
             nodes=[node for node in self.nodes if node.parent == parent],
@@ -88,8 +98,8 @@ class NodeGraph:
         )
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        """What a notebook shows: a picture; the flowchart's code where that cannot be drawn."""
-        draw: Any = import_module("operad.flows.formats.picture").draw
+        """Return the picture for a notebook; the flowchart's code where it cannot be drawn."""
+        draw: Any = import_module("operad.flows.picture").draw
         bundle: dict[str, str] = {"text/plain": repr(self), "text/markdown": draw(self, "md").decode()}
         with suppress(OperadError):  # no extra, or too large: the flowchart's code says as much
             bundle["image/svg+xml"] = draw(self, "svg").decode()

@@ -1,4 +1,4 @@
-"""What typed nodes read where they stand among other operators: variables that are not there, or not of the right type."""
+"""References of typed nodes among other operators: variables that do not exist, or are of another type."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Reads:
             if isinstance(operator, NodeOperator):
                 node = cast("NodeOperator[Any]", operator)
                 self._check(node)
-                self.outputs[node_id] = node.outputs(self._type_of)
+                self.outputs[node_id] = node.variables(self._type_of)
             else:
                 self.outputs[node_id] = _outputs(operator)
 

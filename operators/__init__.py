@@ -1,4 +1,4 @@
-"""What works: operators, and typed nodes."""
+"""Operators and typed nodes."""
 
 from operad.operators.node import NodeOperator, NodeParams
 from operad.operators.operator import Operator, OperatorConfig

@@ -1,4 +1,4 @@
-"""Conditions on variables: what if-else, list-operator and loop compare, by the type of the variable."""
+"""Conditions on variables, by their type, for if-else, list-operator and loop."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Case(NamedTuple):
     ]
 
     def holds(self, variables: Variables) -> bool:
-        """Whether it holds for these variables.
+        """Return True if it holds for these variables.
 
         Raises:
             ConditionError: A value cannot be compared so.
@@ -101,23 +101,23 @@ def normal(operator: str) -> str:
 
 
 def fault_of(operator: str, value: Any, kind: VariableType) -> str:
-    """Why variables of a type cannot be compared so; empty where they can."""
+    """Return the reason for which variables of a type do not support an operator; empty if they do."""
     operator = normal(operator)
     known = OPERATORS.get(kind) or sorted({each for operators in OPERATORS.values() for each in operators})
     if operator not in known:
         what = "" if kind is T.ANY else f" of a {kind.value}"
-        return f"{operator!r} is no comparison{what}{did_you_mean(operator, known)}; there are: {', '.join(known)}"
+        return f"{operator!r} is not a comparison{what}{did_you_mean(operator, known)}; there are: {', '.join(known)}"
     if operator in _WITHOUT_VALUE:
         return ""
     if value is None:
         return f"{operator!r} needs a value to compare with"
     if kind is T.NUMBER and "{{#" not in str(value) and as_number(value) is None:
-        return f"{shown(value)} is no number, which {operator!r} needs here"
+        return f"{shown(value)} is not a number, which {operator!r} needs here"
     return ""
 
 
 def holds(condition: Condition, variables: Variables) -> bool:
-    """Whether a condition holds.
+    """Return True if a condition holds.
 
     Raises:
         ConditionError: The variable's value cannot be compared so.

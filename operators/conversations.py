@@ -15,7 +15,7 @@ class Conversations:
         self._lock = Lock()
 
     def get(self, session_id: str) -> Mapping[str, Any]:
-        """What was kept for a session."""
+        """Return the kept variables of a session."""
         with self._lock:
             return dict(self._values.get(session_id, {}))
 

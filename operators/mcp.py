@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _STDERR_LINES = 10
-"""How many of the last lines that a server wrote to stderr an error repeats."""
+"""Number of the last lines of a server's stderr that an error repeats."""
 
 MOST_TOOLS = 1_000
-"""How many tools a server may list."""
+"""Maximum number of tools a server may list."""
 
 MOST_SCHEMA = 64 * 2**10
 """Characters of the longest schema of a tool's arguments; it goes to the model with each question."""
@@ -59,7 +59,7 @@ _HIDDEN = "[hidden]"
 
 
 class _Server(Value):
-    """What all servers have in common.
+    """Base of all servers.
 
     Attributes:
         timeout: Seconds to connect in and to list the tools; a command may have to be installed first.
@@ -130,14 +130,14 @@ class StdioServer(_Server):
 
     @property
     def secrets(self) -> list[str]:
-        """What its own words are not to repeat."""
+        """Return secrets that must not appear in the server's messages."""
         named = [value for name, value in self.env.items() if _SECRET.search(name)]
         after = [text for last, text in pairwise(self.args) if _is_option(last)]
         within = [found[2] for text in (*self.args, *self.env.values()) for found in _SECRET_PART.finditer(text)]
         return _parts([*named, *after, *within])
 
     async def transport(self, stack: AsyncExitStack, stderr: deque[str]) -> Transport:
-        """What carries the messages; what it needs is entered on `stack`."""
+        """Return the transport of messages, whose resources are entered on `stack`."""
         from mcp.client.stdio import StdioServerParameters, stdio_client
 
         program, cwd = self._places()
@@ -168,13 +168,13 @@ class _HttpServer(_Server):
 
     @property
     def secrets(self) -> list[str]:
-        """What its own words are not to repeat."""
+        """Return secrets that must not appear in the server's messages."""
         named = [value for name, value in self.headers.items() if _SECRET.search(name)]
         within = [found[2] for found in _SECRET_PART.finditer(self.url)]
         return _parts([*named, *within])
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """What makes two servers count as the same: the address, without the secrets that it may bear."""
+        """Return the values that make two servers equal: the address, without secrets in it."""
         return super().fingerprint() | {"url": self.where}
 
 
@@ -184,7 +184,7 @@ class StreamableHttpServer(_HttpServer):
     transport_type: Literal["STREAMABLE_HTTP"] = "STREAMABLE_HTTP"
 
     async def transport(self, stack: AsyncExitStack, stderr: deque[str]) -> Transport:
-        """What carries the messages; what it needs is entered on `stack`."""
+        """Return the transport of messages, whose resources are entered on `stack`."""
         from httpx2 import AsyncClient, Timeout
         from mcp.client.streamable_http import streamable_http_client
 
@@ -200,7 +200,7 @@ class SseServer(_HttpServer):
     transport_type: Literal["SSE"] = "SSE"
 
     async def transport(self, stack: AsyncExitStack, stderr: deque[str]) -> Transport:
-        """What carries the messages."""
+        """Return the transport of messages."""
         from mcp.client.sse import sse_client
 
         url, login = apart(self.url)
@@ -208,16 +208,16 @@ class SseServer(_HttpServer):
 
 
 McpServer = Annotated[StdioServer | SseServer | StreamableHttpServer, Field(discriminator="transport_type")]
-"""Where a server is, as YAML says it under `mcp_transport_config`."""
+"""Server, in the form of YAML under `mcp_transport_config`."""
 
 
 class McpTools(ToolSource):
     """All the tools of an MCP server.
 
     Attributes:
-        server: Where the server is.
-        prefix: What to put before the tools' names, where two servers name theirs alike.
-        approve: Whether a person is asked before each call of its tools, and shown the arguments.
+        server: The server.
+        prefix: Prefix of the tools' names, for servers with equal tool names.
+        approve: True if a person is asked before each call of its tools, and shown the arguments.
     """
 
     server: McpServer
@@ -250,7 +250,7 @@ class McpTools(ToolSource):
                     group = ToolGroup(name=self.name, description=self.description, tools=tuple(tools), id=self.id)
                     connecting.deadline = math.inf
                     yield group
-        except Exception as error:  # noqa: BLE001 - one that repeats a secret is no cause to show
+        except Exception as error:  # noqa: BLE001 - one that repeats a secret must not be shown
             inner = _innermost(error)
             if group is not None:
                 raise inner from inner.__cause__
@@ -361,7 +361,7 @@ def _logged(name: str, tail: deque[str], secrets: list[str]) -> Generator[TextIO
 
 
 def _is_option(text: str) -> bool:
-    """Whether what follows it on a command line is a secret."""
+    """Return True if what follows it on a command line is a secret."""
     return bool(_SECRET_OPTION.fullmatch(text))
 
 

@@ -24,92 +24,90 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError
+from pydantic import JsonValue, ValidationError
 
+from operad.operators.node_params import ADVANCED, Failure, Fault, NodeParams, Reference, param_issues, references_in
 from operad.operators.operator import Operator, OperatorConfig
 from operad.operators.services import Services
 from operad.operators.variables import (
-    WITHOUT_FILES,
-    Accepts,
     Selector,
     Text,
     Values,
     Variables,
     VariableType,
+    Writing,
     fits,
-    selectors_in,
     shown,
     texts_in,
     type_of,
 )
+from operad.runtime.events import FellBack, current_scope, emit
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.graph import read_outside
 from operad.runtime.graph.operator import BaseOperator
-from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError, did_you_mean
+from operad.runtime.policies.policy import Policy, Retry, causes
+from operad.runtime.values.errors import (
+    BudgetError,
+    InputError,
+    InvalidError,
+    Issue,
+    OperadError,
+    describe,
+)
 from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.workflow.workflow import Workflow
+
+__all__ = [
+    "ADVANCED",
+    "DONE",
+    "ERROR_OUTPUTS",
+    "FAILED",
+    "Failure",
+    "Fault",
+    "NodeCall",
+    "NodeError",
+    "NodeOperator",
+    "NodeParams",
+    "NodeResult",
+    "Reference",
+    "TypeOf",
+    "param_issues",
+    "references_in",
+    "summary",
+]
 
 TypeOf = Callable[[Selector], VariableType]
 """The type of a variable; `ANY` where nothing is known about it."""
 
 
 class NodeError(OperadError):
-    """What a node cannot do with the values it was given, or what it made that is not as declared."""
+    """A node cannot process its input, or its output is not as declared."""
 
 
-class NodeParams(BaseModel):
-    """The parameters of a node type; each field has a description that a model can work from."""
+DONE, FAILED = "done", "failed"
+"""The ports of a node whose failure takes a way of its own."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+ERROR_OUTPUTS = ("error_message", "error_type")
+"""The variables that say why a node failed, where the workflow goes on."""
 
 ParamsT = TypeVar("ParamsT", bound=NodeParams)
 
 
-class Reference(NamedTuple):
-    """A variable that a node's parameters name.
-
-    Attributes:
-        where: The path of the parameter.
-        selector: The variable.
-        accepts: The types that it may have.
-    """
-
-    where: str
-    selector: Selector
-    accepts: Sequence[VariableType]
-
-
-class Fault(NamedTuple):
-    """What is wrong with a node.
-
-    Attributes:
-        where: The path of the parameter.
-        what: What is wrong with it, and what to do.
-        code: What kind of fault.
-    """
-
-    where: str
-    what: str
-    code: str = "param"
-
-
 @dataclass(frozen=True, slots=True)
 class NodeResult:
-    """What a node made.
+    """Result of a node.
 
     Attributes:
         outputs: Its variables.
         port: The port that it takes, if it has any.
-        text: What it says to people, and to who judges the run.
-        status: How a workflow inside of it was judged.
-        parts: The messages of what ran inside of it.
+        text: Text for people, and for evaluators.
+        status: Verdict on a workflow inside of it.
+        parts: Messages of the nodes inside of it.
     """
 
     outputs: Values
@@ -120,7 +118,7 @@ class NodeResult:
 
 
 class NodeCall(OperatorCall, frozen=True, kw_only=True):
-    """What a node is given: an `OperatorCall`, with the variables that the node's parameters name.
+    """Input of a node: an `OperatorCall`, with the variables that the node's parameters name.
 
     Attributes:
         variables: The variables.
@@ -138,23 +136,41 @@ class NodeCall(OperatorCall, frozen=True, kw_only=True):
 
 
 class NodeOperator(Operator, Generic[ParamsT]):
-    """An operator of a declared type. Its docstring says, for people and models, what it does.
+    """An operator of a declared type. Its docstring describes it for people and models.
+
+        class Params(NodeParams):
+            text: Annotated[Text, Field(description="Text to count.")]
+
+        class CountWords(NodeOperator[Params]):
+            type = "count-words"
+            params_type = Params
+
+            def outputs(self, type_of):
+                return {"words": VariableType.NUMBER}
+
+            async def compute(self, call):
+                return {"words": len(call.text(self.params.text).split())}
 
     Args:
         id: Its identity in a workflow.
-        params: Its parameters, as a value of `params_type` or as what such a value is made of.
-        services: What it reaches outside of the workflow.
-        body: What runs inside of it, for a type with `body_starts_with`.
+        params: Its parameters, as a value of `params_type` or as its fields.
+        services: External services.
+        body: Nodes inside of it, for a type with `body_starts_with`.
         assigned: Per variable that it reads, the nodes before it that may have assigned it anew, in order.
+        carried: Variables of the conversation that nodes inside of it assign.
+        writing: Form of values in its texts.
 
     Attributes:
         type: The name of the type.
-        params_type: What its parameters are.
-        gives: Its outputs, in words.
-        ways: Its ports, in words; empty where it has none.
+        params_type: Type of its parameters.
+        gives: Description of its outputs.
+        ways: Description of its ports; empty if it has none.
         example: Parameters as an example.
+        hint: For models that generate workflows, in a line: what parameters and outputs by name and type leave open.
+            None for the summary.
         body_starts_with: For a type that runs other nodes inside, the type that these begin with.
-        ends: Whether what it is given is a result of the whole workflow.
+        ends: True if what it is given is a result of the whole workflow.
+        answers: True if its output ``answer`` is a part of the answer of the whole workflow, wherever it runs.
 
     Raises:
         InvalidError: The parameters are not as declared; every issue is listed.
@@ -165,8 +181,10 @@ class NodeOperator(Operator, Generic[ParamsT]):
     gives: ClassVar[str] = "nothing"
     ways: ClassVar[str] = ""
     example: ClassVar[Mapping[str, Any]] = {}
+    hint: ClassVar[str | None] = None
     body_starts_with: ClassVar[str] = ""
     ends: ClassVar[bool] = False
+    answers: ClassVar[bool] = False
 
     params: ParamsT
 
@@ -178,16 +196,25 @@ class NodeOperator(Operator, Generic[ParamsT]):
         services: Services | None = None,
         body: Workflow | None = None,
         assigned: Mapping[Selector, Sequence[str]] | None = None,
+        carried: Sequence[Selector] = (),
+        writing: Writing | None = None,
     ) -> None:
         try:
             config = OperatorConfig(instruction=summary(type(self)), id=id)
         except ValidationError as error:
-            raise InvalidError(f"node {id!r} ({self.type})", [Issue("misshapen-id", "is no id", id)]) from error
+            raise InvalidError(
+                f"node {id!r} ({self.type})", [Issue("misshapen-id", "is not a valid id", id)]
+            ) from error
         super().__init__(config)
         self.params = self._read_params(id, params or {})
+        if (failure := self.params.failure) and failure.retries:
+            wait = max(failure.wait, 0.001)
+            self.policy = Policy(retry=Retry(failure.retries + 1, wait, wait, on=Exception))
         self.services = services or Services()
         self.body = body
         self._assigned = assigned or {}
+        self._carried = carried
+        self._writing = writing
 
     @classmethod
     def _read_params(cls, id: str, params: Any) -> Any:
@@ -218,16 +245,17 @@ class NodeOperator(Operator, Generic[ParamsT]):
 
     @property
     def assigns(self) -> Sequence[Selector]:
-        """The variables of other nodes that it assigns anew: those of a conversation, or of a loop around it."""
+        """Variables of other nodes that it assigns: those of a conversation, or of a loop around it."""
         return ()
 
     @property
     def ports(self) -> Sequence[str]:
-        """The ports that its messages take one of; none by default."""
-        return ()
+        """The ports that its messages take one of; none by default, two where a failure takes a way of its own."""
+        failure = self.params.failure
+        return (DONE, FAILED) if failure is not None and failure.then == "branch" else ()
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
-        """What is wrong with it beyond the form of its parameters and the types that it accepts."""
+        """Yield faults beyond the form of its parameters and the types that it accepts."""
         yield from ()
 
     async def compute(self, call: NodeCall) -> Values | NodeResult:
@@ -263,12 +291,33 @@ class NodeOperator(Operator, Generic[ParamsT]):
         return tuple(dict.fromkeys([*own, *assigners, *of_body]))
 
     def check(self, before: Mapping[str, BaseOperator]) -> list[Issue]:
-        """What is wrong with it, as far as it can tell by itself."""
+        """Return the issues that the node can determine by itself."""
         return self.issues(_unknown)
 
     def issues(self, type_of: TypeOf) -> list[Issue]:
-        """What is wrong with it, given the types of the variables that it reads."""
-        return [Issue(fault.code, f"{fault.where}: {fault.what}", self.get_id()) for fault in self.faults(type_of)]
+        """Return the issues of the node, given the types of the variables that it reads."""
+        faults = [*self.faults(type_of), *self._failure_faults(type_of)]
+        return [Issue(fault.code, f"{fault.where}: {fault.what}", self.get_id()) for fault in faults]
+
+    def variables(self, type_of: TypeOf) -> Mapping[str, VariableType]:
+        """Its variables and their types, with those that say why it failed, where the workflow goes on then."""
+        failure = self.params.failure
+        if failure is None or not failure.goes_on:
+            return self.outputs(type_of)
+        more = dict.fromkeys(failure.values, VariableType.ANY)
+        return {**more, **self.outputs(type_of), **dict.fromkeys(ERROR_OUTPUTS, VariableType.STRING)}
+
+    def _failure_faults(self, type_of: TypeOf) -> Iterator[Fault]:
+        failure = self.params.failure
+        if failure is None:
+            return
+        if failure.then == "branch" and list(self.ports) != [DONE, FAILED]:
+            yield Fault("failure.then", f"a node of type {self.type!r} has ways of its own, and takes none on failure")
+        declared = self.outputs(type_of)
+        for name, value in failure.values.items():
+            if name in declared and not fits(value, declared[name]):
+                what = f"{shown(value)} is no {declared[name].value}, which the output {name!r} is"
+                yield Fault("failure.values", what, "wrong-type")
 
     @property
     def settings(self) -> Mapping[str, JsonValue]:
@@ -276,7 +325,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
         return self.params.model_dump(mode="json")
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """What makes two nodes answer alike: type and parameters.
+        """Return the values that determine its answers: type and parameters.
 
         Raises:
             InputError: It runs a workflow inside, which has none.
@@ -298,7 +347,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
         Raises:
             NodeError: An output is not of the type that it is declared with, or `compute` returned no outputs.
         """
-        variables = Variables(call.messages, self._assigned)
+        variables = Variables(call.messages, self._assigned, self._writing)
         running: Any = self.compute(
             NodeCall(call.reasoner, call.job, call.messages, call.previous, call.lesson, variables=variables)
         )
@@ -306,7 +355,24 @@ class NodeOperator(Operator, Generic[ParamsT]):
             raise NodeError(
                 f"node {self.get_id()!r} ({self.type}): its compute cannot be awaited; write `async def compute`"
             )
-        said = await running
+        try:
+            result = self._result(await running)
+        except BudgetError:
+            raise
+        except Exception as error:  # noqa: BLE001 - raised again, unless the workflow goes on after any failure
+            result = self._after(error)
+        return WorkflowMessage(
+            scratchpad=result.text,
+            status=result.status,
+            outputs=dict(result.outputs),
+            ports=None if result.port is None else (result.port,),
+            parts=result.parts,
+            job_id=call.job.id,
+            operator_id=self.get_id(),
+        )
+
+    def _result(self, said: Any) -> NodeResult:
+        """Return the result of a node, after checking it against its declaration."""
         if not isinstance(said, NodeResult | Mapping):
             raise NodeError(
                 f"node {self.get_id()!r} ({self.type}): compute returned {shown(said)}; "
@@ -320,83 +386,24 @@ class NodeOperator(Operator, Generic[ParamsT]):
                     f"node {self.get_id()!r} ({self.type}): output {name!r} is declared as {kind.value}, "
                     f"and is {type_of(value)}: {shown(value)}"
                 )
-        return WorkflowMessage(
-            scratchpad=result.text,
-            status=result.status,
-            outputs=dict(result.outputs),
-            ports=None if result.port is None else (result.port,),
-            parts=result.parts,
-            job_id=call.job.id,
-            operator_id=self.get_id(),
-        )
+        failure = self.params.failure
+        return replace(result, port=DONE) if failure is not None and failure.then == "branch" else result
 
+    def _after(self, error: Exception) -> NodeResult:
+        """Return the replacement of its result after the last attempt; otherwise, raise the error.
 
-Change = Callable[[Selector], Selector]
-"""What takes the place of a variable."""
-
-
-def rewritten(read: Any, written: Any, change: Change) -> Any:
-    """What was written, with other variables in the place of those that were read.
-
-    Args:
-        read: The parameters, as `readable` reads them.
-        written: The same as they are written.
-        change: What takes the place of each variable.
-
-    Returns:
-        The same object where nothing changes.
-    """
-    match read, written:
-        case Selector(), [_, _]:
-            new = change(read)
-            return written if new == read else [new.variable, new.node]
-        case Selector(), Mapping():
-            new = change(read)
-            given = cast("Mapping[str, Any]", written)
-            return given if new == read else {**given, **new._asdict()}
-        case Text(), str():
-            text = Text(written).reselected(change)
-            return written if text == written else text
-        case (list() | tuple(), list() | tuple()):  # a tuple with names may be written without its last ones
-            known, raws = cast("Sequence[Any]", read), cast("Sequence[Any]", written)
-            inner = [rewritten(one, raw, change) for one, raw in zip(known, raws, strict=False)]
-            same = all(new is raw for new, raw in zip(inner, raws, strict=False))
-            return raws if same else [*inner, *raws[len(inner) :]]
-        case _, Mapping() if isinstance(read, Mapping) or hasattr(read, "_asdict"):
-            fields = cast("Mapping[str, Any]", read if isinstance(read, Mapping) else read._asdict())
-            given = cast("Mapping[str, Any]", written)
-            made = {key: rewritten(fields.get(key), raw, change) for key, raw in given.items()}
-            return given if all(made[key] is raw for key, raw in given.items()) else made
-        case _:
-            return written
-
-
-def references_in(params_type: type[NodeParams], values: Values) -> Iterator[Reference]:
-    """The variables that parameters name.
-
-    Args:
-        params_type: What declares them.
-        values: Those to look at, by name.
-    """
-    for name, value in values.items():
-        accepts = next(
-            (each.types for each in params_type.model_fields[name].metadata if isinstance(each, Accepts)), None
-        )
-        for where, selector, in_text in selectors_in(value, name):
-            yield Reference(where, selector, accepts or (WITHOUT_FILES if in_text else tuple(VariableType)))
-
-
-def readable(params_type: type[NodeParams], params: Any) -> dict[str, Any]:
-    """Of parameters that are wrong as a whole, those that can be read each by itself."""
-    if not isinstance(params, Mapping):
-        return {}
-    given = cast("Values", params)
-    values: dict[str, Any] = {}
-    for name, field in params_type.model_fields.items():
-        if name in given:
-            with suppress(ValidationError, UnicodeEncodeError):
-                values[name] = TypeAdapter[Any](field.rebuild_annotation()).validate_python(given[name])
-    return values
+        Raises:
+            Exception: The error.
+        """
+        failure, scope = self.params.failure, current_scope()
+        if failure is None or not failure.goes_on or (scope is not None and scope.attempt <= failure.retries):
+            raise error
+        if scope is not None:
+            emit(FellBack(error=describe(error), to="its values" if failure.then == "values" else "its failed port"))
+        first = causes(error)[-1]
+        why = dict(zip(ERROR_OUTPUTS, (describe(error), type(first).__name__), strict=True))
+        port = FAILED if failure.then == "branch" else None
+        return NodeResult({**failure.values, **why}, port=port, text=describe(error))
 
 
 def _unknown(selector: Selector) -> VariableType:
@@ -407,45 +414,3 @@ def summary(node_type: type[NodeOperator[Any]]) -> str:
     """The first paragraph of a type's docstring, on one line."""
     text = inspect.cleandoc(node_type.__doc__ or node_type.__name__)
     return " ".join(text.partition("\n\n")[0].split())
-
-
-def param_issues(error: ValidationError, params_type: type[NodeParams], where: str) -> list[Issue]:
-    """What is wrong with parameters, with the near names of those that there are."""
-    faults = param_faults(error, params_type)
-    return [Issue(fault.code, f"{fault.where or 'param'}: {fault.what}", where) for fault in faults]
-
-
-def param_faults(error: ValidationError, params_type: type[BaseModel]) -> list[Fault]:
-    """The same, each with the path of the parameter."""
-    faults: list[Fault] = []
-    seen: set[tuple[Any, ...]] = set()
-    for fault in error.errors(include_url=False):
-        loc = tuple(step for step in fault["loc"] if not (isinstance(step, str) and _is_branch(step)))
-        if (loc, fault["type"] == "missing") in seen:
-            continue  # the same value, held against another form
-        seen.add((loc, fault["type"] == "missing"))
-        path = _path(loc)
-        name = str(loc[0]) if loc else ""
-        if fault["type"] == "extra_forbidden":
-            known = list(params_type.model_fields)
-            message = f"is no parameter{did_you_mean(name, known)}; there are: {', '.join(known) or 'none'}"
-            faults.append(Fault(path, message, "unknown-param"))
-        elif fault["type"] in ("missing", "missing_argument"):
-            faults.append(Fault(path, "is missing", "missing-param"))
-        else:
-            faults.append(Fault(path, f"{_lower(fault['msg'])}, not {shown(fault['input'])}"))
-    return faults
-
-
-def _is_branch(step: str) -> bool:
-    """Whether a step of a pydantic location names a branch of a union, and not a key."""
-    return "[" in step or step in ("str", "Text", "call", "function-after", "Selector")
-
-
-def _path(loc: Sequence[Any]) -> str:
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in loc).lstrip(".")
-
-
-def _lower(text: str) -> str:
-    text = text.removeprefix("Value error, ")
-    return text[:1].lower() + text[1:]

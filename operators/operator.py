@@ -7,9 +7,11 @@ import json
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import zip_longest
 from typing import Annotated, Any, Literal, cast, overload
 
+from msgspec.structs import replace
 from pydantic import (
     AfterValidator,
     BeforeValidator,
@@ -23,22 +25,24 @@ from typing_extensions import TypeVar
 
 from operad.runtime.events import InsightsRecalled, KnowledgeRetrieved, current_scope, emit
 from operad.runtime.graph.call import OperatorCall
-from operad.runtime.graph.operator import Answer, BaseOperator
-from operad.runtime.knowledge.insights import about, current_insights, relevant
-from operad.runtime.knowledge.knowledge import Insight, Knowledge, KnowledgeBase
+from operad.runtime.graph.operator import Answer, BaseOperator, refusing_jobs
+from operad.runtime.knowledge.insights import about, relevant
+from operad.runtime.knowledge.knowledge import Insight, Knowledge, KnowledgeBase, Passage
+from operad.runtime.knowledge.run_insights import RunInsights, current_insights
 from operad.runtime.models.model import Model
 from operad.runtime.policies.cache import cache_key
 from operad.runtime.policies.policy import NO_POLICY, Policy, Retry
 from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner, ask_until_read, reasoner_of
 from operad.runtime.reasoning.task import Example, Task
-from operad.runtime.tools.connections import Connections, connections
+from operad.runtime.tools.connections import connections
 from operad.runtime.tools.tool import Tool, ToolGroup, ToolSource, as_tools
-from operad.runtime.tools.toolkit import Action, Recommendation, Toolkit
+from operad.runtime.tools.toolkit import Action, Recommendation, Toolkit, Tools
+from operad.runtime.values.arguments import known_arguments
 from operad.runtime.values.errors import InputError, InvalidError, Issue
 from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.ids import settled_id, slug
 from operad.runtime.values.message import Job, Value, WorkflowMessage
-from operad.runtime.values.output import ANY_TEXT, Output, name, shown
+from operad.runtime.values.output import ANY_TEXT, Output, shown
 from operad.runtime.values.schema import Schema, parse_output_schema, validate
 
 T = TypeVar("T", default=Any, covariant=True)
@@ -49,11 +53,7 @@ PORT = "port"
 """The key under which an answer names the port that is taken."""
 
 ANSWER = "answer"
-"""The key of the rest of such an answer, where that is no object."""
-
-
-_Function = Callable[..., Any]
-_Tools = Sequence[Tool | ToolGroup | _Function]
+"""The key of the rest of such an answer, if that is not an object."""
 
 
 def _as_schema(declared: Any) -> Any:
@@ -64,23 +64,23 @@ def _as_schema(declared: Any) -> Any:
 
 
 class OperatorConfig(Value):
-    """What an operator is (Chat2Graph, Workflow module, section 2.1).
+    """Configuration of an operator (Chat2Graph, Workflow module, section 2.1).
 
         config = OperatorConfig(instruction="List what the text claims.", id="facts", output_schema="{claims: [string]}")
         facts = Operator(config)
 
     Attributes:
         instruction: Its role, aim and style, for the reasoner. Not empty.
-        actions: What it may do.
+        actions: Its actions.
         examples: Inputs with right answers, for the reasoner to go by.
         output_schema: The form of its answer: a JSON Schema, a YAML or JSON example, or words; or a type, whose JSON
             Schema it then is.
-        ports: The ways on from it, of which the reasoner takes one; see `Port`. None by default.
+        ports: Its ports, of which the reasoner takes one; see `Port`. None by default.
         threshold: Actions and tools that fit less than this, from 0 to 1, are not recommended.
-        hops: How many steps from its own actions recommended ones may be away in the toolkit.
+        hops: Number of steps from its own actions recommended ones may be away in the toolkit.
         id: Its identity in a workflow; by default the first words of the instruction.
         tools: Tools and functions that it may call, besides those of its actions.
-        memory: Whether it sees the earlier turns of a conversation; see `Job.turns`.
+        memory: True if it sees the earlier turns of a conversation; see `Job.turns`.
     """
 
     instruction: str
@@ -91,11 +91,11 @@ class OperatorConfig(Value):
     threshold: float = Field(default=0.5, ge=0, le=1)
     hops: int = Field(default=0, ge=0)
     id: str = Field(default="", min_length=1)
-    tools: Annotated[_Tools, BeforeValidator(as_tools)] = ()
+    tools: Annotated[Tools, BeforeValidator(as_tools)] = ()
     memory: bool = True
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """What makes two of these count as the same: see `Value.fingerprint`."""
+        """Return the values that make two configurations equal: see `Value.fingerprint`."""
         later = {"tools": (), "memory": True}  # fields that earlier versions did not have, with their defaults
         return {
             name: value
@@ -140,18 +140,18 @@ class Operator(BaseOperator[T]):
         output: The type of its answer: a pydantic model, a dataclass, a TypedDict, a type such as ``list[str]``, a JSON
             Schema as a dict, or text as for `OperatorConfig.output_schema`; text by default.
         tools: Functions and tools that the model may call.
-        actions: What it may do; see `Action`.
+        actions: Its actions; see `Action`.
         examples: Inputs with right answers.
-        ports: The ways on from it, of which the model takes one.
-        model: Who does the thinking in place of the workflow's model: a model, its name, or a reasoner.
-        policy: How it runs, where the workflow says nothing else for it.
+        ports: Its ports, of which the model takes one.
+        model: Model to use instead of the workflow's: a model, its name, or a reasoner.
+        policy: Its policy, unless the workflow sets another one for it.
         retry: The same as ``policy=Policy(retry=…)``: a `Retry`, or the number of attempts.
-        memory: Whether it sees the earlier turns of a conversation.
+        memory: True if it sees the earlier turns of a conversation.
         toolkit: The graph that recommends actions and tools; by default just its own actions.
-        knowledge_base: Where it looks up what a job needs.
+        knowledge_base: Knowledge base to search for each job.
 
     Raises:
-        InputError: A value is none of these.
+        InputError: A value has another type, or there is no argument of that name.
     """
 
     @overload
@@ -172,7 +172,7 @@ class Operator(BaseOperator[T]):
         *,
         id: str = "",
         output: type[T],
-        tools: _Tools = (),
+        tools: Tools = (),
         actions: Sequence[Action] = (),
         examples: Sequence[Example] = (),
         ports: Sequence[str] = (),
@@ -190,7 +190,7 @@ class Operator(BaseOperator[T]):
         *,
         id: str = "",
         output: None = None,
-        tools: _Tools = (),
+        tools: Tools = (),
         actions: Sequence[Action] = (),
         examples: Sequence[Example] = (),
         ports: Sequence[str] = (),
@@ -208,7 +208,7 @@ class Operator(BaseOperator[T]):
         *,
         id: str = "",
         output: object,
-        tools: _Tools = (),
+        tools: Tools = (),
         actions: Sequence[Action] = (),
         examples: Sequence[Example] = (),
         ports: Sequence[str] = (),
@@ -219,13 +219,14 @@ class Operator(BaseOperator[T]):
         toolkit: Toolkit | None = None,
         knowledge_base: KnowledgeBase | None = None,
     ) -> None: ...
+    @known_arguments
     def __init__(
         self,
         config: OperatorConfig | str,
         *,
         id: str = "",
         output: Any = None,
-        tools: _Tools = (),
+        tools: Tools = (),
         actions: Sequence[Action] = (),
         examples: Sequence[Example] = (),
         ports: Sequence[str] = (),
@@ -257,12 +258,21 @@ class Operator(BaseOperator[T]):
 
     takes_one_port = True
     asks_model: bool | None = True
-    """Whether it asks the reasoner. A subclass that overrides `run` or `execute` says so itself, or it is not known."""
+    """True if it asks the reasoner. A subclass that overrides `run` or `execute` says so itself, or it is not known."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if not vars(cls).keys().isdisjoint(("run", "execute")) and "asks_model" not in vars(cls):
             cls.asks_model = None
+
+    @property
+    def _config(self) -> OperatorConfig:
+        """The configuration, by the name that subclasses written for Chat2Graph use."""
+        return self.config
+
+    @_config.setter
+    def _config(self, config: OperatorConfig) -> None:
+        self.config = config
 
     def get_id(self) -> str:
         """Its identity, from its configuration."""
@@ -272,6 +282,11 @@ class Operator(BaseOperator[T]):
         """Make its id unique among those that are taken, unless it was chosen or is settled; a workflow calls it."""
         if not self._settled:
             self.config, self._settled = self.config.model_copy(update={"id": settled_id(self.config.id, taken)}), True
+
+    @property
+    def answer_type(self) -> Any:
+        """The type of its answers; None if it is a JSON Schema."""
+        return self._output.type
 
     def read_output(self, message: WorkflowMessage) -> T:
         """The answer that one of its messages holds, as an instance of its type.
@@ -283,16 +298,16 @@ class Operator(BaseOperator[T]):
 
     @property
     def instruction(self) -> str:
-        """What it is there for."""
+        """Purpose of the operator."""
         return self.config.instruction
 
     @property
     def memory(self) -> bool:
-        """Whether it sees the earlier turns of a conversation."""
+        """True if it sees the earlier turns of a conversation."""
         return self.config.memory
 
     def streams_answer(self, reasoner: Reasoner) -> bool:
-        """Whether the text that a model writes for it is its answer as it comes: one model writes it, and calls no tools."""
+        """Return True if the streamed text of a model is its answer: a single model writes it, without tools."""
         config = self.config
         plain = not (config.actions or config.tools or config.output_schema or config.ports)
         return type(self) is Operator and plain and isinstance(self.thinker(reasoner), MonoModelReasoner)
@@ -312,7 +327,7 @@ class Operator(BaseOperator[T]):
         return parse_output_schema(self.config.output_schema)
 
     def check(self, before: Mapping[str, BaseOperator]) -> list[Issue]:
-        """What is wrong with its `output_schema`."""
+        """Return the issues of its `output_schema`."""
         try:
             schema = self.schema
         except InvalidError as error:
@@ -324,7 +339,7 @@ class Operator(BaseOperator[T]):
         return []
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """What makes two operators ask alike: class, configuration, what the toolkit recommends, knowledge base.
+        """Return the values that determine its requests: class, configuration, recommended tools, knowledge base.
 
         In a run, the insights that it would be shown belong to it, too. A subclass that has more
         to it adds that.
@@ -361,17 +376,18 @@ class Operator(BaseOperator[T]):
             job: The job that the workflow works on.
             workflow_messages: The messages of the operators before this one.
             previous_expert_outputs: The messages of earlier experts.
-            lesson: What to do better than in the last round.
+            lesson: Advice from the last round.
         """
         call = OperatorCall.of(reasoner, job, workflow_messages, previous_expert_outputs, lesson)
         said = await Operator.run(self, call)  # not that of a subclass: its own `execute` calls that
         return cast("WorkflowMessage", said)
 
+    @refusing_jobs
     async def run(self, call: OperatorCall) -> Answer:
         """Build the task, let the reasoner do it, and return what it said.
 
         Args:
-            call: What the operator is given.
+            call: Input of the operator.
 
         Returns:
             A message with the reasoner's text; where the text is a JSON object, its fields are
@@ -379,44 +395,43 @@ class Operator(BaseOperator[T]):
             with ports takes the one that the reasoner chooses.
 
         Raises:
-            AnswerError: It has ports, and the reasoner chooses none of them.
+            AnswerError: No answer fits the operator's type, or it has ports, and the reasoner chooses none of them.
         """
-        async with connections() as opened:
-            task = await self._build_task(opened, call)
-            if self.ports:
-                routed = routing_schema(self.schema, self.config.output_schema, self.ports)
-                task = task.model_copy(update={"output_schema": json.dumps(routed, ensure_ascii=False)})
-                return await self._answer(call.reasoner, task, lambda text: self._routed(text, routed, call.job))
-            return await self._answer(call.reasoner, task, lambda text: self._said(text, call.job))
-
-    async def _answer(self, reasoner: Reasoner, task: Task, read: Callable[[str], WorkflowMessage]) -> WorkflowMessage:
-        """The reasoner's answer; one that does not fit the operator's type is asked for again, with what is wrong."""
+        if call.connections is None:  # outside of a run
+            async with connections() as opened:
+                return await Operator.run(self, replace(call, connections=opened))
+        task, output, operator_id = await self._build_task(call), self._output, self.get_id()
+        read: Callable[[str], WorkflowMessage] = partial(self._said, call.job, operator_id)
+        if self.ports:
+            routed = routing_schema(self.schema, self.config.output_schema, self.ports)
+            task = task.model_copy(update={"output_schema": json.dumps(routed, ensure_ascii=False)})
+            read = partial(self._routed, call.job, operator_id, routed)
 
         def fitting(text: str) -> WorkflowMessage:
             message = read(text)
-            self._output.read(message)
+            output.read(message)
             return message
 
         return await ask_until_read(
-            self.thinker(reasoner),
+            self.thinker(call.reasoner),
             task,
-            fitting,
-            who=f"operator {self.get_id()!r}",
-            wanted=name(self._output.type) if self._output.type else "answer of the wanted form",
-            operator_id=self.get_id(),
+            read if output.type is str else fitting,
+            who=f"operator {operator_id!r}",
+            wanted=output.called,
+            operator_id=operator_id,
         )
 
-    def _said(self, text: str, job: Job) -> WorkflowMessage:
+    def _said(self, job: Job, operator_id: str, text: str) -> WorkflowMessage:
         outputs = _read_outputs(text) if self.config.output_schema else {}
-        return WorkflowMessage(scratchpad=text, outputs=outputs, job_id=job.id, operator_id=self.get_id())
+        return WorkflowMessage(scratchpad=text, outputs=outputs, job_id=job.id, operator_id=operator_id)
 
     def thinker(self, reasoner: Reasoner) -> Reasoner:
-        """Who does its thinking: the model that it was given, or else the run's reasoner."""
+        """Return its reasoner: with the model that it was given, or else the run's reasoner."""
         return self._own_reasoner or reasoner
 
     @property
     def has_model(self) -> bool:
-        """Whether it was given a model of its own."""
+        """True if it was given a model of its own."""
         return self._own_reasoner is not None
 
     def check_model(self) -> None:
@@ -433,7 +448,7 @@ class Operator(BaseOperator[T]):
         freed._own_reasoner = None
         return freed
 
-    def _routed(self, text: str, schema: Schema, job: Job) -> WorkflowMessage:
+    def _routed(self, job: Job, operator_id: str, schema: Schema, text: str) -> WorkflowMessage:
         """The message of an answer that names a port, as JSON or as that one word."""
         one_word = self.schema is None and text.strip() in self.ports
         answer: dict[str, Any] = {PORT: text.strip()} if one_word else validate(schema, text)
@@ -449,19 +464,26 @@ class Operator(BaseOperator[T]):
             outputs=answer,
             ports=(port,),
             job_id=job.id,
-            operator_id=self.get_id(),
+            operator_id=operator_id,
         )
 
     def get_knowledge(self, job: Job) -> Knowledge:
-        """What the knowledge base holds on the job's goal and context."""
+        """Return the passages of the knowledge base for the job's goal and context.
+
+        A message of a conversation may ask about what was said before it ("And for letters?"). It is looked up alone, and
+        with the user's message before it; of what both find, a passage of the one follows a passage of the other.
+        """
         if self._knowledge_base is None:
             return Knowledge()
-        return self._knowledge_base.retrieve(f"{job.goal}\n{job.context}".strip())
+        query = f"{job.goal}\n{job.context}".strip()
+        found = self._knowledge_base.retrieve(query)
+        before = next((turn.text for turn in reversed(job.turns) if turn.role == "user"), "") if self.memory else ""
+        if not before.strip():
+            return found
+        return _alternating(found, self._knowledge_base.retrieve(f"{before}\n{query}"))
 
     async def _look_up(self, job: Job) -> Knowledge:
-        """What it knows for a job, without holding up the loop; and it says so."""
-        if self._knowledge_base is None:
-            return self.get_knowledge(job)
+        """Search the knowledge base in a thread, and emit an event with the passages found."""
         found = await asyncio.to_thread(self.get_knowledge, job)  # which may read files
         if not isinstance(found, Knowledge):  # pyright: ignore[reportUnnecessaryIsInstance] - it is somebody else's
             raise InputError(
@@ -472,7 +494,7 @@ class Operator(BaseOperator[T]):
         return found
 
     def get_env_insights(self) -> list[Insight] | None:
-        """What earlier runs learned about the environment, the best first; None where nothing remembers.
+        """Return the insights of earlier runs about the environment, the best first; None without insights.
 
         Here, what `Insights` keep for this operator, if the workflow was given them; on whatever
         job. In such a run it is called in a thread, for it may read a file.
@@ -484,7 +506,7 @@ class Operator(BaseOperator[T]):
 
     @cached_property
     def _identity(self) -> str | None:
-        """What its insights are kept under; None where nothing tells it from others."""
+        """Return the key of its insights; None if it cannot be told from other operators."""
         try:
             return cache_key(name_of(type(self)), self.config)
         except InputError as error:
@@ -495,12 +517,10 @@ class Operator(BaseOperator[T]):
         """The insights that it is shown for a job."""
         return relevant(self.get_env_insights() or (), job)
 
-    async def _recall(self, job: Job) -> tuple[Insight, ...]:
+    async def _recall(self, job: Job, insights: RunInsights | None) -> tuple[Insight, ...]:
         """The same, without holding up the loop; and it says so."""
-        insights = current_insights()
         if insights is None:
-            remembers = type(self).get_env_insights is not Operator.get_env_insights
-            return self._shown(job) if remembers else ()
+            return self._shown(job)
         shown = await asyncio.to_thread(self._shown, job)
         if self._identity is not None:
             learned = [insight for insight in shown if insight.key]
@@ -534,24 +554,36 @@ class Operator(BaseOperator[T]):
         found = self._recommending.recommend(config.actions, threshold=config.threshold, hops=config.hops)
         return found.model_copy(update={"tools": (*found.tools, *self._own_tools)}) if self._own_tools else found
 
-    async def _build_task(self, opened: Connections, call: OperatorCall) -> Task:
+    async def _build_task(self, call: OperatorCall) -> Task:
         config, job = self.config, call.job
         recommended = self._recommend()
-        knowledge = await self._look_up(job)
+        knowledge = self.get_knowledge(job) if self._knowledge_base is None else await self._look_up(job)
+        recalls = call.insights is not None or type(self).get_env_insights is not Operator.get_env_insights
         return Task(
             job=job,
             instruction=config.instruction,
             examples=tuple(config.examples),
             output_schema=config.output_schema,
             actions=recommended.actions,
-            tools=await opened.tools(recommended.tools),
+            tools=await call.connections.tools(recommended.tools) if call.connections and recommended.tools else (),
             workflow_messages=call.messages,
             previous_expert_outputs=call.previous,
             knowledge=knowledge,
-            insights=await self._recall(job),
+            insights=await self._recall(job, call.insights) if recalls else (),
             lesson=call.lesson or "",
             files=job.files,
         )
+
+
+def _alternating(alone: Knowledge, together: Knowledge) -> Knowledge:
+    """As many passages as one of the two has, in turns from both, each once; of one, the better score counts."""
+    best: dict[tuple[str, str], Passage] = {}
+    for pair in zip_longest(alone.passages, together.passages):
+        for passage in filter(None, pair):
+            key = (passage.source, passage.text)
+            best[key] = max(best.get(key, passage), passage, key=lambda each: each.score)
+    most = max(len(alone.passages), len(together.passages))
+    return Knowledge(passages=tuple(best.values())[:most])
 
 
 def _configured(who: str, config: OperatorConfig | str, said: Mapping[str, Any]) -> tuple[OperatorConfig, Output[Any]]:

@@ -1,4 +1,4 @@
-"""What typed nodes reach outside of a workflow: endpoints, tools, other workflows, the folder that files go to."""
+"""External services of typed nodes: endpoints, tools, other workflows, the folder for files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from urllib.parse import urlencode
 
+from operad.operators.comfyui.work import RunComfyUI, run_comfyui
 from operad.operators.conversations import Conversations
 from operad.operators.sandbox.code import CodeLimits
 from operad.operators.sandbox.template import TemplateLimits
@@ -16,6 +18,8 @@ from operad.operators.web.endpoints import ImageModel, SpeechModel
 from operad.operators.web.fetch import PUBLIC_WEB, Fetched, Guard, fetch
 from operad.operators.web.search import SearchProvider
 from operad.runtime.knowledge.knowledge import KnowledgeBase
+from operad.runtime.models.model import Model
+from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.tools.tool import Tool, ToolSource
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.file import FileDescriptor
@@ -25,6 +29,35 @@ Fetch = Callable[[str, Guard], Awaitable[Fetched]]
 """Fetches an address as far as a guard lets it."""
 
 
+@dataclass(frozen=True)
+class Sent:
+    """A request besides its address.
+
+    Attributes:
+        method: The HTTP method.
+        params: Names and values of the query, in the place of the address's own.
+        headers: Headers by their names.
+        body: The body.
+    """
+
+    method: str = "GET"
+    params: tuple[tuple[str, str], ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    body: bytes | None = field(default=None, repr=False)
+
+
+Send = Callable[[str, Sent, Guard], Awaitable[Fetched]]
+"""Sends a request as far as a guard lets it."""
+
+
+async def _send(url: str, sent: Sent, guard: Guard) -> Fetched:
+    """Send a request, to the web."""
+    if sent.params:
+        at, mark, rest = url.partition("#")
+        url = f"{at.partition('?')[0]}?{urlencode(sent.params)}{mark}{rest}"
+    return await fetch(url, method=sent.method, headers=sent.headers, body=sent.body, guard=guard)
+
+
 async def _fetch(url: str, guard: Guard) -> Fetched:
     """Fetch an address, from the web."""
     return await fetch(url, guard=guard)
@@ -32,17 +65,22 @@ async def _fetch(url: str, guard: Guard) -> Fetched:
 
 @dataclass(frozen=True)
 class Services:
-    """What is outside of a workflow, for its nodes. Nothing is reached that is not named here.
+    """External services of a workflow's nodes. Services that are not listed here are not accessible.
+
+        services = Services(tools=[search], knowledge={"handbook": Documents("docs")})
 
     Attributes:
-        folder: Where nodes write files; a fresh temporary folder where none is given.
-        search: Who searches the web.
-        images: Who makes images from text.
-        speech: Who reads text aloud; None for the embedded voice.
-        guard: Which addresses may be fetched, how large and how slow they may be.
-        fetch: Who fetches addresses.
-        code: What code may use.
-        templates: What templates may use.
+        folder: Folder for files of nodes; a fresh temporary folder by default.
+        models: Models and reasoners by the names that nodes use; other nodes use the model of the run.
+        search: Search engine for the web.
+        images: Generator of images from text.
+        speech: Generator of speech; None for the embedded voice.
+        guard: Allowed addresses, and limits of requests.
+        fetch: Fetcher of addresses.
+        send: Sender of all other requests.
+        comfyui: Runner of workflows on a ComfyUI server.
+        code: Limits of code.
+        templates: Limits of templates.
         tools: Tools, and sources of tools such as MCP servers; nodes call tools by their names.
         knowledge: Knowledge bases, by the names that nodes call them.
         workflows: Workflows that may run inside others, by the names that nodes call them.
@@ -50,17 +88,28 @@ class Services:
     """
 
     folder: Path | None = None
+    models: Mapping[str, Model | Reasoner | str] = field(default_factory=dict[str, "Model | Reasoner | str"])
     search: SearchProvider | None = None
     images: ImageModel | None = None
     speech: SpeechModel | None = None
     guard: Guard = PUBLIC_WEB
     fetch: Fetch = _fetch
+    send: Send = _send
+    comfyui: RunComfyUI = run_comfyui
     code: CodeLimits = field(default_factory=CodeLimits)
     templates: TemplateLimits = field(default_factory=TemplateLimits)
     tools: Sequence[Tool | ToolSource] = ()
     knowledge: Mapping[str, KnowledgeBase] = field(default_factory=dict[str, KnowledgeBase])
     workflows: Mapping[str, Workflow] = field(default_factory=dict[str, Workflow])
     conversations: Conversations = field(default_factory=Conversations)
+
+    async def send_for_code(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Fetched:
+        """Send a request of a snippet, as far as the guard lets it.
+
+        Raises:
+            FetchError: The address may not be reached, or does not answer.
+        """
+        return await fetch(url, method=method, headers=headers, body=body, guard=self.guard)
 
     @cached_property
     def _folder(self) -> Path:

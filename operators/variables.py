@@ -1,4 +1,4 @@
-"""Variables: what travels between typed nodes, how it is named, and of what type it is.
+"""Variables of typed nodes: values, names and types.
 
 A node's outputs are variables. Another node refers to one by a selector, ``[variable, node id]``, or
 in a text by ``{{#id.variable#}}``, the id with or without quotes (Chat2Workflow, section 2.4). Behind
@@ -31,7 +31,11 @@ MAX_SHOWN_VALUE = 80
 
 
 class VariableType(str, Enum):
-    """The type of a variable, as people and models write it."""
+    """The type of a variable, as people and models write it.
+
+    Example:
+        print(VariableType.STRING.value)  # string
+    """
 
     STRING = "string"
     NUMBER = "number"
@@ -62,11 +66,11 @@ class VariableType(str, Enum):
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a file, or some."""
+        """True if it is a file, or some."""
         return self in (VariableType.FILE, VariableType.ARRAY_FILE)
 
     def may_be(self, wanted: VariableType) -> bool:
-        """Whether a variable of this type can have a value that `wanted` takes."""
+        """Return True if a variable of this type can have a value that `wanted` takes."""
         if self is wanted or VariableType.ANY in (self, wanted):
             return True
         return VariableType.ARRAY in (self, wanted) and self.item is not None and wanted.item is not None
@@ -82,7 +86,7 @@ T = VariableType
 ARRAYS = tuple(kind for kind in T if kind.item is not None)
 FILES = (T.FILE, T.ARRAY_FILE)
 WITHOUT_FILES = tuple(kind for kind in T if not kind.is_file and kind not in (T.ARRAY, T.ANY))
-"""What can stand in a text."""
+"""Types that can occur in a text."""
 
 FILE_PARTS: Mapping[str, VariableType] = {
     "type": T.STRING,
@@ -91,11 +95,15 @@ FILE_PARTS: Mapping[str, VariableType] = {
     "extension": T.STRING,
     "mime_type": T.STRING,
 }
-"""What can be named of a file."""
+"""Accessible properties of a file."""
 
 
 class Selector(NamedTuple):
-    """A variable of a node."""
+    """A variable of a node.
+
+    Example:
+        print(Selector("text", "2"))  # the variable `text` of the node 2
+    """
 
     variable: Annotated[str, Field(min_length=1, description="The variable's name.")]
     node: Annotated[str, Field(min_length=1, description="The id of the node that it is an output of.")]
@@ -110,7 +118,12 @@ class Selector(NamedTuple):
 
 
 class Text(str):
-    """A text in which variables may be named, ``{{#id.variable#}}``; a parameter type for pydantic."""
+    """A text in which variables may be named, ``{{#id.variable#}}``; a parameter type for pydantic.
+
+    Example:
+        class Params(NodeParams):
+            prompt: Annotated[Text, Field(description="Prompt, such as: Translate {{#1.text#}}.")]
+    """
 
     __slots__ = ()
 
@@ -144,7 +157,7 @@ class Text(str):
 
     @property
     def misshapen(self) -> list[str]:
-        """What looks like a reference and is none."""
+        """Return texts that look like references but are not valid."""
         return [found for found in _ANY_REFERENCE.findall(self) if not _REFERENCE.fullmatch(found)]
 
 
@@ -177,21 +190,34 @@ class Variables:
     Args:
         messages: The messages of the nodes that set them; one without outputs has the variable ``text``.
         assigned: The nodes that may have assigned a variable anew, by selector, in order.
+        writing: How values stand in texts.
     """
 
     def __init__(
-        self, messages: Iterable[WorkflowMessage], assigned: Mapping[Selector, Sequence[str]] | None = None
+        self,
+        messages: Iterable[WorkflowMessage],
+        assigned: Mapping[Selector, Sequence[str]] | None = None,
+        writing: Writing | None = None,
     ) -> None:
+        self._writing = writing or PLAIN
         self._outputs = {message.operator_id: message.outputs or {"text": message.scratchpad} for message in messages}
         self._assigned = assigned or {}
 
     def __contains__(self, selector: Selector) -> bool:
-        """Whether the variable is there: its node ran."""
-        return self._holder(selector) is not None
+        """Return True if the variable is there: its node ran."""
+        assigners = self._assigned.get(selector, ())
+        return selector.node in self._outputs or any(
+            not self._outputs.get(each, {}).keys().isdisjoint((str(selector), selector.variable)) for each in assigners
+        )
 
     def get(self, selector: Selector) -> Any:
         """The variable's value; None where its node did not run, or the value has no such part."""
-        outputs = self._holder(selector)
+        for assigner in reversed(self._assigned.get(selector, ())):
+            outputs = self._outputs.get(assigner, {})
+            for key in (str(selector), selector.variable):  # what runs inside another node assigns by the whole name
+                if key in outputs:
+                    return outputs[key]
+        outputs = self._outputs.get(selector.node)
         if outputs is None:
             return None
         name, _, rest = selector.variable.partition(".")
@@ -199,17 +225,17 @@ class Variables:
             return outputs[selector.variable]
         return _part(outputs.get(name), rest)
 
-    def text(self, template: Text) -> str:
-        """The template with the variables' values in it."""
+    def text(self, template: Text, *, answer: bool = False) -> str:
+        """The template with the variables' values in it.
+
+        Args:
+            template: The template.
+            answer: Whether it is an answer to the user.
+        """
         if "{{#" not in template:
             return template
-        return _REFERENCE.sub(lambda found: as_text(self.get(Selector(found["variable"], found["node"]))), template)
-
-    def _holder(self, selector: Selector) -> Values | None:
-        for assigner in reversed(self._assigned.get(selector, ())):
-            if selector.variable in self._outputs.get(assigner, {}):
-                return self._outputs[assigner]
-        return self._outputs.get(selector.node)
+        write = self._writing.answer if answer else self._writing.text
+        return _REFERENCE.sub(lambda found: write(self.get(Selector(found["variable"], found["node"]))), template)
 
 
 def _part(value: Any, path: str) -> Any:
@@ -236,7 +262,7 @@ def part_type(kind: VariableType, path: str) -> VariableType | None:
 
 
 def file_parts(file: FileDescriptor) -> dict[str, Any]:
-    """What can be named of a file: `FILE_PARTS`."""
+    """Return the accessible properties of a file: `FILE_PARTS`."""
     return {
         "type": file_type(file),
         "name": file.name,
@@ -247,7 +273,7 @@ def file_parts(file: FileDescriptor) -> dict[str, Any]:
 
 
 def file_type(file: FileDescriptor) -> str:
-    """What a file is: image, audio, video, or else a document."""
+    """Return the type of a file: image, audio, video, or else document."""
     kind = file.mime_type.partition("/")[0]
     return kind if kind in ("image", "audio", "video") else "document"
 
@@ -286,8 +312,53 @@ def as_text(value: Any) -> str:
             return json.dumps(plain(value), ensure_ascii=False, default=str)
 
 
+def as_markdown(value: Any) -> str:
+    """A value as it stands in an answer: lists are lists of Markdown, objects are JSON of several lines (Dify)."""
+    match value:
+        case Mapping():
+            return json.dumps(plain(value), ensure_ascii=False, indent=2, default=str)
+        case list() | tuple() if not any(isinstance(each, FileDescriptor) for each in cast("Sequence[Any]", value)):
+            return "\n".join(f"- {plain(each)}" for each in cast("Sequence[Any]", value))
+        case bool() | float():
+            return str(value)
+        case _:
+            return as_text(value)
+
+
+def as_dify(value: Any) -> str:
+    """A value as it stands in a text of a workflow that was imported from Dify: as Python writes it, files not at all."""
+    match value:
+        case FileDescriptor() | [FileDescriptor(), *_]:
+            return ""
+        case bool() | float():
+            return str(value)
+        case [str(), *_] | [] | None | str():
+            return as_text(value)
+        case list():
+            return str(plain(cast("list[Any]", value)))
+        case _:
+            return as_text(value)
+
+
+class Writing(NamedTuple):
+    """Representation of values in texts.
+
+    Attributes:
+        text: Form in texts.
+        answer: Form in answers to the user.
+    """
+
+    text: Callable[[Any], str]
+    answer: Callable[[Any], str]
+
+
+PLAIN = Writing(as_text, as_text)
+DIFY = Writing(as_dify, as_markdown)
+"""Representation in the texts of workflows imported from Dify."""
+
+
 def whole(value: Any) -> Any:
-    """A value in whose texts halves of surrogate pairs, which JSON can write and no encoding has, are U+FFFD."""
+    """Return a value with lone surrogates in its texts, which JSON can write but no encoding has, replaced by U+FFFD."""
     if isinstance(value, str):
         return value if value.isascii() else _HALF_A_PAIR.sub("\ufffd", value)
     if isinstance(value, Mapping):
@@ -296,7 +367,7 @@ def whole(value: Any) -> Any:
 
 
 def fits(value: Any, kind: VariableType) -> bool:
-    """Whether a value is of a type; an absent one, None, is of any."""
+    """Return True if a value is of a type; an absent one, None, is of any."""
     match kind:
         case _ if value is None or kind is T.ANY:
             return True

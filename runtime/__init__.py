@@ -1,4 +1,4 @@
-"""What runs: messages, workflows and their engines, reasoners, tools, events."""
+"""Runtime: messages, workflows and their engines, reasoners, tools, events."""
 
 import importlib
 from typing import TYPE_CHECKING
@@ -55,7 +55,8 @@ if TYPE_CHECKING:
     from operad.runtime.values.questions import Question
     from operad.runtime.workflow.chat import Chat
     from operad.runtime.workflow.chat_store import ChatStore, KeptChat
-    from operad.runtime.workflow.function import FunctionOperator, Take, operator
+    from operad.runtime.workflow.decorator import operator
+    from operad.runtime.workflow.function import FunctionOperator, Take
     from operad.runtime.workflow.handle import RunHandle
     from operad.runtime.workflow.map import ItemError, Map
     from operad.runtime.workflow.result import Result
@@ -160,7 +161,8 @@ _HOMES = {
         "durable.file_store": "FileStore",
         "workflow.chat": "Chat",
         "workflow.chat_store": "ChatStore KeptChat",
-        "workflow.function": "FunctionOperator Take operator",
+        "workflow.decorator": "operator",
+        "workflow.function": "FunctionOperator Take",
         "graph.call": "Executable OperatorCall",
         "graph.edges": "Port",
         "graph.graph": "WorkflowGraph",

@@ -1,4 +1,4 @@
-"""What a server takes on, and no more."""
+"""Limits of a server."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from operad.runtime.values.message import Value
 
 
 class Bounds(Value):
-    """What a server takes on at most.
+    """Limits of a server.
 
     Attributes:
-        runs: Runs that have not ended, those that wait for a person included.
-        seconds: How long a run may take, the time that it waits for a person included.
-        body: Bytes of a request's body.
-        body_seconds: How long a body may take to arrive.
-        kept: Runs that have ended and can still be asked for.
-        kept_seconds: How long they can.
-        kept_bytes: How much they may hold together: jobs, events and results. The newest is kept whatever its size.
-        events: Events of a run that can still be followed; older ones are dropped.
-        event_bytes: Their size as JSON, in bytes.
-        followers: Connections that follow runs.
-        requests_a_minute: Requests of a key; of all together where there are no keys. None for any number.
-        beat: Seconds of silence after which a stream says that it is alive.
-        session_seconds: How long an MCP session may be idle: without a request, and without a stream that is open.
+        runs: Maximum number of runs that have not ended, including those that wait for a person.
+        seconds: Maximum duration of a run, including the time that it waits for a person.
+        body: Maximum size of a request's body, in bytes.
+        body_seconds: Maximum time for a body to arrive.
+        kept: Maximum number of ended runs that can still be requested.
+        kept_seconds: Time for which they can be requested.
+        kept_bytes: Maximum total size of their jobs, events and results. The newest is kept whatever its size.
+        events: Maximum number of a run's events that can be followed; older ones are dropped.
+        event_bytes: Maximum size of these events as JSON, in bytes.
+        followers: Maximum number of connections that follow runs.
+        requests_a_minute: Maximum number of requests per key, or of all together without keys. None for no limit.
+        beat: Seconds of silence after which a stream sends a heartbeat.
+        session_seconds: Maximum idle time of an MCP session: without a request, and without an open stream.
     """
 
     runs: int = Field(default=16, ge=1)

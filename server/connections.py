@@ -1,7 +1,7 @@
-"""HTTP connections within bounds: how many a server takes, and how long a request may take to arrive.
+"""HTTP connections within limits: their number, and the time for a request to arrive.
 
-uvicorn answers 503 to requests past its own bound, but an idle connection sends no request: without this, a thousand of
-them use up the descriptors of the process and lock everybody out.
+uvicorn answers 503 to requests past its own limit, but an idle connection sends no request: without this module, a
+thousand of them use up the descriptors of the process and lock out all clients.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ BACKLOG = 64
 """Connections that wait to be accepted; asyncio accepts as many in one go, before any of them can be refused."""
 
 HEADER_SECONDS = 10.0
-"""How long the head of a request may take to arrive."""
+"""Maximum time for the head of a request to arrive, in seconds."""
 
 BODY_SECONDS = 60.0
-"""How long its body may take after that."""
+"""Maximum time for its body after that, in seconds."""
 
 QUIET_SECONDS = 60.0
 """Seconds between two lines in the log about connections that could not be accepted."""
@@ -75,13 +75,13 @@ class BoundedHttp(H11Protocol):
             self._deadline = None
 
     def _end(self) -> None:
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # nothing was answered yet
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # no response has started
             self.transport.write(_LATE)
         self.transport.close()
 
 
 def most_connections() -> int:
-    """How many connections a server takes at once in this process."""
+    """Return the number of connections a server takes at once in this process."""
     try:
         import resource
     except ImportError:  # Windows has no such limit

@@ -1,4 +1,4 @@
-"""Who may come in, with what: keys, hosts and origins, the size of bodies, requests a minute."""
+"""Access control: keys, hosts and origins, the size of bodies, requests per minute."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 """The names of this machine."""
 
 OPEN = frozenset({"/", "/healthz"})
-"""The paths that need no key: what they say is no secret."""
+"""Paths that need no key, because their content is not secret."""
 
 _MINUTE = 60.0
 
 _DROPPED = 16
-"""How many times larger than it may be a body is read to its end."""
+"""Multiple of its allowed size up to which a body is read to its end."""
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a host."""
+    """Return True if only this machine reaches a host."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -63,10 +63,10 @@ def read_keys(texts: Sequence[str], where: str) -> tuple[str, ...]:
 
 
 def read_origins(texts: Sequence[str], where: str) -> tuple[str, ...]:
-    """Origins of pages, as browsers write them.
+    """Return origins of pages, in the form that browsers send.
 
     Raises:
-        InputError: One is no origin.
+        InputError: A text is not an origin.
     """
     for text in texts:
         if not re.fullmatch(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:\d{1,5})?", text):
@@ -78,15 +78,15 @@ def read_origins(texts: Sequence[str], where: str) -> tuple[str, ...]:
 
 
 class Guard:
-    """Stands before an application, and lets in what may come in.
+    """Middleware that admits permitted requests only.
 
     Args:
         app: The application.
-        keys: The keys that let in; without any, nobody is asked for one.
-        hosts: The hosts that a request may name; None for any. A page elsewhere whose name leads here
-            names its own.
-        bounds: How large a body may be, and how many requests there may be.
-        origins: The origins, other than its own, whose pages may ask.
+        keys: Accepted keys; empty to require no key.
+        hosts: Hosts that a request may name; None for any. A foreign page whose name resolves to this server
+            names its own host.
+        bounds: Limits on the size of bodies and the number of requests.
+        origins: Origins, other than its own, whose pages may send requests.
     """
 
     def __init__(

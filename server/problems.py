@@ -1,4 +1,4 @@
-"""What went wrong with a request: one shape for all doors, the one that clients of the OpenAI protocol read."""
+"""Errors of requests: one shape for all interfaces, that of the OpenAI protocol."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ CODES = {
 
 
 class ErrorBody(Value):
-    """What is wrong, where, and what to do.
+    """Description of an error.
 
     Attributes:
-        message: All of it, in words.
-        type: Whose fault it is.
-        param: The field that it concerns.
-        code: The kind of fault.
+        message: The error, its place and its remedy.
+        type: Responsible side: the client or the server.
+        param: Field of the request that it concerns.
+        code: Kind of error.
     """
 
     message: str
@@ -41,27 +41,27 @@ class ErrorBody(Value):
 
 
 class ErrorReply(Value):
-    """An error.
+    """Body of an error response.
 
     Attributes:
-        error: What is wrong.
+        error: The error.
     """
 
     error: ErrorBody
 
 
 class RefusedError(OperadError):
-    """A request that is not done.
+    """A request that is refused.
 
     Args:
         status: The HTTP status.
-        message: What is wrong, where, and what to do.
-        param: The field of the request that it concerns.
-        retry_after: Seconds after which it may be worth another try.
+        message: The error, its place and its remedy.
+        param: Field of the request that it concerns.
+        retry_after: Seconds after which a retry may succeed.
 
     Attributes:
         status: The HTTP status.
-        headers: What to say beside it.
+        headers: Headers of the response.
     """
 
     def __init__(self, status: int, message: str, *, param: str | None = None, retry_after: int | None = None) -> None:

@@ -25,7 +25,7 @@ from operad.runtime.values.errors import InputError
 ALL, UNREAD = "all", "unread"
 
 _MOST_AT_FAULT = 40
-"""How many workflows the table of those at fault names."""
+"""Number of workflows the table of those at fault names."""
 
 _RATES: Mapping[str, str] = {
     "format": "format",
@@ -66,15 +66,17 @@ def comfy(
             "-o",
             "--output",
             metavar="FILE",
-            help="Keep results in this file, as JSON lines, and go on from those in it.",
+            help="Store results in this file, as JSON lines, and skip items that have one.",
         ),
     ] = None,
     as_json_: Annotated[bool, typer.Option("--json", help="Print the rates and the results as JSON.")] = False,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the rates: .png or .svg.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", "--picture", metavar="FILE", help="Draw the rates: .png or .svg.")
+    ] = None,
 ) -> None:
-    """Score ComfyUI workflows like ComfyFlow does: format, F1 against a gold, hallucinations; nothing of them is run.
+    """Score ComfyUI workflows with the metrics of ComfyFlow: format, F1 against a gold, hallucinations. None is run.
 
-    What cannot be read counts as an error everywhere. Without a gold there is no F1.
+    An unreadable workflow counts as an error in every metric. Without a gold there is no F1.
     """
     check_plot(plot)
     if not object_info:
@@ -101,7 +103,7 @@ def _print(definitions: Definitions) -> str:
     return sha256(repr(definitions.classes).encode("utf-8", "replace")).hexdigest()[:16]
 
 
-# What came of it
+# Report
 
 
 def _report(results: Sequence[Mapping[str, Any]], out: Path | None) -> Report:

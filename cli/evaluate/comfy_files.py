@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 
 from operad.evaluators.comfyflow.judging import graph_of_gold
 from operad.flows.formats.comfyui import Definitions
-from operad.flows.formats.comfyui.reading import mapping_of
 from operad.flows.formats.json_text import MAX_BYTES, read_json, read_text
 from operad.flows.node_graph import NodeGraph
+from operad.operators.comfyui.reading import mapping_of
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean, shorten
 from operad.runtime.values.file import FileDescriptor
 
 LINES = ".jsonl"
 SUFFIXES = (".comfyui.api.json", ".comfyui.json", ".comfyui.py", ".json", ".py", ".txt", ".md", LINES)
-"""How the names of files end that are read in a folder; what stands before is the id."""
+"""Suffixes of files that are read in a folder; the name without the suffix is the id."""
 
 ANSWERS = ("answer", "response", "code", "workflow")
 """The keys under which a line may hold what is scored."""
@@ -31,9 +31,9 @@ class Item(NamedTuple):
     """A workflow to be scored.
 
     Attributes:
-        key: What it is called: its file, and its id in a file of lines.
-        id: What its gold is found by.
-        content: What is scored.
+        key: Its file, with its id in a file of lines.
+        id: Id by which its gold is found.
+        content: Text to be scored.
         gold: Its gold, if it came with one.
     """
 
@@ -44,7 +44,7 @@ class Item(NamedTuple):
 
 
 class Gold(NamedTuple):
-    """What a workflow is scored against: as it is written, and as a graph."""
+    """Gold workflow, as text and as a graph."""
 
     content: bytes
     graph: NodeGraph
@@ -71,15 +71,15 @@ def files_of(path: Path, out: Path | None) -> Sequence[Path]:
 
 
 def items_of(file: Path, keys: Sequence[str] = ANSWERS) -> Iterator[Item]:
-    """What a file holds: one workflow, or one a line. Of a workflow that is too large, the beginning, which cannot be read.
+    """Yield the workflows of a file: one, or one per line. Text beyond the size limit is cut off, and then unreadable.
 
     Args:
         file: The file.
-        keys: Under which key a line may hold it.
+        keys: Possible keys of the workflow in a line.
 
     Raises:
         InputError: It cannot be read.
-        InvalidError: Lines are not what they must be; every one is listed.
+        InvalidError: Lines are malformed; every one is listed.
     """
     try:
         if file.suffix == LINES:
@@ -158,7 +158,7 @@ def golds_of(
         raise InputError(f"no gold for {shorten([each.key for each in lacking])}{near}; give each its own, or none any")
     left = found.keys() - {item.id for item in items}
     if left and one is None:
-        print(f"operad: golds that nobody answered, and that do not count: {shorten(sorted(left))}", file=sys.stderr)
+        print(f"operad: golds without an answer, which do not count: {shorten(sorted(left))}", file=sys.stderr)
     read: dict[bytes, Gold] = {}
     for item in items:
         content = contents[item.key]

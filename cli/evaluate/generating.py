@@ -21,20 +21,20 @@ Records = dict[str, dict[str, Any]]
 
 
 def generate_run(path: Path, data: Dataset, designer: Designer, *, at_once: int = 1) -> None:
-    """Make a response to each instruction that a run has none for; each is added to its file when it is made.
+    """Generate the missing responses of a run; each is added to its file when it is complete.
 
-    The rounds of a task follow each other: each changes the workflow of the one before. A response that is not finished
-    is recorded as it is, as the best attempt.
+    The rounds of a task follow each other: each changes the workflow of the round before. An unfinished response
+    is recorded as the best attempt.
 
     Args:
         path: The run: a line of JSON for each response, which `operad evaluate pass` reads.
         data: The dataset.
-        designer: Who makes them.
-        at_once: How many tasks are worked on at the same time.
+        designer: Generator of the responses.
+        at_once: Number of tasks that are worked on at the same time.
 
     Raises:
         InputError: The file cannot be used.
-        IncompleteError: The model cannot be reached; what was made is kept.
+        IncompleteError: The model cannot be reached; finished responses are kept.
         SystemExit: Interrupted; its status is 130.
     """
     tasks: dict[str, list[Subtask]] = {}
@@ -119,7 +119,7 @@ def _read(path: Path) -> Records:
                 records[f"{record['task']}_{record['round']}"] = record
                 load(record["workflow"] or '{"nodes_info": [], "edges": []}')
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError, InvalidError) as error:
-                raise InputError(f"{path}:{number}: is no response that was generated; name another file") from error
+                raise InputError(f"{path}:{number}: is not a generated response; name another file") from error
             whole += len(line)
     os.truncate(path, whole)
     return records

@@ -24,7 +24,8 @@ from operad.configs.schema import ModelSpec
 from operad.evaluators.chat2workflow import Dataset, Record, Response, Run, Subtask, read_dataset, read_run
 from operad.evaluators.chat2workflow.consistency import judge_consistency
 from operad.evaluators.chat2workflow.pass_rate import judge
-from operad.flows.repair import repair
+from operad.flows.generation.offer import CHAT2WORKFLOW_OFFER
+from operad.flows.repair import PROFILES, repair
 from operad.runtime.models.model import Model
 from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner
 from operad.runtime.values.errors import AnswerError, InputError
@@ -36,35 +37,37 @@ def pass_rate(
     ],
     dataset: Annotated[Path, typer.Option(help="The folder with query.json and the two answer keys.")],
     ask_judge: Annotated[
-        bool, typer.Option("--judge", help="Ask a model whether what passes keeps to its design principle, too.")
+        bool, typer.Option("--judge", help="Also ask a model if passing workflows follow their design principle.")
     ] = False,
     generate: Annotated[
-        bool, typer.Option("--generate", help="Have a model respond first, to what RUN.jsonl has no response for.")
+        bool, typer.Option("--generate", help="First generate the responses that RUN.jsonl lacks.")
     ] = False,
-    designer: Annotated[str, typer.Option(help="With --generate: the configuration of the expert.")] = DESIGNER,
-    model: Annotated[str | None, typer.Option(help="The model that responds or judges, by its name.")] = None,
+    designer: Annotated[str, typer.Option(help="With --generate: configuration of the expert.")] = DESIGNER,
+    model: Annotated[str | None, typer.Option(help="Name of the model that responds or judges.")] = None,
     base_url: Annotated[str | None, typer.Option(help="Its OpenAI-compatible endpoint, with /v1.")] = None,
     mend: Annotated[
-        bool, typer.Option("--repair", help="Repair responses first, by all rules and the instructions so far.")
+        bool, typer.Option("--repair", help="Repair responses first, by the rules of the profile chat2workflow.")
     ] = False,
-    at_once: Annotated[int, typer.Option(min=1, help="How many responses are made or judged at the same time.")] = 1,
+    at_once: Annotated[int, typer.Option(min=1, help="Number of responses generated or judged at the same time.")] = 1,
     out: Annotated[
         Path | None,
         typer.Option(
             "-o",
             "--output",
             metavar="FILE",
-            help="Keep results in this file, as JSON lines, and go on from those in it.",
+            help="Store results in this file, as JSON lines, and skip items that have one.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    plot: Annotated[Path | None, typer.Option(help="Draw the rates: a file .png or .svg.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", "--picture", help="Draw the rates: a file .png or .svg.")
+    ] = None,
     trust: Trusted = False,
 ) -> None:
-    """Judge responses by the pass rate of Chat2Workflow (algorithm 1), and whether their workflows are sound.
+    """Judge responses by the pass rate of Chat2Workflow (algorithm 1), and by the soundness of their workflows.
 
-    Steps 1 to 4 need no model: format, conversion, variables, nodes. Sound is a workflow without a static fault. Runs
-    whose files have the same name are runs of one model, and their rates have a mean.
+    Steps 1 to 4 need no model: format, conversion, variables, nodes. A workflow without a static fault is sound. Runs
+    whose files have the same name are runs of one model; the mean of their rates is shown.
     """
     check_plot(plot)
     if not (ask_judge or generate) and (model or base_url):
@@ -77,7 +80,10 @@ def pass_rate(
     data = read_dataset(dataset)
     if generate:
         expert = trusting(
-            lambda trusted: Designer(config=designer, model_name=model, base_url=base_url, trust=trusted), trust
+            lambda trusted: Designer(
+                config=designer, model_name=model, base_url=base_url, trust=trusted, offer=CHAT2WORKFLOW_OFFER
+            ),
+            trust,
         )
         generate_run(runs[0], data, expert, at_once=at_once)
     read = [read_run(path, data) for path in runs]
@@ -135,8 +141,10 @@ async def _score(
 ) -> Result:
     repaired: dict[str, Any] = {}
     if mend:
-        mended = repair(response.text, subtask.instructions)
-        repaired = {"repairs": [each._asdict() for each in mended.repairs]}
+        mended = repair(response.text, subtask.instructions, PROFILES["chat2workflow"])
+        plain = repair(response.text, subtask.instructions, PROFILES["format"])
+        without = judge(Response.of(plain.text) if plain.repairs else response, subtask)
+        repaired = {"repairs": [each._asdict() for each in mended.repairs], "passed_without_contract": without.passed}
         response = Response.of(mended.text) if mended.repairs else response
     verdict = judge(response, subtask)
     result = {

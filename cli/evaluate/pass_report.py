@@ -15,20 +15,22 @@ Rates = Callable[[Sequence[Outcome]], Mapping[Any, float | None]]
 
 _RATES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], bool]]] = {
     "passed": ("Pass rate, steps 1 to 4", lambda item: item["passed"]),
+    "format": ("Pass rate, repaired without contracts", lambda item: item.get("passed_without_contract", False)),
     "sound": ("Sound", lambda item: item["sound"]),
     "judged": ("Pass rate with the judge", lambda item: item.get("consistent", False)),
 }
-"""The rates by their names in JSON: what people call them, and what counts."""
+"""Rates by their names in JSON: the displayed name, and the counted field."""
 
 
 def report_of(items: Items, settings: Mapping[str, Any]) -> Report:
-    """What the results of responses came to.
+    """Return the report on the results of responses.
 
     Args:
         items: The results.
-        settings: How they came about; without a judge there is no rate of it.
+        settings: Settings of the evaluation; without a judge or repairs, there are no rates of these.
     """
-    shown = [name for name in _RATES if name != "judged" or settings["judge"]]
+    left_out = {"judged": not settings["judge"], "format": not settings.get("repair")}
+    shown = [name for name in _RATES if not left_out.get(name)]
     outcomes = {name: _outcomes(items, _RATES[name][1]) for name in shown}
     return Report(
         {

@@ -62,36 +62,40 @@ def resolve(
     ],
     dataset: Annotated[Path, typer.Option(help="The folder with query.json and the two answer keys.")],
     files: Annotated[Path | None, typer.Option(help="The folder with the files of the test cases.")] = None,
-    model: Annotated[str | None, typer.Option(help="The model that workflows ask, by its name.")] = None,
+    model: Annotated[str | None, typer.Option(help="Name of the model for the workflows.")] = None,
     base_url: Annotated[str | None, typer.Option(help="Its OpenAI-compatible endpoint, with /v1.")] = None,
-    judge_model: Annotated[str | None, typer.Option(help="The model that judges; by default the same.")] = None,
+    judge_model: Annotated[str | None, typer.Option(help="Name of the judging model; by default the same.")] = None,
     judge_base_url: Annotated[str | None, typer.Option(help="Its endpoint; by default the same.")] = None,
-    vision: Annotated[bool, typer.Option("--vision", help="The model that workflows ask can see images.")] = False,
+    vision: Annotated[bool, typer.Option("--vision", help="The model for the workflows accepts images.")] = False,
     services_file: Annotated[
-        Path | None, typer.Option("--services", help="What nodes reach outside: a YAML file.")
+        Path | None, typer.Option("--services", help="YAML file of external services for nodes.")
     ] = None,
     only: Annotated[
-        list[str] | None, typer.Option(help="A task, or a round of one: TASK or TASK_ROUND. May be given again.")
+        list[str] | None, typer.Option(help="A task, or a round of one: TASK or TASK_ROUND. Repeatable.")
     ] = None,
-    at_once: Annotated[int, typer.Option(min=1, help="How many test cases are run at the same time.")] = 1,
-    seconds: Annotated[float, typer.Option(help="How long a workflow may run on a test case.")] = SECONDS,
+    at_once: Annotated[int, typer.Option(min=1, help="Number of test cases run at the same time.")] = 1,
+    seconds: Annotated[float, typer.Option(help="Time limit of a workflow for a test case, in seconds.")] = SECONDS,
     out: Annotated[
         Path | None,
         typer.Option(
             "-o",
             "--output",
             metavar="FILE",
-            help="Keep results in this file, as JSON lines, and go on from those in it.",
+            help="Store results in this file, as JSON lines, and skip items that have one.",
         ),
     ] = None,
-    keep: Annotated[Path | None, typer.Option(help="Keep the files that workflows make in this folder.")] = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="Folder for files that workflows create; by default they are removed.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    plot: Annotated[Path | None, typer.Option(help="Draw the rates: a file .png or .svg.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", "--picture", help="Draw the rates: a file .png or .svg.")
+    ] = None,
 ) -> None:
     """Run the workflows of responses on the test cases of Chat2Workflow: the resolve rate (algorithm 2).
 
     A response that fails a step of the pass rate is not run, and counts as unresolved. A test case whose file is
-    missing is left out, for all responses; so is what needs a service that is not there.
+    missing is left out, for all responses; so is a response that needs a missing service.
     """
     if not 0 < seconds < inf:
         raise InputError(f"--seconds {seconds:g}: must be more than 0, and finite")
@@ -136,15 +140,15 @@ def resolve(
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """How responses are run.
+    """Settings for running responses.
 
     Attributes:
-        reasoner: Who thinks in workflows.
-        judge: Who judges what they say.
-        services: What their nodes reach outside.
-        files: Where the files of test cases lie.
-        keep: Where the files that workflows make are kept, in a folder for each test case; None to remove them.
-        seconds: How long a workflow may run on a test case.
+        reasoner: Reasoner of the workflows.
+        judge: Reasoner that judges their outputs.
+        services: External services of their nodes.
+        files: Folder with the files of test cases.
+        keep: Folder for files that workflows create, with a folder per test case; None to remove them.
+        seconds: Time limit of a workflow for a test case.
     """
 
     reasoner: Reasoner
@@ -270,7 +274,9 @@ def _tell_lacking(records: Sequence[Record], services: Services) -> None:
 
 def _check_folder(option: str, folder: Path | None, *, must_exist: bool) -> None:
     if folder is not None and not folder.is_dir() and (must_exist or folder.exists()):
-        raise InputError(f"{option} {folder}: is no folder" if folder.exists() else f"{option} {folder}: is not there")
+        raise InputError(
+            f"{option} {folder}: is not a folder" if folder.exists() else f"{option} {folder}: is not there"
+        )
 
 
 def _model(name: str | None, base_url: str | None) -> Model:

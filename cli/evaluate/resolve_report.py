@@ -12,14 +12,14 @@ from operad.runtime.values.message import NO_USAGE, Usage
 
 _RUN_STEPS = ("2_1", "2_2", "2_3")
 _NOT_TOLD = ("no file", "no service", "no verdict")
-"""How the reason begins where nothing can be told."""
+"""Beginnings of reasons for which a test case has no result."""
 
 Items = Sequence[Mapping[str, Any]]
 Rates = Mapping[str, float | None]
 
 
 def report_of(items: Items, settings: Mapping[str, Any]) -> Report:
-    """What the results of test cases came to.
+    """Return the report on the results of test cases.
 
     Rates are of the test cases of which something can be told; the others are counted apart. Of a model with several
     runs there is the mean, too.

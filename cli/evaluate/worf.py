@@ -31,22 +31,24 @@ def worf(
     ],
     gold: Annotated[Path, typer.Option(metavar="FILE|DIR", help="The gold workflows, in one of these forms.")],
     similarity: Annotated[
-        str, typer.Option(help="How alike tasks are: embeddings, for sentences; or exact, for types of nodes.")
+        str, typer.Option(help="Similarity of tasks: embeddings, for sentences; or exact, for types of nodes.")
     ] = "embeddings",
-    mode: Annotated[str, typer.Option(help="paper, full, or official: what the authors' program computes.")] = "paper",
-    threshold: Annotated[float, typer.Option(help="From which similarity on tasks match, above 0 and up to 1.")] = 0.6,
-    seconds: Annotated[float, typer.Option(help="How long each search of an item may take.")] = 10.0,
+    mode: Annotated[str, typer.Option(help="paper, full, or official: the metric of the authors' program.")] = "paper",
+    threshold: Annotated[float, typer.Option(help="Least similarity of matching tasks, above 0 and up to 1.")] = 0.6,
+    seconds: Annotated[float, typer.Option(help="Time limit of each search for an item, in seconds.")] = 10.0,
     out: Annotated[
         Path | None,
         typer.Option(
             "-o",
             "--output",
             metavar="FILE",
-            help="Keep results in this file, as JSON lines, and go on from those in it.",
+            help="Store results in this file, as JSON lines, and skip items that have one.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures and all items as JSON.")] = False,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE.png|svg", help="Draw the F1 of each data set.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", "--picture", metavar="FILE.png|svg", help="Draw the F1 of each data set.")
+    ] = None,
 ) -> None:
     """Score predicted workflows against gold ones with WorFEval.
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
+from operad.runtime.values.file import read_bytes
 
 MAX_BYTES = 256 * 2**20
 """The largest file, in bytes."""
@@ -24,11 +25,11 @@ _TEXT_SUFFIXES = (".worfbench.txt",)
 
 
 class Item(NamedTuple):
-    """A workflow as it was found.
+    """A workflow as found in a file.
 
     Attributes:
-        data_set: The name of its file, or of the folder of texts.
-        id: What it is called there; empty for none.
+        data_set: Name of its file, or of the folder of texts.
+        id: Its id there; empty for none.
         place: Its place there, counted from 1.
         text: The text with the workflow.
     """
@@ -40,7 +41,7 @@ class Item(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What it is called among all items."""
+        """Name that is unique among all items."""
         return f"{self.data_set}/{self.id or self.place}"
 
 
@@ -123,11 +124,13 @@ def _items_of(path: Path, issues: list[Issue]) -> Iterator[Item]:
         yield from _items_in(file, issues)
     if not lists:
         name = path.resolve().name
-        yield from (Item(name, _stem(file), place, _read(file)) for place, file in enumerate(files, start=1))
+        yield from (
+            Item(name, _stem(file), place, read_bytes(file, MAX_BYTES)) for place, file in enumerate(files, start=1)
+        )
 
 
 def _items_in(file: Path, issues: list[Issue]) -> Iterator[Item]:
-    data = _read(file)
+    data = read_bytes(file, MAX_BYTES)
     if file.suffix.lower() not in _LISTS:
         yield Item(_stem(file), _stem(file), 1, data)
         return
@@ -158,7 +161,7 @@ def _json(data: bytes, where: str) -> Any:
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: is no JSON: {error}") from error
+        raise InputError(f"{where}: is not JSON: {error}") from error
 
 
 def _said(value: Any) -> tuple[str, str]:
@@ -168,7 +171,7 @@ def _said(value: Any) -> tuple[str, str]:
         ValueError: It says none.
     """
     if not isinstance(value, dict):
-        raise ValueError("is no object; an item has conversations, or a prediction")
+        raise ValueError("is not an object; an item has conversations, or a prediction")
     item = cast("Mapping[str, Any]", value)
     name = item.get("id")
     if isinstance(name, bool) or not isinstance(name, str | int | None):
@@ -195,14 +198,3 @@ def _stem(file: Path) -> str:
         if file.name.lower().endswith(suffix):
             return file.name[: -len(suffix)]
     return file.stem
-
-
-def _read(file: Path) -> bytes:
-    try:
-        with file.open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read: {error.strerror or error}") from error
-    if len(data) > MAX_BYTES:
-        raise InputError(f"{file}: has more than {MAX_BYTES:,} bytes")
-    return data

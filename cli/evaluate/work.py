@@ -1,4 +1,4 @@
-"""What an evaluation has to do, item by item; what is done is kept in a file, and is not done again."""
+"""Items of an evaluation: finished results are kept in a file, and not computed again."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ T = TypeVar("T")
 EXIT_INTERRUPTED = 130
 
 Result = Mapping[str, Any]
-"""What came of an item, as JSON holds it."""
+"""Result of an item, as JSON values."""
 
 
 class Work(NamedTuple):
     """An item to be scored.
 
     Attributes:
-        key: What it is called in results: no other item of the evaluation has that name.
-        content: All that its score depends on; a result that is kept counts only for the same content.
-        score: Scores it.
+        key: Name of the item, unique in the evaluation.
+        content: Everything its score depends on; a kept result counts only for the same content.
+        score: Function that scores it.
     """
 
     key: str
@@ -51,17 +51,17 @@ def evaluate(
 
     Args:
         work: The items.
-        settings: What else scores depend on, such as the metric and its options; kept in the first line of the file.
-        out: Where results are kept, one JSON object a line, each written when its item is done. Results in it that fit
-            are taken from it; None to keep none.
-        at_once: How many are scored at the same time.
+        settings: Other settings that scores depend on, such as the metric; kept in the first line of the file.
+        out: File of results, one JSON object per line, each written when its item is done. Matching results in it
+            are reused; None to keep none.
+        at_once: Number of items scored at the same time.
 
     Returns:
         The results in the order of `work`, each with its ``key``.
 
     Raises:
         InputError: Two items have one key; the file cannot be used, or belongs to an evaluation with other settings.
-        IncompleteError: An item could not be scored, for its model cannot be reached, say.
+        IncompleteError: An item could not be scored, for example because its model cannot be reached.
         SystemExit: Interrupted; its status is 130.
     """
     _check_keys(work)
@@ -112,7 +112,7 @@ async def _all(todo: Sequence[T], work_on: Callable[[T], Awaitable[None]], at_on
     async def worker() -> None:
         for each in waiting:
             await work_on(each)
-            await asyncio.sleep(0)  # where Ctrl-C is heard
+            await asyncio.sleep(0)  # lets Ctrl-C be handled
 
     workers = [asyncio.ensure_future(worker()) for _ in range(min(at_once, len(todo)))]
     try:

@@ -13,6 +13,7 @@ import yaml
 from pydantic import AfterValidator, Field
 
 from operad.configs.names import name_operators, places
+from operad.flows.formats.yaml_text import TextDumper
 from operad.runtime.values.document import Document
 from operad.runtime.values.errors import InputError, did_you_mean
 from operad.runtime.values.message import Value
@@ -21,7 +22,7 @@ MAX_INSTRUCTION = 4_000
 """Characters of an instruction."""
 
 MAX_OPERATORS = 20
-"""How many operators a workflow may grow to."""
+"""Number of operators a workflow may grow to."""
 
 MAX_ROUNDS = 10
 
@@ -37,20 +38,20 @@ _PATHS = {"path", "paths", "index", "folder", "insights", "workflows"}
 
 Data = dict[str, Any]
 Item = Any
-"""What may stand in a chain: a name, an operator, or an operator with its port."""
+"""Element of a chain: a name, an operator, or an operator with its port."""
 
 
 def _instruction(text: str) -> str:
     if len(text) > MAX_INSTRUCTION:
         raise ValueError(f"has {len(text):,} characters; at most {MAX_INSTRUCTION:,} are allowed")
     if "\0" in text or text != text.encode("utf-8", "replace").decode("utf-8"):
-        raise ValueError("holds characters that are no text")
+        raise ValueError("holds characters that cannot be encoded")
     return text
 
 
 def _name(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{name!r:.60} is no name: a letter, then letters, digits, - and _, 40 at most")
+        raise ValueError(f"{name!r:.60} is not a valid name: a letter, then letters, digits, - and _, 40 at most")
     return name
 
 
@@ -160,11 +161,11 @@ class _Copy:
 
 def dump(data: Data) -> str:
     """The data as YAML; equal data is equal text."""
-    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+    return yaml.dump(data, Dumper=TextDumper, sort_keys=False, allow_unicode=True, width=110)
 
 
 def beside(data: Data, folder: Path) -> list[str]:
-    """What a file names that is looked for in its own folder: modules that lie there, and paths."""
+    """Return the modules and paths in a file's own folder that it names."""
     found: list[str] = []
 
     def look(value: Any, key: str) -> None:
@@ -188,7 +189,7 @@ def beside(data: Data, folder: Path) -> list[str]:
 
 
 def outline(data: Data, expert: str) -> Data:
-    """What there is to change in an expert, as a model is shown it."""
+    """Return the parts of an expert that can be changed, as shown to a model."""
     workflow = _expert(data, expert)
     before: dict[str, list[str]] = {}
     for chain in _chains(workflow):
@@ -209,15 +210,15 @@ def outline(data: Data, expert: str) -> Data:
 
 
 def edited(data: Data, expert: str, operations: Sequence[Operation]) -> Data:
-    """The data after these operations, in their order; it is not looked at whether it loads.
+    """Return the data after these operations; it may not be loadable.
 
     Args:
-        data: As `normalised` makes it; it is left as it is.
-        expert: Whose workflow is changed.
-        operations: What is to be done.
+        data: Data as returned by `normalised`; it is not modified.
+        expert: Name of the expert whose workflow is changed.
+        operations: The operations, in order.
 
     Raises:
-        InputError: One of them cannot be done: which, why, and what could be.
+        InputError: An operation is impossible: the message names it, the reason, and the alternatives.
     """
     changed = deepcopy(data)
     for number, operation in enumerate(operations, 1):
@@ -318,7 +319,7 @@ def _remove(data: Data, workflow: Data, name: str) -> None:
 
 
 def _holds(chain: list[Item], part: list[Item]) -> bool:
-    """Whether all that a chain says is said by a part of another one."""
+    """Return True if all that a chain says is said by a part of another one."""
     return any(chain[at : at + len(part)] == part for at in range(len(chain) - len(part) + 1))
 
 
@@ -397,14 +398,3 @@ def _listed(value: Any) -> list[Any]:
 
 def _list(value: Any) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as blocks."""
-
-
-def _text(dumper: Any, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
-_Dumper.add_representer(str, _text)

@@ -10,9 +10,9 @@ from typing import Any, TextIO
 from operad.configs.lines import add_line, read_lines
 from operad.configs.optimise.state import Line, State, replayed
 from operad.configs.written import write_whole
-from operad.flows.formats.mermaid import write
-from operad.flows.formats.picture import draw
+from operad.flows.flowchart import write
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.picture import draw
 from operad.runtime.values.errors import InputError
 
 BEST = "best.yaml"
@@ -26,12 +26,12 @@ class Folder:
 
     Args:
         path: Where it is.
-        file: Its file of steps, open for adding.
-        state: What was done before.
+        file: Its file of steps, open for appending.
+        state: State of the search so far.
 
     Attributes:
         path: Where it is.
-        state: How far the search is.
+        state: State of the search.
     """
 
     def __init__(self, path: Path, file: TextIO, state: State) -> None:
@@ -75,14 +75,14 @@ class Folder:
 
 @contextmanager
 def opened(path: Path, settings: Mapping[str, Any]) -> Generator[Folder]:
-    """The folder of a search; it is made where there is none.
+    """Open the folder of a search; create it if it does not exist.
 
     Args:
-        path: Where it is, or is to be.
-        settings: What the search depends on; those of a folder that is there must be the same.
+        path: Path of the folder.
+        settings: Settings that the search depends on; those of an existing folder must be the same.
 
     Raises:
-        InputError: It cannot be used, or is that of another search.
+        InputError: It cannot be used, or belongs to another search.
     """
     file, head = path / STEPS, {"optimisation": dict(settings)}
     try:

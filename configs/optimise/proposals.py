@@ -20,13 +20,13 @@ from operad.runtime.values.schema import SchemaMismatch, validate
 from operad.runtime.workflow.workflow import BuiltinWorkflow
 
 MAX_OPERATIONS = 5
-"""How many operations a proposal may have."""
+"""Maximum number of operations a proposal may have."""
 
 MAX_FAILURES = 5
-"""How many failures a proposal is made from."""
+"""Number of failures a proposal is made from."""
 
 MAX_TRIED = 10
-"""How many earlier changes a model is shown, the latest."""
+"""Maximum number of earlier changes, the latest, that a model is shown."""
 
 MAX_SHOWN = 800
 """Characters of a task, an answer, a reason or an instruction of an earlier change that a model is shown."""
@@ -74,11 +74,11 @@ _READ = {**SCHEMA, "properties": {"reasoning": {"type": "string"}, "operations":
 
 
 class Proposal(Value):
-    """What a model proposes.
+    """Proposal of a model.
 
     Attributes:
-        reasoning: Why.
-        operations: What is to be done.
+        reasoning: Reason for the change.
+        operations: Operations of the change.
     """
 
     reasoning: str
@@ -106,12 +106,12 @@ def failures(cases: Sequence[Case], results: Mapping[str, Result], seed: str) ->
 
 
 def attempts(score: float, tried: Sequence[tuple[Sequence[Operation], float]], refused: Sequence[str]) -> list[Data]:
-    """Earlier changes of the same workflow and what came of them, as a model is shown them.
+    """Return earlier changes of the same workflow and their scores, as shown to a model.
 
     Args:
-        score: That of the workflow.
+        score: Score of the workflow.
         tried: Changes, and the scores that they led to.
-        refused: Why others could not be used.
+        refused: Reasons for which other changes were refused.
     """
     scored = [
         {
@@ -128,13 +128,13 @@ async def propose(shown: Data, reasoner: Reasoner, account: Account, lessons: Se
     """Ask for a change.
 
     Args:
-        shown: The workflow, its score, its failures and what was tried.
-        reasoner: Who is asked.
-        account: What it costs.
-        lessons: What was wrong with earlier answers to the same question.
+        shown: The workflow, its score, its failures and earlier changes.
+        reasoner: The reasoner.
+        account: Account of the usage.
+        lessons: Faults of earlier answers to the same question.
 
     Raises:
-        AnswerError: The answer is no proposal.
+        AnswerError: The answer is not a proposal.
         OperatorError: The reasoner failed.
     """
     workflow = BuiltinWorkflow(name="proposer", listeners=[account])

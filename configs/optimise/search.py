@@ -42,18 +42,18 @@ ROUNDS = 20
 AT_ONCE = 4
 
 TRIES = 3
-"""How often a model is asked for a proposal that can be used."""
+"""Maximum number of tries for a valid proposal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Optimised:
-    """What a search has found.
+    """Result of a search.
 
     Attributes:
-        state: All that was tried.
-        tasks: How many tasks there are.
-        stopped: Why it ended.
-        folder: Where it is kept.
+        state: All candidates and their results.
+        tasks: Number of tasks.
+        stopped: Reason for the end.
+        folder: Folder of the search.
     """
 
     state: State
@@ -73,14 +73,14 @@ class Optimised:
 
     @property
     def improved(self) -> bool:
-        """Whether the best is better than the expert was."""
+        """True if the best is better than the expert was."""
         return self.best.number != 0
 
 
 def optimise(expert: str | Path, tasks: str | Path, **options: Any) -> Optimised:
     """Search for a better workflow, and wait for it; for callers without an event loop.
 
-    Takes, returns and raises what `aoptimise` does.
+    Arguments, result and errors are those of `aoptimise`.
 
     Raises:
         RunningLoopError: An event loop is running here: await `aoptimise` instead.
@@ -112,22 +112,22 @@ async def aoptimise(
         expert: A configuration file.
         tasks: A file of tasks: JSON lines, or YAML.
         out: The folder in which all is kept; by default, NAME.optimised beside the configuration file.
-        name: Which expert; by default the only one.
-        rounds: How many changes are tried.
-        budget: How many tokens all of it may use, earlier calls included; None for any number. No run begins after
+        name: Name of the expert; by default the only one.
+        rounds: Number of changes that are tried.
+        budget: Maximum number of tokens, earlier calls included; None for no limit. No run begins after
             that; those under way are stopped.
-        sample: On how many tasks a change is tried, drawn anew for each; None for all. The best are then tried on all.
-        seed: What is drawn by lot depends on it.
-        at_once: How many tasks at once.
-        reasoner: Who thinks in the workflow; by default the file's.
-        proposer: Who proposes changes, and judges answers where tasks ask for that; by default the model of `reasoner`.
+        sample: Number of random tasks on which each change is tried; None for all. The best are then tried on all.
+        seed: Seed of random choices.
+        at_once: Number of tasks at once.
+        reasoner: Reasoner of the workflow; by default the file's.
+        proposer: Reasoner that proposes changes, and judges answers if tasks require it; by default that of the workflow.
         tell: Called with a line for each step.
-        trust: Whether the code that the two files name may run; see `load`.
+        trust: True if the code that the two files name may run; see `load`.
 
     Raises:
         InputError: An argument or a file cannot be used; or the budget did not suffice for the expert as it is.
-        InvalidError: What is wrong with a file, or with numbers among the arguments.
-        OperadError: The search ended early, as the model cannot be asked, say; what was done is kept.
+        InvalidError: A file or a number among the arguments is not valid.
+        OperadError: The search ended early, for example because the model cannot be reached; its results are kept.
     """
     given = {"rounds": rounds, "at_once": at_once, "budget": budget, "sample": sample}
     check_positive("optimise", tuple(given), **given)
@@ -152,7 +152,7 @@ async def aoptimise(
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """What is searched for, and by whom."""
+    """Inputs and reasoners of a search."""
 
     text: str
     path: Path
@@ -258,13 +258,13 @@ class _Work:
             self.tell(f"{where} ({shorten(names)}): copy it there to run it")
 
     def how_far(self) -> str:
-        """What is kept, in words."""
+        """Return the progress of the search as text."""
         steps = self.kept.state.steps
         done = "1 step is" if steps == 1 else f"{steps} steps are"
         return f"{done} done and kept in {self.kept.path}; the same command goes on from there"
 
     def _done(self, rounds: int) -> str:
-        """Why the search is over; empty while it is not."""
+        """Return the reason for which the search is over; empty while it is not."""
         state = self.kept.state
         best = max(state.candidates, key=lambda each: (each.final, -each.number))
         if self.search.sample == len(self.search.cases) and best.final >= 1:
@@ -318,7 +318,7 @@ class _Work:
         return Step(parent=parent.number, refused=lessons[-1], usage=Usage())
 
     def _made(self, data: Data, proposal: Proposal, known: dict[str, Candidate]) -> tuple[str, Workflow]:
-        """What a proposal makes of a workflow, checked."""
+        """Return the checked workflow that results from a proposal."""
         changed = edited(data, self.search.expert, proposal.operations)
         text = dump(changed)
         if (same := known.get(text)) is not None:
@@ -352,7 +352,7 @@ class _Work:
 
 
 def _lesson(error: OperadError) -> str:
-    """What a model can learn from the error that its proposal led to; one that is not its fault is raised."""
+    """Return the lesson from an error caused by the model's proposal; raise other errors."""
     if isinstance(error, OperatorError):
         fault = next((link for link in causes(error) if isinstance(link, AnswerError)), None)
         if fault is None:

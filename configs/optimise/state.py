@@ -1,4 +1,4 @@
-"""How far a search is: what its finished steps say, folded into one value."""
+"""State of a search, computed from its finished steps."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import NO_USAGE, Usage, Value
 
 FINALISTS = 3
-"""How many candidates, besides the first, are tried on all tasks where steps are on samples."""
+"""Number of candidates, besides the first, are tried on all tasks where steps are on samples."""
 
 
 class Step(Value):
     """A step of the search, as a line of its file.
 
     Attributes:
-        line: What the line is.
-        parent: The number of the candidate that was changed; None for the first, which is the expert as it is.
-        operations: What was done to it.
-        reasoning: Why, in the model's words.
-        yaml: What came of it; empty where no proposal could be used.
-        refused: Why none could.
-        results: What came of the tasks, by their ids.
-        usage: What the step cost.
+        line: Kind of the line.
+        parent: Number of the changed candidate; None for the first, which is the unchanged expert.
+        operations: Operations applied to it.
+        reasoning: Reason, in the model's words.
+        yaml: Resulting configuration; empty if no proposal was valid.
+        refused: Reason for which no proposal was valid.
+        results: Results of the tasks, by their ids.
+        usage: Usage of the step.
     """
 
     line: Literal["step"] = "step"
@@ -46,10 +46,10 @@ class Ranking(Value):
     """A candidate was tried on tasks that its step had left out, as a line of the file.
 
     Attributes:
-        line: What the line is.
+        line: Kind of the line.
         candidate: Its number.
-        results: What came of these tasks, by their ids.
-        usage: What it cost.
+        results: Results of these tasks, by their ids.
+        usage: Usage of the trial.
     """
 
     line: Literal["ranking"] = "ranking"
@@ -75,8 +75,8 @@ class Candidate:
 
     Attributes:
         number: Its number: its place in the tree.
-        step: What made it.
-        score: The mean score of that step, from 0 to 1.
+        step: The step that created it.
+        score: Mean score of that step, from 0 to 1.
         results: All its results, those of a ranking included, by the tasks' ids.
     """
 
@@ -87,7 +87,7 @@ class Candidate:
 
     @property
     def change(self) -> str:
-        """What was changed, in a few words."""
+        """Summary of the change."""
         return ", ".join(map(told, self.step.operations)) or "the expert as it is"
 
     @property
@@ -98,14 +98,14 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How far a search is.
+    """State of a search.
 
     Attributes:
-        candidates: What was tried, by number.
-        refused: The steps whose proposals could not be used.
+        candidates: Candidates by number.
+        refused: Steps without a valid proposal.
         tree: The candidates as a tree; None before the first.
-        steps: How many steps are done, the first included.
-        usage: What it all cost.
+        steps: Number of finished steps, the first included.
+        usage: Total usage.
     """
 
     candidates: tuple[Candidate, ...] = ()
@@ -156,7 +156,7 @@ class State:
         return sorted(self.candidates, key=lambda each: (len(each.results) < tasks, -each.final, each.number))
 
     def finalists(self) -> list[Candidate]:
-        """Those that are to be tried on all tasks: the first, and the best of the others by their steps."""
+        """Return the candidates for a trial on all tasks: the first, and the best of the others by their steps."""
         best = sorted(self.candidates[1:], key=lambda each: (-each.score, each.number))
         return [*self.candidates[:1], *best[:FINALISTS]]
 

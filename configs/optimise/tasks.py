@@ -44,12 +44,12 @@ class TasksSpec(Spec):
 
 
 class Case(NamedTuple):
-    """A task as it is run.
+    """A task to be run.
 
     Attributes:
-        id: What results call it.
-        job: What is to be done.
-        verifier: What verifies the answer.
+        id: Id of the task in results.
+        job: The job.
+        verifier: Verifier of the answer.
     """
 
     id: str
@@ -62,7 +62,7 @@ class Cases(NamedTuple):
 
     Attributes:
         every: All of them, in the order of the file.
-        print: What they and their files hold, as a hash.
+        print: Hash of the file and the files it names.
     """
 
     every: tuple[Case, ...]
@@ -74,7 +74,7 @@ def read_tasks(path: str | Path, *, trust: Trust = False) -> Cases:
 
     Args:
         path: The file.
-        trust: Whether the code that it names may run; see `load`.
+        trust: True if the code that it names may run; see `load`.
 
     Raises:
         InputError: There is no such file, it is too large, empty or not text.
@@ -84,7 +84,7 @@ def read_tasks(path: str | Path, *, trust: Trust = False) -> Cases:
     document, spec, code = _read(path)
     if is_trusted(trust, code):
         return _cases(document, spec, code, LoadedModules(code))
-    _cases(document, spec, code, StandIns(code))  # what is wrong with the file comes first
+    _cases(document, spec, code, StandIns(code))  # faults of the file are reported before missing trust
     raise UntrustedError(code)
 
 
@@ -163,7 +163,7 @@ def _lines(text: str, name: str) -> Document:
 
 
 def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is no number of JSON")
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 def _once(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
@@ -171,6 +171,6 @@ def _once(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
     made: dict[str, Any] = {}
     for key, value in pairs:
         if key in made:
-            raise ValueError(f"key {key!r} stands here twice")
+            raise ValueError(f"duplicate key {key!r}")
         made[key] = value
     return made

@@ -1,4 +1,4 @@
-"""Which candidate to change next: a search tree whose every node may be expanded again.
+"""Selection of the next candidate to change: a search tree whose every node may be expanded again.
 
 From the root down, each node is a bandit: its arms are to make another child of it, and to go on to one of its
 children. The arm is chosen by UCB1 (Auer, Cesa-Bianchi and Fischer, Machine Learning 47, 2002) and what comes of it is
@@ -19,19 +19,19 @@ EXPLORATION = 0.15
 """The weight of what is seldom tried, beside scores from 0 to 1."""
 
 CREDIT = 5
-"""How many attempts that bring something each candidate is given in advance."""
+"""Number of attempts that bring something each candidate is given in advance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A candidate in the tree, which knows it by its number.
+    """A candidate in the tree, identified by its number.
 
     Attributes:
-        parent: The number of the one that it was made of; None for the root.
-        score: Its own, from 0 to 1.
-        visits: How often something was learned here or below: its own score, and each attempt to make a candidate.
-        made: How many were made of this very node.
-        failed: How many attempts to make one of this very node brought none.
+        parent: Number of its parent; None for the root.
+        score: Its own score, from 0 to 1.
+        visits: Number of observations here or below: its own score, and each attempt to create a candidate.
+        made: Number of candidates created from this node.
+        failed: Number of attempts to create a candidate from this node that failed.
     """
 
     parent: int | None
@@ -42,7 +42,7 @@ class Node:
 
     @property
     def worth(self) -> float:
-        """What changing it is worth: its score for each attempt that brought a candidate, and 0 for each that did not."""
+        """Value of changing it: its score for each attempt that created a candidate, and 0 for each other attempt."""
         brought = CREDIT + self.made
         return self.score * brought / (brought + self.failed)
 
@@ -63,7 +63,7 @@ class Tree:
         return Tree((*back_up(self, parent, made=True).nodes, Node(parent, score)))
 
     def worth(self) -> list[float]:
-        """What each node is worth: the most of itself and of all below it."""
+        """Value of each node: the maximum of itself and all nodes below it."""
         worth = [node.worth for node in self.nodes]
         for number in range(len(self.nodes) - 1, 0, -1):  # a child comes after its parent
             parent = self.nodes[number].parent or 0
@@ -89,12 +89,12 @@ def ucb1(value: float, pulls: int, of: int, exploration: float) -> float:
 
 
 def select(tree: Tree, *, exploration: float = EXPLORATION, seed: int = 0) -> int:
-    """The number of the node to change next; between arms of the same bound, a lot decides.
+    """Return the number of the node to change next; ties are broken at random.
 
     Args:
         tree: The tree so far.
-        exploration: The weight of what is seldom tried; 0 goes by the best alone.
-        seed: What the lot depends on, besides the tree.
+        exploration: Weight of seldom tried nodes; 0 selects by value alone.
+        seed: Seed of random choices, combined with the tree.
     """
     lot = random.Random(f"{seed} {tree.nodes[0].visits}")  # noqa: S311 - no secret
     worth = tree.worth()

@@ -1,4 +1,4 @@
-"""A workflow tried out on tasks: what it answers, what that is worth, and what it all cost."""
+"""Trials of a workflow on tasks: answers, scores and usage."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ HIGHEST = 10
 
 
 class Result(Value):
-    """What came of a task.
+    """Result of a task.
 
     Attributes:
         score: From 0 to 1.
-        reason: Why.
-        answer: What the workflow said, shortened; empty where it failed.
+        reason: Reason for the score.
+        answer: Answer of the workflow, shortened; empty if it failed.
     """
 
     score: float
@@ -48,11 +48,11 @@ def mean(results: Mapping[str, Result]) -> float:
 
 
 class Account:
-    """What all runs of a search have used; a listener of their workflows.
+    """Total usage of a search's runs; a listener of their workflows.
 
     Args:
-        budget: What they may use.
-        usage: What was used before.
+        budget: Budget of all runs.
+        usage: Usage so far.
     """
 
     def __init__(self, budget: Budget, usage: Usage) -> None:
@@ -78,13 +78,13 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Where workflows are tried out, all in the same way.
+    """Common settings for trials of workflows.
 
     Attributes:
-        reasoner: Who thinks in them.
-        judge: Who judges their answers, where a task asks for that.
-        account: What it costs.
-        at_once: How many tasks at once.
+        reasoner: Reasoner of the workflows.
+        judge: Reasoner that judges answers, if a task requires it.
+        account: Account of the usage.
+        at_once: Number of tasks at once.
     """
 
     reasoner: Reasoner
@@ -126,7 +126,7 @@ class Bench:
 
         results = await concurrently([one(case) for case in cases])
         if len(refused) == len(cases):
-            raise refused[0]  # that is no fault of the workflow's
+            raise refused[0]  # not a fault of the workflow
         return {case.id: result for case, result in zip(cases, results, strict=True)}
 
     async def _verdict(self, case: Case, message: WorkflowMessage, answer: str) -> Verdict:
@@ -159,7 +159,7 @@ async def _run(workflow: Workflow, job: Job, reasoner: Reasoner) -> WorkflowMess
     except PausedError as error:
         await workflow.cancel(run_id)
         asked = "; ".join(question.text for question in error.questions)
-        raise OperadError(f"it asks, and nobody is there to answer: {asked}") from error
+        raise OperadError(f"it asks a question, which cannot be answered in a search: {asked}") from error
 
 
 class _Said(BaseOperator[str]):

@@ -1,4 +1,4 @@
-"""What verifies the answer to a task: a score from 0 to 1, and the reason for it."""
+"""Verification of the answer to a task: a score from 0 to 1, and its reason."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _NUMBER = re.compile(r"-?\d[\d,]{0,99}(?:\.\d{1,100})?(?:[eE][+-]?\d{1,3})?")
 
 
 class Verdict(NamedTuple):
-    """What an answer is worth.
+    """Verdict on an answer.
 
     Attributes:
         score: From 0 to 1.
-        reason: Why, for people and models.
+        reason: Reason, for people and models.
     """
 
     score: float
@@ -48,9 +48,9 @@ class Verifier(NamedTuple):
     """Verifies the answers to one task.
 
     Attributes:
-        checks: What looks at an answer by itself.
-        judge: Who judges it: a model, or code; None for nobody.
-        in_code: Whether the judge is a class of the user's.
+        checks: Functions that check an answer.
+        judge: Model or code that judges it; None for none.
+        in_code: True if the judge is a class of the user's.
     """
 
     checks: Sequence[Check]
@@ -59,7 +59,7 @@ class Verifier(NamedTuple):
 
 
 class VerifySpec(Spec):
-    """What an answer must be. Where several things are asked for, the lowest score counts."""
+    """Requirements on an answer. If there are several, the lowest score counts."""
 
     equals: JsonValue = Field(default=None, description="It is this text, spaces aside; or this JSON value.")
     contains: Annotated[str, Field(min_length=1)] | list[Annotated[str, Field(min_length=1)]] | None = Field(
@@ -93,13 +93,13 @@ class VerifySpec(Spec):
 
 
 def make_verifier(spec: VerifySpec, modules: Modules, faults: Faults, path: Path_) -> Verifier:
-    """What verifies as the specification says; what is wrong with it is reported and left out.
+    """Return the verifier for a specification; faults are reported and left out.
 
     Args:
-        spec: What an answer must be.
-        modules: Where classes come from.
-        faults: What is wrong with the file.
-        path: Where the specification stands in it.
+        spec: The specification.
+        modules: Source of classes.
+        faults: Collected faults.
+        path: Path of the specification in the file.
     """
     checks: list[Check] = []
     if spec.equals is not None:
@@ -190,7 +190,7 @@ def _pattern(written: str, faults: Faults, path: Path_) -> TypeAdapter[str] | No
         return TypeAdapter(Annotated[str, StringConstraints(pattern=written)])
     except SchemaError as error:
         why = str(error).splitlines()[-1].strip().removeprefix("error: ")
-        faults.report(path, "pattern", f"is no regular expression that can be used here: {why}")
+        faults.report(path, "pattern", f"is not a supported regular expression: {why}")
         return None
 
 
@@ -205,7 +205,7 @@ def _schema(written: dict[str, Any] | str, faults: Faults, path: Path_) -> Schem
             faults.report(path, issue.code, issue.message)
         return None
     if schema is None:
-        faults.report(path, "value", "is no JSON Schema, and no example in braces")
+        faults.report(path, "value", "is neither a JSON Schema nor an example in braces")
     return schema
 
 

@@ -1,4 +1,4 @@
-"""What the packages are, how large, what imports what: `python docs/make/architecture.py` prints it.
+"""Size and imports of packages: `python docs/make/architecture.py` prints them.
 
 Imports count wherever they stand: at the top, in functions, for types only.
 """
@@ -23,7 +23,7 @@ class Module:
 
     Attributes:
         name: Without `operad.`, such as ``runtime.values.message``.
-        lines: How many it has.
+        lines: Number of lines.
         about: The first line of its docstring.
         imports: The modules of Operad that it imports.
     """
@@ -73,7 +73,7 @@ def _imports(tree: ast.AST, known: Mapping[str, Path]) -> Iterator[str]:
 
 
 def graph_of(found: Sequence[Module], layer: str = "") -> nx.DiGraph[str]:
-    """Which package imports which; those of one layer, or the layers themselves."""
+    """Return the graph of imports between packages of a layer, or between the layers."""
     homes = {each.name: each.package if layer else each.name.partition(".")[0] for each in found}
     graph: nx.DiGraph[str] = nx.DiGraph()
     for each in found:

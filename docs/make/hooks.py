@@ -1,11 +1,13 @@
-"""What MkDocs cannot know: the pages at the top of the repository, links out of ``docs/``, pictures."""
+"""MkDocs hooks: the pages at the top of the repository, links out of ``docs/``, pictures."""
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 from importlib import import_module
 from pathlib import Path, PurePosixPath
+from textwrap import dedent
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -13,13 +15,19 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted(set(re.findall(r"test/example/\w+\.py", (ROOT / "docs" / "examples.md").read_text(encoding="utf-8"))))
 TOP = {
-    "README.md": "index.md",
     "README.zh-CN.md": "readme.zh.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
 }
-"""The pages at the top of the repository, and what they are called in the site."""
+"""Pages at the top of the repository, and their names in the site."""
+
+GENERATED = {**TOP, **{path: f"examples/{PurePosixPath(path).stem}.md" for path in EXAMPLES}}
+"""Files of the repository that become pages, and their names in the site."""
+
+LINKED = {"README.md": "index.md", **GENERATED}
+"""Files of the repository that links of pages lead to, and the names in the site."""
 
 FENCED = re.compile(
     r"^(?P<fence>`{3,})(?P<language>[^\n]*)\n(?P<text>.*?)^(?P=fence)`*[ ]*$\n?", re.DOTALL | re.MULTILINE
@@ -39,15 +47,35 @@ def on_config(config: MkDocsConfig) -> None:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
-    """Add the pages at the top of the repository."""
-    for name, uri in TOP.items():
-        files.append(File.generated(config, uri, content=(ROOT / name).read_text(encoding="utf-8")))
+    """Add the pages at the top of the repository, and a page per example."""
+    for name, uri in GENERATED.items():
+        text = (ROOT / name).read_text(encoding="utf-8")
+        files.append(File.generated(config, uri, content=example_page(name, text) if name in EXAMPLES else text))
+
+
+def example_page(path: str, program: str) -> str:
+    """Return the page of an example: the text of its docstring, its configuration, its program and its output."""
+    title, *paragraphs = (ast.get_docstring(ast.parse(program)) or path).split("\n\n")
+    head, _, about = " ".join(title.split()).rstrip(".").partition(": ")
+    lines = [f"# {head}", f"{about[:1].upper()}{about[1:]}." if about else ""]
+    for paragraph in paragraphs:
+        is_command = re.match(r" *(OPENAI_API_KEY=|pip |python )", paragraph)
+        lines.append(f"```sh\n{dedent(paragraph)}\n```" if is_command else paragraph)
+    for file in (ROOT / path).with_suffix(".yaml"), ROOT / path:
+        if file.exists():
+            language = "python" if file.suffix == ".py" else "yaml"
+            lines.append(f"`{file.name}`:\n\n```{language}\n{file.read_text(encoding='utf-8')}```")
+    if (printed := ROOT / "test" / "example" / "output" / f"{PurePosixPath(path).stem}.txt").exists():
+        lines.append(
+            f"Output, with the answers of a scripted model:\n\n```text\n{printed.read_text(encoding='utf-8')}```"
+        )
+    return "\n\n".join(lines) + "\n"
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Turn links and pictures into what the site has."""
     uri = page.file.src_uri
-    place = PurePosixPath() if uri in TOP.values() else PurePosixPath("docs", uri).parent
+    place = PurePosixPath() if uri in GENERATED.values() else PurePosixPath("docs", uri).parent
     parts: list[str] = []
     at = 0
     for number, block in enumerate(FENCED.finditer(markdown)):
@@ -65,7 +93,7 @@ def _links(text: str, place: PurePosixPath, uri: str) -> str:
 
     def changed(link: re.Match[str]) -> str:
         target = os.path.normpath(place / link["path"])
-        own = TOP.get(target) or (target.removeprefix("docs/") if target.startswith("docs/") else "")
+        own = LINKED.get(target) or (target.removeprefix("docs/") if target.startswith("docs/") else "")
         if own:
             return f"[{link['label']}]({os.path.relpath(own, PurePosixPath(uri).parent)}{link['anchor'] or ''})"
         if not (ROOT / target).exists() or target.startswith(".."):

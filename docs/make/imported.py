@@ -1,4 +1,4 @@
-"""`docs/reference/imports.md`: what becomes of each field of imported files, from the declarations that remarks are made by."""
+"""`docs/reference/imports.md`: support of each field of imported files, from the declarations behind the remarks."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ HEAD = """\
 
 <!-- Written by docs/make/reference.py from flows/formats/*/fields.py. -->
 
-Every field of a Dify file and of a Coze archive, from the declarations by which `operad check`, `convert` and `run` tell
-what they do otherwise than the platform ([formats](../formats.md#imported-files)). Fields of lists and of mappings inside
-have a path with dots; `*` stands for any name.
+This page lists every field of Dify files and Coze archives, and how Operad handles it. It is made from the declarations
+that `operad check`, `convert` and `run` use ([formats](../formats.md#imported-files)). Nested fields have a path with
+dots; `*` stands for any name.
 
 | fate | meaning |
 |---|---|
-| honoured | does here what it does there |
-| no effect | has no effect on a run: titles, places on the canvas, what is worked out anew |
-| note | is done otherwise, without effect on what a node is asked; `operad check` says so, code `note` |
-| lossy | the result may be another one; `operad check` fails, and `operad run` needs `--lossy`, code `lossy` |
-| refused | cannot be done here; `operad check` fails, and nothing runs |
+| honoured | works as on the platform |
+| no effect | has no effect on a run: titles, positions on the canvas, derived values |
+| note | is handled differently, without effect on prompts; `operad check` reports it with the code `note` |
+| lossy | the result may differ; `operad check` fails with the code `lossy`, and `operad run` needs `--lossy` |
+| refused | is not supported; `operad check` fails, and the file cannot be run |
 
-A field that is not listed is lossy, too. Nodes of types that are not listed do not run here: code `unknown-type`.
+Fields that are not listed are lossy as well. Node types that are not listed are not supported: code `unknown-type`.
 """
 
 

@@ -1,4 +1,4 @@
-"""Which codes issues can have, read out of the source."""
+"""Codes that issues can have, extracted from the source."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from architecture import LAYERS, ROOT
 NAMED = {
     "configs/faults.py: *explain(problem, self._spec)": ("unknown-key", "missing-key", "value"),
     "runtime/policies/policy.py: name": ("retry", "timeout", "cache"),
-    "flows/comfyui/server.py: code": (),  # a server's own
+    "operators/comfyui/server.py: code": (),  # a server's own
+    "runtime/workflow/map.py: code": ("unknown-output", "not-a-list"),
     "runtime/durable/codec.py: *map(str, fields)": (),  # one that was there before
 }
-"""Where a code is neither a text nor passed on, by file and expression: what it can be."""
+"""Possible codes of an expression that is neither a text nor passed on, by file and expression."""
 
 
 def codes(root: Path = ROOT) -> set[str]:
@@ -43,16 +44,18 @@ def _codes_of(path: Path, file: str) -> Iterator[str]:
         if isinstance(target, ast.Name)
     }
     takers = (
-        {"Issue": 0, "Fault": 2, ".report": 1} if file.startswith("configs/") else {"Issue": 0, "Fault": 2, "Slip": 2}
+        {"Issue": 0, "Fault": 2, ".report": 1}
+        if file.startswith("configs/")
+        else {"Issue": 0, "Fault": 2, "Slip": 2, "invalid_schema": 0}
     )
     passed: set[str] = set()
-    for node in nodes:
+    for node in [*nodes, *nodes]:  # twice: a function may pass its code on to one further down
         if isinstance(node, ast.FunctionDef) and "code" in (
             names := [arg.arg for arg in node.args.args if arg.arg != "self"]
         ):
             makes = any(
                 isinstance(call, ast.Call)
-                and _called(call) == "Issue"
+                and _called(call) in takers
                 and call.args
                 and ast.unparse(call.args[0]) == "code"
                 for call in ast.walk(node)
@@ -82,7 +85,7 @@ def _codes_of(path: Path, file: str) -> Iterator[str]:
 
 
 def _called(call: ast.Call) -> str:
-    """What is called; of the methods called ``report``, with a dot, for there is a function of that name."""
+    """Return the name of a called function; methods called ``report`` have a dot, unlike the function of that name."""
     name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
     return ".report" if name == "report" and isinstance(call.func, ast.Attribute) else name
 

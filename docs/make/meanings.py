@@ -1,11 +1,11 @@
-"""What the codes of issues mean, and what mends them, in the words of `docs/reference/errors.md`."""
+"""Meanings and remedies of the codes of issues, for `docs/reference/errors.md`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 Meaning = tuple[str, str]
-"""What is wrong, and an example of what mends it."""
+"""Description of a fault, and an example of its remedy."""
 
 MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
     "Files that cannot be read": {
@@ -29,7 +29,7 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
             "a YAML tag, or a value that YAML cannot read",
             "leave the tag out, as in `!!python/name:x`; quote dates that are none",
         ),
-        "key": ("a key is no plain text, or a merge key `<<`", "write the keys themselves instead of `<<: *base`"),
+        "key": ("a key is not plain text, or is a merge key `<<`", "write the keys themselves instead of `<<: *base`"),
         "duplicate-key": ("a key stands twice", "keep one of the two lines"),
         "path": ("a file of an archive leads out of it", "pack it again without `../` in its names"),
         "value": ("a value does not fit its key", "`max_rounds: 3` instead of `max_rounds: many`"),
@@ -65,6 +65,10 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
             "`workflow_platform: DBGPT`, and dbgpt is not installed",
             "`pip install --no-deps 'dbgpt>=0.8.2,<0.9' cloudpickle cachetools`, or leave the key out",
         ),
+        "function": (
+            "a function cannot be used as an operator",
+            "`function: my_steps.bullets`, with `my_steps.py` beside the file",
+        ),
         "tool-module": (
             "the module of a tool does not import, or lacks the function",
             "`module_path: my_tools`, with `my_tools.py` beside the file",
@@ -81,7 +85,7 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
             "the insights cannot be kept as said",
             'in YAML `env: {insights: lessons.sqlite}`, in Python `Insights("lessons.sqlite")`',
         ),
-        "no-experts": ("a leader leads nobody", "add an expert under `experts`"),
+        "no-experts": ("a leader has no experts", "add an expert under `experts`"),
         "port": (
             "a port stands where none can be",
             "`{operator: triage, port: refund}` after an operator with `ports: [refund]`; a number, or `else`, in a workflow file",
@@ -97,11 +101,16 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
         "read-too-early": ("it reads what a later operator says", "`add_operator(check, previous_ops=[facts])`"),
         "nested-in-itself": ("a workflow contains itself", "make a second workflow for the inside"),
         "parameter": (
-            "a function's parameter is no operator before it, or its annotation cannot be read",
+            "a function's parameter is not an operator before it, or its annotation cannot be read",
             "name it as an operator before it, or annotate it with Job, Reasoner or RunContext",
         ),
+        "awel-inputs": (
+            "an AWEL operator of one input comes after several operators",
+            "put a `JoinOperator` between them",
+        ),
+        "unknown-output": ("the declared answer has no such field", "name one of the fields that the message lists"),
         "not-a-list": (
-            "a map is to run over something that is no list",
+            "a map's input is not a list",
             '`Map("each", body, over="claims")`, with `{claims: [string]}` before it',
         ),
         "on-error": (
@@ -117,23 +126,27 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
             "its messages are to be cached, and nothing tells it from others",
             "give it a method `fingerprint()`, or `Policy(cache=False)`",
         ),
-        "listener": ("a listener is no plain function", "`def listener(event): …`, without `async`"),
-        "only": ("it is no type of event", "`only=[events.OperatorFinished]`"),
+        "listener": ("a listener is not a plain function", "`def listener(event): …`, without `async`"),
+        "only": ("it is not a type of event", "`only=[events.OperatorFinished]`"),
         "under": ("a path has something other than ids", '`under=["desk", "check"]`'),
     },
     "Policies and limits": {
         "retry": ("it is no `Retry`", "`Policy(retry=Retry(attempts=5))`"),
         "timeout": ("it is no `Timeout`", "`Policy(timeout=Timeout(run=60))`"),
         "cache": ("it is no `Cache`, or has no sensible bounds", "`Policy(cache=Cache(max_age=3600))`"),
-        "fallback": ("it can take nobody's place", '`Policy(fallback="A colleague will answer.")`'),
-        "on": ("it is no type of error", "`Retry(on=(ModelError,))`"),
+        "fallback": ("it cannot replace an operator", '`Policy(fallback="A colleague will answer.")`'),
+        "on": ("it is not a type of error", "`Retry(on=(ModelError,))`"),
         "limits": ("a limit is below 1", "`Limits(concurrency=4)`, or None for none"),
-        "no-number": ("it is no number", "`Timeout(run=60)`, in seconds"),
-        "no-count": ("it is no whole number", "`Retry(attempts=3)`"),
+        "no-number": ("it is not a number", "`Timeout(run=60)`, in seconds"),
+        "no-count": ("it is not a whole number", "`Retry(attempts=3)`"),
         "not-positive": ("it must be more than 0", "`Budget(tokens=100_000)`"),
     },
     "Schemas of answers": {
-        "json-schema": ("an `output_schema` is no JSON Schema", "write an example instead: `{claims: [string]}`"),
+        "json-schema": (
+            "an `output_schema` is not a valid JSON Schema",
+            "write an example instead: `{claims: [string]}`",
+        ),
+        "not-text": ("half of a UTF-16 pair in a form", "remove it"),
         "unreadable": ("it begins as a form, but cannot be read as one", "`{claims: [string]}`; or begin with words"),
         "no-type": (
             "a word of a form is nearly a type, or a type elsewhere",
@@ -164,15 +177,15 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
         ),
     },
     "Questions to a person": {
-        "no-form": ("these words say no form of an answer", '`await interrupt("Pay?", "boolean")`, or a JSON Schema'),
-        "unknown-question": ("nobody asks this", "take an id that `operad runs show ID` lists"),
+        "no-form": ("the text is not a form of an answer", '`await interrupt("Pay?", "boolean")`, or a JSON Schema'),
+        "unknown-question": ("there is no open question with this id", "take an id that `operad runs show ID` lists"),
         "wrong-answer": ("the answer is not of the form that is asked for", "`--answer pay=yes`"),
     },
     "Workflows of typed nodes": {
         "no-nodes": ("there is no node", "add a `start` and an `end`"),
         "no-start": ("nothing begins it", "add a node of type `start`"),
         "several-starts": ("two nodes begin it", "take one out"),
-        "no-end": ("nothing ends it, or the node that is named is no end", "add a node of type `end`"),
+        "no-end": ("it has no end, or the named node is not an end", "add a node of type `end`"),
         "unknown-type": (
             "there is no such node type",
             "`template-transform` instead of `template`; `operad nodes` lists them",
@@ -183,7 +196,7 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
         "edge": ("an edge of Operad's YAML has neither end", "`{from: 1, to: 2}`"),
         "inside": ("a node says inside of what it runs, and stands there already", "leave `inside` out"),
         "order": (
-            "it stands before what it refers to, or the order is no list of numbers",
+            "it stands before a node that it refers to, or the order is not a list of numbers",
             "put it after what it reads",
         ),
         "dangling-edge": ("an edge to or from a node that is not there", "correct the id, or take the edge out"),
@@ -269,11 +282,11 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
             "link what belongs to it",
         ),
         "terminal-node": (
-            "a node whose result nobody takes (ComfyFlow's check)",
+            "a node whose result is not used (ComfyFlow's check)",
             "link it with a node that ends the workflow",
         ),
         "terminal-output-node": (
-            "a node that is an output, and gives something that nobody takes (ComfyFlow's check)",
+            "an output node with results that are not used (ComfyFlow's check)",
             "link it, or use another",
         ),
         "more": ("there are more issues than are listed", "mend those that are"),
@@ -303,6 +316,7 @@ ERRORS: Mapping[str, str] = {
     "OperadError": "Catch it to catch them all.",
     "InvalidError": "Go through its `issues`; the codes are below.",
     "InputError": "Give the file or the value that the message asks for.",
+    "NoModelError": "Give a model to the workflow or to the run, or set one in the environment.",
     "LossyError": "See what `losses` says; run it all the same with `--lossy`, or `assemble(…, lossy=True)`.",
     "OperatorError": "Look at its `__cause__`; give the operator a `retry` or a `fallback`. `finished` has what was done.",
     "OperatorTimeoutError": "Allow it more time, or try again: `timeout: {run: 120}`.",
@@ -322,8 +336,10 @@ ERRORS: Mapping[str, str] = {
     "MissingExtraError": "Install what the message names.",
     "UntrustedError": "Read the code that it names; then `operad trust FILE`, or `load(file, trust=True)`.",
     "RefusedError": "Do what the answer of the server says; its status tells whose fault it is.",
+    "ReadonlyError": "In the studio: mend or restore the file, or convert it to a format that can be edited.",
+    "StaleError": "In the studio: look at the file as it is now, and make the change again.",
     "RunningLoopError": "`await` the asynchronous method: `aexecute` instead of `execute`.",
-    "DeadlockError": "In a test on a fake clock: let somebody set what all wait for.",
+    "DeadlockError": "In a test on a fake clock: let a task set the event that all wait for.",
     "UnexpectedStepError": "In a test: script one more answer, or ask less.",
     "LeftoverStepsError": "In a test: script fewer answers, or ask what they are for.",
     "CodeError": "Mend the snippet at the line that is named, or allow it more by `CodeLimits`.",

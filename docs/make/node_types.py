@@ -35,13 +35,12 @@ HEAD = """\
 
 <!-- Written by docs/make/reference.py from operators/nodes. -->
 
-All types of nodes that a workflow may consist of, from the declarations that also check them; `operad nodes TYPE` prints
-the same. How nodes are written and wired stands in [typed nodes](../nodes.md), what each does with its values in the page
-that its name leads to there.
+This page lists all node types with their parameters, outputs and ports, as printed by `operad nodes TYPE`.
+[Typed nodes](../nodes.md) describes how nodes are written and connected; each section links to the details of its type.
 
-A *variable* is `[name, node id]`; a *text* may hold variables as `{{#id.name#}}`. A format that carries a type does so
-with the parameters of its example; other parameters may be more than a format can hold, and `operad convert` says so.
-Types marked 20 are those of the Chat2Workflow paper.
+A *variable* is `[name, node id]`; a *text* may contain variables as `{{#id.name#}}`. The columns of formats show whether
+the format can store the example of the type; `operad convert` lists the losses of other parameters. Types marked 20 are
+those of the Chat2Workflow paper.
 """
 
 
@@ -53,7 +52,7 @@ def page() -> str:
         + " |"
         for name, each in NODE_TYPES.items()
     ]
-    table = [f"| type | | what it does | {' | '.join(CARRIERS)} |", "|---|---|---|" + "---|" * len(CARRIERS), *rows, ""]
+    table = [f"| type | | purpose | {' | '.join(CARRIERS)} |", "|---|---|---|" + "---|" * len(CARRIERS), *rows, ""]
     return "\n".join([HEAD, *table, *map(_section, NODE_TYPES.values())])
 
 
@@ -64,20 +63,16 @@ def _section(node_type: NodeType) -> str:
     if fields:
         lines += ["| parameter | type | default | meaning |", "|---|---|---|---|"]
     for name, field in fields.items():
-        default = (
-            "must be given" if field.is_required() else f"`{json.dumps(field.get_default(call_default_factory=True))}`"
-        )
+        default = "required" if field.is_required() else f"`{json.dumps(field.get_default(call_default_factory=True))}`"
         cells = [f"`{name}`", _type(field), default, str(field.description)]
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
-    lines += ["" if fields else "No parameters.\n", f"Gives: {node_type.gives}.", ""]
+    lines += ["" if fields else "No parameters.\n", f"Outputs: {node_type.gives}.", ""]
     lines += [f"Ports: {node_type.ways}.", ""] if node_type.ways else []
-    lines += (
-        [f"Runs other nodes inside, which begin with [`{s}`](#{s}).", ""] if (s := node_type.body_starts_with) else []
-    )
+    lines += [f"Contains other nodes, which begin with [`{s}`](#{s}).", ""] if (s := node_type.body_starts_with) else []
     lost = {carrier: _losses(node_type, carrier) for carrier in CARRIERS}
     carried = ", ".join(carrier for carrier, losses in lost.items() if not losses)
     lines += [
-        f"Carried whole by: {carried}.",
+        f"Stored without loss by: {carried}.",
         *(f"In {name}: {losses}." for name, losses in lost.items() if losses),
         "",
     ]
@@ -115,7 +110,7 @@ def _words(kind: Any) -> str:
 
 
 def _losses(node_type: NodeType, carrier: str) -> str:
-    """What a format cannot hold of a type with the parameters of its example; empty where it holds all."""
+    """Return the losses of a format for a type with the parameters of its example; empty if there are none."""
     node = NodeSpec("1", node_type.type, dict(node_type.example))
     nodes = [node]
     if around := STARTS.get(node_type.type):
@@ -128,9 +123,14 @@ def _losses(node_type: NodeType, carrier: str) -> str:
 
 def _prose(node_type: NodeType) -> str:
     """A link to what the pages say of a type: its heading, or else the page of its module."""
-    page = f"nodes_{node_type.__module__.rpartition('.')[2]}.md"
+    module = node_type.__module__.rpartition(".")[2]
+    page = f"nodes_{_PAGES.get(module, module)}.md"
     heading = next((each for each in _headings(page) if node_type.type in each.split()), "")
     return f"[{heading or node_type.type}](../{page}{'#' + slug(heading) if heading else ''})"
+
+
+_PAGES = {"lists": "values", "http": "sources", "agents": "models", "comfyui": "sources"}
+"""The pages that tell of modules without one of their own."""
 
 
 @cache

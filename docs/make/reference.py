@@ -1,4 +1,4 @@
-"""Writes `docs/reference/`: what is said there is read out of the declarations.
+"""Write `docs/reference/` from the declarations.
 
 make reference                                  # into docs/reference
 python docs/make/reference.py FOLDER            # into another folder
@@ -16,6 +16,7 @@ from pkgutil import walk_packages
 from typing import Any
 
 import architecture
+import compatibility
 import imported
 import node_types
 import yaml_keys
@@ -52,13 +53,13 @@ def errors() -> str:
         "",
         NOTE.format("the docstrings of the errors, and docs/make/meanings.py"),
         "",
-        "Whatever goes wrong on purpose is an `OperadError`: what, where, why, and what to do. The command prints it on",
-        "stderr and exits with status 2; in Python, catch the one that you can do something about. What happens to the run",
-        "then stands in [failure](../failure.md).",
+        "All errors that Operad raises deliberately are subclasses of `OperadError`. The message states the problem, the",
+        "place, the reason and the fix. Commands print it on stderr and exit with status 2. The effects of an error on a run",
+        "are described in [errors and cancellation](../failure.md).",
         "",
         "## Errors",
         "",
-        "| error | a kind of, besides `OperadError` | when | what to do |",
+        "| error | base class, besides `OperadError` | raised when | fix |",
         "|---|---|---|---|",
     ]
     for name, kind in kinds.items():
@@ -66,20 +67,19 @@ def errors() -> str:
         lines.append(f"| `{name}` | {base} | {_first(kind.__doc__)} | {ERRORS[name]} |")
     lines += [
         "",
-        "All that a static check finds comes in one `InvalidError`, whose `issues` are `Issue(code, message, where)`: a kind",
-        "of fault that programs can tell, what is wrong and what to do for people, and the place. `operad check` prints one",
-        "a line.",
+        "A static check reports all issues in one `InvalidError`. Its `issues` are `Issue(code, message, where)`: a code for",
+        "programs, a message with the problem and the fix, and the place. `operad check` prints one issue per line.",
         "",
     ]
     for group, meanings in MEANINGS.items():
-        lines += [f"## {group}", "", "| code | what it means | what mends it, as an example |", "|---|---|---|"]
+        lines += [f"## {group}", "", "| code | meaning | example of a fix |", "|---|---|---|"]
         rows = [f"| `{code}` | {meaning} | {mend} |" for code, (meaning, mend) in meanings.items()]
         lines += [*rows, ""]
     return "\n".join(lines)
 
 
 def _errors() -> Iterator[type[OperadError]]:
-    """All kinds of errors, a kind before those that are kinds of it."""
+    """Yield all error classes, base classes first."""
     for layer in LAYERS:
         package = import_module(f"operad.{layer}")
         for module in walk_packages(package.__path__, f"{package.__name__}."):
@@ -101,8 +101,9 @@ def command() -> str:
         "",
         NOTE.format("the command itself"),
         "",
-        "`operad COMMAND --help` prints the same. Exit status, where a command does not say otherwise: 0, or 2 for bad input",
-        "or an error. What is an option may stand anywhere; `--no-…` is its opposite, where it is listed.",
+        "This page contains the help texts of all commands, as printed by `operad COMMAND --help`. The exit status is 0, or",
+        "2 for bad input or an error, unless the command states otherwise. Options may be given in any position; `--no-…`",
+        "disables an option, where listed.",
         "",
     ]
     root = load_all()
@@ -116,11 +117,11 @@ def _commands(path: str, node: Any) -> Iterator[str]:
         arguments = [each for each in node.params if each.param_type_name == "argument"]
         options = [each for each in node.params if each.param_type_name == "option" and "--help" not in each.opts]
         if node.params:
-            yield "| | | default |\n|---|---|---|"
+            yield "| argument, option | meaning | default |\n|---|---|---|"
         for each in (*arguments, *options):
             names = " ".join(f"`{name}`" for name in (*each.opts, *each.secondary_opts))
             name = f"`{each.metavar or each.name.upper()}`" if each in arguments else names
-            default = "must be given" if each.required else _default(each.default)
+            default = "required" if each.required else _default(each.default)
             yield f"| {name} | {' '.join((each.help or '').split())} | {default} |"
         yield ""
     for name, inner in sorted(getattr(node, "commands", {}).items()):
@@ -142,28 +143,30 @@ def packages() -> str:
         "",
         NOTE.format("the packages themselves"),
         "",
-        "Seven layers, and each imports only those below it. Inside `runtime`, no package imports one below it in the",
-        "table. `make check` tests both. `python docs/make/architecture.py` prints the table, imports from a higher",
-        "layer, and cycles.",
+        "Operad has seven layers. Each layer imports only the layers below it, and each package of `runtime` imports only",
+        "packages above it in the table. `make check` tests both. `python docs/make/architecture.py` prints the table,",
+        "imports from a higher layer, and cycles.",
         "",
         "```mermaid",
         *_layers(found),
         "```",
         "",
-        "What the packages are for, how large they are, and what they import of their own layer:",
+        "Packages with their size and their imports within the same layer:",
         "",
         *architecture.table(found),
         "",
-        "The expert that `make run` runs, drawn by `operad show release_credits`; dashed, who judges:",
+        "The expert run by `make run`, drawn by `operad show`; dashed edges lead to the evaluator:",
         "",
         "```mermaid",
-        chart(load("release_credits").expert().workflow.graph()).rstrip(),
+        chart(
+            load(ROOT / "test/example/release_credits/release_credits.yaml", trust=True).expert().workflow.graph()
+        ).rstrip(),
         "```",
         "",
     ]
     for layer in reversed(architecture.LAYERS):
         inside = [each for each in found if each.name.partition(".")[0] == layer and each.about]
-        lines += [f"## {layer}", "", "| module | what it is about |", "|---|---|"]
+        lines += [f"## {layer}", "", "| module | purpose |", "|---|---|"]
         lines += [f"| `{each.name}` | {_first(each.about)} |" for each in inside]
         lines.append("")
     return "\n".join(lines)
@@ -187,6 +190,7 @@ def _first(text: str | None) -> str:
 PAGES: Mapping[str, Callable[[], str]] = {
     "architecture.md": packages,
     "cli.md": command,
+    "compatibility.md": compatibility.page,
     "errors.md": errors,
     "imports.md": imported.page,
     "nodes.md": node_types.page,

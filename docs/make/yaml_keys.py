@@ -14,13 +14,13 @@ from pydantic import BaseModel
 from operad.configs.schema import OTHER_NAMES, ConfigSpec, title
 
 HEAD = """\
-# The keys of a configuration
+# YAML keys
 
 <!-- Written by docs/make/reference.py from configs/schema.py. -->
 
-Every key that an expert's YAML may have, from the declarations that check it; `operad schema` prints the same as JSON
-Schema. How the parts play together stands in [configuration](../configuration.md). A key that is not here is an error; an
-empty one is as good as none. `[]` in a path stands for each item of a list.
+This page lists every key of configuration files with its type, default and an example; `operad schema` prints the same
+as JSON Schema. [Configuration](../configuration.md) explains how the keys work together. Unknown keys are errors; empty
+values count as missing. `[]` in a path stands for each item of a list.
 """
 
 EXAMPLES: Mapping[str, str] = {
@@ -95,6 +95,7 @@ call_timeout: 120
     "OperatorSpec": """
 name: check
 instruction: Check each claim.
+model: {temperature: 0}
 examples: [{input: The moon has air., output: 'false'}]
 output_schema: {claims: [string]}
 inputs: [facts]
@@ -110,7 +111,7 @@ class: my_operators.Check
 params: {strict: true}
 retry: {attempts: 5}
 timeout: {run: 60}
-fallback: {text: Nobody knows., port: right}
+fallback: {text: There is no answer., port: right}
 cache: true
 ---
 instruction: Check this claim.
@@ -126,6 +127,20 @@ retry: {attempts: 2}
 timeout: {run: 10}
 fallback: {outputs: {n: 0}}
 cache: true
+""",
+    "FunctionSpec": """
+name: list
+function: my_steps.bullets
+inputs: [facts]
+ports: [long, short]
+join: all
+retry: {attempts: 2}
+timeout: {run: 10}
+fallback: {text: None., port: short}
+cache: true
+---
+function: my_steps.shout
+map: {over: facts.claims}
 """,
     "WorkflowSpec": """
 name: soothe
@@ -144,7 +159,7 @@ fallback: {text: A colleague will answer.}
 """,
     "StepSpec": "{operator: triage, port: refund}",
     "MapSpec": "{over: claims, concurrency: 4, on_error: keep}",
-    "PolicySpec": "{retry: {attempts: 3}, timeout: {run: 120}, fallback: {text: Nobody knows.}, cache: {path: said.db}}",
+    "PolicySpec": "{retry: {attempts: 3}, timeout: {run: 120}, fallback: {text: There is no answer.}, cache: {path: said.db}}",
     "RetrySpec": "{attempts: 5, first_delay: 0.5, max_delay: 30, 'on': [ModelError, AnswerError]}",
     "TimeoutSpec": "{run: 60, idle: 20}",
     "FallbackSpec": """
@@ -152,7 +167,7 @@ operator: guess
 ---
 model: {name: gpt-5-nano}
 ---
-text: Nobody knows.
+text: There is no answer.
 outputs: {claims: []}
 port: wrong
 """,
@@ -196,7 +211,7 @@ folder: made
 workflows: {translate: translate.json}
 lossy: false
 """,
-    "SearchSpec": "{type: serpapi, api_key_env: SEARCH_KEY}",
+    "SearchSpec": "{type: tavily, api_key_env: SEARCH_KEY, base_url: 'https://api.tavily.com'}",
     "ImagesSpec": "{name: gpt-image-1, base_url: 'http://localhost:8000/v1', api_key_env: MY_KEY, size: 1024x1024}",
     "SpeechSpec": """
 name: tts-1
@@ -206,7 +221,7 @@ voice: alloy
 format: mp3
 """,
     "HttpSpec": "{allowed_hosts: ['localhost:8080'], timeout: 30, max_bytes: 1000000}",
-    "CodeSpec": "{seconds: 10, memory_bytes: 128000000}",
+    "CodeSpec": "{seconds: 10, memory_bytes: 128000000, packages: [pandas]}",
     "DurableSpec": "{max_age: 2592000, max_runs: 1000}",
     "EnvSpec": "{insights: lessons.sqlite}",
 }
@@ -240,7 +255,7 @@ def _section(spec: type[BaseModel], part: Mapping[str, Any], places: list[str]) 
         example = next((document[key] for document in given if key in document), None)
         if example is None:
             raise ValueError(f"the example of {spec.__name__} has no {key!r}")
-        default = "must be given" if key in part.get("required", ()) else _default(value)
+        default = "required" if key in part.get("required", ()) else _default(value)
         keys = f"`{key}` or `{OTHER_NAMES[key]}`" if key in OTHER_NAMES else f"`{key}`"
         cells = [keys, _type(value), default, _meaning(spec, key, value), f"`{_flow(example)}`"]
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
@@ -294,7 +309,7 @@ def _meaning(spec: type[BaseModel], key: str, value: Mapping[str, Any]) -> str:
 
 
 def _attribute(spec: type[BaseModel], key: str) -> str:
-    """What the docstring of a class, or of one above it, says of an attribute."""
+    """Return the description of an attribute in the docstring of a class, or of one above it."""
     for kind in spec.__mro__:
         _, _, attributes = inspect.cleandoc(kind.__doc__ or "").partition("Attributes:\n")
         if found := re.search(rf"^    {key}: (.*(?:\n      .*)*)", attributes, re.MULTILINE):
@@ -303,7 +318,7 @@ def _attribute(spec: type[BaseModel], key: str) -> str:
 
 
 def _places(parts: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Where each part stands, as paths; what stands inside itself, or at many places, is named once per key around it."""
+    """Return the paths of each part; recursive and frequent parts are listed once per enclosing key."""
     places: dict[str, list[str]] = {"ConfigSpec": [""]}
     waiting = ["ConfigSpec"]
     for name in waiting:

@@ -7,15 +7,12 @@ from operad.evaluators.chat2workflow.dataset import (
     Case,
     CaseFile,
     Dataset,
-    Record,
-    RecordedCase,
-    Run,
     Subtask,
     read_dataset,
-    read_run,
 )
 from operad.evaluators.chat2workflow.pass_evaluator import PassEvaluator, SoundEvaluator
 from operad.evaluators.chat2workflow.pass_rate import STEPS, PassVerdict, judge
+from operad.evaluators.chat2workflow.recorded import Record, RecordedCase, Run, read_run
 from operad.evaluators.chat2workflow.resolve_evaluator import ResolveEvaluator
 from operad.evaluators.chat2workflow.resolve_rate import CaseVerdict, resolve
 from operad.evaluators.chat2workflow.response import Response

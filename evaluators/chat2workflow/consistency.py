@@ -1,4 +1,4 @@
-"""Whether a response keeps to its own design principle: the step of Chat2Workflow's pass rate that a model judges."""
+"""True if a response keeps to its own design principle: the step of Chat2Workflow's pass rate that a model judges."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VERDICT: dict[str, Any] = {
     "required": ["reason", "consistent"],
     "additionalProperties": False,
 }
-"""What the judge says, the reason first, as JSON Schema."""
+"""JSON Schema of the judge's answer, the reason first."""
 
 INSTRUCTION = """\
 Somebody designed a workflow and wrote three things: which kinds of nodes it uses, the idea behind it, and the workflow \
@@ -46,11 +46,11 @@ workflow goes against the idea, false otherwise."""
 
 @dataclass(frozen=True, slots=True)
 class Consistency:
-    """What a model says.
+    """Verdict of a model on a response's consistency.
 
     Attributes:
-        consistent: Whether the parts of a response agree.
-        reason: Why it thinks so.
+        consistent: True if the parts of a response agree.
+        reason: Reason for the verdict.
     """
 
     consistent: bool
@@ -58,17 +58,17 @@ class Consistency:
 
 
 async def judge_consistency(reasoner: Reasoner, response: Response, subtask: Subtask) -> Consistency:
-    """Ask whether a workflow keeps to the design principle that it came with.
+    """Ask if a workflow follows the design principle that it came with.
 
-    An answer that is no verdict is asked for again, with what was wrong.
+    An answer that cannot be parsed is asked for again, with its fault.
 
     Args:
-        reasoner: Who is asked.
+        reasoner: The judging reasoner.
         response: The response.
-        subtask: What it answers; the judge is shown the instructions, and nothing of the answer key.
+        subtask: Its subtask; the judge is shown the instructions, but not the answer key.
 
     Raises:
-        AnswerError: No answer can be read as a verdict.
+        AnswerError: No answer can be parsed as a verdict.
     """
     task = Task(job=Job(goal=_material(response, subtask)), instruction=INSTRUCTION, output_schema=json.dumps(VERDICT))
     said = await ask_until_read(

@@ -1,4 +1,4 @@
-"""Whether a simplified workflow can become a platform's file: step 2 of Chat2Workflow's pass rate (Algorithm 1).
+"""Conversion of a simplified workflow to a platform's file: step 2 of Chat2Workflow's pass rate (Algorithm 1).
 
 The paper does not say what its converter checks. These rules are inferred from what it took and what it refused in
 recorded runs; docs/chat2workflow_pass.md has the counts. It goes through the list of nodes once, from first to last:
@@ -11,7 +11,7 @@ recorded runs; docs/chat2workflow_pass.md has the counts. It goes through the li
 - an edge has three parts, and both its nodes are there; its port counts only where nodes branch;
 - each node has an edge, for nodes are laid out by their edges.
 
-What is not asked: whether values fit (types of variables, comparisons, code, templates), whether an edge crosses the
+Not checked: whether values fit (types of variables, comparisons, code, templates), whether an edge crosses the
 border of an iteration or leads to its start, whether edges lead in a circle, whether a node can be reached, whether
 there is an end.
 """
@@ -48,21 +48,21 @@ class _MisshapenError(ValueError):
 
 
 _Reads = Callable[[Any], Iterator[_Read]]
-"""What a parameter reads.
+"""Function that yields the references of a parameter.
 
 Raises:
     _MisshapenError: It is not of its form.
 """
 
 MOST_NODES = 500
-"""Of how many nodes a workflow may be: what bounds the time."""
+"""Maximum number of nodes of a workflow, to limit the time."""
 
 MOST_FAULTS = 100
-"""How many faults are told of a workflow."""
+"""Number of faults that are told of a workflow."""
 
 
 def conversion_faults(workflow: Any) -> list[Issue]:
-    """What keeps a workflow from becoming a platform's file.
+    """Return the faults that prevent the conversion of a workflow to a platform's file.
 
     Args:
         workflow: The value of its JSON.
@@ -105,7 +105,7 @@ def _faults(raw_nodes: Sequence[Any], raw_edges: Sequence[Any]) -> Iterator[Issu
     ]
     yield from wrong
     if wrong:
-        return  # what they join is not known
+        return  # the joined nodes are unknown
     joined = {end for edge in raw_edges for end in (edge[0], edge[2])}
     for node_id in by_id:
         if node_id not in joined:
@@ -117,7 +117,7 @@ def _faults(raw_nodes: Sequence[Any], raw_edges: Sequence[Any]) -> Iterator[Issu
 
 def _node_faults(node: _Node, by_id: Mapping[str, _Node]) -> Iterator[Issue]:
     if node.type not in _PARAMS:
-        yield Issue("unknown-type", f"{node.type!r} is no node type{did_you_mean(node.type, _PARAMS)}", node.id)
+        yield Issue("unknown-type", f"{node.type!r} is not a node type{did_you_mean(node.type, _PARAMS)}", node.id)
         return
     if parent := parent_of(node.id):
         yield from _named(_Read("", parent), node, by_id, "its id")
@@ -150,7 +150,7 @@ def _named(read: _Read, node: _Node, by_id: Mapping[str, _Node], where: str) -> 
 
 
 def _result_faults(read: _Read, node: _Node, by_id: Mapping[str, _Node]) -> Iterator[Issue]:
-    """What is wrong with what an iteration makes its output of: the one reference that may point forward."""
+    """Yield faults in the output of an iteration: the only reference that may point forward."""
     other = by_id.get(read.node)
     if other is None or parent_of(other.id) != node.id:
         yield Issue("outside-body", f"output_selector: names {read.node[:80]!r}, which is not inside of it", node.id)
@@ -160,7 +160,7 @@ def _result_faults(read: _Read, node: _Node, by_id: Mapping[str, _Node]) -> Iter
 
 
 def _has(node: _Node, variable: str) -> bool:
-    """Whether a type is found for a variable of a node."""
+    """Return True if a type is found for a variable of a node."""
     if node.type in ("end", "if-else", "iteration-start"):
         return False
     declared = {"start": "variables", "code": "outputs"}.get(node.type)
@@ -202,7 +202,7 @@ def _text(value: Any) -> Iterator[_Read]:
 
 
 def _references(text: str) -> Iterator[tuple[str, str]]:
-    """The nodes and variables that a text names: what stands between ``{{#``, the next dot, and ``#}}`` in the same line.
+    """Yield the nodes and variables that a text names: between ``{{#``, the next dot, and ``#}}`` on one line.
 
     That is as wide as the converter reads: ``{{#item#}} and {{#2.text#}}`` is one reference, to ``item#}} and {{#2``.
     """
@@ -316,4 +316,4 @@ _PARAMS: Mapping[str, Mapping[str, _Reads]] = {
     "google-search": {"query": _text},
     "echarts": {"chart_type": _plain, "chart_title": _text, "data": _text, "x_axisORcategories": _text},
 }
-"""What each type needs, and how the parameters are read."""
+"""Required parameters of each type, and functions that read their references."""

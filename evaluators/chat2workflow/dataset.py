@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from operad.evaluators.chat2workflow.response import Response
 from operad.flows.formats.json_text import MAX_BYTES, read_json, read_text
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
 
 QUERIES, PASS_KEYS, RESOLVE_KEYS = "query.json", "check_pass_stage.json", "check_resolve_stage.json"
 REFERENCE = "ground_truth"
-"""What a test case calls its reference answer, among its inputs."""
+"""Name of the reference answer among a test case's inputs."""
 
 CATEGORIES = ("Research", "Document", "Enterprise", "Developer", "Education", "AIGC")
 """The domains, in the order of the paper's tables."""
-
-MOST_RESPONSES = 10_000
-"""How many responses a folder may hold."""
-
-_STEPS = ("1_1", "1_2", "1_3", "1_4")
-_NUMBERED = re.compile(r"(.+)_([0-9]{1,3})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +49,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class AnswerKey:
-    """What a workflow must have to pass.
+    """Requirements for a workflow to pass.
 
     Attributes:
         inputs: The names of the start's variables.
@@ -98,7 +90,7 @@ class Subtask:
 
     @property
     def key(self) -> str:
-        """What the dataset calls it: ``Task_round``."""
+        """Name in the dataset: ``Task_round``."""
         return f"{self.task}_{self.round}"
 
     @property
@@ -125,7 +117,7 @@ class Dataset:
         """
         key = f"{task}_{round}"
         if key not in self.subtasks:
-            raise InputError(_unknown(task, round, self))
+            raise InputError(unknown_case(task, round, self))
         return self.subtasks[key]
 
 
@@ -141,72 +133,6 @@ def subtask_of(said: Mapping[str, Any]) -> Subtask:
             return read_dataset(Path(folder)).subtask(task, round)
         case _:
             raise InputError(f"{dict(said)!r} names no round of a task; write {{dataset: DIR, task: NAME, round: 1}}")
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedCase:
-    """What a record says about a test case.
-
-    Attributes:
-        passed: Whether it was resolved; None where it was not run.
-        output: What the workflow said in words.
-        reason: Why the judge thought so.
-    """
-
-    passed: bool | None
-    output: str | None
-    reason: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A response of a run, with what was said about it when it was recorded.
-
-    Attributes:
-        task: The task.
-        round: The round.
-        response: The response.
-        valid: Whether it passed; None where that is not recorded.
-        fail_step: The first step that failed, ``1_1`` to ``1_4``; None where none did or it is not recorded.
-        reason: What the judge of the last step said.
-        cases: What is recorded about the test cases, by name.
-    """
-
-    task: str
-    round: int
-    response: Response
-    valid: bool | None
-    fail_step: str | None
-    reason: str | None
-    cases: Mapping[str, RecordedCase]
-
-    @property
-    def key(self) -> str:
-        """``Task_round``."""
-        return f"{self.task}_{self.round}"
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """The responses of a model.
-
-    Attributes:
-        path: Where they are from.
-        records: They.
-    """
-
-    path: Path
-    records: tuple[Record, ...]
-
-    @property
-    def model(self) -> str:
-        """The model: the name of the file without its ending, or of the folder."""
-        return self.path.name if self.path.is_dir() else self.path.stem
-
-    @property
-    def label(self) -> str:
-        """The run: the folder that it stands in, and the model."""
-        return f"{self.path.absolute().parent.name}/{self.model}"
 
 
 # The dataset
@@ -225,7 +151,7 @@ def read_dataset(folder: Path) -> Dataset:
     extensions = _objects(files[RESOLVE_KEYS], RESOLVE_KEYS, faults)
     subtasks: dict[str, Subtask] = {}
     for query, where in _queries(files[QUERIES], faults):
-        task, category = _text(query, "task", where, faults), _text(query, "category", where, faults)
+        task, category = text_at(query, "task", where, faults), text_at(query, "category", where, faults)
         for number, instructions in _rounds(query, where, faults):
             key = f"{task}_{number}"
             if key in subtasks:
@@ -262,7 +188,7 @@ def _rounds(query: Mapping[str, Any], where: str, faults: list[Issue]) -> Iterat
     if not numbers or numbers != list(range(1, len(numbers) + 1)):
         faults.append(Issue("missing", f"must have query1, query2, …, without a gap; it has {numbers}", where))
         return
-    instructions = tuple(_text(query, f"query{number}", where, faults) for number in numbers)
+    instructions = tuple(text_at(query, f"query{number}", where, faults) for number in numbers)
     for number in numbers:
         yield number, instructions[:number]
 
@@ -286,7 +212,7 @@ def _subtask(
     for name, extension in extensions.items():
         there = f"{RESOLVE_KEYS}: {task}_{number}"
         if name not in names:
-            faults.append(Issue("unknown", f"{name!r} is no output{did_you_mean(name, names)}", there))
+            faults.append(Issue("unknown", f"{name!r} is not an output{did_you_mean(name, names)}", there))
         if not (isinstance(extension, str) and re.fullmatch(r"\.\w+", extension)):
             faults.append(Issue("format", f"{name}: must be an extension such as .pdf", there))
     files = {name: str(extension) for name, extension in extensions.items()}
@@ -318,7 +244,7 @@ def _cases(key: Mapping[str, Any], inputs: Sequence[str], where: str, faults: li
         for missing in [each for each in inputs if each not in values]:
             faults.append(Issue("missing", f"has no value for the input {missing!r}", there))
         for unknown in [each for each in values if each not in inputs]:
-            faults.append(Issue("unknown", f"{unknown!r} is no input{did_you_mean(unknown, inputs)}", there))
+            faults.append(Issue("unknown", f"{unknown!r} is not an input{did_you_mean(unknown, inputs)}", there))
         yield Case(name, {each: _value(value, f"{there}.{each}", faults) for each, value in values.items()}, reference)
 
 
@@ -335,135 +261,15 @@ def _value(value: Any, where: str, faults: list[Issue]) -> Any:
             return None
 
 
-# Runs
-
-
-def read_run(path: Path, dataset: Dataset) -> Run:
-    """Read a run.
-
-    Args:
-        path: JSON, a list of records, or a line of JSON for each. A record has ``task`` and ``round`` and either
-            ``response``, a text with the tags, or the texts between them, ``node_selection``, ``design_principle`` and
-            ``workflow``; null where there was no tag. Or a folder of responses named ``Task_round.txt``.
-        dataset: What the responses answer.
-
-    Raises:
-        InputError: It cannot be read.
-        InvalidError: It is no run, answers what is not in the dataset, or answers something twice; every fault is
-            listed.
-    """
-    faults: list[Issue] = []
-    records: dict[str, Record] = {}
-    for where, value in _folder_items(path, faults) if path.is_dir() else _file_items(path, faults):
-        before = len(faults)
-        record = _record(value, where, faults)
-        if record is None or len(faults) > before:
-            continue
-        if record.key not in dataset.subtasks:
-            faults.append(Issue("unknown", _unknown(record.task, record.round, dataset), where))
-        elif record.key in records:
-            faults.append(Issue("duplicate", f"{record.task} {record.round} was there before", where))
-        records[record.key] = record
-    if not records and not faults:
-        what = "holds no file Task_round.txt" if path.is_dir() else "is an empty list"
-        faults.append(Issue("empty", f"{what}; a run has one response or more", str(path)))
-    if faults:
-        raise InvalidError(str(path), faults)
-    return Run(path, tuple(records.values()))
-
-
-def _folder_items(folder: Path, faults: list[Issue]) -> Iterator[tuple[str, Any]]:
-    paths = sorted(folder.glob("*.txt"))
-    if len(paths) > MOST_RESPONSES:
-        raise InputError(f"{folder}: holds {len(paths):,} files .txt, and {MOST_RESPONSES:,} are the most")
-    for path in paths:
-        named = _NUMBERED.fullmatch(path.stem)
-        if named is None:
-            faults.append(Issue("name", "must be called Task_round.txt", path.name))
-        else:
-            yield path.name, {"task": named[1], "round": int(named[2]), "response": _text_of(path)}
-
-
-def _file_items(path: Path, faults: list[Issue]) -> Iterator[tuple[str, Any]]:
-    text = _text_of(path)
-    lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
-    if lines and _is_object(lines[0][1]):
-        for number, line in lines:
-            where = f"line {number}"
-            try:
-                yield where, read_json(line, where)
-            except InvalidError as error:
-                faults += [Issue(issue.code, issue.message, where) for issue in error.issues]
-        return
-    value = read_json(text, str(path))
-    if not isinstance(value, list):
-        raise InvalidError(str(path), [Issue("format", "must be a list of records, or have one a line", str(path))])
-    for number, each in enumerate(cast("list[Any]", value)):
-        yield f"[{number}]", each
-
-
-def _is_object(line: str) -> bool:
-    try:
-        return isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
-def _record(value: Any, where: str, faults: list[Issue]) -> Record | None:
-    if not isinstance(value, dict):
-        faults.append(Issue("format", "must be an object with task, round and a response", where))
-        return None
-    record = cast("dict[str, Any]", value)
-    task = _text(record, "task", where, faults)
-    number = record.get("round")
-    if isinstance(number, bool) or not isinstance(number, int):
-        faults.append(Issue("format" if "round" in record else "missing", "round: must be a whole number", where))
-        return None
-    response = _response(record, f"{where} {task}_{number}", faults)
-    where = f"{where} {task}_{number}"
-    fail_step = _optional(record, "fail_step", str, where, faults)
-    step = fail_step.removeprefix("step_") if fail_step else None
-    if step is not None and step not in _STEPS:
-        faults.append(Issue("format", f"fail_step: must be step_1_1 to step_1_4, not {fail_step!r}", where))
-    names = sorted(name for name in record if re.fullmatch(r"test[0-9]{1,3}", name))
-    cases = {
-        name: RecordedCase(
-            _optional(record, name, bool, where, faults),
-            _optional(record, f"llm_output_{name}", str, where, faults),
-            _optional(record, f"llm_evaluate_reason_{name}", str, where, faults),
-        )
-        for name in names
-    }
-    valid = _optional(record, "valid", bool, where, faults)
-    return Record(task, number, response, valid, step, _optional(record, "reason", str, where, faults), cases)
-
-
-def _response(record: Mapping[str, Any], where: str, faults: list[Issue]) -> Response:
-    if isinstance(record.get("response"), str):
-        return Response.of(record["response"])
-    if "response" in record:
-        faults.append(Issue("format", "response: must be a text", where))
-        return Response(None, None, None)
-    parts: list[str | None] = []
-    for name in ("node_selection", "design_principle", "workflow"):
-        if name not in record:
-            faults.append(Issue("missing", f"has no {name}{did_you_mean(name, record)}, and no response", where))
-        parts.append(_optional(record, name, str, where, faults))
-    return Response(*parts)
-
-
-def _unknown(task: str, number: int, dataset: Dataset) -> str:
-    rounds = [each.round for each in dataset.subtasks.values() if each.task == task]
-    if rounds:
-        return f"the task {task!r} has the rounds 1 to {max(rounds)}, and no {number}"
-    tasks = list(dict.fromkeys(each.task for each in dataset.subtasks.values()))
-    return f"the dataset has no task {task!r}{did_you_mean(task, tasks)}"
-
-
 # Values in JSON
 
 
-def _text_of(path: Path) -> str:
+def text_under(path: Path) -> str:
+    """Return the text of a file.
+
+    Raises:
+        InputError: The file is unreadable, or larger than `MAX_BYTES`.
+    """
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)  # one more tells that it is too large
@@ -473,7 +279,7 @@ def _text_of(path: Path) -> str:
 
 
 def _json_of(path: Path) -> Any:
-    return read_json(_text_of(path), str(path))
+    return read_json(text_under(path), str(path))
 
 
 def _objects(value: Any, name: str, faults: list[Issue]) -> dict[str, dict[str, Any]]:
@@ -489,7 +295,8 @@ def _objects(value: Any, name: str, faults: list[Issue]) -> dict[str, dict[str, 
     return objects
 
 
-def _text(value: Mapping[str, Any], name: str, where: str, faults: list[Issue]) -> str:
+def text_at(value: Mapping[str, Any], name: str, where: str, faults: list[Issue]) -> str:
+    """Return the text under a key; otherwise note the fault, and return an empty text."""
     given = value.get(name)
     if isinstance(given, str) and given:
         return given
@@ -505,9 +312,19 @@ def _texts(value: Mapping[str, Any], name: str, where: str, faults: list[Issue])
     return ()
 
 
-def _optional(value: Mapping[str, Any], name: str, kind: type[Any], where: str, faults: list[Issue]) -> Any:
+def optional_text(value: Mapping[str, Any], name: str, kind: type[Any], where: str, faults: list[Issue]) -> Any:
+    """Return the text or boolean under a key, or None; note a fault if it has another type."""
     given = value.get(name)
     if given is None or isinstance(given, kind):
         return given
     faults.append(Issue("format", f"{name}: must be a {'text' if kind is str else 'boolean'} or null", where))
     return None
+
+
+def unknown_case(task: str, number: int, dataset: Dataset) -> str:
+    """Return an error for a task or round that the dataset does not have."""
+    rounds = [each.round for each in dataset.subtasks.values() if each.task == task]
+    if rounds:
+        return f"the task {task!r} has the rounds 1 to {max(rounds)}, and no {number}"
+    tasks = list(dict.fromkeys(each.task for each in dataset.subtasks.values()))
+    return f"the dataset has no task {task!r}{did_you_mean(task, tasks)}"

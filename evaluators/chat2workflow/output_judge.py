@@ -1,4 +1,4 @@
-"""Whether what a workflow said does what was asked for, as a model judges it (Chat2Workflow, algorithm 2, last step)."""
+"""Judge of a workflow's texts: a model decides if they meet the request (Chat2Workflow, algorithm 2, last step)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VERDICT: dict[str, Any] = {
     "required": ["reason", "resolved"],
     "additionalProperties": False,
 }
-"""What the judge says, the reason first, as JSON Schema."""
+"""JSON Schema of the judge's answer, the reason first."""
 
 INSTRUCTION = """\
 A workflow was built for somebody, step by step, and has just been run once. You decide whether its results in words do \
@@ -52,9 +52,9 @@ class OutputJudge(BaseOperator[Any]):
     """An operator that judges the texts of one run; its message has the outputs ``reason`` and ``resolved``.
 
     Args:
-        subtask: What the workflow was built for.
-        case: What it was run on.
-        texts: What it gave that is no file, by name.
+        subtask: Subtask of the workflow.
+        case: Test case of the run.
+        texts: Outputs that are not files, by name.
     """
 
     def __init__(self, subtask: Subtask, case: Case, texts: Mapping[str, Any]) -> None:
@@ -65,10 +65,10 @@ class OutputJudge(BaseOperator[Any]):
         return "judge"
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
-        """Ask the reasoner; an answer that is no verdict is asked for again, with what was wrong.
+        """Ask the reasoner; an answer that cannot be parsed is asked for again, with its fault.
 
         Raises:
-            AnswerError: No answer can be read as a verdict.
+            AnswerError: No answer can be parsed as a verdict.
         """
         task = Task(
             job=call.job.model_copy(update={"goal": self._material}),
@@ -82,7 +82,7 @@ class OutputJudge(BaseOperator[Any]):
 
 
 def material(subtask: Subtask, case: Case, texts: Mapping[str, Any]) -> str:
-    """What the judge is shown: requests, inputs, results and reference answer, each between backticks."""
+    """Return the judge's material: requests, inputs, results and reference answer, each between backticks."""
     requests = list(subtask.instructions)
     titles = [f"Request {number}" for number in range(1, len(requests))] + [f"Request {len(requests)}, the last"]
     inputs = {name: value for name, value in case.inputs.items() if not has_files(value)}
@@ -94,7 +94,7 @@ def material(subtask: Subtask, case: Case, texts: Mapping[str, Any]) -> str:
 
 
 def has_files(value: Any) -> bool:
-    """Whether an input of a test case is a file, or several."""
+    """Return True if an input of a test case is a file, or several."""
     return isinstance(value, CaseFile) or (
         isinstance(value, tuple) and any(map(has_files, cast("Sequence[Any]", value)))
     )

@@ -1,4 +1,4 @@
-"""The pass rate as evaluators in a workflow: what a response fails by is the lesson for who wrote it."""
+"""Pass rate as evaluators in a workflow: failed steps become the lesson."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class PassEvaluator(ScoreEvaluator):
     """Judges a response by steps 1 to 4 of Chat2Workflow's pass rate; the score is the share of steps that it passed.
 
     Args:
-        config: What the evaluator is; its id is ``pass`` if left out.
-        key: What the workflow must have; or, as YAML says it, ``{inputs, outputs, key_nodes}`` in lists of names, or
+        config: Configuration of the evaluator; its id is ``pass`` if left out.
+        key: Requirements on the workflow; in YAML, ``{inputs, outputs, key_nodes}`` in lists of names, or
             ``{dataset, task, round}``, the folder of the dataset and a round of one of its tasks.
         threshold: The least score that is SUCCESS.
 
@@ -55,10 +55,10 @@ class PassEvaluator(ScoreEvaluator):
 class SoundEvaluator(ScoreEvaluator):
     """Checks a response, or a workflow alone, by the full static check, and needs no answer key.
 
-    The score is 1 of a sound workflow, 1 / (1 + the number of faults) of another, and 0 of what is none.
+    The score is 1 for a sound workflow, 1 / (1 + the number of faults) for another, and 0 for other texts.
 
     Args:
-        config: What the evaluator is; its id is ``sound`` if left out.
+        config: Configuration of the evaluator; its id is ``sound`` if left out.
         threshold: The least score that is SUCCESS.
     """
 

@@ -28,14 +28,14 @@ PROSE_ONLY = "not-selected"
 
 @dataclass(frozen=True, slots=True)
 class PassVerdict:
-    """How far a response came.
+    """Verdict on a response.
 
     Attributes:
-        passed: Whether it passed steps 1 to 4.
-        fail_step: The first step that it failed, a key of `STEPS`; None where it passed.
-        faults: What was wrong in that step.
-        sound: Whether its workflow has no static fault; a score of its own, see `soundness`.
-        issues: All that the static check finds, sound or not.
+        passed: True if it passed steps 1 to 4.
+        fail_step: The first step that it failed, a key of `STEPS`; None if it passed.
+        faults: Faults in that step.
+        sound: True if its workflow has no static fault; a score of its own, see `soundness`.
+        issues: All issues of the static check, also of a sound workflow.
     """
 
     passed: bool
@@ -46,7 +46,7 @@ class PassVerdict:
 
     @property
     def reason(self) -> str:
-        """What was wrong in the step that failed, in words; empty where it passed."""
+        """Faults of the failed step as text; empty if it passed."""
         return "; ".join(str(fault) for fault in self.faults)
 
     @property
@@ -62,7 +62,7 @@ def judge(response: Response, key: AnswerKey | Subtask) -> PassVerdict:
 
     Args:
         response: The response.
-        key: What was asked for; a `Subtask` is one.
+        key: Requirements; a `Subtask` is one.
     """
     issues = soundness(response)
     sound = is_sound(issues)
@@ -93,12 +93,12 @@ def soundness(response: Response) -> tuple[Issue, ...]:
 
 
 def is_sound(issues: Sequence[Issue]) -> bool:
-    """Whether a workflow with these issues has none that matters when it runs: what the selection says does not."""
+    """Return True if no issue matters for a run; issues of the selection do not."""
     return all(issue.code == PROSE_ONLY for issue in issues)
 
 
 def _steps(response: Response, key: AnswerKey | Subtask) -> Iterator[tuple[str, Sequence[Issue]]]:
-    """What is wrong in each step; a step is looked at only if the one before is passed."""
+    """Yield the faults of each step; a step is checked only if the one before is passed."""
     try:
         workflow = response.json()
     except InvalidError as error:

@@ -12,14 +12,14 @@ AVERAGE = "Average"
 
 
 class Outcome(NamedTuple):
-    """What came of a response, or of a test case.
+    """Outcome of a response, or of a test case.
 
     Attributes:
-        model: Whose it is.
-        run: Which run of that model it belongs to.
+        model: Model of the response.
+        run: Run of that model.
         category: The domain.
         round: The round.
-        good: Whether it came out well.
+        good: True if it passed or was resolved.
     """
 
     model: str

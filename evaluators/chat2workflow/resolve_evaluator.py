@@ -1,4 +1,4 @@
-"""The resolve rate as an evaluator: what operators wrote is run on test cases, and what failed is the lesson."""
+"""Resolve rate as an evaluator: generated workflows run on test cases, and failures become the lesson."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ _ADVICE = {"2_1": "", "2_2": "; end with an output of that name, from a node tha
 
 
 class ResolveEvaluator(ScoreEvaluator):
-    """Runs the workflow that the operators before it wrote on the test cases of a subtask, and has the results judged.
+    """Runs the workflow of the operators before it on the test cases of a subtask, and judges the results.
 
-    Its score is the share of the cases that are resolved; a workflow that has faults is not run. The lesson names the
-    node that failed, the file that is missing, or what the judge found. Files that a workflow makes are removed.
+    Its score is the share of the cases that are resolved; a workflow with faults is not run. The lesson names the
+    node that failed, the file that is missing, or the judge's finding. Files that a workflow creates are removed.
 
     Args:
-        config: What it is; its id is ``resolve`` if left out.
-        subtask: What the workflow is for; all its test cases are run, one after another. In YAML
+        config: Configuration of the evaluator; its id is ``resolve`` if left out.
+        subtask: Subtask of the workflow; all its test cases are run, one after another. In YAML
             ``{dataset, task, round}``, the folder of the dataset and a round of one of its tasks.
-        runner: Who thinks in the workflow; by default the reasoner of the run that this evaluator is part of.
-        judge: Who judges what it says; by default the same.
-        services: What its nodes reach outside.
-        folder: Where the files of test cases lie.
-        seconds: How long the workflow may run on a case; likewise the judge.
+        runner: Reasoner of the workflow; by default that of the run of this evaluator.
+        judge: Reasoner that judges the results; by default the same.
+        services: Services of its nodes.
+        folder: Folder with the files of test cases.
+        seconds: Time limit of the workflow for a case, and of the judge.
         threshold: The least share of cases that is SUCCESS, from 0 to 1.
 
     Raises:
-        InputError: The threshold is no number from 0 to 1, or there is no such round.
+        InputError: The threshold is not a number from 0 to 1, or there is no such round.
         InvalidError: The dataset cannot be read.
     """
 
@@ -107,7 +107,7 @@ class ResolveEvaluator(ScoreEvaluator):
 
 
 def findings_of(verdicts: Mapping[str, CaseVerdict]) -> Sequence[str]:
-    """What failed, earlier steps first; what several cases say is told once."""
+    """Return the failures, earlier steps first; repeated ones once."""
     failed: dict[tuple[str, str], list[str]] = {}
     for name, verdict in verdicts.items():
         if verdict.step is not None:

@@ -43,7 +43,7 @@ from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 SECONDS = 600.0
-"""How long a workflow may run on a test case, and how long its judge may take."""
+"""Default time limit of a workflow for a test case, and of its judge, in seconds."""
 
 MAX_REASON = 2_000
 """Characters of a reason."""
@@ -53,17 +53,17 @@ Step = Literal["2_1", "2_2", "2_3"]
 
 @dataclass(frozen=True, slots=True)
 class CaseVerdict:
-    """What came of a workflow on a test case.
+    """Verdict on a workflow for a test case.
 
     Attributes:
-        resolved: Whether it did what was asked for; None where that cannot be told, as a file, a service or a verdict
+        resolved: True if it met the request; None if that cannot be determined, because a file, a service or a verdict
             is missing.
-        step: The step that it ended at without being resolved: ``2_1`` execution, ``2_2`` files, ``2_3`` judge; None
-            where it is resolved, or was not run.
-        reason: Why it ended there, or what the judge said for it.
+        step: The step at which it failed: ``2_1`` execution, ``2_2`` files, ``2_3`` judge; None
+            if it is resolved, or was not run.
+        reason: Reason for the failure, or the judge's reason for the success.
         outputs: The results of the workflow, by name; files as `FileDescriptor`.
-        usage: What the models' calls cost, the judge's included.
-        seconds: How long it took, the judge included.
+        usage: Usage of models, the judge's included.
+        seconds: Duration, the judge included.
     """
 
     resolved: bool | None
@@ -90,25 +90,25 @@ async def resolve(
     folder: Path | None = None,
     seconds: float = SECONDS,
 ) -> CaseVerdict:
-    """Run a workflow on a test case, and see whether it does what was asked for.
+    """Run a workflow on a test case, and judge if it meets the request.
 
-    It is resolved if it runs without an error and gives something, every expected file is there and of the right kind,
-    and the judge finds that its other results, if it has any, do what was asked for.
+    It is resolved if it runs without an error and has outputs, every expected file exists and is of the right kind,
+    and the judge finds that its other results, if any, meet the request.
 
     Args:
         workflow: The workflow; or a whole response, or the JSON in it.
         case: The test case.
-        subtask: What it belongs to.
-        reasoner: Who thinks in the workflow.
-        judge: Who judges what it says.
-        services: What its nodes reach outside; they write files to their folder. Speech is asked for as WAV, since no
-            workflow of the benchmark can say so, and its answer key wants that.
-        folder: Where the files of test cases lie.
-        seconds: How long the workflow may run; likewise the judge.
+        subtask: Its subtask.
+        reasoner: Reasoner of the workflow.
+        judge: Reasoner that judges the results.
+        services: Services of its nodes, which write files to their folder. Speech is requested as WAV, since no
+            workflow of the benchmark can specify that, and its answer key requires it.
+        folder: Folder with the files of test cases.
+        seconds: Time limit of the workflow, and of the judge.
 
     Raises:
-        ModelError: An endpoint cannot be reached, or does not work: nothing can be said about the workflow.
-        FetchError: The same of the search.
+        ModelError: An endpoint cannot be reached, or does not work: there is no verdict on the workflow.
+        FetchError: The same for the search.
         MissingExtraError: An extra that a node needs is not installed.
     """
     clock = asyncio.get_running_loop().time
@@ -139,11 +139,11 @@ def files_of(case: Case) -> Iterator[str]:
 
 
 def missing_files(cases: Iterable[Case], folder: Path | None) -> list[str]:
-    """The files that test cases need and a folder does not hold.
+    """Return the files that test cases need and a folder does not hold.
 
     Args:
         cases: The test cases.
-        folder: Where their files should lie; None for nowhere.
+        folder: Folder of their files; None for none.
     """
     names = dict.fromkeys(name for case in cases for name in files_of(case))
     return [name for name in names if _path_of(name, folder) is None]
@@ -256,7 +256,7 @@ class _Trial:
 
 
 def file_fault(outputs: Mapping[str, Any], subtask: Subtask) -> str:
-    """What is wrong with the files among the results; empty where nothing is.
+    """Return the fault of the files among the results; empty if there is none.
 
     Every result that the answer key has as a file must be there, as one file or several of that extension that are not
     empty. Where branches end differently, only those of the branch that was taken must be. Where files are sorted into
@@ -271,7 +271,7 @@ def file_fault(outputs: Mapping[str, Any], subtask: Subtask) -> str:
 
 
 def given_names(outputs: Mapping[str, Any], subtask: Subtask) -> set[str]:
-    """The results that a run is to give: those of the branch that was taken, or all where none gives just these."""
+    """Return the results that a run must have: those of the branch taken, or all if no branch matches exactly."""
     came = {name for name, value in outputs.items() if value is not None}
     return came if any(set(names) == came for names in subtask.outputs) else {*outputs, *subtask.files}
 
@@ -293,7 +293,7 @@ def _fault_of(name: str, suffix: str, outputs: Mapping[str, Any]) -> str:
 
 
 def lacking_services(graph: NodeGraph, services: Services) -> list[str]:
-    """What nodes of a workflow need and the services do not have, so that it cannot be run here."""
+    """Return the services that a workflow's nodes need and that are not available."""
     types = {node.type for node in graph.nodes}
     needs = {
         TextToImage.type: (services.images, "no model makes images"),
@@ -305,7 +305,7 @@ def lacking_services(graph: NodeGraph, services: Services) -> list[str]:
 
 
 def _not_its_own(error: OperadError, graph: NodeGraph) -> OperadError | None:
-    """What failed beside a workflow: an endpoint, the search, an extra; None where the workflow is at fault itself."""
+    """Return an error from outside the workflow (an endpoint, the search, an extra); None for its own fault."""
     chain = causes(error)
     failed = next((each.operator_id for each in reversed(chain) if isinstance(each, OperatorError)), "")
     searched = failed in graph.by_id and graph.by_id[failed].type == GoogleSearch.type

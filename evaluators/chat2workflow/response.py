@@ -10,19 +10,19 @@ from typing import Any
 from operad.runtime.values.errors import InvalidError, Issue
 
 MOST_CHARACTERS = 200_000
-"""How long a workflow may be that is judged: what bounds the time. Recorded ones have 12,000 at most."""
+"""Maximum length of a workflow in characters, to limit the time. Recorded ones have 12,000 at most."""
 
 TAGS = ("node_selection", "design_principle", "workflow")
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What a model answered to an instruction.
+    """Response of a model to an instruction.
 
     Attributes:
-        node_selection: The nodes that it says it uses; None without the tag.
-        design_principle: What it says it is after; None without the tag.
-        workflow: The JSON, as it is written; None without the tag.
+        node_selection: The nodes that it claims to use; None without the tag.
+        design_principle: The design principle that it states; None without the tag.
+        workflow: The JSON, as written; None without the tag.
     """
 
     node_selection: str | None
@@ -40,7 +40,7 @@ class Response:
 
     @property
     def parts(self) -> Mapping[str, str | None]:
-        """What stands between the tags, by tag."""
+        """Return the text between the tags, by tag."""
         return dict(zip(TAGS, (self.node_selection, self.design_principle, self.workflow), strict=True))
 
     @property
@@ -50,10 +50,10 @@ class Response:
         return "\n\n".join(f"<{tag}>\n{part.strip()}\n</{tag}>" for tag, part in there)
 
     def json(self) -> Any:
-        """The value of the workflow's JSON, read as Python reads it: of a key that stands twice, the last value counts.
+        """Return the value of the workflow's JSON, as Python reads it: the last of duplicate keys counts.
 
         Raises:
-            InvalidError: A tag is missing, or it is no JSON, or is too long.
+            InvalidError: A tag is missing, the text is not JSON, or it is too long.
         """
         missing = [tag for tag, part in self.parts.items() if part is None]
         if missing or self.workflow is None:
@@ -66,11 +66,11 @@ class Response:
             return json.loads(without_fence(self.workflow))
         except json.JSONDecodeError as error:
             issue = Issue(
-                "format", f"is no JSON: {error.msg}", f"<workflow>, line {error.lineno}, column {error.colno}"
+                "format", f"is not JSON: {error.msg}", f"<workflow>, line {error.lineno}, column {error.colno}"
             )
             raise InvalidError("response", [issue]) from error
         except (ValueError, RecursionError) as error:
-            issue = Issue("format", f"is no JSON that can be read: {error}", "<workflow>")
+            issue = Issue("format", f"is not readable as JSON: {error}", "<workflow>")
             raise InvalidError("response", [issue]) from error
 
 

@@ -1,4 +1,4 @@
-"""What a model answers to ComfyFlow's prompt: the classes that it selected, and the workflow, each between tags.
+"""Answers to ComfyFlow's prompt: the selected classes, and the workflow, each between tags.
 
     <selected_nodes>["LoadImage", "SaveImage"]</selected_nodes>
     <designed_workflow>
@@ -36,7 +36,7 @@ class Answer(NamedTuple):
     Attributes:
         workflow: The text of the workflow, in the lines in which it stands in the answer.
         selected: The classes that were selected; None where no list of names stands between its tags.
-        is_tagged: Whether the workflow stands between its tags, the closing one among them.
+        is_tagged: True if the workflow stands between its tags, the closing one among them.
     """
 
     workflow: str
@@ -63,14 +63,14 @@ def read_answer(text: str) -> Answer:
 
 
 def _is_bare(text: str) -> bool:
-    """Whether a text is a workflow and nothing else, whatever its own texts say."""
+    """Return True if a text is a workflow and nothing else, whatever its own texts say."""
     if text.lstrip("\ufeff \t\r\n").startswith("{"):
         return True
     return ("<" in text or "`" in text) and COMFYUI_CODE.is_it(text.encode("utf-8", "replace"))
 
 
 def _tagged(text: str, tag: re.Pattern[str], start: int) -> tuple[slice, bool] | None:
-    """What stands between the last pair of tags, and whether it is closed; else what follows the last one that opens."""
+    """Return the text between the last tags, and True if they are closed; else, the text after the last opening tag."""
     opened: re.Match[str] | None = None
     closed: slice | None = None
     for found in tag.finditer(text, start):
@@ -84,7 +84,7 @@ def _tagged(text: str, tag: re.Pattern[str], start: int) -> tuple[slice, bool] |
 
 
 def _unfenced(text: str, part: slice) -> slice:
-    """What stands in the last fence of a part, closed or cut off; all of it where there is none."""
+    """Return the content of the last fence in a part, closed or cut off; the whole part if there is none."""
     fences = list(_FENCE.finditer(text[part]))
     if not fences:
         return part

@@ -18,17 +18,17 @@ class ComfyFlowEvaluator(ScoreEvaluator):
 
     The score is the share of seven that hold: valid format, one connected part, no invalid terminal node (nodes that
     are outputs themselves may be), no undefined variable, no illegal parameter, no missing one, and soundness. So a
-    better round is known as better, and 1 is a workflow without a fault; what has no valid format scores 0. The
+    better round has a higher score, and 1 is a workflow without a fault; an invalid format scores 0. The
     outputs hold the `ComfyScore`.
 
     Args:
-        config: What it is.
-        object_info: The classes of the server: a file with what it answers at ``/object_info``, or what was read.
+        config: Configuration of the evaluator.
+        object_info: The classes of the server: a file with its answer at ``/object_info``, or the parsed classes.
         threshold: The least score that is SUCCESS.
 
     Raises:
-        InputError: The threshold is no number from 0 to 1; there is no such file.
-        InvalidError: The file tells of no class.
+        InputError: The threshold is not a number from 0 to 1; there is no such file.
+        InvalidError: The file has no class.
     """
 
     def __init__(

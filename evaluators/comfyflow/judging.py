@@ -1,6 +1,6 @@
-"""A workflow as ComfyFlow judges it: what a server would get, and what is wrong with that (section 3.3 of the paper).
+"""ComfyFlow's criteria for a workflow: the graph that a server would get, and its faults (section 3.3 of the paper).
 
-Each metric is a set of codes of issues (`METRICS`). Most are what ComfyUI's own check finds
+Each metric is a set of codes of issues (`METRICS`). Most are found by ComfyUI's own check
 (`operad.flows.formats.comfyui.check`); ``terminal-node``, ``terminal-output-node`` and ``disconnected`` are found
 here.
 """
@@ -14,10 +14,10 @@ from typing import Literal
 from operad.evaluators.comfyflow.answer import Answer, read_answer
 from operad.flows.formats.comfyui import Definitions, check, executable, load
 from operad.flows.formats.comfyui.order import in_order
-from operad.flows.formats.comfyui.reading import mapping_of
 from operad.flows.formats.comfyui.written import NAME
 from operad.flows.formats.json_text import read_text
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.operators.comfyui.reading import mapping_of
 from operad.runtime.values.errors import InputError, InvalidError, Issue, shorten
 
 Metric = Literal["format", "undefined", "connected", "missing", "illegal", "terminal", "terminal_but_outputs", "sound"]
@@ -44,15 +44,15 @@ _GRAVITY = {code: place for place, codes in enumerate(METRICS.values()) for code
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A workflow as it is judged.
+    """A workflow with its issues.
 
     Attributes:
-        graph: What a server would get: its nodes in the order of the code, or, of the other forms, in that in which
-            their code would be, and its links, but for those of undefined variables. Empty where nothing can be read.
-        issues: What is wrong with it, the gravest first, each with the id of its node; or why it cannot be read.
-        is_read: Whether it could be read, and has nodes.
-        selected: The classes that an answer selected; None where it has no list of them between their tags.
-        is_tagged: Whether it stands between the tags of an answer.
+        graph: The graph that a server would get: its nodes in the order of the code (for other forms, of the equivalent
+            code), and its links, except for those of undefined variables. Empty if nothing can be read.
+        issues: Its faults, the gravest first, each with the id of its node; or the reason for which it cannot be read.
+        is_read: True if it could be read, and has nodes.
+        selected: The classes that an answer selected; None if it has no list of them between their tags.
+        is_tagged: True if it stands between the tags of an answer.
     """
 
     graph: NodeGraph
@@ -62,7 +62,7 @@ class Judged:
     is_tagged: bool = False
 
     def fails(self, metric: Metric) -> bool:
-        """Whether it is at fault by a metric. What has no valid format is so by all."""
+        """Return True if it is at fault by a metric. What has no valid format is so by all."""
         codes = {issue.code for issue in self.issues}
         if not self.is_read or not codes.isdisjoint(_NO_FORMAT):
             return True
@@ -70,7 +70,7 @@ class Judged:
 
     @property
     def is_dag(self) -> bool:
-        """Whether it is a directed acyclic graph, be it of unknown classes or in several parts."""
+        """True if it is a directed acyclic graph, be it of unknown classes or in several parts."""
         codes = {issue.code for issue in self.issues}
         return self.is_read and codes.isdisjoint({"cycle", "duplicate-id", *_UNDEFINED})
 
@@ -86,7 +86,7 @@ def judge(content: str | bytes, definitions: Definitions) -> Judged:
         InputError: There are no definitions.
     """
     if not definitions:
-        raise InputError("ComfyFlow's scores need the classes of a server: what it answers at /object_info")
+        raise InputError("ComfyFlow's scores need the classes of a server: its answer at /object_info")
     try:
         text = read_text(_bytes_of(content), "workflow")
     except InvalidError as error:

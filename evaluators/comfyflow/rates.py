@@ -11,22 +11,22 @@ from operad.evaluators.comfyflow.score import DIFFICULTIES, ComfyScore, Difficul
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Shares of workflows, from 0 to 1; None where there is none to count.
+    """Shares of workflows, from 0 to 1; None if there is none to count.
 
     Attributes:
-        count: How many workflows.
-        format: Those of valid format.
+        count: Number of workflows.
+        format: Workflows of valid format.
         node_f1: The mean node F1 of those with a gold.
         graph_f1: The mean graph F1 of those with a gold.
-        passes: Those without any of the paper's faults.
+        passes: Workflows without any of the paper's faults.
         passes_but_outputs: The same, where terminal nodes that are outputs themselves may declare outputs.
-        connected: Those in one part and without a cycle.
-        terminal: Those with an invalid terminal node.
-        terminal_but_outputs: Those with one that is no output itself.
-        undefined: Those with an undefined variable.
-        illegal: Those with an illegal parameter.
-        missing: Those with a missing parameter.
-        sound: Those of which ComfyUI's own check finds nothing.
+        connected: Workflows in one part and without a cycle.
+        terminal: Workflows with an invalid terminal node.
+        terminal_but_outputs: Workflows with an invalid terminal node that is not an output itself.
+        undefined: Workflows with an undefined variable.
+        illegal: Workflows with an illegal parameter.
+        missing: Workflows with a missing parameter.
+        sound: Workflows without any finding of ComfyUI's own check.
     """
 
     count: int

@@ -36,15 +36,15 @@ class Reward:
 
 
 def reward(answer: str | bytes, gold: str | bytes, candidates: Collection[str], definitions: Definitions) -> Reward:
-    """The reward of an answer.
+    """Return the reward of an answer.
 
-    Classes count as sets, as in the paper: twice the same is once. No DAG is what cannot be read, has a cycle, or takes
-    something from what is not there (an undefined variable, in code); a graph of several parts, or one that ends too
-    early, is one. What cannot be read has illegal parameters.
+    Classes count as sets, as in the paper: duplicates count once. A workflow is not a DAG if it cannot be read, has a
+    cycle, or uses a missing node (an undefined variable, in code); a graph of several parts, or one that ends too
+    early, is one. An unreadable workflow has illegal parameters.
 
     Args:
-        answer: All that the model said.
-        gold: The workflow that was asked for, in any form.
+        answer: The whole answer of the model.
+        gold: The gold workflow, in any form.
         candidates: The classes that the model was offered.
         definitions: The classes of the server.
 

@@ -16,15 +16,15 @@ Difficulty = Literal["easy", "medium", "hard"]
 DIFFICULTIES: Sequence[Difficulty] = ("easy", "medium", "hard")
 
 SECONDS = 10.0
-"""How long each F1 of a workflow is searched for, in seconds, before the best that was found counts."""
+"""Default time limit of the search for each F1 of a workflow, in seconds; the best result so far counts."""
 
 MOST_ISSUES = 100
-"""How many issues of a workflow are kept as JSON."""
+"""Number of issues of a workflow that are kept as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComfyScore:
-    """The scores of a workflow. What has no valid format is at fault by every metric, and its F1 are 0.
+    """The scores of a workflow. An invalid format is a fault by every metric, and its F1 are 0.
 
     Attributes:
         format: Format validity: it can be read, has nodes, each with an id of its own, and every class exists.
@@ -37,12 +37,12 @@ class ComfyScore:
         missing: Missing parameter: a required name is absent.
         sound: Beyond the paper: ComfyUI's own check finds nothing, of types, slots, values and outputs among others;
             but for files that the server lacks.
-        nodes: How many nodes would run; 0 where it cannot be read.
+        nodes: Number of nodes that would run; 0 where it cannot be read.
         difficulty: By the nodes of the gold, or else its own; None where there are neither.
         node_f1: F1 of the longest chain of nodes, from 0 to 1; None without a gold.
         graph_f1: F1 of the largest common induced subgraph, from 0 to 1; None without a gold.
-        optimal: Whether it is proven that both F1 are the largest; else they are what was found in time.
-        issues: What is wrong, the gravest first, each with the id of its node.
+        optimal: True if it is proven that both F1 are the largest; else they are what was found in time.
+        issues: Its faults, the gravest first, each with the id of its node.
     """
 
     format: bool
@@ -75,7 +75,7 @@ class ComfyScore:
 def score(
     content: str | bytes, definitions: Definitions, gold: str | bytes | None = None, *, seconds: float = SECONDS
 ) -> ComfyScore:
-    """The scores of a workflow. Nothing in it makes this raise: what cannot be read has no valid format.
+    """Return the scores of a workflow. No content makes this raise: an unreadable text has no valid format.
 
     Node and graph F1 are WorFEval's in its mode ``full``, with classes that must be equal and without START and END:
     a class that stands in both may be matched with any node of that class, and the best of all matchings counts.
@@ -84,7 +84,7 @@ def score(
         content: A workflow in any of ComfyUI's forms, or a model's whole answer with one.
         definitions: The classes of the server.
         gold: The workflow that was asked for, in any form.
-        seconds: How long each F1 is searched for.
+        seconds: Time limit of the search for each F1.
 
     Raises:
         InputError: There are no definitions.
@@ -121,7 +121,7 @@ def score_judged(found: Judged, gold: NodeGraph | None, seconds: float) -> Comfy
 
 
 def difficulty(nodes: int) -> Difficulty:
-    """How hard a workflow of so many nodes is to write: easy up to 10, medium up to 25, or hard."""
+    """Return the difficulty of a workflow with so many nodes: easy up to 10, medium up to 25, or hard."""
     return "easy" if nodes <= 10 else "medium" if nodes <= 25 else "hard"
 
 

@@ -19,7 +19,8 @@ from operad.flows.edit.order import edges_in_order, in_order
 from operad.flows.edit.variables import AddInput, AddOutput, RemoveInput, RemoveOutput, RenameVariable
 from operad.flows.formats.shapes import fields_of, list_of
 from operad.flows.node_graph import NodeGraph
-from operad.operators.node import Fault, param_faults
+from operad.operators.node import Fault
+from operad.operators.node_params import param_faults
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.variables import shown
 from operad.runtime.values.errors import InvalidError, Issue, did_you_mean, shorten
@@ -96,6 +97,9 @@ def apply(
 ) -> Edited:
     """Do operations on a workflow, one after another: all of them, or none.
 
+        edited = apply(graph, read_operations([{"op": "set", "node": "2", "path": "user", "value": "Sum up."}]))
+        print(edited.graph.by_id["2"].params)
+
     Ids are never changed, and nodes that are not touched are the same objects. A new node stands behind those that it
     reads and that lead to it; what a changed node reads is moved before it, where it stood behind it. What comes of it
     need not be sound: that is what the check of its format is for.
@@ -126,7 +130,9 @@ def apply(
 
 
 def read_operations(given: JsonValue) -> list[Operation]:
-    """Operations from JSON: ``{"operations": […]}``, the list, or one of them.
+    """Read operations from JSON: ``{"operations": […]}``, the list, or one of them.
+
+        operations = read_operations([{"op": "remove_output", "name": "summary"}])
 
     Raises:
         InvalidError: They are not of that form; all issues are listed, each with the number and the name of its operation.
@@ -172,7 +178,7 @@ def _read(one: Any) -> tuple[Operation | None, list[Fault]]:
     if name not in OPERATIONS:
         hint = did_you_mean(name, OPERATIONS) or f"; there are: {', '.join(OPERATIONS)}"
         what = (
-            f"{name!r} is no operation{hint}"
+            f"{name!r} is not an operation{hint}"
             if "op" in fields
             else f"is missing; it is one of: {', '.join(OPERATIONS)}"
         )

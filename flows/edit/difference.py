@@ -1,4 +1,4 @@
-"""What makes one workflow of another, as values and as lines."""
+"""Differences between two workflows, as values and as lines."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ParamChange:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What makes one workflow of another. The order of nodes and edges, and what formats keep in `extra`, are no part of it.
+    """Difference between two workflows; the order of nodes and edges, and the `extra` of formats, do not count.
 
     A node with another type, or inside of another node, is a removed and an added one. As text, a line for each.
 
@@ -75,7 +75,7 @@ class Difference:
 
     @property
     def status(self) -> Mapping[str, str]:
-        """What the nodes that are there are, for `operad.flows.formats.mermaid.write`: added or changed."""
+        """Marks of nodes that were added or changed, for `operad.flows.flowchart.write`."""
         return {change.node: "changed" for change in self.changed} | {spec.id: "added" for spec in self.added}
 
     def as_dict(self) -> dict[str, Any]:
@@ -98,7 +98,9 @@ class Difference:
 
 
 def difference(before: NodeGraph, after: NodeGraph) -> Difference:
-    """What makes one workflow of another.
+    """Return the difference between two workflows.
+
+        print(difference(NodeGraph(), graph))
 
     Args:
         before: The one.
@@ -172,7 +174,7 @@ def _same(old: object, new: object) -> bool:
 
 
 def _in_list(old: list[Any], new: list[Any], path: tuple[Step, ...]) -> Iterator[_Found]:
-    """What is another in a list: items beside those that begin and end both are, if only one list has such, its own."""
+    """Yield the changes of a list: its items between the common beginning and end, if only one list has any there."""
     least = min(len(old), len(new))
     begin = next((n for n in range(least) if old[n] != new[n]), least)
     end = next((n for n in range(least - begin) if old[-1 - n] != new[-1 - n]), least - begin)

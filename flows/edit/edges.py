@@ -127,7 +127,7 @@ class AddBranch(Operation):
     )
 
     def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
-        """A node without branches, something that is no branch, a place that there is not."""
+        """Yield faults: a node without branches, a value that cannot be a branch, a place that does not exist."""
         missing = list(undefined(graph, "node", self.node))
         yield from missing
         if missing:
@@ -140,7 +140,7 @@ class AddBranch(Operation):
             return
         name, count = BRANCHES[spec.type], branches(spec)
         if not isinstance(fields_of(spec.params).get(name, []), list):
-            yield Fault("node", f"{name} of {self.node!r} is no list; use set", "no-branches")
+            yield Fault("node", f"{name} of {self.node!r} is not a list; use set", "no-branches")
         elif self.port is not None and self.port > count:
             yield Fault("port", f"{self.node!r} has {count} branches; give 0 to {count}", "port-out-of-range")
         if spec.type == "if-else":

@@ -85,7 +85,7 @@ class SplitEnd(Operation):
 
 
 def _can_have(graph: NodeGraph, end_id: str, output: Any) -> bool:
-    """Whether the node of an output comes before an end."""
+    """Return whether the node of an output comes before an end."""
     match list_of(output):
         case [_, [_, str() as node_id]]:
             return node_id in before(graph, end_id)
@@ -104,7 +104,7 @@ class MergeEnds(Operation):
     nodes: list[str] = Field(min_length=2, description="The ends; the first one stays.")
 
     def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
-        """Nodes that are no ends, that are named twice, or that run inside different nodes."""
+        """Yield faults: nodes of another type than end, duplicates, and nodes that run inside different nodes."""
         wrong = [fault for node_id in dict.fromkeys(self.nodes) for fault in _no_end(graph, "nodes", node_id)]
         yield from wrong
         if len(set(self.nodes)) < len(self.nodes):

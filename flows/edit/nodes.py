@@ -163,7 +163,7 @@ class ReplaceText(Operation):
         count = text.count(self.old) if isinstance(text, str) else 0
         where = f"{path_of(steps_of(self.path))} of {self.node!r}"
         if not isinstance(text, str):
-            yield Fault("path", f"{where} is no text: {shown(text)}; use set", "no-path")
+            yield Fault("path", f"{where} is not a text: {shown(text)}; use set", "no-path")
         elif count == 0:
             yield Fault("old", f"{shown(self.old)} does not stand in {where}, which is: {shown(text)}", "no-text")
         elif count > 1:

@@ -1,4 +1,4 @@
-"""What an operation on a workflow is, and what operations have in common."""
+"""Operation on a workflow: the base class, and the parts that operations share."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from operad.flows.catalogue import drafted_fields
 from operad.flows.check import CONVERSATION, OUTCOME, NodeType
 from operad.flows.edit.references import node_of
 from operad.flows.formats.shapes import Fields, fields_of, list_of
@@ -40,7 +41,7 @@ class Operation(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=_with_op)
 
     def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
-        """Why it makes no sense for a workflow, each with the field concerned; none where it does."""
+        """Return the reasons why it cannot be applied to a workflow, each with the field concerned."""
         raise NotImplementedError
 
     def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
@@ -48,7 +49,7 @@ class Operation(BaseModel):
         raise NotImplementedError
 
     def anyway(self, graph: NodeGraph) -> NodeGraph:
-        """What to judge the operations after it by, where it cannot be done."""
+        """Return the workflow by which later operations are judged if this one cannot be applied."""
         return graph
 
 
@@ -78,7 +79,7 @@ def unknown_type(types: Types, node_type: str) -> Iterator[Fault]:
     """A type that there is not."""
     if node_type not in types:
         hint = did_you_mean(node_type, types) or f"; there are: {', '.join(types)}"
-        yield Fault("type", f"{node_type!r} is no node type{hint}", "unknown-type")
+        yield Fault("type", f"{node_type!r} is not a node type{hint}", "unknown-type")
 
 
 def unknown_params(types: Types, node_type: str, names: Collection[str], where: str = "params.") -> Iterator[Fault]:
@@ -86,13 +87,13 @@ def unknown_params(types: Types, node_type: str, names: Collection[str], where: 
     known = list(types[node_type].params_type.model_fields) if node_type in types else []
     for name in names if node_type in types else ():
         if name not in known:
-            has = ", ".join(known) or "none"
+            has = ", ".join(drafted_fields(types[node_type])) or "none"
             what = f"{node_type} has no parameter {name!r}{did_you_mean(name, known)}; it has: {has}"
             yield Fault(f"{where}{name}" if where.endswith(".") else where, what, "unknown-param")
 
 
 def border(graph: NodeGraph, source: str, target: str) -> Iterator[Fault]:
-    """Why no edge can lead from one node to another."""
+    """Yield the reasons why no edge can lead from one node to another."""
     one, other = graph.by_id.get(source), graph.by_id.get(target)
     if one is None or other is None:
         yield from (*undefined(graph, "source", source), *undefined(graph, "target", target))
@@ -128,7 +129,7 @@ def wrong_port(graph: NodeGraph, types: Types, source: str, port: int | Literal[
 
 
 def unsure_edge(graph: NodeGraph, source: str, target: str, port: int | Literal["else"] | None) -> Iterator[Fault]:
-    """Why none of the edges between two nodes can be meant, or which it is cannot be told."""
+    """Yield a fault if there is no edge between two nodes, or if several could be meant."""
     missing = [*undefined(graph, "source", source), *undefined(graph, "target", target)]
     # Edges of a broken workflow may name nodes that are not there; these can be taken away, too.
     known = [edge for edge in graph.edges if (edge.source, edge.target) == (source, target)]
@@ -166,7 +167,7 @@ def port_number(graph: NodeGraph, source: str, port: int | Literal["else"]) -> i
 
 
 def branches(spec: NodeSpec) -> int:
-    """How many branches a node has."""
+    """Return the number of branches of a node."""
     return len(list_of(fields_of(spec.params).get(BRANCHES.get(spec.type, ""))))
 
 

@@ -1,4 +1,4 @@
-"""Where nodes and edges stand in their lists: nodes behind those that they read. What need not move stays where it is."""
+"""Order of nodes and edges in their lists: nodes stand behind those that they read; others keep their places."""
 
 from __future__ import annotations
 

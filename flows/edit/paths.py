@@ -24,10 +24,10 @@ class PathError(ValueError):
 
 
 def steps_of(path: str) -> list[Step]:
-    """The keys and places that a path consists of.
+    """Return the keys and places of a path.
 
     Raises:
-        PathError: It is no path.
+        PathError: It is not a path.
     """
     steps: list[Step] = []
     end = 0
@@ -43,7 +43,7 @@ def steps_of(path: str) -> list[Step]:
     if len(steps) > MOST_STEPS:
         raise PathError(f"the path has {len(steps)} steps, and {MOST_STEPS} are the most")
     if end < len(path) or not steps or isinstance(steps[0], int):
-        raise PathError(f"{path!r} is no path; write it as cases[0][1] or arguments.city")
+        raise PathError(f"{path!r} is not a path; write it as cases[0][1] or arguments.city")
     return steps
 
 
@@ -51,7 +51,7 @@ def _unquoted(text: str) -> str:
     try:
         return str(json.loads(text))
     except ValueError as error:
-        raise PathError(f"{text} is no text of JSON") from error
+        raise PathError(f"{text} is not a JSON string") from error
 
 
 def path_of(steps: Sequence[Step]) -> str:
@@ -68,7 +68,7 @@ def path_of(steps: Sequence[Step]) -> str:
 
 
 def value_at(value: Any, steps: Sequence[Step]) -> Any:
-    """What a path leads to.
+    """Return the value at a path.
 
     Raises:
         PathError: There is nothing.
@@ -106,7 +106,7 @@ def _next(value: Any, step: Step, before: Sequence[Step]) -> Any:
     here = path_of(before) or "params"
     if isinstance(step, int):
         if not isinstance(value, list | tuple):
-            raise PathError(f"{here} is no list: {shown(value)}")
+            raise PathError(f"{here} is not a list: {shown(value)}")
         items = cast("Sequence[Any]", value)
         if step >= len(items):
             count = "1 item" if len(items) == 1 else f"{len(items)} items"

@@ -1,4 +1,4 @@
-"""What nodes read, and how references follow what is renamed."""
+"""References of nodes, and their renaming."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 from operad.flows.check import NodeType
 from operad.flows.node_graph import NodeGraph, NodeSpec
-from operad.operators.node import Change, NodeOperator, readable, references_in, rewritten
+from operad.operators.node import NodeOperator, references_in
+from operad.operators.node_params import Change, readable, rewritten
 from operad.runtime.values.errors import InvalidError
 
 

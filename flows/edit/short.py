@@ -22,7 +22,9 @@ _JSON = ("value", "branch", "params", "port", "nodes", "sources")
 
 
 def parse(text: str) -> list[Operation]:
-    """Operations from a text: JSON, where it begins with a bracket; or else one in the short form.
+    """Read operations from a text: JSON, where it begins with a bracket; or else one in the short form.
+
+        operations = parse("connect 1 2")
 
     Raises:
         InputError: It is not of the short form.
@@ -34,7 +36,7 @@ def parse(text: str) -> list[Operation]:
 
 
 def usage(name: str) -> str:
-    """How an operation is written in the short form."""
+    """Return an operation in the short form."""
     fields = OPERATIONS[name].model_fields
     words = [key if field.is_required() else f"[{key}]" for key, field in fields.items() if key != "op"]
     return " ".join([name, *words])
@@ -50,7 +52,7 @@ def _fields(text: str) -> Any:
     name, *words = said
     if name not in OPERATIONS:
         hint = did_you_mean(name, OPERATIONS) or f"; there are: {', '.join(OPERATIONS)}"
-        raise InputError(f"{text!r}: {name!r} is no operation{hint}")
+        raise InputError(f"{text!r}: {name!r} is not an operation{hint}")
     order = [key for key in OPERATIONS[name].model_fields if key != "op"]
     given: dict[str, Any] = {}
     params: dict[str, Any] = {}
@@ -85,4 +87,4 @@ def _json_or_text(word: str) -> Any:
         value = read_json(word, "")
     except InvalidError:
         return word
-    return word if value is None and word != "null" else value  # what is no finite number
+    return word if value is None and word != "null" else value  # infinite numbers stay words

@@ -30,7 +30,7 @@ _NAMED: Mapping[str, Sequence[tuple[str, int]]] = {
 """By type, the parameters that give variables their names, and where in each item the name stands."""
 
 _ARGUMENTS = (("code", "variables"), ("template-transform", "variables"))
-"""Of these the names are arguments of the node itself, and nobody else refers to them."""
+"""Names of these are arguments of the node itself; nothing else refers to them."""
 
 
 class RenameVariable(Operation):
@@ -112,7 +112,7 @@ class RenameVariable(Operation):
         return made
 
     def _assigns(self, spec: NodeSpec) -> bool:
-        """Whether a node sets the variable, which is then a variable of its own, too."""
+        """Return whether a node assigns the variable, which is then one of its own variables, too."""
         targets = [list_of(each)[:1] for each in list_of(fields_of(spec.params).get("assignments"))]
         return spec.type == "assigner" and [[self.old, self.node]] in targets
 
@@ -137,12 +137,12 @@ def _variables(spec: NodeSpec) -> list[str]:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise RenameError("what uses it is no text; set it first")
+        raise RenameError("it is used where no text stands; set that first")
     return value
 
 
 def _nameless(spec: NodeSpec, name: str) -> str:
-    """Why there is no such variable to rename."""
+    """Return the reason why the variable cannot be renamed."""
     known = [each for place in _NAMED.get(spec.type, ()) for each in _names(spec, *place)]
     if spec.type == "assigner":
         return "variables of an assigner have the names of those that it sets; rename these at the conversation or the loop"
@@ -296,7 +296,7 @@ def outputs_of(end: NodeSpec) -> list[Any]:
 
 
 def named_outputs(end: NodeSpec) -> list[tuple[str, Any]]:
-    """Those of them that have a name and a variable."""
+    """Return the items that have a name and a variable."""
     return [(name, value) for name, value in pairs_of(outputs_of(end)) if isinstance(name, str)]
 
 

@@ -1,1 +1,1 @@
-"""How workflows of typed nodes are written, by the platforms that they come from and go to."""
+"""Formats of workflow files, by platform: `table.FORMATS` holds them by name, each a `format.Format`."""

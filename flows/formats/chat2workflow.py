@@ -1,5 +1,5 @@
 """The simplified workflow of Chat2Workflow (section 2.2): ``{"nodes_info": [{id, type, param}], "edges": [[source, port, target]]}``.
-What a workflow was made from stands behind these, as the texts of ``"instructions"``; a value of another shape is not heeded.
+What a workflow was made from stands behind these, as the texts of ``"instructions"`` and ``"notes"``; a value of another shape is not heeded.
 
 Read is that JSON, or a whole response of a model with it between ``<workflow>`` tags; what stands around the tags is kept
 and written back. Normal form: JSON indented by two, its keys in the order above, ``param`` an object where it was left
@@ -14,14 +14,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 from operad.flows.check import Checker, NodeType
-from operad.flows.formats.format import Format, foreign
+from operad.flows.formats.format import Format, content_of, foreign
 from operad.flows.formats.json_text import read_json, read_text
-from operad.flows.formats.shapes import texts_of
+from operad.flows.formats.shapes import fields_of, texts_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
-from operad.operators.node import NodeOperator, readable, rewritten
+from operad.operators.node import NodeOperator
+from operad.operators.node_params import advanced, readable, rewritten
 from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
 from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
 
@@ -41,17 +43,18 @@ _FIRST = ("iteration-start", "loop-start")
 _ID = re.compile(r'"id"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 
-def load(text: str | bytes, name: str = "workflow") -> NodeGraph:
+def load(source: str | bytes | Path, name: str = "workflow") -> NodeGraph:
     """Read a workflow.
 
     Args:
-        text: The JSON; or a whole response, from which the part between ``<workflow>`` tags is taken.
+        source: The JSON; or a whole response, from which the part between ``<workflow>`` tags is taken; or the path
+            of a file.
         name: What to call it.
 
     Raises:
         InvalidError: It is not of that form; every issue is listed, that of broken JSON with line and column.
     """
-    text = read_text(text, name) if isinstance(text, bytes) else text
+    text = source if isinstance(source, str) else read_text(content_of(source), name)
     tag = _TAG.search(text)
     if tag and text.lstrip().startswith("{"):  # a text in the JSON names it
         tag = None
@@ -65,8 +68,9 @@ def load(text: str | bytes, name: str = "workflow") -> NodeGraph:
     ]
     edges = [Edge(source=edge[0], port=edge[1], target=edge[2]) for edge in data["edges"]]
     instructions = texts_of(data.get("instructions"))
+    notes = texts_of(data.get("notes"))
     around = {NAME: {"before": text[: tag.start()], "after": text[tag.end() :]}} if tag else {}
-    return NodeGraph(nodes=nodes, edges=edges, name=name, extra=around, instructions=instructions)
+    return NodeGraph(nodes=nodes, edges=edges, name=name, extra=around, instructions=instructions, notes=notes)
 
 
 def dump(graph: NodeGraph) -> bytes:
@@ -79,6 +83,7 @@ def dump(graph: NodeGraph) -> bytes:
         [names.get(edge.source, edge.source), edge.port, names.get(edge.target, edge.target)] for edge in graph.edges
     ]
     said = {"instructions": list(graph.instructions)} if graph.instructions else {}
+    said |= {"notes": list(graph.notes)} if graph.notes else {}
     text = json.dumps({"nodes_info": nodes, "edges": edges, **said}, indent=2, ensure_ascii=False)
     text = _ANY_TAG.sub(r"\\u003c", text)  # of a text; it would be taken for one around the JSON
     if around := _around(graph):
@@ -89,12 +94,12 @@ def dump(graph: NodeGraph) -> bytes:
 
 
 def losses(graph: NodeGraph) -> list[Issue]:
-    """What of a workflow is not held as it is."""
+    """Return the parts of a workflow that the format does not hold as they are."""
     return list(_losses(graph))
 
 
 def is_it(data: bytes) -> bool:
-    """Whether it is such JSON, however broken, or holds the tags of a response."""
+    """Return whether a file is such JSON, however broken, or holds the tags of a response."""
     if data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"["):
         return b'"nodes_info"' in data
     return b"<workflow>" in data and bool(_LINE_OF_TAG.search(data) or not _YAML.search(data))
@@ -221,7 +226,7 @@ def _misshapen_node(node: Any, where: str) -> Iterator[Issue]:
     if not isinstance(fields.get("param", {}), Mapping | None):
         yield Issue("misshapen-node", "param: must be an object", where)
     for key in fields.keys() - _NODE_KEYS:
-        yield Issue("misshapen-node", f"{key}: is no key of a node{did_you_mean(key, _NODE_KEYS)}", where)
+        yield Issue("misshapen-node", f"{key}: is not a key of a node{did_you_mean(key, _NODE_KEYS)}", where)
 
 
 def _is_edge(edge: Any) -> bool:
@@ -252,11 +257,20 @@ def _losses(graph: NodeGraph) -> Iterator[Issue]:
         if node.type in NODE_TYPES and node.type not in CHAT2WORKFLOW_TYPES:
             what = f"Chat2Workflow has no type {node.type!r}; it is written with that name"
             yield Issue("loss", what, node.id)
-        if not isinstance(node.params, Mapping):
-            yield Issue("loss", "its parameters, which are no object", node.id)
+        if not _is_object(node.params):
+            yield Issue("loss", "its parameters, which are not an object", node.id)
+        if node.type in CHAT2WORKFLOW_TYPES:
+            for name in advanced(NODE_TYPES[node.type].params_type, fields_of(node.params)):
+                yield Issue(
+                    "loss", f"{name}: Chat2Workflow has no such parameter; it is written with that name", node.id
+                )
     for edge in graph.edges:
         if edge.input:
             yield Issue("loss", f"that the edge fills the input {edge.input!r}", f"{edge.source} → {edge.target}")
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, Mapping)
 
 
 def _names(graph: NodeGraph) -> dict[str, str]:
@@ -311,7 +325,7 @@ def _params(node: NodeSpec, names: Mapping[str, str]) -> Any:
 
 
 def _around(graph: NodeGraph) -> Mapping[str, Any]:
-    """What stood around the tags of a response; empty where there were none."""
+    """Return the text around the tags of a response; empty without tags."""
     around: Any = graph.extra.get(NAME)
     return cast("Mapping[str, Any]", around) if isinstance(around, Mapping) else {}
 

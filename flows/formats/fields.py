@@ -1,4 +1,4 @@
-"""What becomes of each field of an imported file: a declaration per field, and the remarks of one file."""
+"""Fields of imported files: a declaration of each field's use, and the remarks on one file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from operad.runtime.values.errors import InputError, Issue
 
 
 class Use(Enum):
-    """What becomes of a field here."""
+    """Use of a field here."""
 
     HONOURED = "honoured"
     NO_EFFECT = "no effect"
@@ -62,7 +62,7 @@ class Declared:
 
 
 Fate = str | tuple[str, Callable[[Any], bool]]
-"""What happens instead, and the values of the field for which it does."""
+"""Behaviour here, and the values of the field for which it differs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class Remark:
 
 
 class Owner(NamedTuple):
-    """Whose fields are looked at.
+    """Owner of fields.
 
     Attributes:
         node: The id of the node; empty for the workflow as a whole.
@@ -184,7 +184,9 @@ def remarks_on(value: Any, known: Table, owner: Owner, unknown: Use = Use.LOSSY,
         at, found = f"{place}{key}", known.of(key)
         if found is None:
             use = unknown if is_set(item) else Use.NOTE
-            yield owner.remark(at, Declared(use, "is no field that is known, and is not read"))
+            yield owner.remark(
+                at, Declared(use, "is an unknown field and is not read; remove it if the workflow does not need it")
+            )
             continue
         if found.declared and found.declared.use in (Use.NOTE, Use.LOSSY) and found.declared.when(item):
             yield owner.remark(at, found.declared)

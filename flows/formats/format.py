@@ -1,14 +1,21 @@
-"""What a format is: how workflows are written by a platform, and how to tell."""
+"""Format of workflow files: detection, reading, writing and checks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from operad.flows.check import check
+from operad.flows.formats.json_text import MAX_BYTES
+from operad.flows.formats.shapes import fields_of
 from operad.flows.node_graph import NodeGraph
 from operad.operators.nodes import NODE_TYPES
-from operad.runtime.values.errors import Issue
+from operad.runtime.values.errors import InputError, Issue, shorten
+
+_DIFFERENCE = frozenset({"at", "items", "was", "is", "without"})
+"""Keys of a difference from what a format would write itself."""
 
 
 def check_nodes(graph: NodeGraph) -> list[Issue]:
@@ -21,44 +28,127 @@ def no_lines(data: bytes) -> Mapping[str, int]:
     return {}
 
 
+def content_of(source: str | bytes | Path) -> bytes:
+    """Return the content of a workflow file.
+
+    Args:
+        source: The content, as text or bytes; or the path of the file, of which at most one byte more than `MAX_BYTES`
+            is read, so that formats refuse it.
+
+    Raises:
+        InputError: The file cannot be read.
+    """
+    if isinstance(source, Path):
+        try:
+            with source.open("rb") as file:
+                return file.read(MAX_BYTES + 1)
+        except OSError as error:
+            raise InputError(f"{source}: cannot be read: {error.strerror or error}") from error
+    return source.encode("utf-8", errors="replace") if isinstance(source, str) else source
+
+
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A way to write workflows down.
+    """Format of workflow files: `load` reads one, `dump` writes one.
+
+        from pathlib import Path
+        from operad.flows.formats.table import FORMATS
+
+        graph = FORMATS["dify"].load(Path("flow.dify.yml"))
+        Path("flow.coze.zip").write_bytes(FORMATS["coze"].dump(graph))
+
+    A new format is a value of this class in a module of its own, and a line in `operad.flows.formats.table`.
 
     Attributes:
-        name: What it is called.
-        suffix: How the names of its files end, with the dot.
-        is_it: Whether a file is of this format, by its content.
-        load: Reads a file, given the name to call the workflow; raises `InvalidError` with every issue where it cannot.
-        dump: Writes a workflow. What it cannot hold is left out; `losses` says what that is.
-        losses: What of a workflow it cannot hold, each with the id of its node.
-        check: What is wrong with a workflow, each with the id of its node.
-        lines: In a file that can be loaded, the line of each node by its id, counted from 1, as far as that is known.
-        runs: Whether its nodes are of our types, so that a workflow can run here.
+        name: Name of the format.
+        suffix: Extension of its files, with the dot.
+        is_it: Function that returns True for a file of this format, by its content.
+        reader: Function that reads a file, given the name of a workflow that has none; raises `InvalidError` with
+            every issue.
+        writer: Function that writes a workflow, without what the format cannot hold, which `losses` lists.
+        losses: Function that returns what the format cannot hold of a workflow, each with the id of its node.
+        check: Function that returns the issues of a workflow, each with the id of its node.
+        lines: Function that returns the line of each node of a readable file by its id, counted from 1, as far as known.
+        runs: True if its nodes have the types of Operad, so that its workflows can run here.
+        dump_over: Function that writes a workflow over the file that it was read from, and keeps the text of what is
+            unchanged; None for a format that is always written anew.
     """
 
     name: str
     suffix: str
     is_it: Callable[[bytes], bool]
-    load: Callable[[bytes, str], NodeGraph]
-    dump: Callable[[NodeGraph], bytes]
+    reader: Callable[[bytes, str], NodeGraph]
+    writer: Callable[[NodeGraph], bytes]
     losses: Callable[[NodeGraph], list[Issue]]
     check: Callable[[NodeGraph], list[Issue]] = check_nodes
     lines: Callable[[bytes], Mapping[str, int]] = no_lines
     runs: bool = True
+    dump_over: Callable[[NodeGraph, bytes], bytes] | None = None
+
+    def load(self, source: str | bytes | Path, name: str = "") -> NodeGraph:
+        """Read a workflow.
+
+        Args:
+            source: The file's content, as text or bytes; or its path.
+            name: Name of a workflow whose file has none; by default the name of the file without its extensions, or
+                ``workflow``.
+
+        Raises:
+            InputError: The file cannot be read.
+            InvalidError: The content is not of this format; every issue is listed.
+        """
+        of_file = source.name.partition(".")[0] if isinstance(source, Path) else ""
+        return self.reader(content_of(source), name or of_file or "workflow")
+
+    def dump(self, graph: NodeGraph) -> bytes:
+        """Return the content of a file with this workflow: UTF-8, or an archive.
+
+        What the format cannot hold is left out; `losses` lists it.
+        """
+        return self.writer(graph)
+
+    def written(self, graph: NodeGraph, old: bytes | None = None) -> bytes:
+        """Write a workflow, over the file that it was read from where there is one.
+
+        Args:
+            graph: The workflow.
+            old: The file, of this format; None for none.
+        """
+        return self.dump(graph) if old is None or self.dump_over is None else self.dump_over(graph, old)
 
 
 def without_instructions(graph: NodeGraph) -> Iterator[Issue]:
-    """What a workflow was made from, as a loss of a format that has no place for it."""
+    """Yield the instructions and notes of a workflow, as losses of a format without a place for them."""
     if graph.instructions:
         yield Issue("loss", "the instructions that it was made from")
+    if graph.notes:
+        yield Issue("loss", "the notes on it")
 
 
 def foreign(graph: NodeGraph, name: str) -> Iterator[Issue]:
-    """What other formats say of a workflow and of its parts, as losses of the one of that name."""
-    owners = [("the workflow", "", graph.extra)]
-    owners += [("it", node.id, node.extra) for node in graph.nodes]
-    owners += [("the edge", f"{edge.source} → {edge.target}", edge.extra) for edge in graph.edges]
-    for what, where, extra in owners:
-        for other in extra.keys() - {name}:
-            yield Issue("loss", f"what {other} says of {what}", where)
+    """Yield the data of other formats on a workflow and its parts, as losses of the format of that name."""
+    owners = [("", graph.extra)]
+    owners += [(node.id, node.extra) for node in graph.nodes]
+    owners += [(f"{edge.source} → {edge.target}", edge.extra) for edge in graph.edges]
+    for where, extra in owners:
+        yield from (Issue("loss", what, where) for what in foreign_settings(extra, name))
+
+
+def foreign_settings(extra: Mapping[str, Any], name: str) -> Iterator[str]:
+    """Yield the settings that only other formats have, a text for each format.
+
+    Args:
+        extra: The data that formats keep of a workflow, a node or an edge, by format.
+        name: The format that has no place for those of the others.
+    """
+    for other, said in extra.items():
+        if other != name:
+            names = shorten(list(dict.fromkeys(_settings(fields_of(said)))))
+            yield f"settings that only {other} has{': ' if names else ''}{names}"
+
+
+def _settings(said: Mapping[str, Any]) -> Iterator[str]:
+    """The names of settings; Dify keeps them as differences from what it would write itself."""
+    for key, value in said.items():
+        inner = fields_of(value)
+        yield from fields_of(inner.get("at")) if inner.keys() & _DIFFERENCE else (str(key),)

@@ -15,10 +15,10 @@ MAX_BYTES = 16 * 2**20
 """The largest file, in bytes."""
 
 MAX_DEPTH = 60
-"""How deep values may be nested."""
+"""Maximum depth of nested values."""
 
 MOST_REPEATED = 100
-"""How many keys that stand twice are named."""
+"""Number of duplicate keys that are named."""
 
 
 def read_text(content: bytes, name: str) -> str:
@@ -36,7 +36,7 @@ def read_text(content: bytes, name: str) -> str:
 
 
 def read_json(text: str, name: str) -> Any:
-    """The value of a JSON text. What is no finite number (NaN, Infinity, 1e999) becomes None,
+    """The value of a JSON text. Numbers that are not finite (NaN, Infinity, 1e999) become None,
     as in ComfyUI's own page.
 
     Raises:
@@ -54,9 +54,9 @@ def read_json(text: str, name: str) -> Any:
         value = json.loads(text, object_pairs_hook=mapping, parse_float=_finite, parse_constant=lambda _: None)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        raise InvalidError(name, [Issue("format", f"is no JSON: {error.msg}", where)]) from error
+        raise InvalidError(name, [Issue("format", f"is not JSON: {error.msg}", where)]) from error
     except (ValueError, RecursionError) as error:
-        raise InvalidError(name, [Issue("format", f"is no JSON that can be read: {error}", name)]) from error
+        raise InvalidError(name, [Issue("format", f"is not JSON that can be read: {error}", name)]) from error
     if twice:
         raise InvalidError(
             name,

@@ -1,4 +1,4 @@
-"""What of an imported workflow does something else here than where it comes from."""
+"""Differences between an imported workflow's behaviour here and on its platform."""
 
 from __future__ import annotations
 

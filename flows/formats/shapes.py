@@ -1,4 +1,4 @@
-"""What others wrote, taken as the shape that is wanted of it; empty where it is of another."""
+"""Foreign values, taken as the wanted shape; empty where they have another."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def text_of(value: Any) -> str:
 
 
 def is_selector(value: Any) -> bool:
-    """Whether it is a list of two texts, as ``[variable, id]`` is."""
+    """Return whether a value is a list of two texts, as ``[variable, id]`` is."""
     return (
         isinstance(value, list) and len(list_of(value)) == 2 and all(isinstance(each, str) for each in list_of(value))
     )

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from operad.flows.formats import comfyui
 from operad.flows.formats.chat2workflow import CHAT2WORKFLOW
 from operad.flows.formats.comfyui import Definitions
-from operad.flows.formats.comfyui.reading import mapping_of
 from operad.flows.formats.coze import COZE
 from operad.flows.formats.dify import DIFY
 from operad.flows.formats.format import Format
@@ -16,6 +15,7 @@ from operad.flows.formats.mermaid import MERMAID
 from operad.flows.formats.operad import OPERAD
 from operad.flows.formats.worfbench import WORFBENCH
 from operad.flows.node_graph import NodeGraph
+from operad.operators.comfyui.reading import mapping_of
 from operad.runtime.values.errors import InvalidError, Issue, shorten
 
 
@@ -78,7 +78,7 @@ def load_as(
 
 
 def _nothing(data: bytes, name: str, known: Mapping[str, Format]) -> Issue:
-    """Why a file has no format: the nearest that it could be."""
+    """Return the issue of a file without a format, with the nearest one."""
     if not data.strip():
         return Issue("format", "is empty", name)
     try:

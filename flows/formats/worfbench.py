@@ -16,9 +16,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
 from typing import Any, cast
 
-from operad.flows.formats.format import Format, without_instructions
+from operad.flows.formats.format import Format, content_of, foreign_settings, without_instructions
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.runtime.values.errors import InvalidError, Issue, did_you_mean, shorten
 
@@ -37,17 +38,17 @@ _NODE = re.compile(r"^[ \t*>-]*(?P<number>\d{1,9})[ \t]?[:.)](?!\d)(?P<text>.*)$
 _EDGE = re.compile(r"\(\s*(?P<source>START|\d{1,9})\s*,\s*(?P<target>END|\d{1,9})\s*\)", re.IGNORECASE)
 
 
-def load(data: bytes, name: str = "workflow") -> NodeGraph:
+def load(source: str | bytes | Path, name: str = "workflow") -> NodeGraph:
     """Read a workflow.
 
     Args:
-        data: The text, alone or inside an answer.
+        source: The text, alone or inside an answer; or the path of a file.
         name: What to call it.
 
     Raises:
-        InvalidError: It is no text, or has no nodes, or nothing about edges.
+        InvalidError: It is not text, or has no nodes, or nothing about edges.
     """
-    text = _text(data, name)
+    text = _text(content_of(source), name)
     before, after = _parts(text)
     texts: dict[str, str] = {}
     for found in _NODE.finditer(before):
@@ -82,12 +83,12 @@ def dump(graph: NodeGraph) -> bytes:
 
 
 def losses(graph: NodeGraph) -> list[Issue]:
-    """What the text cannot hold: everything but tasks and which comes after which."""
+    """Return the losses of the text, which holds only tasks and their order."""
     return list(_losses(graph))
 
 
 def check(graph: NodeGraph) -> list[Issue]:
-    """What is wrong with a plan of tasks: edges that lead nowhere, tasks that nothing leads to, circles."""
+    """Return the issues of a plan of tasks: edges that lead nowhere, unreachable tasks, circles."""
     return list(_faults(graph))
 
 
@@ -105,7 +106,7 @@ def node_lines(data: bytes) -> dict[str, int]:
 
 
 def is_it(data: bytes) -> bool:
-    """Whether there are numbered nodes, and edges below them."""
+    """Return whether there are numbered nodes, and edges below them."""
     before, after = _parts(data[:MAX_BYTES].decode("utf-8", errors="replace"))
     return bool(_NODE.search(before) and _EDGE.search(after))
 
@@ -138,8 +139,7 @@ def _faults(graph: NodeGraph) -> Iterator[Issue]:
 
 def _losses(graph: NodeGraph) -> Iterator[Issue]:
     numbers = _numbers(graph)
-    if graph.extra:
-        yield Issue("loss", f"what {', '.join(graph.extra)} says of the workflow")
+    yield from (Issue("loss", what) for what in foreign_settings(graph.extra, WORFBENCH.name))
     yield from without_instructions(graph)
     for node in graph.nodes:
         yield from (Issue("loss", what, node.id) for what in _lost(node, numbers[node.id]))
@@ -162,8 +162,7 @@ def _lost(node: NodeSpec, number: str) -> Iterator[str]:
         yield f"its id; it is written as {number}"
     if node.parent:
         yield f"that it runs inside {node.parent!r}"
-    if node.extra:
-        yield f"what {', '.join(node.extra)} says of it"
+    yield from foreign_settings(node.extra, WORFBENCH.name)
 
 
 def _text(data: bytes, name: str) -> str:
@@ -173,12 +172,12 @@ def _text(data: bytes, name: str) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidError(
-            name, [Issue("format", f"is no text in UTF-8: {error.reason} at byte {error.start}")]
+            name, [Issue("format", f"is not text in UTF-8: {error.reason} at byte {error.start}")]
         ) from error
 
 
 def _parts(text: str) -> tuple[str, str]:
-    """What tells of nodes, and what of edges; without a heading, that is every line that is no node."""
+    """Return the lines on nodes and those on edges; without a heading, all lines without a node are on edges."""
     first = _NODES.search(text)
     text = text[first.end() :] if first else text
     if heading := _EDGES.search(text):
@@ -194,7 +193,7 @@ def _parts(text: str) -> tuple[str, str]:
 
 
 def _numbers(graph: NodeGraph) -> Mapping[str, str]:
-    """How each node is called in the text."""
+    """Return the name of each node in the text."""
     numbers: dict[str, str] = {}
     place = 0
     for node in graph.nodes:

@@ -3,108 +3,91 @@
 `PlanWorkflow` → `BuildWorkflow` → `MendWorkflow`. The job's goal is the instruction; its inputs may hold ``workflow``,
 the one that is there (`graph_json`), ``rounds``, what was asked for before, and ``example``, a workflow that was made
 from like words. Each hands its workflow on in its outputs.
-A model that says nothing of use ends no run: the message says why under ``failure``, and the evaluator makes a lesson of
-it (Chat2Workflow, section 3.5, lets the same question be asked again without one).
+
+Where the request fits one prompt, the plan bears all parameters and the build asks nothing. Once there is a draft, a
+finding goes to `MendWorkflow`, which works on the newest draft; plan and build do not run again.
+A model that says nothing of use ends no run: the message says why under ``failure``.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple, cast
-
-from pydantic import JsonValue
+from typing import Any, cast
 
 from operad.flows.check import NodeType
-from operad.flows.edit.batch import OPERATIONS, apply, read_operations
-from operad.flows.edit.difference import difference
 from operad.flows.formats.json_text import read_json
 from operad.flows.generation import prompts
-from operad.flows.generation.draft import GIVEN_BY_PLAN, drafted_graph, nodes_schema, variables_before, with_kept
+from operad.flows.generation.draft import (
+    GIVEN_BY_PLAN,
+    drafted_graph,
+    nodes_schema,
+    variable_types,
+    variables_before,
+    with_kept,
+    with_replaced,
+)
 from operad.flows.generation.drafting import params_schema
-from operad.flows.generation.graph_json import from_json, to_json, workflow_of
+from operad.flows.generation.graph_json import to_json
+from operad.flows.generation.mending import CONTESTABLE, MendWorkflow, contested_in, findings_in, nodes_in, settle
 from operad.flows.generation.motifs import nearest
-from operad.flows.generation.plan import faults_of, plan_schema, read_plan
+from operad.flows.generation.nodes_shown import whole
+from operad.flows.generation.offer import Offer
+from operad.flows.generation.plan import PlannedNode, draft_schema, faults_of, plan_schema, read_plan, with_base
+from operad.flows.generation.stage import (
+    EXAMPLE,
+    MAX_TRIES,
+    NOTES,
+    OFFER,
+    REVIEW,
+    ROUNDS,
+    TITLES,
+    WORKFLOW,
+    Asked,
+    Stage,
+    asked,
+    keeps_to_schemas,
+    task_of,
+)
 from operad.flows.node_graph import NodeGraph
-from operad.flows.repair import Contract, Repaired, read_contract, repair, repair_graph
-from operad.flows.repair.state import State
-from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
-from operad.operators.operator import Operator
+from operad.flows.repair import repair
+from operad.operators.nodes import NODE_TYPES
 from operad.runtime.graph.call import OperatorCall
-from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner, ask
-from operad.runtime.reasoning.task import Task
+from operad.runtime.reasoning.reasoner import Reasoner, ask
 from operad.runtime.values.errors import AnswerError, InvalidError, describe
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.schema import Schema, validate
 
-WORKFLOW, ROUNDS, EXAMPLE = "workflow", "rounds", "example"
-"""The inputs of the job."""
-
-MAX_TRIES = 2
-"""How often a stage asks at most, before it is for the evaluator to judge."""
-
-
-OPERATIONS_SCHEMA: Schema = {
-    "type": "object",
-    "properties": {
-        "reasoning": {"type": "string", "description": "What each finding comes from, and what mends it."},
-        "operations": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {"op": {"type": "string", "enum": list(OPERATIONS)}},
-                "required": ["op"],
-            },
-        },
-    },
-    "required": ["reasoning", "operations"],
-    "additionalProperties": False,
-}
-"""The form of an answer that mends; what each operation takes is said in words, which are shorter than its schema."""
+__all__ = [
+    "CONTESTABLE",
+    "EXAMPLE",
+    "MAX_TRIES",
+    "NOTES",
+    "OFFER",
+    "REVIEW",
+    "ROUNDS",
+    "TITLES",
+    "WORKFLOW",
+    "Asked",
+    "BuildWorkflow",
+    "MendWorkflow",
+    "PlanWorkflow",
+    "asked",
+    "contested_in",
+    "findings_in",
+    "keeps_to_schemas",
+    "nodes_in",
+    "read_tagged",
+    "settle",
+]
 
 
-class Asked(NamedTuple):
-    """What the job asks for.
-
-    Attributes:
-        base: The workflow that is there; without nodes where there is none.
-        rounds: What is asked for, the latest last.
-        contract: What all rounds together state.
-    """
-
-    base: NodeGraph
-    rounds: Sequence[str]
-    contract: Contract
-
-
-def asked(job: Job) -> Asked:
-    """What a job asks for."""
-    earlier = job.inputs.get(ROUNDS)
-    rounds = [*(str(each) for each in (cast("list[Any]", earlier) if isinstance(earlier, list) else ())), job.goal]
-    base = from_json(job.inputs.get(WORKFLOW) or {})
-    return Asked(base, rounds, read_contract(rounds))
-
-
-class _Stage(Operator):
-    """What stages have in common: the node types, and asking within a budget."""
-
-    types: Mapping[str, NodeType] = {name: NODE_TYPES[name] for name in CHAT2WORKFLOW_TYPES}
-
-    def _types(self, base: NodeGraph) -> Mapping[str, NodeType]:
-        """The types that may be used: those of Chat2Workflow, which other platforms have, too, and those that are there."""
-        there = {spec.type: NODE_TYPES[spec.type] for spec in base.nodes if spec.type in NODE_TYPES}
-        return {**self.types, **there}
-
-    def _message(self, job: Job, text: str, **outputs: Any) -> WorkflowMessage:
-        return WorkflowMessage(scratchpad=text, outputs=outputs, job_id=job.id, operator_id=self.get_id())
-
-
-class PlanWorkflow(_Stage):
-    """Plans which nodes there are to be.
+class PlanWorkflow(Stage):
+    """Plans which nodes there are to be, with their parameters where one prompt holds all that this needs.
 
     Outputs:
         plan: The plan, as JSON of its schema; absent where there is none.
+        notes: What the plan says that cannot be done, or was assumed.
         prompt: How many tokens the parts of the prompt take, roughly.
         failure: Why there is no plan.
     """
@@ -113,235 +96,156 @@ class PlanWorkflow(_Stage):
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Ask for a plan; one that cannot be is asked for again, with what is wrong with it."""
-        base, rounds, contract = asked(call.job)
-        types = self._types(base)
-        parts = prompts.to_plan(base, rounds, contract, types)
-        schema = plan_schema(types, list(base.by_id))
+        base, rounds, contract, notes, titles = asked(call.job)
+        offer = self._offer(call.job, base)
+        given = _given_example(call.job)
+        whole = prompts.to_draft(base, rounds, offer, given, notes, titles) if keeps_to_schemas(call.reasoner) else None
+        apart = prompts.to_plan(base, rounds, contract, offer, notes, titles)
+        why, told = "", dict[str, int]()
+        for parts in filter(None, (whole, apart)):
+            noted = bool(base.nodes and notes)
+            schema = (
+                draft_schema(base.by_id, noted=noted)
+                if parts is whole
+                else plan_schema(offer.types, list(base.by_id), noted=noted)
+            )
+            told = prompts.sizes(parts, schema)
+            answer, why, unreadable = await self._planned(call, parts, schema, base, offer.types)
+            if answer is not None:
+                plan = read_plan(answer)
+                return self._message(call.job, prompts.planned(plan), plan=answer, notes=list(plan.notes), prompt=told)
+            if not unreadable:
+                break
+        return self._message(call.job, why, failure=why, prompt=told)
+
+    async def _planned(
+        self,
+        call: OperatorCall,
+        parts: Sequence[prompts.Part],
+        schema: Schema,
+        base: NodeGraph,
+        types: Mapping[str, NodeType],
+    ) -> tuple[dict[str, Any] | None, str, bool]:
+        """A plan that can be carried out; or else why there is none, and whether no answer could be read."""
         lessons, why = [call.lesson] if call.lesson else [], ""
         for _ in range(MAX_TRIES):
             try:
-                said = await ask(call.reasoner, _task(call.job, parts, schema, lessons))
-                answer = cast("dict[str, Any]", validate(schema, said))
+                said = await ask(call.reasoner, task_of(call.job, parts, schema, lessons))
+                answer = with_base(cast("dict[str, Any]", validate(schema, said)), base)
             except AnswerError as error:
-                why = describe(error)
-                break
+                return None, describe(error), True
             plan = read_plan(answer)
-            faults = faults_of(plan, base, types)
+            faults = faults_of(plan, base, types) or with_replaced(plan, base, types)[1]
             if not faults:
-                return self._message(call.job, prompts.planned(plan), plan=answer, prompt=prompts.sizes(parts, schema))
-            why = "the plan cannot be carried out:\n" + "\n".join(f"- {fault}" for fault in faults)
+                return answer, "", False
+            again, why = why, "the plan cannot be carried out:\n" + "\n".join(f"- {fault}" for fault in faults)
+            if why == again:
+                break
             lessons = [*([call.lesson] if call.lesson else []), why]
-        return self._message(call.job, why, failure=why, prompt=prompts.sizes(parts, schema))
+        return None, why, False
 
 
-class BuildWorkflow(_Stage):
-    """Writes the parameters of the planned nodes.
+class BuildWorkflow(Stage):
+    """Writes the parameters of planned nodes that their plan does not say.
 
     Outputs:
         workflow: The workflow that was drafted; absent where there is none.
         plan: The plan that it goes by.
-        prompt: How many tokens the parts of the prompt take, roughly.
+        notes: What the plan says that cannot be done, or was assumed.
+        prompt: How many tokens the parts of the prompt take, roughly; empty where nothing was asked.
         failure: Why there is no workflow.
     """
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
-        """Ask for the parameters of all new and changed nodes at once."""
+        """Ask for the parameters of all new and changed nodes that have none yet, at once."""
         answer = _latest(call.messages, "plan")
         if answer is None:
             before = call.messages[-1].outputs if call.messages else {}
             why = str(before.get("failure") or "there is no plan")
             return self._message(call.job, why, failure=why)
-        base, _, contract = asked(call.job)
-        types = self._types(base)
+        base, rounds, contract, *_ = asked(call.job)
+        offer = self._offer(call.job, base)
+        types = offer.types
         plan = read_plan(answer)
-        variables = variables_before(plan, base, types)
-        kinds = list(dict.fromkeys(node.type for node in plan.nodes if node.change != "keep"))
-        parts = prompts.to_build(plan, base, contract, types, variables, _example(call.job, kinds))
         by_id = {node.id: node for node in plan.nodes}
-        schemas = {each: _open_schema(types[by_id[each].type], variables.get(each, [])) for each in plan.open}
-        schemas = {each: schema for each, schema in schemas.items() if schema["properties"]}
-        sizes = prompts.sizes(parts, nodes_schema(schemas) if schemas else None)
+        variables = variables_before(plan, base, types)
+        left = [each for each in plan.open if by_id[each].params is None and not by_id[each].replace]
+        schemas = _open_schemas([by_id[each] for each in left], types, variables, offer)
+        parts: Sequence[prompts.Part] = ()
+        if schemas:
+            kinds = list(dict.fromkeys(by_id[each].type for each in schemas))
+            parts = prompts.to_build(
+                plan,
+                base,
+                contract,
+                offer,
+                variables,
+                _example(call.job, kinds),
+                kinds=variable_types(plan, base, types),
+                ids=list(schemas),
+                rounds=rounds,
+            )
+        sizes = prompts.sizes(parts, nodes_schema(schemas)) if schemas else {}
         try:
             params = await _nodes(call.reasoner, call.job, parts, schemas, call.lesson)
         except AnswerError as error:
             why = describe(error)
             return self._message(call.job, why, failure=why, plan=answer, prompt=sizes)
-        whole = isinstance(params, NodeGraph)
-        graph = with_kept(params, base, plan) if whole else drafted_graph(plan, params, base, types)
-        return self._message(call.job, prompts.skeleton(graph), workflow=to_json(graph), plan=answer, prompt=sizes)
-
-
-class MendWorkflow(_Stage):
-    """Mends a workflow by rules, and, where a lesson says what is left, by operations that a model chooses.
-
-    Nodes that the plan leaves as they are stay so; what makes a workflow worse is not kept.
-
-    Outputs:
-        workflow: The workflow; absent where there is none.
-        plan: The plan that it goes by.
-        allowed: The ids of the nodes that may be changed; absent where all may.
-        repairs: What rules mended.
-        operations: What the model changed, as it wrote it.
-        asked: The findings that the model was asked to mend.
-        prompt: How many tokens the parts of the prompt take, roughly.
-        failure: Why there is no workflow.
-    """
-
-    async def run(self, call: OperatorCall) -> WorkflowMessage:
-        """Settle what was drafted, the first time; after that, have a model mend what the lesson says."""
-        messages = call.messages
-        drafted = next((each for each in reversed(messages) if each.operator_id != self.get_id()), None)
-        graph = workflow_of(drafted.outputs) if drafted else None
-        if drafted is None or graph is None:
-            why = str(drafted.outputs.get("failure", "there is no workflow")) if drafted else "there is no workflow"
-            return self._message(call.job, why, failure=why, asked=findings_in(call.lesson or ""))
-        base, _, contract = asked(call.job)
-        plan: dict[str, Any] = drafted.outputs.get("plan") or {}
-        allowed = _allowed(base, graph, plan)
-        drafted_as = drafted.outputs[WORKFLOW]
-        own = next((each for each in reversed(messages) if each.operator_id == self.get_id()), None)
-        before = workflow_of(own.outputs) if own and own.outputs.get("drafted") == drafted_as else None
-        if before is None or not call.lesson:
-            settled = settle(graph, base, contract, allowed)
-            extra: dict[str, JsonValue] = {}
-        else:
-            newest = (
-                own.lesson if own and findings_in(own.lesson) else call.lesson
-            )  # those of earlier rounds are in `lesson`, too
-            settled, extra = await self._mended(call.reasoner, call.job, before, base, contract, allowed, newest)
-        assert settled.graph is not None  # noqa: S101 - a graph was given
+        written = isinstance(params, NodeGraph)
+        graph = with_kept(params, base, plan) if written else drafted_graph(plan, params, base, types)
         return self._message(
             call.job,
-            prompts.skeleton(settled.graph),
-            workflow=to_json(settled.graph),
-            drafted=drafted_as,
-            plan=plan,
-            **({"allowed": sorted(allowed)} if allowed is not None else {}),
-            repairs=[str(each) for each in settled.repairs],
-            **extra,
+            prompts.skeleton(graph, types),
+            workflow=to_json(graph),
+            plan=answer,
+            notes=list(plan.notes),
+            prompt=sizes,
         )
 
-    async def _mended(
-        self,
-        reasoner: Reasoner,
-        job: Job,
-        before: NodeGraph,
-        base: NodeGraph,
-        contract: Contract,
-        allowed: Collection[str] | None,
-        lesson: str,
-    ) -> tuple[Repaired, dict[str, JsonValue]]:
-        """The workflow with what a model changed for the lesson; as it was where that made nothing better."""
-        was = State(before, contract)
-        findings = findings_in(lesson)[: prompts.MOST_FINDINGS]
-        parts = prompts.to_mend(before, findings, nodes_in(findings, before))
-        lessons: list[str] = []
-        extra: dict[str, JsonValue] = {
-            "asked": list[JsonValue](findings),
-            "prompt": dict(prompts.sizes(parts, OPERATIONS_SCHEMA)),
-        }
-        for _ in range(MAX_TRIES):
-            try:
-                said = await ask(reasoner, _task(job, parts, OPERATIONS_SCHEMA, lessons))
-                answer = cast("dict[str, Any]", validate(OPERATIONS_SCHEMA, said))
-                operations = read_operations(answer["operations"])
-                changed = apply(before, operations, self._types(before), allowed=allowed).graph
-            except AnswerError as error:
-                extra["refused"] = describe(error)
-                break
-            except InvalidError as error:
-                lessons = [f"Nothing was changed, for the operations cannot be done:\n{error}"]
-                extra["refused"] = str(error)
-                continue
-            settled = settle(changed, base, contract, allowed)
-            if settled.graph and _is_better(State(settled.graph, contract), was):
-                return settled, {**extra, "operations": answer}
-            worse = "\n".join(f"- {each}" for each in settled.lessons[: prompts.MOST_FINDINGS])
-            lessons = [f"Your operations were taken back, for they make it no better. With them:\n{worse}"]
-            extra["refused"] = "the operations make it no better"
-        return repair_graph(before, contract, rules=()), extra
 
-
-def _is_better(now: State, was: State) -> bool:
-    """Whether a change is worth keeping: less is wrong, or it changes what only a run or a judge can find fault with."""
-    clean = now.standing == was.standing == (0, 0, 0, 0)
-    return now.standing.betters(was.standing) or (clean and now.graph != was.graph)
-
-
-def settle(graph: NodeGraph, base: NodeGraph, contract: Contract, allowed: Collection[str] | None) -> Repaired:
-    """A workflow mended by rules; nodes that may not be changed stay as they are.
-
-    Args:
-        graph: The workflow.
-        base: The workflow that was there before.
-        contract: What the instructions state.
-        allowed: The ids of the nodes that may be changed; None for all.
-    """
-    mended = repair_graph(graph, contract)
-    if allowed is None or mended.graph is None:
-        return mended
-    changes = difference(graph, mended.graph)
-    touched = {each.id for each in changes.removed} | {each.node for each in changes.changed}
-    forbidden = {each for each in touched if each in base.by_id and each not in allowed}
-    if not forbidden:
-        return mended
-    as_they_were = [graph.by_id[spec.id] if spec.id in forbidden else spec for spec in mended.graph.nodes]
-    rest = replace(mended.graph, nodes=as_they_were)
-    if forbidden <= rest.by_id.keys() and State(rest, contract).standing.betters(State(graph, contract).standing):
-        repairs = [each for each in mended.repairs if each.where not in forbidden]
-        return replace(repair_graph(rest, contract, rules=()), repairs=repairs)
-    return repair_graph(graph, contract, rules=())
-
-
-def findings_in(lesson: str) -> list[str]:
-    """The findings of a lesson, which has them in lines with a dash."""
-    return [line[2:].strip() for line in lesson.splitlines() if line.startswith("- ")]
-
-
-def nodes_in(findings: Sequence[str], graph: NodeGraph) -> list[str]:
-    """The nodes that findings name: as the place that each is about, or in quotes."""
-    ids = sorted(graph.by_id, key=len, reverse=True)
-    found: dict[str, None] = {}
-    for finding in findings:
-        where = finding.partition("]")[2].partition(":")[0].strip()
-        for end in where.split(" → "):
-            if end in graph.by_id:
-                found[end] = None
-        for node_id in ids:
-            if repr(node_id) in finding:
-                found[node_id] = None
-    ends = [spec.id for spec in graph.nodes if spec.type in ("start", "end")]
-    return [
-        *found,
-        *(each for each in ends if each not in found and any("[input]" in f or "[output]" in f for f in findings)),
-    ]
+def _given_example(job: Job) -> prompts.Part:
+    """The workflow to go by that the job brings along; an empty part where it brings none."""
+    given: Any = job.inputs.get(EXAMPLE)
+    if not isinstance(given, dict):
+        return prompts.Part("", "")
+    said = cast("dict[str, Any]", given)
+    text = f"{said.get('says', '')}\n{said.get('workflow', '')}"
+    return prompts.Part("An example, made for other words", text, data=True)
 
 
 def _example(job: Job, kinds: Collection[str]) -> prompts.Part:
     """One workflow to go by: the one that the job brings along, or else the motif of the planned types."""
-    given: Any = job.inputs.get(EXAMPLE)
-    if isinstance(given, dict):
-        said = cast("dict[str, Any]", given)
-        text = f"{said.get('says', '')}\n{said.get('workflow', '')}"
-        return prompts.Part("An example, made for other words", text, data=True)
+    if (given := _given_example(job)).text:
+        return given
     motif = nearest(kinds)
-    return prompts.Part(f"An example: {motif.says}", motif.text) if motif else prompts.Part("", "")
+    return prompts.Part(f"An example: {motif.says}", whole(motif.graph, NODE_TYPES)) if motif else given
 
 
-def _allowed(base: NodeGraph, graph: NodeGraph, plan: Mapping[str, Any]) -> set[str] | None:
-    """The nodes that may be changed: those that are new, and those that the plan changes; None for all."""
-    if not base.nodes:
-        return None
-    new = {each for each in graph.by_id if each not in base.by_id}
-    return new | set(read_plan(plan).open if plan else ()) | set(read_plan(plan).drop if plan else ())
+def _open_schemas(
+    nodes: Sequence[PlannedNode],
+    types: Mapping[str, NodeType],
+    variables: Mapping[str, Sequence[str]],
+    offer: Offer,
+) -> dict[str, Schema]:
+    """Return the schemas of the parameters that nodes lack, by id; without any that must be said, none are asked for."""
+    own = frozenset(each for each in offer.params if "." in each)
+    plain = {each.id: _open_schema(each, types, variables.get(each.id, []), frozenset()) for each in nodes}
+    if not any(schema["properties"] for schema in plain.values()):
+        return {}
+    schemas = {each.id: _open_schema(each, types, variables.get(each.id, []), own) for each in nodes}
+    return {each: schema for each, schema in schemas.items() if schema["properties"]}
 
 
-def _open_schema(node_type: NodeType, variables: Sequence[str]) -> Schema:
+def _open_schema(
+    node: PlannedNode, types: Mapping[str, NodeType], variables: Sequence[str], advanced: Collection[str]
+) -> Schema:
     """The schema of a node's parameters, without what its plan says already."""
-    schema = params_schema(node_type, variables)
-    given = GIVEN_BY_PLAN.get(node_type.type)
+    node_type = types[node.type]
+    schema = params_schema(node_type, variables, advanced)
+    given = GIVEN_BY_PLAN.get(node.type) if node.gives or node.type == "start" else None
     properties = {name: part for name, part in schema["properties"].items() if name != given}
-    return {**schema, "properties": properties, "required": list(properties)}
+    optional = {name for name, field in node_type.params_type.model_fields.items() if not field.is_required()}
+    return {**schema, "properties": properties, "required": [name for name in properties if name not in optional]}
 
 
 async def _nodes(
@@ -353,18 +257,18 @@ async def _nodes(
     schema = nodes_schema(schemas)
     lessons = [lesson] if lesson else []
     if keeps_to_schemas(reasoner):
-        answer = validate(schema, await ask(reasoner, _task(job, parts, schema, lessons)))
+        answer = validate(schema, await ask(reasoner, task_of(job, parts, schema, lessons)))
         return cast("dict[str, dict[str, Any]]", answer["nodes"])
     told = [
         *parts,
         prompts.Part(prompts.FORM, f"{prompts.TEXT_FORM}\n{json.dumps(schema['properties']['nodes'])}"),
     ]
-    said = await ask(reasoner, _task(job, told, None, lessons))
+    said = await ask(reasoner, task_of(job, told, None, lessons))
     return read_tagged(said)
 
 
 def read_tagged(said: str) -> Mapping[str, Mapping[str, Any]] | NodeGraph:
-    """What a model wrote between tags: parameters of nodes by their ids, or a whole response of Chat2Workflow's form.
+    """Read a model's answer between tags: parameters of nodes by id, or a whole response of Chat2Workflow's form.
 
     Raises:
         AnswerError: It is neither.
@@ -386,11 +290,6 @@ def read_tagged(said: str) -> Mapping[str, Mapping[str, Any]] | NodeGraph:
     return cast("dict[str, dict[str, Any]]", value)
 
 
-def keeps_to_schemas(reasoner: Reasoner) -> bool:
-    """Whether a reasoner's endpoint keeps to a JSON Schema, as far as that can be told."""
-    return reasoner.model.structured if isinstance(reasoner, MonoModelReasoner) else True
-
-
 def _latest(messages: Sequence[WorkflowMessage] | None, key: str) -> dict[str, Any] | None:
     """The latest output of that name that is an object."""
     for message in reversed(messages or ()):
@@ -398,14 +297,3 @@ def _latest(messages: Sequence[WorkflowMessage] | None, key: str) -> dict[str, A
         if isinstance(value, dict):
             return cast("dict[str, Any]", value)
     return None
-
-
-def _task(job: Job, parts: Sequence[prompts.Part], schema: Schema | None, lessons: Sequence[str]) -> Task:
-    """What is asked: the rules as its instruction, the user's words as its goal, all else as its context."""
-    rules, rest = parts[0], parts[1:]
-    return Task(
-        job=Job(goal=job.goal, context=prompts.shown(rest), id=job.id, session_id=job.session_id),
-        instruction=rules.text,
-        output_schema=json.dumps(schema, ensure_ascii=False) if schema else "",
-        lesson="\n".join(lessons),
-    )

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from operad.flows.check import Checker, NodeType
+from operad.flows.edit.nodes import ReplaceText
+from operad.flows.edit.order import edges_in_order
 from operad.flows.formats.shapes import fields_of
 from operad.flows.generation.drafting import params_of
-from operad.flows.generation.plan import DECLARES, Plan, PlannedNode
+from operad.flows.generation.plan import DECLARES, After, Plan, PlannedNode
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
-from operad.operators.node import readable, references_in
+from operad.operators.node import references_in
+from operad.operators.node_params import readable
+from operad.operators.nodes import NODE_TYPES
 from operad.operators.variables import VariableType
 from operad.runtime.values.errors import InvalidError
 from operad.runtime.values.schema import Schema
 
 GIVEN_BY_PLAN: Mapping[str, str] = {"start": "variables", "code": "outputs"}
 """The parameter of a type that says what its plan says already: the variables that it names, with their types."""
-
-BRANCHING = ("if-else", "question-classifier")
-"""The types from which several ways lead on."""
 
 
 def variables_before(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> Mapping[str, list[str]]:
@@ -37,7 +38,8 @@ def variables_before(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType])
         if node.change != "keep":
             gives[node.id] = _gives(node, types)
     follows = _follows(plan, base)
-    parents = {**{spec.id: spec.parent for spec in base.nodes}, **{node.id: node.inside for node in plan.nodes}}
+    parents = {spec.id: spec.parent for spec in base.nodes}
+    parents |= {node.id: node.inside for node in plan.nodes if node.inside or node.change == "add"}
     inner = {node.id: ["item", "index"] for node in plan.nodes if node.type == "iteration"}
     inner |= {each: list(checker.inner.get(each, ())) or inner.get(each, []) for each in base.by_id}
     read: dict[str, list[str]] = {}
@@ -62,6 +64,61 @@ def variables_before(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType])
     return read
 
 
+def variable_types(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> Mapping[str, str]:
+    """The types of variables that planned nodes may read, by ``id.variable``, as far as they are known.
+
+    Args:
+        plan: The plan.
+        base: The workflow that is there.
+        types: The node types by name.
+    """
+    checker = Checker(base, types)
+    kinds = {f"{node}.{name}": kind for node, outputs in checker.outputs.items() for name, kind in outputs.items()}
+    known = {name: kind.value for name, kind in kinds.items()}
+    for node in plan.nodes:
+        if node.change == "keep":
+            continue
+        if node.type in DECLARES:
+            known |= {f"{node.id}.{each.name}": each.type for each in node.gives}
+        else:
+            known |= {f"{node.id}.{name}": kind.value for name, kind in _outputs(node, types).items()}
+    return {name: kind for name, kind in known.items() if kind != VariableType.ANY.value}
+
+
+def unread(graph: NodeGraph, types: Mapping[str, NodeType] = NODE_TYPES) -> list[NodeSpec]:
+    """The nodes that give something which no node reads: work for nothing, as far as the workflow tells.
+
+    Args:
+        graph: The workflow.
+        types: The node types by name.
+    """
+    checker = Checker(graph, types)
+    read = {
+        each.selector.node
+        for spec in graph.nodes
+        if spec.type in types
+        for each in references_in(types[spec.type].params_type, readable(types[spec.type].params_type, spec.params))
+    }
+    return [
+        spec
+        for spec in graph.nodes
+        if spec.id not in read
+        and spec.type in types
+        and spec.type != "start"
+        and not types[spec.type].ways
+        and not types[spec.type].ends
+        and not _acts(spec)
+        and checker.outputs.get(spec.id)
+    ]
+
+
+def _acts(spec: NodeSpec) -> bool:
+    """Return whether a node may be there for its effect outside of the workflow, and not for its result."""
+    return spec.type in ("tool", "agent") or (
+        spec.type == "request" and fields_of(spec.params).get("method", "get") != "get"
+    )
+
+
 def nodes_schema(schemas: Mapping[str, Schema]) -> Schema:
     """The JSON Schema of an answer with the parameters of nodes: reasons come first.
 
@@ -71,7 +128,7 @@ def nodes_schema(schemas: Mapping[str, Schema]) -> Schema:
     nodes: Schema = {
         "type": "object",
         "properties": dict(schemas),
-        "required": list(schemas),
+        "required": [each for each, schema in schemas.items() if schema.get("required")],
         "additionalProperties": False,
     }
     reasoning = {"type": "string", "description": "What each node must do with what it reads, before it is written."}
@@ -95,11 +152,34 @@ def drafted_graph(
         types: The node types by name.
     """
     planned = {node.id: node for node in plan.nodes}
-    kept = [_node(planned.get(spec.id), params, spec, types) for spec in base.nodes if spec.id not in plan.drop]
+    ids = {*planned, *base.by_id}
+    base, _ = with_replaced(plan, base, types)
+    kept = [_node(planned.get(spec.id), params, spec, types, ids) for spec in base.nodes if spec.id not in plan.drop]
     there = {spec.id for spec in kept}
-    new = [_node(node, params, None, types) for node in plan.nodes if node.id not in there]
-    nodes = [*kept, *new, *_starts([*kept, *new])]
-    return with_data_edges(NodeGraph(nodes, _edges(plan, base, nodes), base.name, base.extra), types)
+    new = [_node(node, params, None, types, ids) for node in plan.nodes if node.id not in there]
+    graph = NodeGraph([*kept, *_starts([*kept, *new]), *new])
+    nodes = (grouped(graph) if grouped(base) is base else graph).nodes
+    made = with_data_edges(NodeGraph(nodes, _edges(plan, base, nodes), base.name, base.extra), types)
+    return edges_in_order(base, made)
+
+
+def grouped(graph: NodeGraph) -> NodeGraph:
+    """The workflow with each node right behind the one that it runs inside of, and its own inner nodes behind it.
+
+    Args:
+        graph: The workflow; the order is kept otherwise.
+    """
+    inside: dict[str, list[NodeSpec]] = {}
+    for spec in graph.nodes:
+        inside.setdefault(spec.parent if spec.parent in graph.by_id else "", []).append(spec)
+    nodes: list[NodeSpec] = []
+    open_ = [*reversed(inside.get("", []))]
+    while open_:
+        spec = open_.pop()
+        nodes.append(spec)
+        open_ += reversed(inside.pop(spec.id, []))
+    same = len(nodes) != len(graph.nodes) or all(one is other for one, other in zip(nodes, graph.nodes, strict=True))
+    return graph if same else replace(graph, nodes=nodes)  # those inside each other in a ring are left to the check
 
 
 def with_kept(graph: NodeGraph, base: NodeGraph, plan: Plan) -> NodeGraph:
@@ -136,21 +216,26 @@ def with_data_edges(graph: NodeGraph, types: Mapping[str, NodeType]) -> NodeGrap
 def _gives(node: PlannedNode, types: Mapping[str, NodeType]) -> list[str]:
     if node.type in DECLARES:
         return [each.name for each in node.gives]
+    return list(_outputs(node, types))
+
+
+def _outputs(node: PlannedNode, types: Mapping[str, NodeType]) -> Mapping[str, VariableType]:
     declared = types[node.type]
     try:
-        return list(declared(node.id, declared.example).outputs(lambda _: VariableType.ANY))
+        return declared(node.id, declared.example).outputs(lambda _: VariableType.ANY)
     except InvalidError:  # a type whose example is not whole
-        return []
+        return {}
 
 
 def _read_by(spec: NodeSpec, graph: NodeGraph, types: Mapping[str, NodeType]) -> Iterator[str]:
-    """The nodes of its level that a node reads, as far as these have one way on from them."""
+    """Yield the nodes of its level that a node reads, as far as no ports lead on from them."""
     if spec.type not in types:
         return
     params_type = types[spec.type].params_type
     for reference in references_in(params_type, readable(params_type, spec.params)):
         source = graph.by_id.get(reference.selector.node)
-        if source is not None and source.parent == spec.parent and source.type not in BRANCHING:
+        ways = source is not None and source.type in types and types[source.type].ways
+        if source is not None and source.parent == spec.parent and not ways:
             yield source.id
 
 
@@ -168,7 +253,7 @@ def _leads(edges: Sequence[Edge], source: str, target: str) -> bool:
 
 
 def _follows(plan: Plan, base: NodeGraph) -> Mapping[str, list[str]]:
-    """What each node follows at once: as planned, or as it is."""
+    """Return the direct predecessors of each node, as planned, or as they are."""
     follows: dict[str, list[str]] = {}
     for edge in base.edges:
         follows.setdefault(edge.target, []).append(edge.source)
@@ -183,20 +268,43 @@ def _node(
     params: Mapping[str, Mapping[str, Any]],
     spec: NodeSpec | None,
     types: Mapping[str, NodeType],
+    ids: Collection[str],
 ) -> NodeSpec:
     if planned is None or (planned.change == "keep" and spec is not None):
         assert spec is not None  # noqa: S101 - a node is planned, or there
         return spec
-    said = params_of(types[planned.type], params.get(planned.id, {}))
+    said = params_of(types[planned.type], {**(planned.params or {}), **params.get(planned.id, {})}, ids)
     declares = [[each.name, each.type] for each in planned.gives]
-    said |= {GIVEN_BY_PLAN[planned.type]: declares} if planned.type in GIVEN_BY_PLAN and declares else {}
+    if declares and (key := GIVEN_BY_PLAN.get(planned.type)) and key not in said:
+        said[key] = declares
     if spec is not None:
         return spec if said == spec.params or not said else replace(spec, params={**fields_of(spec.params), **said})
     return NodeSpec(planned.id, planned.type, said, planned.inside)
 
 
+def with_replaced(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> tuple[NodeGraph, list[str]]:
+    """The workflow that is there with the small changes of a plan, and those that cannot be done, in words.
+
+    Args:
+        plan: The plan.
+        base: The workflow that is there.
+        types: The node types by name.
+    """
+    faults: list[str] = []
+    for node in plan.nodes:
+        for each in node.replace if node.id in base.by_id else ():
+            if not each.old or not each.param:
+                faults.append(f"node {node.id!r}, replace: `param` and `old` must say something")
+                continue
+            operation = ReplaceText(node=node.id, path=each.param, old=each.old, new=each.new)
+            found = list(operation.faults(base, types))
+            faults += [f"node {node.id!r}, replace: {fault.what}" for fault in found]
+            base = base if found else operation.done(base, types)
+    return base, faults
+
+
 def _starts(nodes: Sequence[NodeSpec]) -> Iterator[NodeSpec]:
-    """What begins inside an iteration, where it was not planned."""
+    """Yield the starts of iterations that were planned without one."""
     for node in nodes:
         if node.type == "iteration" and not any(
             each.parent == node.id and each.type == "iteration-start" for each in nodes
@@ -207,15 +315,18 @@ def _starts(nodes: Sequence[NodeSpec]) -> Iterator[NodeSpec]:
 
 def _edges(plan: Plan, base: NodeGraph, nodes: Sequence[NodeSpec]) -> list[Edge]:
     by_id = {node.id: node for node in nodes}
-    led_anew = {node.id for node in plan.nodes if node.after or node.change == "add"}
+    led_anew = {node.id: node.after for node in plan.nodes if node.after or node.change == "add"}
     edges: list[Edge] = [
-        edge for edge in base.edges if edge.source in by_id and edge.target in by_id and edge.target not in led_anew
+        edge
+        for edge in base.edges
+        if edge.source in by_id
+        and edge.target in by_id
+        and (edge.target not in led_anew or After(edge.source, edge.port) in led_anew[edge.target])
     ]
-    old = {(edge.source, edge.target, edge.port): edge for edge in base.edges}
-    for node in plan.nodes:
-        for each in node.after if node.id in led_anew else ():
-            made = old.get((each.node, node.id, each.port), Edge(each.node, node.id, each.port))
-            edges += [made] if made not in edges else []
+    there = {(edge.source, edge.target, edge.port) for edge in edges}
+    for target, after in led_anew.items():
+        new = (each for each in dict.fromkeys(after) if (each.node, target, each.port) not in there)
+        edges += [Edge(each.node, target, each.port) for each in new]
     for node in nodes:
         begins = next((each for each in nodes if each.parent == node.id and each.type == "iteration-start"), None)
         inside = [each for each in nodes if each.parent == node.id and each is not begins]

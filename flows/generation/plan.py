@@ -1,4 +1,4 @@
-"""A plan of a workflow: which nodes there are to be, of which types, and what follows what; no parameters yet."""
+"""A plan of a workflow: its nodes, their types and order, and, where a model wrote them at once, their parameters."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 from operad.flows.check import NodeType
+from operad.flows.formats.shapes import each_of, fields_of
 from operad.flows.node_graph import NodeGraph
 from operad.operators.variables import VariableType
 from operad.runtime.values.errors import did_you_mean, shorten
@@ -26,8 +27,14 @@ _ID = re.compile(r"[\w-]{1,40}")
 """The id of a new node; those that are there may have others."""
 
 
+_TEXT: Schema = {"type": "string"}
+_TEXTS: Schema = {"type": "array", "items": _TEXT}
+_NUMBERS: Schema = {"type": "array", "items": {"type": "integer"}}
+_OBJECT: Schema = {"type": "object"}
+
+
 class After(NamedTuple):
-    """That a node follows another.
+    """Predecessor of a node.
 
     Attributes:
         node: The id of the other.
@@ -45,6 +52,20 @@ class Given(NamedTuple):
     type: str
 
 
+class Replaced(NamedTuple):
+    """A small change of a long text of a node that is there.
+
+    Attributes:
+        param: The parameter, or the path to the text in it.
+        old: The words that change; they occur once.
+        new: The words in their place.
+    """
+
+    param: str
+    old: str
+    new: str
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedNode:
     """A node of a plan.
@@ -57,6 +78,8 @@ class PlannedNode:
         inside: The iteration that it runs inside of; empty for none.
         after: What it follows; for one that is there already, nothing to leave its edges as they are.
         gives: The variables that it names, for the types of `DECLARES`.
+        params: Its parameters in drafted form; None where they are still to be written.
+        replace: Small changes of its texts.
     """
 
     id: str
@@ -66,6 +89,8 @@ class PlannedNode:
     inside: str = ""
     after: tuple[After, ...] = ()
     gives: tuple[Given, ...] = ()
+    params: Mapping[str, Any] | None = None
+    replace: tuple[Replaced, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +101,15 @@ class Plan:
         nodes: The nodes that there are to be.
         drop: The ids of those that are to go.
         reasoning: Why.
+        notes: What cannot be done or was assumed, for the user.
+        outdated: The numbers, from 1, of earlier notes that no longer hold.
     """
 
     nodes: tuple[PlannedNode, ...] = ()
     drop: tuple[str, ...] = ()
     reasoning: str = ""
+    notes: tuple[str, ...] = ()
+    outdated: tuple[int, ...] = ()
 
     @property
     def open(self) -> list[str]:
@@ -88,70 +117,137 @@ class Plan:
         return [node.id for node in self.nodes if node.change != "keep"]
 
 
-def plan_schema(types: Mapping[str, NodeType], there: Collection[str]) -> Schema:
-    """The JSON Schema of a plan: reasons come first.
+def plan_schema(types: Mapping[str, NodeType], there: Collection[str], *, noted: bool = False) -> Schema:
+    """Return the JSON Schema of a plan without parameters: reasons come first; what is left out is empty.
 
     Args:
         types: The node types by name.
         there: The ids of the nodes that are there.
+        noted: Whether there are earlier notes.
     """
-    text = {"type": "string"}
     kinds = [kind.value for kind in VariableType if kind not in (VariableType.ANY, VariableType.ARRAY)]
-    node = {
-        "id": {**text, "description": "A number that is free for a new node; for one that is there, its id."},
+    given = _closed({"name": _TEXT, "type": {"type": "string", "enum": kinds}})
+    node: dict[str, Schema] = {
+        "id": {**_TEXT, "description": "A free number; for a node that is there, its id."},
         "type": {"type": "string", "enum": list(types)},
         "change": {"type": "string", "enum": ["keep", "update", "add"] if there else ["add"]},
-        "does": {**text, "description": "What it does, in one line."},
-        "inside": {**text, "description": 'The id of the iteration that it runs inside of, or "".'},
-        "after": {
-            "type": "array",
-            "description": "The nodes that it follows; for one that stays, [] leaves its edges as they are.",
-            "items": _closed(
-                {
-                    "node": text,
-                    "port": {"type": "integer", "description": "0, or that of the branch it stands on, from 0."},
-                }
-            ),
-        },
+        "does": {**_TEXT, "description": "One line."},
+        "inside": _TEXT,
+        "after": _TEXTS,
         "gives": {
             "type": "array",
-            "description": f"Of {', '.join(DECLARES)}: the variables that it names. Of others: [].",
-            "items": _closed({"name": text, "type": {"type": "string", "enum": kinds}}),
+            "description": f"Variables that it declares, of {', '.join(DECLARES)} only.",
+            "items": given,
         },
     }
-    dropped = {"type": "string", "enum": list(there)} if there else text
-    return _closed(
-        {
-            "reasoning": {**text, "description": "What is asked for, step by step, and which node does each step."},
-            "nodes": {"type": "array", "items": _closed(node)},
-            "drop": {"type": "array", "items": dropped, "description": "The nodes that are there and must go."},
-        }
-    )
+    needed = ["id", "type", *(["change"] if there else ["after"])]
+    dropped = {"type": "string", "enum": list(there)} if there else _TEXT
+    properties: dict[str, Schema] = {
+        "reasoning": {**_TEXT, "description": "Short: the steps asked for, and the node for each."},
+        "nodes": {"type": "array", "items": _closed(node, needed)},
+        "drop": {"type": "array", "items": dropped},
+        "notes": _TEXTS,
+        **({"outdated": _NUMBERS} if noted else {}),
+    }
+    return _closed(properties, ["reasoning", "nodes"])
+
+
+def draft_schema(there: Collection[str], *, noted: bool = False) -> Schema:
+    """Return the JSON Schema of a plan with parameters, as short as may be: an endpoint counts its tokens.
+
+    Args:
+        there: The ids of the nodes that are there.
+        noted: Whether there are earlier notes.
+    """
+    node: dict[str, Schema] = {"id": _TEXT, "type": _TEXT, "inside": _TEXT, "after": _TEXTS, "params": _OBJECT}
+    if there:
+        node["replace"] = _list_of({"param": _TEXT, "old": _TEXT, "new": _TEXT}, ["param", "old", "new"])
+    return {
+        "type": "object",
+        "properties": {
+            "reasoning": {**_TEXT, "description": "In short"},
+            "nodes": _list_of(node, ["id"] if there else ["id", "type", "after"]),
+            "drop": _TEXTS,
+            "notes": _TEXTS,
+            **({"outdated": _NUMBERS} if noted else {}),
+        },
+        "required": ["reasoning", "nodes"],
+    }
+
+
+def with_base(said: Mapping[str, Any], base: NodeGraph) -> dict[str, Any]:
+    """Return a plan as it was written, with what it may leave out: types of nodes that are there, and changes.
+
+    Args:
+        said: An answer that fits its schema.
+        base: The workflow that is there.
+    """
+    nodes = [cast("Mapping[str, Any]", each) for each in said["nodes"]]
+    return {**said, "nodes": [_with_base(each, base) for each in nodes]}
+
+
+def _with_base(node: Mapping[str, Any], base: NodeGraph) -> dict[str, Any]:
+    was = base.by_id.get(str(node["id"]).strip())
+    written = "params" in node or bool(node.get("replace"))
+    change = "add" if was is None else "update" if written else "keep"
+    said = node.get("change")
+    return {
+        **node,
+        "type": node.get("type") or (was.type if was is not None else ""),
+        "change": said if said in get_args(Change) else change,
+    }
 
 
 def read_plan(said: Mapping[str, Any]) -> Plan:
     """The plan of an answer that fits its schema."""
     nodes = [cast("Mapping[str, Any]", each) for each in said.get("nodes", [])]
+    ids = {str(each["id"]).strip() for each in nodes}
     return Plan(
-        nodes=tuple(
-            PlannedNode(
-                id=str(each["id"]).strip(),
-                type=each["type"],
-                change=each["change"],
-                does=each["does"],
-                inside=str(each["inside"]).strip(),
-                after=tuple(After(str(one["node"]).strip(), one["port"]) for one in each["after"]),
-                gives=tuple(Given(one["name"].strip(), one["type"]) for one in each["gives"]),
-            )
-            for each in nodes[: MOST_NODES + 1]
-        ),
+        nodes=tuple(_planned(each, ids) for each in nodes[: MOST_NODES + 1]),
         drop=tuple(map(str, said.get("drop", []))),
         reasoning=str(said.get("reasoning", "")),
+        notes=tuple(line for each in said.get("notes", []) if (line := " ".join(str(each).split()))),
+        outdated=tuple(int(each) for each in said.get("outdated", [])),
+    )
+
+
+def _planned(said: Mapping[str, Any], ids: Collection[str]) -> PlannedNode:
+    params = said.get("params")
+    gives = tuple(
+        Given(str(one["name"]).strip(), str(one["type"]))
+        for one in each_of(said.get("gives"))
+        if {"name", "type"} <= one.keys()
+    )
+    return PlannedNode(
+        id=str(said["id"]).strip(),
+        type=said["type"],
+        change=said.get("change", "add"),
+        does=str(said.get("does", "")),
+        inside=str(said.get("inside", "")).strip(),
+        after=tuple(_after(str(one).strip(), ids) for one in said.get("after", ())),
+        gives=gives or _declared(said["type"], params),
+        params=params,
+        replace=tuple(Replaced(one["param"], one["old"], one["new"]) for one in said.get("replace", ())),
+    )
+
+
+def _after(said: str, ids: Collection[str]) -> After:
+    """``4``, or ``4:1`` for port 1 of node 4."""
+    node, colon, port = said.rpartition(":")
+    return After(node, int(port)) if colon and said not in ids and re.fullmatch(r"[0-9]{1,3}", port) else After(said)
+
+
+def _declared(node_type: str, params: Any) -> tuple[Given, ...]:
+    """The variables that the parameters of a node declare."""
+    key = {"start": "variables", "code": "outputs", "parameter-extractor": "parameters"}.get(node_type, "")
+    listed = each_of(fields_of(params).get(key))
+    return tuple(
+        Given(str(each["name"]).strip(), str(each["type"])) for each in listed if {"name", "type"} <= each.keys()
     )
 
 
 def faults_of(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> list[str]:
-    """What cannot be in a plan, in words that a model can act on.
+    """Return the faults of a plan, in words that a model can act on.
 
     Args:
         plan: The plan.
@@ -163,8 +259,8 @@ def faults_of(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> lis
 
 def _faults(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> Iterator[str]:
     ids = [node.id for node in plan.nodes]
-    if not ids:
-        yield "the plan has no nodes"
+    if not (plan.open or plan.drop or any(node.after for node in plan.nodes)):
+        yield from _idle(plan, base)
         return
     if len(ids) > MOST_NODES:
         yield f"the plan has more than {MOST_NODES} nodes; say more in fewer"
@@ -186,6 +282,14 @@ def _faults(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> Itera
         TopologicalSorter({node.id: [each.node for each in node.after] for node in plan.nodes}).prepare()
     except CycleError as error:
         yield f"each of these follows the next, and so none can begin: {shorten(error.args[1], 10)}"
+
+
+def _idle(plan: Plan, base: NodeGraph) -> Iterator[str]:
+    """The fault of a plan that changes nothing, unless it says why."""
+    if not base.nodes:
+        yield "the plan has no nodes"
+    elif not plan.notes:
+        yield "the plan changes nothing; where nothing can be changed, say why in `notes`"
 
 
 def _missing_kinds(kinds: Sequence[str], types: Mapping[str, NodeType]) -> Iterator[str]:
@@ -210,7 +314,9 @@ def _node_faults(node: PlannedNode, base: NodeGraph, plan: Plan, types: Mapping[
             "to have another type, drop it and add a new one"
         )
     if node.type not in types:
-        yield f"node {node.id!r}: {node.type!r} is no node type{did_you_mean(node.type, types)}"
+        yield f"node {node.id!r}: {node.type!r} is not a node type{did_you_mean(node.type, types)}"
+    if node.replace and node.change != "update":
+        yield f"node {node.id!r}: only an update can `replace` words"
     for each in node.after:
         if each.node not in known:
             yield f"node {node.id!r} follows {each.node!r}, which is not there{did_you_mean(each.node, known)}"
@@ -218,10 +324,17 @@ def _node_faults(node: PlannedNode, base: NodeGraph, plan: Plan, types: Mapping[
         yield f"node {node.id!r} runs inside {node.inside!r}, which is not there{did_you_mean(node.inside, known)}"
 
 
-def _closed(properties: Mapping[str, Schema]) -> Schema:
+def _list_of(properties: Mapping[str, Schema], required: Collection[str]) -> Schema:
+    return {
+        "type": "array",
+        "items": {"type": "object", "properties": dict(properties), "required": list(required)},
+    }
+
+
+def _closed(properties: Mapping[str, Schema], required: Collection[str] | None = None) -> Schema:
     return {
         "type": "object",
         "properties": dict(properties),
-        "required": list(properties),
+        "required": list(properties if required is None else required),
         "additionalProperties": False,
     }

@@ -1,82 +1,82 @@
-"""What the stages of a design tell a model: made from the node declarations, and kept to a budget per stage."""
+"""Prompts of the stages of a design: the files of `texts/` and the node declarations, within a budget per stage."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import NamedTuple
 
-from operad.flows.catalogue import NodeType, card, table
+from operad.flows.catalogue import NodeType, table
 from operad.flows.edit.batch import OPERATIONS
-from operad.flows.edit.operation import inside_of
+from operad.flows.edit.difference import difference
 from operad.flows.edit.short import usage
 from operad.flows.formats.shapes import fields_of
-from operad.flows.generation.drafting import drafted
+from operad.flows.generation.cards import cards
+from operad.flows.generation.likely import likely
+from operad.flows.generation.nodes_shown import compact, concerned, nodes_now, skeleton, whole
+from operad.flows.generation.offer import CHAT2WORKFLOW_OFFER, Offer
 from operad.flows.generation.plan import Plan
-from operad.flows.node_graph import NodeGraph, NodeSpec
+from operad.flows.generation.signatures import EVERYWHERE, NOTATION, inner_types, short, signatures
+from operad.flows.node_graph import NodeGraph
 from operad.flows.repair.contract import Contract
-from operad.operators.variables import plain
 from operad.runtime.reasoning.prompt import cut, fence
 from operad.runtime.values.schema import Schema
 
 CHARACTERS_A_TOKEN = 4
 """Of English and JSON, roughly; budgets are in tokens, texts are measured in characters."""
 
-PLAN_TOKENS = 2_000
+DRAFT_TOKENS = 5_000
+PLAN_TOKENS = 2_400
 BUILD_TOKENS = 4_000
-FIX_TOKENS = 1_000
-"""What the prompts of a stage may take, without the user's own instruction, which is never cut."""
+FIX_TOKENS = 2_000
+"""Tokens of a stage's prompt at most, without the user's instruction, which is never cut. A first draft or an edit
+takes one call if its whole prompt fits `DRAFT_TOKENS`; otherwise plan and build are separate calls."""
 
 MOST_FINDINGS = 5
-"""How many findings a model is given at once to mend."""
+"""Findings that a model is given at once to mend."""
 
-LONGEST_FINDING = 300
-"""Characters of a finding that a model is shown."""
+LONGEST_FINDING = 600
+"""Characters of a finding that a model is shown; what is cut is marked."""
+
+LONGEST_REASONS, LONGEST_NOTES = 1_200, 1_200
+"""Characters of a plan's reasons, and of notes, that a model is shown; what is cut is marked."""
+
+LONGEST_NOTE = 300
+"""Characters of a note that is kept."""
 
 NEAR_VARIABLES, FAR_VARIABLES = 12, 4
-"""How many variables a node is said to be able to read: the nearest, and the farthest, among which the inputs are. The
+"""Variables that are listed as readable by a node: the nearest, and the farthest, among which the inputs are. The
 schema of the answer has them all."""
 
-EXCERPTS = 3_000
-"""Characters that all nodes of a skeleton together show of their parameters, up to 120 each."""
+STATED = "Names that the job seems to state (found by rules; the job itself counts)"
 
-PLAN_RULES = """\
-You plan workflows of typed nodes. Say which nodes are needed, what each does and what it follows; parameters are \
-written later, by somebody who sees your plan.
-- A workflow begins at one start node, which holds all inputs, and ends at end nodes, which name all outputs. Where \
-branches end with different outputs, give each its own end.
-- A node can read variables of every node that leads to it. What runs for each item of a list runs inside an iteration: \
-plan the nodes inside with `inside`; what begins there is added by itself.
-- Branches leave an if-else or a question-classifier by ports, counted from 0; the last port of an if-else is ELSE. To \
-go on after branches with one value, bring them together by a variable-aggregator.
-- A model reads a document only as text: put a document-extractor before it. Take a node for each thing that is asked \
-for, and none besides."""
+ALWAYS_SHOWN = ("llm",)
+"""Types that are described for every change, beside those of the workflow and those that its words suggest; others are
+listed in short."""
 
-EDIT_RULES = """\
-A workflow is there already. Plan the nodes that are new (add), those whose parameters change (update) and only those \
-of the others whose edges change (keep); leave all others out, and they stay as they are. Never give a node another id."""
+OTHERS = "Types in short"
 
-BUILD_RULES = """\
-You write the parameters of the nodes of a planned workflow. Write every node completely, for the real work: prompts \
-that say what to do, with what and in which form; code that runs; names exactly as they are stated.
-- In a text, name a variable as {{#id.variable#}}, and only variables that the node may read. In a template, use only \
-the names that its `variables` declare.
-- Code has no files, no network and only Python's standard library; main returns a dict with the declared outputs."""
+NOTED = "Notes so far (`outdated`: numbers of those that no longer hold)"
 
-FIX_RULES = """\
-You mend a workflow of typed nodes by operations, each the smallest that does it. Mend what is listed, and leave all \
-else as it is. A variable is ["name", "node id"]; in a text it is {{#id.variable#}}. A text that ends with "[… cut" goes \
-on: change it by replace_text. An operation is an object with its name under "op" and these keys, those in brackets if \
-need be:
-"""
-
-STATED = "Stated (read by rules; the job itself counts)"
+SERVICES = "Configured services"
 
 FORM = "Form of the answer"
 
 TEXT_FORM = """\
 Answer with the tags <reasoning>…</reasoning> and <nodes>…</nodes>; between the latter stands JSON: an object with \
 the parameters of each node by its id."""
+
+
+@cache
+def text(name: str) -> str:
+    """Return a prompt's instructions: a file of `texts/`.
+
+    Args:
+        name: Its name, without the suffix.
+    """
+    return (files("operad.flows.generation") / "texts" / f"{name}.md").read_text(encoding="utf-8").strip()
 
 
 class Part(NamedTuple):
@@ -87,12 +87,15 @@ class Part(NamedTuple):
         text: What it says; empty for nothing.
         keep: Whether it stays whole whatever the budget; others are cut, the last one first.
         data: Whether others wrote it, so that it is fenced.
+        fixed: Whether it is the same for every job, so that it stands in the instruction, before the job: endpoints keep
+            the beginning of prompts that they read before.
     """
 
     title: str
     text: str
     keep: bool = False
     data: bool = False
+    fixed: bool = False
 
 
 def fit(parts: Sequence[Part], tokens: int) -> list[Part]:
@@ -122,29 +125,77 @@ def shown(parts: Iterable[Part]) -> str:
 
 
 def sizes(parts: Iterable[Part], schema: Schema | None = None) -> dict[str, int]:
-    """How many tokens each part takes, roughly, and the JSON Schema of the answer, which budgets do not count."""
-    texts = {part.title: part.text for part in parts} | ({FORM: _json(schema)} if schema else {})
+    """Estimate the tokens of each part, and of the JSON Schema of the answer, which budgets do not count."""
+    texts = {part.title: part.text for part in parts} | ({FORM: compact(schema)} if schema else {})
     return {title: -(-len(text) // CHARACTERS_A_TOKEN) for title, text in texts.items()}
 
 
+def to_draft(
+    base: NodeGraph,
+    rounds: Sequence[str],
+    offer: Offer,
+    example: Part,
+    notes: Sequence[str] = (),
+    titles: Mapping[str, str] = MappingProxyType({}),
+) -> Sequence[Part] | None:
+    """Return the prompt for a plan with all parameters, in one call; None where it does not fit the budget.
+
+    Args:
+        base: The workflow that is there.
+        rounds: What is asked for, the latest last.
+        offer: The node types, parameters and services that may be used.
+        example: A workflow to go by, made for other words; an empty one for none.
+        notes: Notes to the user that are kept.
+        titles: The titles of nodes that people gave them, by id.
+    """
+    there = {spec.type for spec in base.nodes}
+    described = {*there, *ALWAYS_SHOWN, *likely(rounds[-1], offer.types)}
+    shown_types = [name for name in offer.types if not there or name in described]
+    others = [name for name in offer.types if name not in (*shown_types, *inner_types(offer.types))]
+    used = any(EVERYWHERE in fields_of(spec.params) for spec in base.nodes)
+    params = offer.params if not there or used or likely(rounds[-1], [EVERYWHERE]) else offer.params - {EVERYWHERE}
+    rules = [text("change" if there else "draft"), text("inside") if "iteration" in shown_types else ""]
+    parts = [
+        Part("Rules", "\n".join(filter(None, rules)), keep=True),
+        Part(NOTATION, signatures(offer.types, shown_types, params), keep=True, fixed=True),
+        Part(OTHERS, "\n".join(short(offer.types[name]) for name in others), keep=True, fixed=True),
+        Part(SERVICES, offer.services(), keep=True, data=True),
+        Part("The workflow", whole(base, offer.types, titles), keep=True, data=True),
+        Part("Asked for before", listed(rounds[:-1]), keep=True, data=True),
+        Part(NOTED, numbered(notes), keep=True, data=True),
+        example,
+    ]
+    told = [part for part in parts if part.text]
+    return told if sum(len(part.text) for part in told) <= CHARACTERS_A_TOKEN * DRAFT_TOKENS else None
+
+
 def to_plan(
-    base: NodeGraph, rounds: Sequence[str], contract: Contract, types: Mapping[str, NodeType]
+    base: NodeGraph,
+    rounds: Sequence[str],
+    contract: Contract,
+    offer: Offer,
+    notes: Sequence[str] = (),
+    titles: Mapping[str, str] = MappingProxyType({}),
 ) -> Sequence[Part]:
-    """What a plan is asked for with.
+    """Return the prompt for a plan without parameters.
 
     Args:
         base: The workflow that is there.
         rounds: What is asked for, the latest last.
         contract: What is stated.
-        types: The node types by name.
+        offer: The node types, parameters and services that may be used.
+        notes: What was noted before.
+        titles: The titles of nodes that people gave them, by id.
     """
     return fit(
         [
-            Part("Rules", PLAN_RULES + ("\n" + EDIT_RULES if base.nodes else ""), keep=True),
+            Part("Rules", text("plan") + ("\n\n" + text("edit") if base.nodes else ""), keep=True),
             Part(STATED, stated(contract), keep=True),
-            Part("Node types", types_in_short(types), keep=True),
-            Part("The workflow that is there", skeleton(base), data=True),
-            Part("Asked for before", "\n".join(f"- {each}" for each in rounds[:-1]), data=True),
+            Part("Node types", types_in_short(offer.types), keep=True, fixed=True),
+            Part(SERVICES, offer.services(), keep=True, data=True),
+            Part("The workflow that is there", skeleton(base, offer.types, titles=titles), data=True),
+            Part("Asked for before", listed(rounds[:-1]), data=True),
+            Part(NOTED, numbered(notes), data=True),
         ],
         PLAN_TOKENS,
     )
@@ -154,54 +205,149 @@ def to_build(
     plan: Plan,
     base: NodeGraph,
     contract: Contract,
-    types: Mapping[str, NodeType],
+    offer: Offer,
     variables: Mapping[str, Sequence[str]],
     example: Part,
+    *,
+    kinds: Mapping[str, str] | None = None,
+    ids: Sequence[str] | None = None,
+    rounds: Sequence[str] = (),
 ) -> Sequence[Part]:
-    """What parameters are asked for with. Those that a node has now are never cut, as they are written anew.
+    """Return the prompt for parameters. Those that a node has now are never cut, as they are written anew.
 
     Args:
         plan: The plan.
         base: The workflow that is there.
         contract: What is stated.
-        types: The node types by name.
+        offer: The node types, parameters and services that may be used.
         variables: What each planned node may read.
         example: A workflow to go by.
+        kinds: The types of variables, by ``id.variable``.
+        ids: The nodes that are to be written; None for all that the plan opens.
+        rounds: What was asked for before, and then the job.
     """
-    kinds = [node.type for node in plan.nodes if node.change != "keep"]
+    wanted = plan.open if ids is None else ids
+    names = [node.type for node in plan.nodes if node.id in wanted]
     return fit(
         [
-            Part("Rules", BUILD_RULES, keep=True),
+            Part("Rules", f"{text('build')}\n\n{text('params')}", keep=True),
             Part(STATED, stated(contract), keep=True),
             Part("The plan", planned(plan), keep=True),
-            Part("What each may read", may_read(variables, plan.open), keep=True),
-            Part("The parameters that they have now", nodes_now(base, plan.open, types), keep=True),
-            Part("Node types", docs(types, kinds)),
+            Part("Reasons of the plan", cut(plan.reasoning, LONGEST_REASONS)),
+            Part("Told to the user", cut(listed(plan.notes), LONGEST_NOTES), keep=True),
+            Part("Parameters that are written already", written(plan), data=True),
+            Part("What each may read", may_read(variables, wanted, kinds or {}), keep=True),
+            Part("The parameters that they have now", nodes_now(base, wanted, offer.types), keep=True),
+            Part("Asked for before", listed(rounds[:-1]), data=True),
+            Part("Node types", cards(offer.types, names, offer.params)),
+            Part(SERVICES, offer.services(), data=True),
             example,
         ],
         BUILD_TOKENS,
     )
 
 
-def to_mend(graph: NodeGraph, findings: Sequence[str], ids: Sequence[str]) -> Sequence[Part]:
-    """What operations are asked for with.
+def to_mend(
+    graph: NodeGraph,
+    findings: Sequence[str],
+    ids: Sequence[str],
+    offer: Offer = CHAT2WORKFLOW_OFFER,
+    *,
+    titles: Mapping[str, str] = MappingProxyType({}),
+) -> Sequence[Part]:
+    """Return the prompt for operations.
 
     Args:
         graph: The workflow.
         findings: What is to be mended.
         ids: The nodes concerned.
+        offer: The node types, parameters and services that may be used.
+        titles: The titles of nodes that people gave them, by id.
     """
-    rules, found = FIX_RULES + operations_in_short(), findings_in_short(findings)
+    rules, found = f"{text('mend')}\n{operations_in_short()}", findings_in_short(findings)
     room = CHARACTERS_A_TOKEN * FIX_TOKENS - len(rules) - len(found)
+    names = [graph.by_id[each].type for each in ids if each in graph.by_id]
     return fit(
         [
             Part("Rules", rules, keep=True),
             Part("Findings", found, keep=True),
-            Part("The nodes concerned", concerned(graph, ids, room), keep=True),
-            Part("All nodes", skeleton(graph), data=True),
+            Part("The nodes concerned", concerned(graph, ids, room, offer.types), keep=True),
+            Part("Their types", cards(offer.types, names, offer.params)),
+            Part("All nodes", skeleton(graph, offer.types, titles=titles), data=True),
+            Part("All types", ", ".join(offer.types)),
+            Part(SERVICES, offer.services(), data=True),
         ],
         FIX_TOKENS,
     )
+
+
+def to_judge(
+    graph: NodeGraph,
+    base: NodeGraph,
+    rounds: Sequence[str],
+    offer: Offer,
+    *,
+    criteria: str,
+    notes: Sequence[str] = (),
+    contested: Sequence[str] = (),
+    titles: Mapping[str, str] = MappingProxyType({}),
+) -> Sequence[Part]:
+    """Return the prompt for a verdict; of a changed workflow, the new parts are shown whole.
+
+    Args:
+        graph: The workflow.
+        base: The workflow that was there before.
+        rounds: What is asked for, the latest last.
+        offer: The node types, parameters and services that may be used.
+        criteria: What counts.
+        notes: What was said of what cannot be done.
+        contested: Findings that were contested before, with the reasons.
+        titles: The titles of nodes that people gave them, by id.
+    """
+    return [
+        part
+        for part in (
+            Part("Rules", f"{text('judge')}\n{criteria}", keep=True),
+            Part("The workflow", whole(graph, offer.types, titles), keep=True, data=True),
+            Part("Changed just now", changed(base, graph), keep=True),
+            Part("Asked for before, and still to be kept", listed(rounds[:-1]), keep=True, data=True),
+            Part("Notes to the user", listed(notes), keep=True, data=True),
+            Part("Contested findings, not to be raised again", listed(contested), keep=True, data=True),
+            Part("Node types", ", ".join(offer.types), keep=True),
+            Part(SERVICES, offer.services(), keep=True, data=True),
+        )
+        if part.text
+    ]
+
+
+def changed(base: NodeGraph, graph: NodeGraph) -> str:
+    """The ids of nodes that are new, changed or gone; empty for a first draft."""
+    if not base.nodes:
+        return ""
+    made = difference(base, graph)
+    told = {
+        "new": [spec.id for spec in made.added],
+        "changed": list(dict.fromkeys(change.node for change in made.changed)),
+        "gone": [spec.id for spec in made.removed],
+    }
+    return "\n".join(f"{what}: {', '.join(ids)}" for what, ids in told.items() if ids)
+
+
+def listed(texts: Iterable[str]) -> str:
+    """A line with a dash for each text."""
+    return "\n".join(f"- {each}" for each in texts)
+
+
+def numbered(notes: Sequence[str]) -> str:
+    """A numbered line for each note; of many, the latest, and of a long one, the beginning."""
+    room, lines = LONGEST_NOTES, list[str]()
+    for number, note in reversed(list(enumerate(notes, 1))):
+        line = f"{number}. {note if len(note) <= LONGEST_NOTE else note[:LONGEST_NOTE] + '[… cut]'}"
+        room -= len(line)
+        if room < 0:
+            break
+        lines.append(line)
+    return "\n".join(reversed(lines))
 
 
 def operations_in_short() -> str:
@@ -210,12 +356,13 @@ def operations_in_short() -> str:
 
 
 def stated(contract: Contract) -> str:
-    """What the instructions state, in words."""
+    """Return the names that the instructions state, in words."""
     lines = [f"input {each.name}" + (f" ({each.kind.value})" if each.kind else "") for each in contract.inputs]
     for end in contract.outputs:
         which = "outputs" if len(contract.outputs) == 1 else "outputs of one end"
-        also = f"; besides, it may give {', '.join(sorted(end.allowed))}" if end.allowed else ""
-        lines.append(f"{which}: {', '.join(sorted(end.needed))}{also}" if end.needed else f"{which}: {also}")
+        lines += [f"{which}: {', '.join(sorted(end.needed))}"] if end.needed else []
+    if contract.open:
+        lines.append(f"input or output, or both: {', '.join(sorted(contract.open))}")
     return "\n".join(f"- {line}" for line in lines)
 
 
@@ -224,38 +371,18 @@ def types_in_short(types: Mapping[str, NodeType]) -> str:
     return table(types.values())
 
 
-def docs(types: Mapping[str, NodeType], names: Iterable[str]) -> str:
-    """The cards of some types."""
-    return "\n\n".join(card(types[name]) for name in dict.fromkeys(names) if name in types)
-
-
 def findings_in_short(findings: Iterable[str]) -> str:
-    """A line for each finding."""
-    return "\n".join(f"- {cut(each, LONGEST_FINDING)}" for each in findings)
-
-
-def skeleton(graph: NodeGraph) -> str:
-    """The nodes that are there, a line each: id, type, what it follows, and how its parameters begin."""
-    most = min(120, EXCERPTS // max(len(graph.nodes), 1))
-    before: dict[str, list[str]] = {}
-    for edge in graph.edges:
-        before.setdefault(edge.target, []).append(edge.source + (f" port {edge.port}" if edge.port else ""))
-    return "\n".join(_line(node, before.get(node.id, []), most) for node in graph.nodes)
-
-
-def _line(node: NodeSpec, before: Sequence[str], most: int) -> str:
-    after = f" after {', '.join(before)}" if before else ""
-    inside = f" inside {node.parent}" if node.parent else ""
-    return f"{node.id} {node.type}{inside}{after}: {_json(node.params)[:most]}"
+    """A numbered line for each finding."""
+    return "\n".join(f"{number}. {cut(each, LONGEST_FINDING)}" for number, each in enumerate(findings, 1))
 
 
 def planned(plan: Plan) -> str:
     """A plan, a line for each node."""
     lines: list[str] = []
     for node in plan.nodes:
-        after = ", ".join(each.node + (f" port {each.port}" if each.port else "") for each in node.after)
+        after = ", ".join(each.node + (f":{each.port}" if each.port else "") for each in node.after)
         gives = ", ".join(f"{each.name} ({each.type})" for each in node.gives)
-        line = f"{node.id} {node.type} [{node.change}]: {node.does}"
+        line = f"{node.id} {node.type} [{node.change}]" + (f": {node.does}" if node.does else "")
         line += f"; inside {node.inside}" if node.inside else ""
         line += f"; after {after}" if after else ""
         line += f"; gives {gives}" if gives else ""
@@ -263,70 +390,21 @@ def planned(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def may_read(variables: Mapping[str, Sequence[str]], ids: Iterable[str]) -> str:
-    """The variables that each of some nodes may read."""
-    return "\n".join(f"{each}: {', '.join(_near_and_far(variables.get(each, ()))) or 'none'}" for each in ids)
+def written(plan: Plan) -> str:
+    """The parameters that a plan says, a line for each of these nodes."""
+    return "\n".join(f"{node.id}: {compact(node.params)}" for node in plan.nodes if node.params)
 
 
-def _near_and_far(names: Sequence[str]) -> Sequence[str]:
-    if len(names) <= NEAR_VARIABLES + FAR_VARIABLES:
-        return names
-    return [*names[:NEAR_VARIABLES], "…", *names[-FAR_VARIABLES:]]
+def may_read(
+    variables: Mapping[str, Sequence[str]], ids: Iterable[str], kinds: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """The variables that each of some nodes may read; with their types, where these are other than string."""
+    return "\n".join(f"{each}: {', '.join(_near_and_far(variables.get(each, ()), kinds)) or 'none'}" for each in ids)
 
 
-def nodes_now(graph: NodeGraph, ids: Iterable[str], types: Mapping[str, NodeType]) -> str:
-    """The parameters that some nodes have, in the form in which they are drafted."""
-    params = {
-        each: drafted(types[spec.type], fields_of(spec.params))
-        for each in ids
-        if (spec := graph.by_id.get(each)) is not None and spec.type in types
-    }
-    return fence(_json(params)) if params else ""
-
-
-def concerned(graph: NodeGraph, ids: Iterable[str], most: int | None = None) -> str:
-    """Some nodes as they are written, with those inside them and their edges.
-
-    Args:
-        graph: The workflow.
-        ids: The ids of the nodes.
-        most: Characters that it may take; to keep to it, long texts are cut, the more the less room there is.
-    """
-    wanted = {each for one in ids for each in (one, *inside_of(graph, one)) if each in graph.by_id}
-    if not wanted:
-        return ""
-    nodes = [
-        {"id": spec.id, "type": spec.type, "inside": spec.parent, "params": spec.params}
-        for spec in graph.nodes
-        if spec.id in wanted
-    ]
-    edges = [
-        [edge.source, edge.port, edge.target] for edge in graph.edges if wanted.intersection((edge.source, edge.target))
-    ]
-    text = _json({"nodes": nodes, "edges": edges})
-    if most is None:
-        return fence(text)
-    for longest in (1_600, 800, 400, 200, 100):
-        if len(fence(text)) > most:
-            text = _json({"nodes": _with_short_texts(plain(nodes), longest), "edges": edges})
-    return fence(text if len(fence(text)) <= most else cut(text, max(most - _AROUND, 0)))
-
-
-_AROUND = 60
-"""Characters that the fences take and the mark of a text that is cut."""
-
-
-def _with_short_texts(value: Any, longest: int) -> Any:
-    match value:
-        case str():
-            return cut(value, longest)
-        case list():
-            return [_with_short_texts(each, longest) for each in cast("list[Any]", value)]
-        case dict():
-            return {key: _with_short_texts(each, longest) for key, each in cast("dict[str, Any]", value).items()}
-        case _:
-            return value
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
+def _near_and_far(names: Sequence[str], kinds: Mapping[str, str]) -> Sequence[str]:
+    told = [f"{name} ({kinds[name]})" if kinds.get(name, "string") != "string" else name for name in names]
+    if len(told) <= NEAR_VARIABLES + FAR_VARIABLES:
+        return told
+    left = len(told) - NEAR_VARIABLES - FAR_VARIABLES
+    return [*told[:NEAR_VARIABLES], f"… {left} more in the form of the answer …", *told[-FAR_VARIABLES:]]

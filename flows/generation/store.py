@@ -18,7 +18,7 @@ MAX_BYTES = 2**20
 """The largest file that is looked at; an example has to fit a prompt."""
 
 NEAR_ENOUGH = 0.2
-"""How similar the words of two instructions must be, from 0 to 1."""
+"""Minimum similarity of the words of two instructions, from 0 to 1."""
 
 
 class Example(NamedTuple):

@@ -9,13 +9,14 @@ Nothing but the response and the instructions is read.
 """
 
 from operad.flows.repair.contract import Contract, Ends, Stated, read_contract
-from operad.flows.repair.engine import ALIGNED, FORMAT, PAPER, RULES, Repaired, Rule, repair, repair_graph
+from operad.flows.repair.engine import ALIGNED, FORMAT, PAPER, PROFILES, RULES, Repaired, Rule, repair, repair_graph
 from operad.flows.repair.state import Repair, Standing
 
 __all__ = [
     "ALIGNED",
     "FORMAT",
     "PAPER",
+    "PROFILES",
     "RULES",
     "Contract",
     "Ends",

@@ -58,7 +58,7 @@ def _groups(node: NodeSpec, graph: NodeGraph) -> dict[str, list[Selector]]:
 
 
 def _read_groups(node: NodeSpec, groups: Mapping[str, Any], graph: NodeGraph) -> dict[tuple[str, str], str]:
-    """Which group each reading of the aggregator means, by the variable it names and the name that the reader gives it."""
+    """Return the group that each reader of the aggregator means, by the variable and by the reader's name for it."""
     read: dict[tuple[str, str], str] = {}
     for other in graph.nodes:
         for alias, variable in _readings(other.params, node.id):

@@ -1,4 +1,4 @@
-"""What runs inside of what: iterations, their starts, and edges across their borders."""
+"""Rules on containers: iterations, their starts, and edges across their borders."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def hyphens(state: State) -> Iterator[Proposal]:
             into = [edge.source for edge in graph.edges if edge.target == node.id]
             onward = [edge.target for edge in graph.edges if edge.source == node.id]
             edges = [*without(graph, node.id).edges, *(Edge(one, two) for one in into for two in onward if one != two)]
-            why = f"{node.parent!r} is no iteration, and only in one something begins so"
+            why = f"{node.parent!r} is not an iteration, and only an iteration has such a start"
             yield Proposal(node.id, "is left out", why, with_edges(without(graph, node.id), edges))
             continue
         name = node.id.replace("-", "_")
@@ -63,7 +63,7 @@ def hyphens(state: State) -> Iterator[Proposal]:
             continue
         moved = rename(graph, {node.id: name})
         moved = replace(moved, nodes=[replace(each, parent="") if each.id == name else each for each in moved.nodes])
-        why = f"{node.parent!r} is no iteration, and a hyphen says that it runs inside of one"
+        why = f"{node.parent!r} is not an iteration, and the hyphen says that it runs inside of one"
         yield Proposal(node.id, f"is called {name!r}", why, moved)
 
 

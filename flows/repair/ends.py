@@ -47,7 +47,7 @@ def output_names(state: State) -> Iterator[Proposal]:
 
 
 def _may_be(state: State, name: str, selector: Any) -> bool:
-    """Whether a variable may be an output as it is stated: a file where that is said."""
+    """Return whether a variable may be the stated output: a file where a file is stated."""
     stated = state.contract.stated(name)
     kind = state.type_of(Selector(*selector))
     if kind is None or stated.kind is None:
@@ -85,7 +85,7 @@ def _sources(state: State, name: str, outputs: Sequence[Any]) -> Iterator[tuple[
             node for node in of_type(state.graph, "echarts") if ("text", node.id) not in given and not node.parent
         ]
         if len(charts) == 1:
-            yield Selector("text", charts[0].id), "it is the only chart that is no output"
+            yield Selector("text", charts[0].id), "it is the only chart without an output"
     for _, selector in outputs:  # the text that a file among the outputs is made of
         maker = here.get(selector[1])
         texts = _texts_of(maker) if maker is not None else []
@@ -219,7 +219,7 @@ def ends_by_branch(state: State) -> Iterator[Proposal]:
 
 
 def _is_pair(each: Any) -> bool:
-    """Whether it is ``[name, [variable, node id]]``."""
+    """Return whether a value is ``[name, [variable, node id]]``."""
     pair = list_of(each)
     return len(pair) == 2 and isinstance(pair[0], str) and is_selector(pair[1])
 
@@ -246,7 +246,7 @@ def _members(state: State, selector: Selector) -> list[Selector]:
 
 
 def _there(state: State, selector: Selector, runs: set[str]) -> bool:
-    """Whether a variable is there: its node runs, and of an aggregator, a node of one of its variables."""
+    """Return whether a variable exists: its node runs; for an aggregator, a node of one of its variables."""
     if selector.node not in runs:
         return False
     members = _members(state, selector)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
@@ -21,7 +21,7 @@ from operad.flows.repair.text import TEXT_RULES
 from operad.runtime.values.errors import InvalidError, Issue
 
 WORK = 20_000
-"""How many nodes are checked at most, over all tries: what bounds the time."""
+"""Maximum number of nodes that are checked over all tries, which bounds the time."""
 
 MOST_NODES = 500
 """Of a workflow with more nodes, only the form is mended."""
@@ -110,7 +110,7 @@ RULES: tuple[Rule, ...] = tuple(_listed())
 """All rules, in the order in which they are tried."""
 
 PAPER = frozenset({"fences", "comments", "brackets", "json", "order", "selection"})
-"""What Chat2Workflow's own checks mend before they judge: code fences, broken JSON, the order of the list, the selection."""
+"""Repairs of Chat2Workflow's own checks: code fences, broken JSON, the order of the list, the selection."""
 
 FORMAT = frozenset(rule.name for rule in RULES if rule.level != "aligned")
 """All that needs no instruction."""
@@ -118,10 +118,14 @@ FORMAT = frozenset(rule.name for rule in RULES if rule.level != "aligned")
 ALIGNED = frozenset(rule.name for rule in RULES)
 """All; those that align with the instruction do nothing without one."""
 
+PROFILES: Mapping[str, frozenset[str]] = {"format": FORMAT, "chat2workflow": ALIGNED}
+"""Sets of rules by name: without contracts, as for workflows that are generated, and as recorded responses of
+Chat2Workflow are scored, with names aligned to the instruction."""
+
 
 @dataclass(frozen=True)
 class Repaired:
-    """What came of a repair.
+    """Result of a repair.
 
     Attributes:
         text: The response, or the JSON alone where it was given alone.
@@ -144,6 +148,9 @@ _WORKFLOW = re.compile(r"<workflow>(.*?)(?:</workflow>|\Z)", re.DOTALL)
 
 def repair(response: str | bytes, instructions: Iterable[str] = (), rules: Collection[str] = ALIGNED) -> Repaired:
     """Mend a response of a model, as far as only one thing can be meant; what is right already stays as it is.
+
+        mended = repair('{"nodes_info": [], "edges": [],}', ["Sum up a text (variable text)."])
+        print(mended.text, mended.repairs, mended.lessons)
 
     Args:
         response: The whole response with its tags, or the JSON of the workflow alone.
@@ -188,6 +195,9 @@ def repair_graph(
     check: Check = chat2workflow.CHAT2WORKFLOW.check,
 ) -> Repaired:
     """Mend a workflow of typed nodes in any format.
+
+        mended = repair_graph(graph)
+        print(mended.repairs, mended.lessons)
 
     Args:
         graph: The workflow.
@@ -240,10 +250,10 @@ def _text_mended(text: str, rules: Collection[str]) -> tuple[str, list[Repair]]:
 
 
 def _read(text: str, rules: Collection[str], repairs: list[Repair]) -> Any:
-    """The value of the JSON; lists that stand twice under one key are one list.
+    """Return the value of the JSON; two lists under one key become one list.
 
     Raises:
-        InvalidError: It is no JSON, or says a key twice that is no list.
+        InvalidError: It is not JSON, or has a key twice whose values are not lists.
     """
     try:
         return read_json(text, "workflow")

@@ -1,4 +1,4 @@
-"""What to do about what could not be mended: each with the ways out that there are."""
+"""Lessons on faults that could not be repaired, each with its remedies."""
 
 from __future__ import annotations
 

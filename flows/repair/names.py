@@ -12,7 +12,8 @@ from operad.flows.node_graph import NodeSpec
 from operad.flows.repair.spelling import around, is_container, with_items
 from operad.flows.repair.state import Proposal, State, params_of, with_params
 from operad.flows.repair.walk import changed, params_type_of, renamed
-from operad.operators.node import readable, references_in
+from operad.operators.node import references_in
+from operad.operators.node_params import readable
 from operad.operators.variables import Selector, VariableType
 
 T = VariableType
@@ -45,7 +46,7 @@ class Reading(NamedTuple):
 
 
 def unreadable(state: State) -> Iterator[Reading]:
-    """What is named and is not there, and results of a container that are not of a node inside."""
+    """Rules on references: names that do not exist, and results of containers that are not of a node inside."""
     graph, checker = state.graph, state.checker
     for spec in graph.nodes:
         node = state.known(spec)

@@ -98,7 +98,7 @@ def texts(state: State) -> Iterator[Proposal]:
 
         return to_text
 
-    yield from by_node(state, change, "what is no text is written as one", "a text is needed there")
+    yield from by_node(state, change, "a value other than a text is written as a text", "a text is needed there")
 
 
 def _all_texts(given: Any) -> bool:

@@ -117,7 +117,7 @@ def with_nodes(value: Any) -> Shaped:
     for number, node in enumerate(cast("list[Any]", value["nodes_info"])):
         where = f"nodes_info[{number}]"
         if not isinstance(node, dict):
-            notes.append((where, "is no node, and is left out"))
+            notes.append((where, "is not a node, and is left out"))
             continue
         given = cast("dict[str, Any]", node)
         mended = _node(given)
@@ -195,7 +195,7 @@ def with_edges(value: Any) -> Shaped:
     for number, edge in enumerate(cast("list[Any]", value["edges"])):
         mended = _edge(edge)
         if mended is None:
-            notes.append((f"edges[{number}]", "is no edge, and is left out"))
+            notes.append((f"edges[{number}]", "is not an edge, and is left out"))
             continue
         if mended != edge:
             notes.append((f"edges[{number}]", f"is written {mended}"))

@@ -111,7 +111,7 @@ def escapes(state: State) -> Iterator[Proposal]:
             continue
         for mended in (code.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"'), _outside_texts(code)):
             if _is_code(mended):
-                why = "it is no Python as it stands"
+                why = "it is not valid Python as it stands"
                 graph = with_params(state.graph, node, {**params, "code": mended})
                 yield Proposal(node.id, "code: line ends that are escaped twice are line ends", why, graph)
 

@@ -26,7 +26,7 @@ def around(graph: NodeGraph, node_id: str) -> list[str]:
 
 
 def is_container(graph: NodeGraph, node_id: str) -> bool:
-    """Whether others can run inside a node."""
+    """Return whether others can run inside a node."""
     return node_id in graph.by_id and graph.by_id[node_id].type in CONTAINERS
 
 

@@ -1,4 +1,4 @@
-"""What repairs work on, and what they say they did."""
+"""State of a repair: the workflow, its standing, and the repairs that were made."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Repair(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """How far a workflow is from being right; a repair makes none of the first three more.
+    """Distance of a workflow from a correct one; a repair increases none of the first three counts.
 
     Attributes:
         apart: How many names of inputs and outputs are not those that the instruction states.
@@ -66,7 +66,7 @@ class Standing(NamedTuple):
     untidy: int
 
     def betters(self, other: Standing) -> bool:
-        """Whether something is better than before, and nothing worse but what could not be seen before."""
+        """Return whether something is better than before, and nothing worse except faults that were hidden before."""
         return self.apart <= other.apart and self[1:3] <= other[1:3] and self < other
 
 
@@ -96,7 +96,7 @@ class State:
 
     @cached_property
     def standing(self) -> Standing:
-        """How far it is from being right."""
+        """Distance from a correct workflow."""
         issues = self.issues
         untidy = sum(issue.code in UNTIDY for issue in issues)
         hiding = sum(issue.code in HIDING for issue in issues)
@@ -139,11 +139,11 @@ class Proposal(NamedTuple):
 
 
 Mending = Callable[[State], Iterator[Proposal]]
-"""What a rule on workflows does: proposes repairs, each by itself, the likeliest first."""
+"""Rule on workflows: yields repairs, each by itself, the likeliest first."""
 
 
 def params_of(node: NodeSpec) -> dict[str, Any]:
-    """A node's parameters; none where they are no object."""
+    """Return a node's parameters; an empty object where they are something else."""
     return fields_of(node.params)
 
 

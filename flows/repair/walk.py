@@ -18,7 +18,7 @@ Change = Callable[[Any, Any], Any]
 
 
 def params_type_of(node: NodeSpec) -> type[NodeParams] | None:
-    """What a node's parameters should be; None for an unknown type."""
+    """Return the declared type of a node's parameters; None for an unknown node type."""
     node_type: type[NodeOperator[Any]] | None = NODE_TYPES.get(node.type)
     return node_type.params_type if node_type else None
 
@@ -32,7 +32,7 @@ def fields_of(declared: type) -> Mapping[str, Any]:
 
 
 def is_record(wanted: Any) -> bool:
-    """Whether a named tuple other than a selector is wanted: ``[name, value]`` and such."""
+    """Return whether a type is a named tuple other than a selector: ``[name, value]`` and such."""
     return isinstance(wanted, type) and issubclass(wanted, tuple) and wanted is not Selector
 
 
@@ -63,7 +63,7 @@ def walk(wanted: Any, given: Any, change: Change) -> Any:
 
 
 def plain(wanted: Any) -> Any:
-    """What is wanted, without annotations; of a union that may hold a text, the text."""
+    """Return a type without annotations; of a union that may hold a text, the text."""
     if get_origin(wanted) is Annotated:
         return plain(get_args(wanted)[0])
     if get_origin(wanted) in (Union, UnionType):
@@ -78,7 +78,7 @@ def plain(wanted: Any) -> Any:
 
 
 def is_literal(wanted: Any) -> bool:
-    """Whether one of some words is wanted."""
+    """Return whether a type is one of some words."""
     return get_origin(wanted) is Literal
 
 

@@ -15,19 +15,19 @@ _SCRIPT = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"
 
 
 async def run(what: str, command: Sequence[str | Path], given: bytes, *, seconds: float) -> bytes:
-    """Run a program in an empty folder, which is removed then.
+    """Run a program in an empty temporary folder.
 
     Args:
-        what: What it does, for errors.
+        what: Description of the task, for errors.
         command: The program and its arguments.
-        given: What it reads from stdin.
-        seconds: How long it may take. Then, or when the call is cancelled, it is killed.
+        given: Content of stdin.
+        seconds: Time limit. The program is killed after it, or when the call is cancelled.
 
     Returns:
-        What it wrote to stdout.
+        Content of stdout.
 
     Raises:
-        MediaError: It failed, or took too long. The message ends with what it wrote to stderr.
+        MediaError: It failed, or took too long. The message ends with the content of stderr.
     """
     with TemporaryDirectory(prefix="operad-", ignore_cleanup_errors=True) as folder:
         pipe = asyncio.subprocess.PIPE

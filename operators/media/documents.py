@@ -29,10 +29,10 @@ from operad.runtime.values.errors import InputError, MissingExtraError, describe
 from operad.runtime.values.file import FileDescriptor
 
 MAX_DOCUMENT_CHARS = 10_000_000
-"""How many characters a document may have, unless said otherwise."""
+"""Maximum number of characters a document may have, unless said otherwise."""
 
 _WRITTEN = {b"%PDF-": "a PDF document", b"{\\rtf": "an RTF document"}
-"""What files are that may be text, and yet none to be read, by how they begin."""
+"""First bytes of types that look like text but are not supported."""
 
 _BINARY = {
     b"PK\x03\x04": "a ZIP archive or an Office document",
@@ -54,14 +54,14 @@ _BINARY = {
     b"SQLite format 3\0": "an SQLite database",
     b"\x7fELF": "a program",
 }
-"""What files are, by how they begin."""
+"""First bytes of binary types."""
 
 _RIFF = {b"WEBP": "a WebP picture", b"WAVE": "a WAV recording", b"AVI ": "an AVI video"}
 
 _CONTROL = re.compile("[\0-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
 _GUESSED_BYTES = 2**18
-"""How much of a text its encoding is guessed from."""
+"""Number of bytes from which the encoding of a text is guessed."""
 
 _WIDER = {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc-kr": "cp949", "iso-8859-1": "cp1252"}
 """Encodings that have more letters than those that are guessed, and are mostly meant."""
@@ -78,7 +78,7 @@ def read_document(file: FileDescriptor, max_chars: int = MAX_DOCUMENT_CHARS) -> 
     Args:
         file: A file of text (.txt, .md, .json, code, anything without zero bytes), or with one of the ends .csv,
             .docx, .eml, .epub, .htm, .html, .pdf, .pptx, .tsv, .xlsx.
-        max_chars: How many characters the text may have.
+        max_chars: Number of characters the text may have.
 
     Returns:
         The text. That of a table has a line for each row, which begins with ``|``; where a workbook has several sheets
@@ -155,7 +155,7 @@ def _decoded(data: bytes, suffix: str) -> str:
 
 
 def _binary(data: bytes) -> str:
-    """What a file is that is no text, as far as its first bytes tell."""
+    """Return the type of a file that is not text, by its first bytes."""
     if data.startswith(b"RIFF"):
         return _RIFF.get(data[8:12], "")
     if data[4:8] == b"ftyp":
@@ -228,6 +228,16 @@ def _html(data: bytes, suffix: str) -> Iterator[str]:
     yield markdown("HtmlConverter", _decoded(data, suffix).encode())
 
 
+def html_as_markdown(text: str) -> str:
+    """Return a page of HTML as Markdown.
+
+    Raises:
+        MissingExtraError: It needs the extra ``documents``, which is not installed.
+    """
+    need_extra(".html")
+    return markdown("HtmlConverter", text.encode("utf-8", errors="replace"))
+
+
 def _eml(data: bytes, suffix: str) -> Iterator[str]:
     message = email.message_from_bytes(data, policy=email.policy.default)
     for name in ("From", "To", "Cc", "Date", "Subject"):
@@ -258,4 +268,4 @@ _READERS: Mapping[str, Callable[[bytes, str], Iterable[str]]] = {
     ".tsv": _csv,
     ".xlsx": _xlsx,
 }
-"""By the name's end: what reads such files."""
+"""Reader of each file suffix."""

@@ -14,19 +14,19 @@ ChartType = Literal["line", "pie", "bar"]
 
 
 def echarts_option(chart_type: ChartType, title: str, data: str, categories: str) -> str:
-    """A chart as a Markdown block that chat pages draw.
+    """Return a chart as a Markdown block that chat pages draw.
 
     Args:
-        chart_type: What to draw.
-        title: What stands above it; may be empty.
+        chart_type: Type of chart.
+        title: Title above it; may be empty.
         data: Numbers, with ``;`` between them, or as a JSON list.
-        categories: A name for each, in the same way.
+        categories: A name for each number, in the same form.
 
     Returns:
         A fence with the language ``echarts``, and the option as JSON in it.
 
     Raises:
-        MediaError: A number is none, there are not as many names as numbers, or there is no such chart.
+        MediaError: A value is not a number, the numbers of names and values differ, or there is no such chart.
     """
     known = get_args(ChartType)
     if chart_type not in known:
@@ -77,7 +77,7 @@ def _numbers(items: Sequence[str]) -> Sequence[float]:
             number = float("nan")
         if not isfinite(number):
             raise MediaError(
-                f"echarts: {item!r:.100}, number {place} of {len(items):,} in the data, is no number; "
+                f"echarts: {item!r:.100}, number {place} of {len(items):,} in the data, is not a number; "
                 "write it with digits and a point alone, and ';' between numbers"
             )
         numbers.append(number)

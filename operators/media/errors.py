@@ -1,4 +1,4 @@
-"""What goes wrong where files are made from text."""
+"""Errors of generating files from text."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from operad.runtime.values.errors import MissingExtraError, OperadError
 
 
 class MediaError(OperadError):
-    """What was given cannot be made into the file that was asked for, or not within its bounds."""
+    """The input cannot be converted to the requested file, or not within its limits."""
 
 
 def need(what: str, *packages: str) -> None:
-    """Make sure that packages are installed; nothing is imported.
+    """Check that packages are installed, without importing them.
 
     Args:
-        what: What they are needed for.
+        what: Purpose of the packages, for the error.
         packages: Their names as modules.
 
     Raises:
-        MissingExtraError: One is not.
+        MissingExtraError: One is not installed.
     """
     if missing := [package for package in packages if find_spec(package) is None]:
         raise MissingExtraError(

@@ -9,13 +9,13 @@ _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^`\s]*)[^`]*")
 
 
 def unfenced(text: str, languages: Collection[str]) -> str:
-    """What is in the fence that is around the whole text; without one, the text as it is.
+    """Return the content of the fence around a whole text; without one, the text itself.
 
     Fences inside may be as long as the one around them, as models write them.
 
     Args:
         text: Markdown.
-        languages: What may stand after the opening fence, in lower case; ``""`` for nothing.
+        languages: Accepted languages after the opening fence, in lower case; ``""`` for none.
     """
     first, *inner = text.strip().splitlines() or [""]
     opening = _FENCE.fullmatch(first)
@@ -31,7 +31,7 @@ def unfenced(text: str, languages: Collection[str]) -> str:
 
 
 def first_fenced(text: str, language: str) -> str:
-    """What is in the first fence with this language, or in the one around the whole text; else the text as it is."""
+    """Return the content of the first fence with this language, or of that around the whole text; else the text."""
     lines = text.splitlines()
     for number, line in enumerate(lines):
         if (opening := _FENCE.fullmatch(line)) and opening[2].lower() == language:

@@ -1,4 +1,4 @@
-"""Fonts for Chinese, Japanese and Korean: those that a text takes, among the installed ones.
+"""Fonts for Chinese, Japanese and Korean: selected for a text among the installed ones.
 
 Neither Typst nor mermaid-render brings one. The package noto-cjk-sans-otc does; others are found where the system
 has its fonts.
@@ -19,7 +19,7 @@ from operad.operators.media.errors import MediaError
 _PACKAGE = "noto_cjk_sans_otc"
 
 _LETTER = re.compile("[\u3001-\u3020\u3041-\u30ff\u3105-\u3129\u4e00-\u9fa5\uac00-\ud7a3\uff01-\uff5e]")
-"""Those that are common. A rarer one that no font has becomes a box, and is no error."""
+"""Common letters. A rarer one that no font has becomes a box, without an error."""
 
 _KANA = re.compile("[\u3041-\u30ff]")
 _HANGUL = re.compile("[\uac00-\ud7a3]")
@@ -48,14 +48,14 @@ class CjkFont:
 
 
 def cjk_fonts(what: str, text: str) -> list[CjkFont]:
-    """The fonts that a text's Chinese, Japanese and Korean letters take, the main one first; none without such letters.
+    """Return the fonts for a text's Chinese, Japanese and Korean letters, the main one first.
 
     Args:
-        what: What they are for, for errors.
-        text: What is to be shown.
+        what: Purpose of the fonts, for errors.
+        text: The text.
 
     Raises:
-        MediaError: Letters are in no font that is installed; the message says what to install.
+        MediaError: No installed font has some letters; the message names a package to install.
     """
     missing = {ord(letter) for letter in _LETTER.findall(text)}
     if not missing:
@@ -97,7 +97,7 @@ def _installed(text: str) -> list[Any]:
 
 
 def font_folder() -> Path | None:
-    """Where the package noto-cjk-sans-otc has its font, if it is installed."""
+    """Return the folder of the font in the package noto-cjk-sans-otc, if it is installed."""
     package = find_spec(_PACKAGE)
     return Path(package.origin).parent if package and package.origin else None
 

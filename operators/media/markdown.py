@@ -1,4 +1,4 @@
-"""Markdown → a document, by pandoc; for PDF and PNG by Typst, too.
+"""Markdown → a document, by pandoc; for PDF and PNG by Typst, too; its tables → a workbook.
 
 The Markdown is foreign: what it names is neither read nor fetched, a picture becomes a link or its description, and
 markup of the target (HTML, LaTeX, Typst) does not pass through.
@@ -18,19 +18,19 @@ from operad.operators.media.fences import unfenced
 from operad.operators.media.fonts import CjkFont, cjk_fonts
 from operad.runtime.values.errors import MissingExtraError, did_you_mean
 
-MarkdownTarget = Literal["docx", "pptx", "pdf", "png", "html", "md"]
+MarkdownTarget = Literal["docx", "pptx", "pdf", "png", "html", "md", "xlsx"]
 
 MAX_MARKDOWN_CHARS = 1_000_000
-"""How many characters a text may have that is exported."""
+"""Maximum number of characters a text may have that is exported."""
 
 MAX_PICTURE_HEIGHT = 30_000
-"""How high a PNG may be, in pixels; it is 1,191 wide."""
+"""Maximum height of a PNG, in pixels; its width is 1,191."""
 
 _SECONDS = 60.0
-"""How long each of the two programs may take."""
+"""Time limit of each of the two programs, in seconds."""
 
 _MEMORY = 2 * 2**30
-"""How much memory each may take, in bytes."""
+"""Memory limit of each of the two programs, in bytes."""
 
 _WRITERS = {
     "docx": ["--to=docx"],
@@ -62,19 +62,21 @@ _TOO_HIGH = """
 
 
 async def export_markdown(text: str, target: MarkdownTarget) -> bytes:
-    """A Markdown text as a file.
+    """Convert a Markdown text to a file.
 
     Args:
         text: GitHub's Markdown, with formulas between dollar signs. A fence around the whole of it, as models put
             there, is taken off.
-        target: What to make. In a ``pptx``, each heading of the second level begins a slide. A ``png`` is one
-            picture, as high as the text needs. ``md`` is the text itself.
+        target: Type of the file. In a ``pptx``, each heading of the second level begins a slide. A ``png`` is one
+            picture, as high as the text needs. ``md`` is the text itself. An ``xlsx`` has a sheet for each table of the
+            text, named after the heading above it; cells hold numbers and texts, never formulas.
 
     Returns:
         The content of the file.
 
     Raises:
-        MediaError: The text is empty or too long, no font has its letters, or it cannot be typeset.
+        MediaError: The text is empty or too long, no font has its letters, it cannot be typeset, or has no table for an
+            ``xlsx``.
         MissingExtraError: The extra ``media`` is not installed.
     """
     targets = get_args(MarkdownTarget)
@@ -89,6 +91,10 @@ async def export_markdown(text: str, target: MarkdownTarget) -> bytes:
     check_text(what, text, MAX_MARKDOWN_CHARS)
     if target == "md":
         return _bytes(text)
+    if target == "xlsx":
+        need(what, "openpyxl", "markdown_it")
+        asked = {"text": text, "memory": _MEMORY}
+        return await run(what, python("workbook.py"), json.dumps(asked).encode(), seconds=_SECONDS)
     pandoc = _pandoc(what)
     if target in ("docx", "pptx", "html"):
         return await _convert(what, pandoc, target, text)
@@ -114,7 +120,7 @@ async def _convert(what: str, pandoc: Path, target: str, text: str) -> bytes:
 
 
 def _pandoc(what: str) -> Path:
-    """Where the package pypandoc-binary has its pandoc; one that is installed elsewhere may be of any age."""
+    """Return the path of pandoc in the package pypandoc-binary; other installations may have any version."""
     need(what, "pypandoc")
     package = find_spec("pypandoc")
     files = Path(package.origin if package and package.origin else "").with_name("files")
@@ -125,7 +131,7 @@ def _pandoc(what: str) -> Path:
 
 
 def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", errors="replace")  # half of a surrogate pair is no letter
+    return text.encode("utf-8", errors="replace")  # a lone surrogate is not a letter
 
 
 def _preamble(target: str, fonts: list[CjkFont]) -> str:

@@ -16,20 +16,20 @@ from operad.runtime.values.errors import describe, did_you_mean
 MermaidTarget = Literal["svg", "png"]
 
 MAX_MERMAID_CHARS = 50_000
-"""How many characters a diagram's code may have, which is what Mermaid itself takes."""
+"""Maximum number of characters a diagram's code may have, which is what Mermaid itself takes."""
 
 MAX_MERMAID_PIXELS = 50_000_000
-"""How many pixels a PNG may have."""
+"""Maximum number of pixels a PNG may have."""
 
 _PLACE = re.compile(r"(?P<kind>[\w-]+) at (?P<line>\d+):(?P<column>\d+): (?P<reason>.*)", re.DOTALL)
 
 
 def render_mermaid(code: str, target: MermaidTarget) -> bytes:
-    """A diagram as a picture. Runs for up to 10 s and lets other threads run meanwhile.
+    """Convert a diagram to a picture. It takes up to 10 s, during which other threads run.
 
     Args:
         code: Mermaid's code; or Markdown, whose first block of it is taken.
-        target: What to make. A ``png`` has two pixels for each of the diagram's units, or one where it is large.
+        target: Type of the picture. A ``png`` has two pixels for each of the diagram's units, or one where it is large.
 
     Returns:
         The content of the file.

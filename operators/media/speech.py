@@ -10,7 +10,7 @@ from operad.operators.media.child import python, run
 from operad.operators.media.errors import MediaError, check_text, need
 
 MAX_SPOKEN_CHARS = 10_000
-"""How many characters are spoken at once: some ten minutes of English, or an hour of Chinese in 140 MB."""
+"""Number of characters that are spoken at once: some ten minutes of English, or an hour of Chinese in 140 MB."""
 
 _SECONDS = 60.0
 
@@ -35,14 +35,14 @@ _VOICES = {
 """Voices by the first word of the names that Unicode gives to a script's letters."""
 
 _LETTERS_PER_WORD = {"cmn": 1.5, "ja": 2, "ko": 2}
-"""How long a word is where it is shorter than elsewhere, in letters."""
+"""Length of a word in letters, for languages with short words."""
 
 
 async def speak(text: str, voice: str | None = None) -> bytes:
-    """A text as speech.
+    """Convert a text to speech.
 
     Args:
-        text: What to say, in plain words.
+        text: The text, without markup.
         voice: A voice of espeak-ng's, such as ``en-gb``, ``cmn`` or ``de``, and after a plus sign how it sounds, such
             as ``f3``. By default one for the script that has the most words; for Latin letters that is English.
 

@@ -38,9 +38,9 @@ _CHAT2WORKFLOW = {
     "question-classifier": "models:QuestionClassifier",
     "code": "values:Code",
     "document-extractor": "files:DocumentExtractor",
-    "http-request": "sources:HttpRequest",
+    "http-request": "http:HttpRequest",
     "if-else": "flow:IfElse",
-    "list-operator": "values:ListOperator",
+    "list-operator": "lists:ListOperator",
     "parameter-extractor": "models:ParameterExtractor",
     "template-transform": "values:TemplateTransform",
     "variable-aggregator": "values:VariableAggregator",
@@ -61,8 +61,12 @@ _OTHERS = {
     "loop-start": "containers:LoopStart",
     "loop-end": "containers:LoopEnd",
     "knowledge-retrieval": "sources:KnowledgeRetrieval",
+    "agent": "agents:Agent",
+    "human-input": "agents:HumanInput",
+    "request": "http:Request",
     "tool": "sources:ToolNode",
     "sub-workflow": "containers:SubWorkflow",
+    "comfyui": "comfyui:ComfyUINode",
 }
 
 CHAT2WORKFLOW_TYPES: Mapping[str, type[NodeOperator[Any]]] = _NodeTypes(_CHAT2WORKFLOW)

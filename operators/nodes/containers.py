@@ -10,7 +10,17 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 from pydantic import Field, JsonValue
 
 from operad.operators.conditions import Condition, fault_of, holds
-from operad.operators.node import Fault, NodeCall, NodeError, NodeOperator, NodeParams, NodeResult, Reference, TypeOf
+from operad.operators.node import (
+    ADVANCED,
+    Fault,
+    NodeCall,
+    NodeError,
+    NodeOperator,
+    NodeParams,
+    NodeResult,
+    Reference,
+    TypeOf,
+)
 from operad.operators.nodes.flow import doubles
 from operad.operators.nodes.values import Argument, Declared
 from operad.operators.variables import (
@@ -29,7 +39,7 @@ from operad.runtime.graph.call import OperatorCall
 from operad.runtime.values.errors import BudgetError, InputError, OperadError, describe, did_you_mean
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.workflow.map import ItemError, for_each
+from operad.runtime.workflow.items import ItemError, for_each
 from operad.runtime.workflow.within import run_inside
 from operad.runtime.workflow.workflow import Workflow
 
@@ -37,7 +47,7 @@ T = VariableType
 
 
 class NoParams(NodeParams):
-    """Nothing to say."""
+    """Parameters of a type without any."""
 
 
 class IterationStart(NodeOperator[NoParams]):
@@ -47,7 +57,7 @@ class IterationStart(NodeOperator[NoParams]):
     params_type = NoParams
 
     async def compute(self, call: NodeCall) -> Values:
-        """Nothing to do."""
+        """Do nothing."""
         return {}
 
 
@@ -57,6 +67,9 @@ class IterationParams(NodeParams):
     iterator_selector: Annotated[Selector, Accepts(ARRAYS)] = Field(description="The list: [variable, node id].")
     output_selector: Selector = Field(description="What each item comes to: [variable, id of a node inside].")
     concurrency: int = Field(default=10, ge=1, le=1000, description="How many items at once.")
+    flatten_output: Annotated[bool, ADVANCED] = Field(
+        default=True, description="Whether results that are lists are joined to one."
+    )
     on_error: Literal["fail", "skip", "keep"] = Field(
         default="fail",
         description="What an item that fails does: ends the run, is left out, or leaves a null in its place.",
@@ -72,6 +85,7 @@ class Iteration(NodeOperator[IterationParams]):
 
     type = "iteration"
     params_type = IterationParams
+    hint = "Runs the nodes inside for each item; items that are lists are joined."
     gives = "output (a list of what each item came to); inside only: item, index (number)"
     example = {"iterator_selector": ["chapters", "2"], "output_selector": ["text", "3-2"]}
     body_starts_with = IterationStart.type
@@ -82,8 +96,10 @@ class Iteration(NodeOperator[IterationParams]):
         return (_body(self),)
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """What the items came to."""
-        return {"output": type_of(self.params.output_selector).array}
+        """Return the list of the items' results."""
+        kind = type_of(self.params.output_selector)
+        nested = kind.item is not None and not self.params.flatten_output
+        return {"output": T.ARRAY if nested else kind.array}
 
     def inside(self, type_of: TypeOf) -> Mapping[str, VariableType]:
         """The item and its place."""
@@ -91,7 +107,7 @@ class Iteration(NodeOperator[IterationParams]):
 
     @property
     def results(self) -> Sequence[tuple[str, Selector]]:
-        """What is kept of each item."""
+        """Return the variable that is kept of each item."""
         return [("output_selector", self.params.output_selector)]
 
     async def compute(self, call: NodeCall) -> NodeResult:
@@ -108,7 +124,7 @@ class Iteration(NodeOperator[IterationParams]):
             _inside(call, self.get_id(), {"item": item, "index": index})
             for index, item in enumerate(cast("Sequence[Any]", items))
         ]
-        said = await for_each(
+        outcomes = await for_each(
             _body(self),
             calls,
             self.get_id(),
@@ -116,15 +132,18 @@ class Iteration(NodeOperator[IterationParams]):
             on_error=self.params.on_error,
         )
         made: list[Any] = []
-        for outcome in said:
+        for outcome in outcomes.said:
             if isinstance(outcome, WorkflowMessage):
                 made.append(outcome.outputs["results"][0])
             elif isinstance(outcome, ItemError):
                 made.append(None)
         there = [value for value in made if value is not None]
-        if there and all(isinstance(value, list) for value in there):
+        if self.params.flatten_output and there and all(isinstance(value, list) for value in there):
             made = [each for value in cast("list[list[Any]]", there) for each in value]
-        return NodeResult({"output": made})
+        done = [each for each in outcomes.said if isinstance(each, WorkflowMessage)]
+        # What items assign to the conversation is seen in later runs alone (Dify).
+        kept = {name: value for each in done for name, value in each.outputs["assigned"].items()}
+        return NodeResult({"output": made, **kept}, parts=tuple(each for each in done if each.parts))
 
 
 def _body(node: NodeOperator[Any]) -> Workflow:
@@ -133,10 +152,28 @@ def _body(node: NodeOperator[Any]) -> Workflow:
     return node.body
 
 
-def _inside(call: NodeCall, node_id: str, variables: Values) -> OperatorCall:
-    """What the nodes inside are given: the variables that the node has for them, and those from outside that they read."""
+def _inside(
+    call: NodeCall, node_id: str, variables: Values, now: tuple[Values, Sequence[str]] | None = None
+) -> OperatorCall:
+    """Inputs of the nodes inside: the variables that the node has for them, and those from outside that they read.
+
+    Args:
+        call: What the node is given.
+        node_id: Its id.
+        variables: The variables that it has for the nodes inside.
+        now: Variables of the conversation, and the nodes outside whose assignments of them no longer hold.
+    """
     own = WorkflowMessage(outputs=dict(variables), operator_id=node_id, job_id=call.job.id)
     outside = [message for message in call.messages if message.operator_id != node_id]
+    if now is not None:
+        values, over = now
+        outside = [
+            message.model_copy(update={"outputs": {**message.outputs, **values}})
+            if message.operator_id == "conversation"
+            else message
+            for message in outside
+            if message.operator_id not in over
+        ]
     return OperatorCall(call.reasoner, call.job, (own, *outside), call.previous, call.lesson)
 
 
@@ -147,7 +184,7 @@ class LoopStart(NodeOperator[NoParams]):
     params_type = NoParams
 
     async def compute(self, call: NodeCall) -> Values:
-        """Nothing to do."""
+        """Do nothing."""
         return {}
 
 
@@ -158,7 +195,7 @@ class LoopEnd(NodeOperator[NoParams]):
     params_type = NoParams
 
     async def compute(self, call: NodeCall) -> Values:
-        """Nothing to do but to have run."""
+        """Do nothing but run."""
         return {}
 
 
@@ -177,7 +214,7 @@ class LoopVariable(NamedTuple):
 
 
 class LoopParams(NodeParams):
-    """How often, and with what."""
+    """Number of passes, variables and conditions."""
 
     loop_count: int = Field(ge=1, le=1000, description="How many passes at most.")
     variables: list[LoopVariable] = Field(
@@ -225,7 +262,7 @@ class Loop(NodeOperator[LoopParams]):
 
     @cached_property
     def references(self) -> Sequence[Reference]:
-        """Those of its first values, and of what its conditions compare its own variables with."""
+        """Variables of its first values, and of the values that its conditions compare its variables with."""
         own = self.get_id()
         return [
             each
@@ -249,7 +286,7 @@ class Loop(NodeOperator[LoopParams]):
                 known = ", ".join(kinds)
                 yield Fault(
                     where,
-                    f"{str(condition.variable)!r} is no variable of this loop{did_you_mean(name, kinds)}; it has: {known}",
+                    f"{str(condition.variable)!r} is not a variable of this loop{did_you_mean(name, kinds)}; it has: {known}",
                 )
             elif fault := fault_of(condition.operator, condition.value, kinds[name]):
                 yield Fault(where, fault)
@@ -261,24 +298,37 @@ class Loop(NodeOperator[LoopParams]):
             for variable in self.params.variables
         }
         passes = 0
+        carried: dict[str, Any] = {}
+        spoken: list[WorkflowMessage] = []
+        own = {variable.name for variable in self.params.variables}
         while passes < self.params.loop_count and not self._is_enough(call, {**values, "index": passes}):
-            inside = _inside(call, self.get_id(), {**values, "index": passes})
+            inside = _inside(call, self.get_id(), {**values, "index": passes}, self._now(call, carried))
             try:
                 said = await run_inside(_body(self), inside, f"{self.get_id()}[{passes}]")
             except BudgetError:
                 raise
             except Exception as error:
                 raise OperadError(f"pass {passes} of loop {self.get_id()!r}: {describe(error)}") from error
-            values |= said.outputs["assigned"]
+            assigned = said.outputs["assigned"]
+            values |= {name: value for name, value in assigned.items() if name in own}
+            carried |= {name: value for name, value in assigned.items() if name not in own}
+            spoken += [said] if said.parts else []
             passes += 1
             if said.outputs["ended"]:
                 break
-        return NodeResult({**values, "rounds": passes})
+        return NodeResult({**values, "rounds": passes, **carried}, parts=tuple(spoken))
+
+    def _now(self, call: NodeCall, carried: Values) -> tuple[Values, Sequence[str]] | None:
+        """The variables of the conversation that nodes inside assign, as they are now, and who has assigned them."""
+        if not self._carried:
+            return None
+        values = {each.variable: carried.get(str(each), call.get(each)) for each in self._carried}
+        return values, [assigner for each in self._carried for assigner in self._assigned.get(each, ())]
 
     def _is_enough(self, call: NodeCall, values: Values) -> bool:
         some = any if self.params.logic == "or" else all
         own = WorkflowMessage(outputs=dict(values), operator_id=self.get_id())
-        variables = Variables([*call.messages, own], self._assigned)
+        variables = Variables([*call.messages, own], self._assigned, self._writing)
         conditions = self.params.break_conditions
         return bool(conditions) and some(holds(condition, variables) for condition in conditions)
 
@@ -324,7 +374,7 @@ class SubWorkflow(NodeOperator[SubWorkflowParams]):
             goal=call.job.goal,
             context=call.job.context,
             session_id=call.job.session_id,
-            inputs={key: _as_input(value) for key, value in values.items()},
+            inputs={key: as_input(value) for key, value in values.items()},
         )
         said = await run_inside(
             known[name],
@@ -340,10 +390,10 @@ class SubWorkflow(NodeOperator[SubWorkflowParams]):
         return NodeResult(dict(said.outputs), text=said.scratchpad, status=said.status, parts=(said,))
 
 
-def _as_input(value: Any) -> JsonValue:
-    """A value as a job's input: files by their paths."""
+def as_input(value: Any) -> JsonValue:
+    """Return a value as a job's input: files by their paths."""
     if isinstance(value, FileDescriptor):
         return str(value.path)
     if isinstance(value, list | tuple):
-        return [_as_input(each) for each in cast("Sequence[Any]", value)]
+        return [as_input(each) for each in cast("Sequence[Any]", value)]
     return json.loads(json.dumps(plain(value), default=str))

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from operad.operators.media.documents import read_document
 from operad.operators.media.echarts import echarts_option
-from operad.operators.media.markdown import export_markdown
+from operad.operators.media.markdown import MarkdownTarget, export_markdown
 from operad.operators.media.mermaid import render_mermaid
 from operad.operators.media.speech import speak
 from operad.operators.node import NodeCall, NodeError, NodeOperator, NodeParams, NodeResult, TypeOf
@@ -22,7 +22,7 @@ T = VariableType
 
 
 class ExtractorParams(NodeParams):
-    """Which files."""
+    """Files to read."""
 
     variable_selector: Annotated[Selector, Accepts(FILES)] = Field(
         description="The file or the files: [variable, node id]."
@@ -34,6 +34,7 @@ class DocumentExtractor(NodeOperator[ExtractorParams]):
 
     type = "document-extractor"
     params_type = ExtractorParams
+    hint = "Word, Excel, PowerPoint, PDF, HTML, CSV, text."
     gives = "text (string; of array[file]: array[string])"
     example = {"variable_selector": ["paper", "1"]}
 
@@ -79,15 +80,18 @@ class MakesFiles(NodeOperator[Any]):
 class MarkdownParams(NodeParams):
     """Markdown and what to make of it."""
 
-    target_type: Literal["docx", "pptx", "pdf", "png", "html", "md"] = Field(description="What to make.")
+    target_type: MarkdownTarget = Field(
+        description="Type of the file; xlsx holds the tables of the Markdown, a sheet for each."
+    )
     md_text: Text = Field(description="The Markdown; variables as {{#id.variable#}}.")
 
 
 class MarkdownExporter(MakesFiles):
-    """Makes a file of a Markdown text: Word, PowerPoint, PDF, an image, a web page or Markdown."""
+    """Makes a file of a Markdown text: Word, PowerPoint, PDF, an image, a web page, Markdown, or Excel of its tables."""
 
     type = "markdown-exporter"
     params_type = MarkdownParams
+    hint = "xlsx holds the tables of the Markdown."
     example = {"target_type": "docx", "md_text": "{{#3.text#}}"}
 
     params: MarkdownParams
@@ -110,6 +114,7 @@ class MermaidConverter(MakesFiles):
 
     type = "mermaid-converter"
     params_type = MermaidParams
+    hint = "PNG."
     example = {"mermaid_code": "{{#2.text#}}"}
 
     params: MermaidParams
@@ -131,6 +136,7 @@ class TextToSpeech(MakesFiles):
 
     type = "tts"
     params_type = SpeechParams
+    hint = "Sound of the text."
     example = {"text": "{{#2.text#}}"}
 
     params: SpeechParams
@@ -145,7 +151,7 @@ class TextToSpeech(MakesFiles):
 
 
 class ImageParams(NodeParams):
-    """What to paint."""
+    """Description of an image."""
 
     prompt: Text = Field(description="What the image shows; variables as {{#id.variable#}}.")
 
@@ -155,6 +161,7 @@ class TextToImage(MakesFiles):
 
     type = "text2image"
     params_type = ImageParams
+    hint = "Image by a model."
     example = {"prompt": "A lighthouse at dusk, in ink: {{#2.text#}}"}
 
     params: ImageParams
@@ -184,6 +191,7 @@ class ECharts(NodeOperator[EChartsParams]):
 
     type = "echarts"
     params_type = EChartsParams
+    hint = 'data is "1;2;3", x_axisORcategories "a;b;c"; the text shows the chart.'
     gives = "text (string)"
     example = {
         "chart_type": "bar",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -10,8 +11,18 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import Field, JsonValue
 
 from operad.operators.conditions import Case, fault_of
-from operad.operators.node import Fault, NodeCall, NodeOperator, NodeParams, NodeResult, TypeOf
-from operad.operators.variables import Selector, Text, Values, VariableType, as_text, fits, shown, type_of, whole
+from operad.operators.node import ADVANCED, Fault, NodeCall, NodeOperator, NodeParams, NodeResult, TypeOf
+from operad.operators.variables import (
+    Selector,
+    Text,
+    Values,
+    VariableType,
+    as_text,
+    fits,
+    shown,
+    type_of,
+    whole,
+)
 from operad.runtime.values.errors import InputError, OperadError, did_you_mean
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job
@@ -28,10 +39,14 @@ class StartVariable(NamedTuple):
 
 
 class StartParams(NodeParams):
-    """What a workflow is given."""
+    """Inputs of a workflow."""
 
     variables: list[StartVariable] = Field(
         description="The inputs, [[name, type], …]; types are string, number, boolean, file, array[file]."
+    )
+    defaults: Annotated[dict[str, JsonValue], ADVANCED] = Field(
+        default_factory=dict[str, JsonValue],
+        description="Makes inputs optional: by name, the value where none is given; null for none.",
     )
 
 
@@ -40,6 +55,7 @@ class Start(NodeOperator[StartParams]):
 
     type = "start"
     params_type = StartParams
+    hint = "Input types: string, number, boolean, file, array[file]."
     gives = "each input, by its name"
     example = {"variables": [["paper", "file"], ["language", "string"]]}
 
@@ -48,12 +64,21 @@ class Start(NodeOperator[StartParams]):
         return {variable.name: variable.type for variable in self.params.variables}
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
-        """Names that are given twice."""
+        """Names that are given twice, and defaults of the wrong type or of no input."""
+        kinds = {variable.name: variable.type for variable in self.params.variables}
         yield from doubles("variables", [variable.name for variable in self.params.variables])
+        for name, value in self.params.defaults.items():
+            if name not in kinds:
+                yield Fault("defaults", f"there is no input {name!r}{did_you_mean(name, kinds)}")
+                continue
+            try:
+                _ = None if kinds[name].is_file else read_value(value, kinds[name])
+            except InputError as error:
+                yield Fault("defaults", f"{name!r}: {error}", "wrong-type")
 
     async def compute(self, call: NodeCall) -> Values:
         """Take the job's inputs and files."""
-        return read_inputs(self.params.variables, call.job)
+        return read_inputs(self.params.variables, call.job, self.params.defaults)
 
 
 def doubles(where: str, names: Sequence[str]) -> Iterator[Fault]:
@@ -63,10 +88,41 @@ def doubles(where: str, names: Sequence[str]) -> Iterator[Fault]:
             yield Fault(where, f"{name!r} is there {names.count(name)} times")
 
 
-def read_inputs(variables: Sequence[StartVariable], job: Job) -> dict[str, Any]:
+def _of_job(job: Job) -> dict[str, Any]:
+    """The inputs that a job gives by itself: ``sys.query`` and the others of Dify's system."""
+    return {
+        **({"sys.query": job.goal} if job.goal else {}),
+        "sys.files": [],
+        "sys.conversation_id": job.session_id,
+        "sys.dialogue_count": sum(turn.role == "user" for turn in job.turns),
+        "sys.user_id": "",
+        "sys.app_id": "",
+        "sys.workflow_id": "",
+        "sys.workflow_run_id": job.id,
+        "sys.timestamp": int(time.time()),
+    }
+
+
+SYSTEM = ("sys.query", *_of_job(Job("")))
+"""Inputs that may be given to any workflow, and come from the job where they are not."""
+
+
+def comes_by_itself(name: str, job: Job, defaults: Mapping[str, JsonValue]) -> bool:
+    """Return True if an input is optional: it has a default, or the job provides it."""
+    return name in defaults or name in _of_job(job)
+
+
+def read_inputs(
+    variables: Sequence[StartVariable], job: Job, defaults: Mapping[str, JsonValue] | None = None
+) -> dict[str, Any]:
     """The values of a workflow's inputs: those of the job by name; files without a name in their order.
 
     An input that is given as null, or as an empty text where a text is not wanted, is not there: None.
+
+    Args:
+        variables: The inputs.
+        job: The job.
+        defaults: Values of inputs that are not given, by name.
 
     Raises:
         InputError: Some are missing, are none of the workflow's, or are not of their type; all are named.
@@ -75,9 +131,10 @@ def read_inputs(variables: Sequence[StartVariable], job: Job) -> dict[str, Any]:
     faults = [
         f"there is no input {name!r}{did_you_mean(name, names)}; there are: {', '.join(names) or 'none'}"
         for name in job.inputs
-        if name not in names
+        if name not in names and name not in SYSTEM
     ]
     files = list(job.files)
+    known = _of_job(job) if any(name.startswith("sys.") for name in names) else {}
     values: dict[str, Any] = {}
     for name, kind in variables:
         try:
@@ -87,6 +144,10 @@ def read_inputs(variables: Sequence[StartVariable], job: Job) -> dict[str, Any]:
                 values[name], files = files, []
             elif kind is T.FILE and files:
                 values[name] = files.pop(0)
+            elif name in known:
+                values[name] = known[name]
+            elif defaults and name in defaults:
+                values[name] = read_value(defaults[name], kind)
             else:
                 faults.append(f"input {name!r} ({kind.value}) is missing; give it, or null for none")
         except InputError as error:
@@ -140,7 +201,7 @@ def _file(given: JsonValue) -> FileDescriptor:
     if isinstance(given, Mapping) and isinstance(path := given.get("path"), str):
         return FileDescriptor.of(Path(path))
     if not isinstance(given, str):
-        raise InputError(f"{shown(given)} is no path of a file")
+        raise InputError(f"{shown(given)} is not the path of a file")
     return FileDescriptor.of(Path(given))
 
 
@@ -152,7 +213,7 @@ class Output(NamedTuple):
 
 
 class EndParams(NodeParams):
-    """What a workflow gives."""
+    """Outputs of a workflow."""
 
     outputs: list[Output] = Field(description="The results, [[name, [variable, node id]], …].")
 
@@ -162,6 +223,7 @@ class End(NodeOperator[EndParams]):
 
     type = "end"
     params_type = EndParams
+    hint = ""
     gives = "nothing to other nodes; its outputs are results of the workflow"
     example = {"outputs": [["summary", ["text", "3"]]]}
     ends = True
@@ -176,19 +238,23 @@ class End(NodeOperator[EndParams]):
 
 
 class AnswerParams(NodeParams):
-    """What is said to the user."""
+    """Answer to the user."""
 
     answer: Text = Field(description="The answer; variables as {{#id.variable#}}.")
 
 
 class Answer(NodeOperator[AnswerParams]):
-    """Says something to the user: a result of the workflow in words."""
+    """Says something to the user: a result of the workflow in words.
+
+    Several answers, inside iterations and loops too, are one result, one after another.
+    """
 
     type = "answer"
     params_type = AnswerParams
     gives = "answer (string), which is a result of the workflow, too"
     example = {"answer": "Here you are: {{#3.text#}}"}
     ends = True
+    answers = True
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
         """The answer."""
@@ -196,7 +262,7 @@ class Answer(NodeOperator[AnswerParams]):
 
     async def compute(self, call: NodeCall) -> NodeResult:
         """Put the variables in."""
-        said = call.text(self.params.answer)
+        said = call.variables.text(self.params.answer, answer=True)
         return NodeResult({"answer": said}, text=said)
 
 
@@ -204,7 +270,7 @@ ELSE = "else"
 
 
 class IfElseParams(NodeParams):
-    """Which way to go."""
+    """Choice of a port."""
 
     cases: list[Case] = Field(
         min_length=1,

@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
-from operad.operators.node import Fault, NodeCall, NodeOperator, NodeParams, NodeResult, TypeOf
+from operad.operators.node import ADVANCED, Fault, NodeCall, NodeOperator, NodeParams, NodeResult, TypeOf
 from operad.operators.nodes.flow import doubles
+from operad.operators.nodes.values import Argument, told
 from operad.operators.operator import PORT, routing_schema
-from operad.operators.variables import WITHOUT_FILES, Accepts, Selector, Text, Values, VariableType, as_text, whole
-from operad.runtime.reasoning.reasoner import ask
+from operad.operators.sandbox.template import check_template, names_of, render_template
+from operad.operators.services import Services
+from operad.operators.variables import (
+    WITHOUT_FILES,
+    Accepts,
+    Selector,
+    Text,
+    Values,
+    VariableType,
+    as_text,
+    plain,
+    whole,
+)
+from operad.runtime.models.model import Model
+from operad.runtime.reasoning.reasoner import Reasoner, ask, reasoner_of
 from operad.runtime.reasoning.task import Task
+from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.file import FileDescriptor
-from operad.runtime.values.message import Job
+from operad.runtime.values.message import Job, Turn
 from operad.runtime.values.schema import Schema, validate
 
 T = VariableType
@@ -25,12 +42,17 @@ EXTRACT = "Read these parameters out of the text. Take what the text says, and n
 
 
 def _task(
-    call: NodeCall, instruction: str, text: str, files: Sequence[FileDescriptor] = (), schema: Schema | None = None
+    call: NodeCall,
+    instruction: str,
+    text: str,
+    files: Sequence[FileDescriptor] = (),
+    schema: Schema | None = None,
+    turns: Sequence[Turn] = (),
 ) -> Task:
-    """What a node asks of the reasoner: its own text, not the goal of the workflow."""
+    """Return the task of a node for the reasoner: its own text, not the goal of the workflow."""
     job = call.job
     return Task(
-        job=Job(goal=text, id=job.id, session_id=job.session_id),
+        job=Job(goal=text, id=job.id, session_id=job.session_id, turns=tuple(turns)),
         instruction=instruction,
         output_schema=json.dumps(schema, ensure_ascii=False) if schema else "",
         lesson=call.lesson or "",
@@ -38,13 +60,102 @@ def _task(
     )
 
 
-class LLMParams(NodeParams):
-    """What a model is told."""
+SAMPLING = (
+    "temperature",
+    "max_tokens",
+    "top_p",
+    "top_k",
+    "stop",
+    "seed",
+    "presence_penalty",
+    "frequency_penalty",
+    "reasoning_effort",
+)
+"""Parameters of models that are sent."""
+
+_OF_MODELS = ("temperature", "max_tokens")
+
+
+class AskingParams(NodeParams):
+    """Parameters of a node that asks a model."""
+
+    model_name: Annotated[str, ADVANCED] = Field(
+        default="", description="Name of the model in Services(models=…); without one, the model of the run is asked."
+    )
+    sampling: Annotated[dict[str, JsonValue], ADVANCED] = Field(
+        default_factory=dict[str, JsonValue],
+        description="Parameters of the model, such as temperature, max_tokens and top_p.",
+    )
+
+    def reasoner(self, call: NodeCall, services: Services) -> Reasoner:
+        """The reasoner that is asked: with the model and the parameters that are named, as far as it takes them."""
+        named = services.models.get(self.model_name)
+        reasoner = call.reasoner if named is None else reasoner_of(named)
+        model: Any = getattr(reasoner, "model", None) if self.sampling else None
+        if not isinstance(model, Model) or not hasattr(reasoner, "with_model"):
+            return reasoner
+        known = {name: value for name, value in self.sampling.items() if name in SAMPLING}
+        own = {name: value for name, value in known.items() if name in _OF_MODELS and isinstance(value, int | float)}
+        rest = {name: value for name, value in known.items() if name not in _OF_MODELS}
+        return cast("Any", reasoner).with_model(
+            model.model_copy(update={**own, "parameters": {**model.parameters, **rest}})
+        )
+
+
+class PromptMessage(NamedTuple):
+    """A message of a prompt."""
+
+    role: Annotated[Literal["system", "user", "assistant"], Field(description="Its author.")]
+    text: Annotated[Text, Field(description="Its text; variables as {{#id.variable#}}, in Jinja by their names.")]
+    jinja: Annotated[bool, Field(description="Whether it is a Jinja template.")] = False
+
+
+class Memory(NamedTuple):
+    """The part of the conversation that a model sees."""
+
+    turns: Annotated[int | None, Field(ge=0, description="The number of exchanges, the latest ones; null for all.")]
+    query: Annotated[Text, Field(description="The message after them.")] = Text()
+
+
+CONTEXT = "{{context}}"
+"""Stands in a prompt for the texts of the variable `context`."""
+
+
+class LLMParams(AskingParams):
+    """Prompt of a model."""
 
     system: Text = Field(description='Its role and rules; "" for none. Variables as {{#id.variable#}}.')
     user: Annotated[Text, Accepts(tuple(T))] = Field(
         description="What it is asked; variables as {{#id.variable#}}. Files and images can be named here, and only here."
     )
+    messages: Annotated[list[PromptMessage], ADVANCED] = Field(
+        default_factory=list[PromptMessage],
+        description="Instead of system and user, messages in order, [[role, text, whether it is Jinja], …].",
+    )
+    variables: Annotated[list[Argument], ADVANCED] = Field(
+        default_factory=list[Argument], description="The names in Jinja messages, [[name, [variable, node id]], …]."
+    )
+    memory: Annotated[Memory | None, ADVANCED] = Field(
+        default=None,
+        description='Earlier exchanges of the conversation, and the message after them: [5, "{{#1.question#}}"].',
+    )
+    context: Annotated[Selector | None, ADVANCED] = Field(
+        default=None, description=f"Texts or passages that {CONTEXT} stands for in the messages: [variable, node id]."
+    )
+    files: Annotated[list[Selector], ADVANCED] = Field(
+        default_factory=list[Selector], description="Variables with files that the model is shown."
+    )
+    output_schema: Annotated[dict[str, JsonValue] | None, ADVANCED] = Field(
+        default=None, description="JSON Schema of the answer, which is the output structured_output, too."
+    )
+    separate_thoughts: Annotated[bool, ADVANCED] = Field(
+        default=False, description="Whether <think>…</think> is left out of the text, and is reasoning_content."
+    )
+
+    @property
+    def prompt(self) -> Sequence[PromptMessage]:
+        """The messages in order."""
+        return self.messages or [PromptMessage("system", self.system), PromptMessage("user", self.user)]
 
 
 class LLM(NodeOperator[LLMParams]):
@@ -53,32 +164,106 @@ class LLM(NodeOperator[LLMParams]):
     type = "llm"
     asks_model = True
     params_type = LLMParams
+    hint = "Files and images can be named in user, and only there."
     gives = "text (string)"
     example = {"system": "You translate into plain English.", "user": "Translate:\n{{#2.text#}}"}
 
     @property
     def instruction(self) -> str:
-        """What it is told, for who judges the run."""
-        return "\n".join(filter(None, (self.params.system, self.params.user)))
+        """Prompt of the node, for evaluators."""
+        return "\n".join(filter(None, (message.text for message in self.params.prompt)))
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """What it says."""
-        return {"text": T.STRING}
+        """Return the types of its outputs."""
+        kinds = {"text": T.STRING}
+        if self.params.output_schema is not None:
+            kinds["structured_output"] = T.OBJECT
+        return kinds | ({"reasoning_content": T.STRING} if self.params.separate_thoughts else {})
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
-        """Nothing to ask."""
-        if not self.params.user.strip() and not self.params.system.strip():
+        """Yield faults: an empty prompt, and Jinja that cannot be read."""
+        if not any(message.text.strip() for message in self.params.prompt) and self.params.memory is None:
             yield Fault("user", "is empty, and so is system: say what the model is to do")
+        names = [variable.name for variable in self.params.variables]
+        for number, message in enumerate(self.params.messages):
+            if not message.jinja:
+                continue
+            where = f"messages[{number}]"
+            wrong = check_template(message.text)
+            yield from (Fault(where, told(issue), issue.code) for issue in wrong)
+            for name in () if wrong else names_of(message.text):
+                if name not in names:
+                    what = f"{name!r} is not among its variables{did_you_mean(name, names)}"
+                    yield Fault(where, what, "undefined-variable")
 
     async def compute(self, call: NodeCall) -> NodeResult:
         """Ask."""
-        files = [file for selector in self.params.user.selectors for file in _files(call.get(selector))]
-        user, system = call.text(self.params.user), call.text(self.params.system)
-        said = await ask(
-            call.reasoner, _task(call, system if user.strip() else "", (user.strip() and user) or system, files)
-        )
-        text = whole(said)
-        return NodeResult({"text": text}, text=text)
+        params = self.params
+        named = [*params.files, *(each for message in params.prompt for each in _shown(message))]
+        files = [file for selector in dict.fromkeys(named) for file in _files(call.get(selector))]
+        turns: list[Turn] = []
+        rules: list[str] = []
+        for message in params.prompt:
+            text = await self._text(message, call)
+            if message.role == "system":
+                rules += [text] if text.strip() else []
+            elif text.strip():
+                turns.append(Turn(role=message.role, text=text))
+        if params.memory is not None:
+            turns += latest_turns(call.job.turns, params.memory.turns)
+            query = call.text(params.memory.query)
+            turns += [Turn(role="user", text=query)] if query.strip() else []
+        system = "\n\n".join(rules)
+        asked = turns.pop().text if turns and turns[-1].role == "user" else ""
+        if not turns and not asked:
+            system, asked = "", system
+        reasoner = params.reasoner(call, self.services)
+        task = _task(call, system, asked, files, params.output_schema, turns)
+        text = whole(await ask(reasoner, task))
+        outputs: dict[str, Any] = {"text": text}
+        if params.output_schema is not None:
+            outputs["structured_output"] = whole(validate(params.output_schema, text))
+        if params.separate_thoughts:
+            outputs |= {"text": _THOUGHT.sub("", text).strip(), "reasoning_content": "\n".join(
+                thought.strip() for thought in _THOUGHT.findall(text)
+            )}  # fmt: skip
+        return NodeResult(outputs, text=outputs["text"])
+
+    async def _text(self, message: PromptMessage, call: NodeCall) -> str:
+        """A message with its variables put in."""
+        if message.jinja:
+            values = {each.name: plain(call.get(each.value)) for each in self.params.variables}
+            return await asyncio.to_thread(render_template, message.text, values, self.services.templates)
+        if self.params.context is None:
+            return call.text(message.text)
+        return call.text(message.text).replace(CONTEXT, _as_context(call.get(self.params.context)))
+
+
+_THOUGHT = re.compile(r"<think>(.*?)</think>", re.DOTALL)
+
+
+def _shown(message: PromptMessage) -> Sequence[Selector]:
+    """The variables whose files a message shows."""
+    return message.text.selectors if message.role == "user" and not message.jinja else ()
+
+
+def latest_turns(turns: Sequence[Turn], exchanges: int | None) -> list[Turn]:
+    """The last exchanges of a conversation, each from a message of the user."""
+    if exchanges is None:
+        return list(turns)
+    begins = [number for number, turn in enumerate(turns) if turn.role == "user"]
+    if len(begins) <= exchanges:
+        return list(turns)
+    return list(turns[begins[-exchanges] :]) if exchanges else []
+
+
+def _as_context(value: Any) -> str:
+    """Texts and passages as a prompt shows them, one below the other."""
+    items = cast("Sequence[Any]", value) if isinstance(value, list | tuple) else [value]
+    texts = (
+        cast("Mapping[str, Any]", each).get("content", each) if isinstance(each, Mapping) else each for each in items
+    )
+    return "\n".join(as_text(each) for each in texts).strip()
 
 
 def _files(value: Any) -> list[FileDescriptor]:
@@ -86,7 +271,7 @@ def _files(value: Any) -> list[FileDescriptor]:
     return [each for each in values if isinstance(each, FileDescriptor)]
 
 
-class ClassifierParams(NodeParams):
+class ClassifierParams(AskingParams):
     """A text and the classes that it may belong to."""
 
     query_variable_selector: Annotated[Selector, Accepts(WITHOUT_FILES)] = Field(
@@ -102,6 +287,7 @@ class QuestionClassifier(NodeOperator[ClassifierParams]):
     type = "question-classifier"
     asks_model = True
     params_type = ClassifierParams
+    hint = "A model chooses the class."
     gives = "class_name (string)"
     ways = "port i is class i, counted from 0"
     example = {"query_variable_selector": ["question", "1"], "classes": ["About an order", "Anything else"]}
@@ -128,7 +314,10 @@ class QuestionClassifier(NodeOperator[ClassifierParams]):
         instruction = "\n".join(filter(None, (CLASSIFY, call.text(self.params.instruction))))
         listed = "\n".join(f"- {name}" for name in self.params.classes)
         text = as_text(call.get(self.params.query_variable_selector))
-        said = await ask(call.reasoner, _task(call, f"{instruction}\n\nThe classes:\n{listed}", text, schema=schema))
+        said = await ask(
+            self.params.reasoner(call, self.services),
+            _task(call, f"{instruction}\n\nThe classes:\n{listed}", text, schema=schema),
+        )
         stripped = said.strip()
         chosen = stripped if stripped in self.params.classes else validate(schema, said)[PORT]
         return NodeResult({"class_name": chosen}, port=chosen, text=chosen)
@@ -142,7 +331,7 @@ class Parameter(NamedTuple):
     type: Annotated[VariableType, Field(description="Its type.")]
 
 
-class ExtractorParams(NodeParams):
+class ExtractorParams(AskingParams):
     """A text and what to read out of it."""
 
     query: Annotated[Selector, Accepts(WITHOUT_FILES)] = Field(description="The text: [variable, node id].")
@@ -160,6 +349,7 @@ class ParameterExtractor(NodeOperator[ExtractorParams]):
     type = "parameter-extractor"
     asks_model = True
     params_type = ExtractorParams
+    hint = "A model reads the values in the text; types: string, number, boolean, array[string], array[number], array[object]."
     gives = "each parameter, by its name"
     example = {
         "query": ["text", "2"],
@@ -194,5 +384,5 @@ class ParameterExtractor(NodeOperator[ExtractorParams]):
         }
         instruction = "\n".join(filter(None, (EXTRACT, call.text(self.params.instruction))))
         text = as_text(call.get(self.params.query))
-        said = await ask(call.reasoner, _task(call, instruction, text, schema=schema))
+        said = await ask(self.params.reasoner(call, self.services), _task(call, instruction, text, schema=schema))
         return whole(validate(schema, said))

@@ -1,15 +1,16 @@
-"""Nodes that look things up outside: http-request, google-search, knowledge-retrieval, tool."""
+"""Nodes that look things up outside: google-search, knowledge-retrieval, tool."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import Field, JsonValue
 
-from operad.operators.node import NodeCall, NodeError, NodeOperator, NodeParams, NodeResult, TypeOf
+from operad.operators.node import NodeCall, NodeOperator, NodeParams, NodeResult, TypeOf
+from operad.operators.nodes.containers import as_input
 from operad.operators.variables import (
     WITHOUT_FILES,
     Accepts,
@@ -19,61 +20,21 @@ from operad.operators.variables import (
     VariableType,
     as_text,
     plain,
-    shown,
-    type_of,
     whole,
 )
 from operad.operators.web.search import as_outputs
+from operad.runtime.graph.call import OperatorCall
 from operad.runtime.tools.connections import connections
 from operad.runtime.values.errors import InputError, did_you_mean
-from operad.runtime.values.file import suffix_of
+from operad.runtime.values.message import Job
+from operad.runtime.workflow.within import run_inside
+from operad.runtime.workflow.workflow import Workflow
 
 T = VariableType
 
 
-class HttpParams(NodeParams):
-    """An address."""
-
-    url: Annotated[Selector, Accepts((T.STRING,))] = Field(
-        description="The address: [variable, node id]; it is fetched by GET."
-    )
-
-
-class HttpRequest(NodeOperator[HttpParams]):
-    """Fetches an address of the web."""
-
-    type = "http-request"
-    params_type = HttpParams
-    gives = "body (string), status_code (number), headers (object), files (array[file]: what is no text)"
-    example = {"url": ["link", "1"]}
-
-    def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """The answer."""
-        return {"body": T.STRING, "status_code": T.NUMBER, "headers": T.OBJECT, "files": T.ARRAY_FILE}
-
-    async def compute(self, call: NodeCall) -> Values:
-        """Fetch it."""
-        url = call.get(self.params.url)
-        if not isinstance(url, str) or not url.strip():
-            raise NodeError(
-                f"node {self.get_id()!r} (http-request): variable {str(self.params.url)!r} is {type_of(url)}, "
-                f"and an address is needed: {shown(url)}"
-            )
-        fetched = await self.services.fetch(url, self.services.guard)
-        made: dict[str, Any] = {"status_code": fetched.status, "headers": dict(fetched.headers), "files": []}
-        if _is_text(fetched.content_type):
-            return {"body": fetched.text(), **made}
-        file = self.services.write(f"{self.type}-{self.get_id()}", suffix_of(fetched.content_type), fetched.body)
-        return {"body": "", **made, "files": [file]}
-
-
-def _is_text(content_type: str) -> bool:
-    main, _, sub = content_type.partition("/")
-    return main in ("", "text") or any(word in sub for word in ("json", "xml", "javascript", "yaml", "urlencoded"))
-
-
 class SearchParams(NodeParams):
-    """What to search."""
+    """Query of a search."""
 
     query: Text = Field(description="What to search the web for; variables as {{#id.variable#}}.")
 
@@ -83,25 +44,26 @@ class GoogleSearch(NodeOperator[SearchParams]):
 
     type = "google-search"
     params_type = SearchParams
+    hint = "Searches the web."
     gives = "json (object): organic_results [{title, link, snippet}], search_results [{title, url, content, site_name, date}]"
     example = {"query": "news about {{#1.topic#}}"}
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """What was found."""
+        """Return the types of its outputs."""
         return {"json": T.OBJECT}
 
     async def compute(self, call: NodeCall) -> Values:
         """Search."""
         if self.services.search is None:
             raise InputError(
-                f"node {self.get_id()!r} (google-search): nobody searches the web; for operad run, set SERPAPI_API_KEY, "
+                f"node {self.get_id()!r} (google-search): no search provider is set; for operad run, set SERPAPI_API_KEY, "
                 "or services: search: in YAML; in Python, give Services(search=…)"
             )
         return {"json": as_outputs(await self.services.search.search(call.text(self.params.query)))}
 
 
 class KnowledgeParams(NodeParams):
-    """What to look up, and where."""
+    """Query and knowledge base."""
 
     query: Annotated[Selector, Accepts(WITHOUT_FILES)] = Field(description="What to look up: [variable, node id].")
     knowledge: str = Field(description="The name of the knowledge base.")
@@ -142,27 +104,30 @@ class ToolParams(NodeParams):
 
 
 class ToolNode(NodeOperator[ToolParams]):
-    """Calls a tool, of this machine or of an MCP server."""
+    """Calls a tool: a function, one of an MCP server, or a workflow."""
 
     type = "tool"
     params_type = ToolParams
-    gives = "text (string): what the tool gave; json (object or list, where it is that)"
+    gives = "text (string): what the tool gave, of a workflow its answer; json (object or list): what it gave, where it is that, of a workflow its outputs"
     example = {"tool": "weather", "arguments": {"city": ["city", "1"]}}
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """What the tool gave."""
+        """Return the types of its outputs."""
         return {"text": T.STRING, "json": T.ANY}
 
     async def compute(self, call: NodeCall) -> NodeResult:
         """Call it."""
+        name, workflows = self.params.tool, self.services.workflows
+        if name in workflows:
+            return await self._run(workflows[name], call)
         async with connections() as opened:
             tools = {tool.name: tool for tool in await opened.tools(self.services.tools)}
             tool = tools.get(self.params.tool)
             if tool is None:
-                name = self.params.tool
+                known = [*tools, *workflows]
                 raise InputError(
-                    f"node {self.get_id()!r} (tool): no tool is called {name!r}{did_you_mean(name, tools)}; "
-                    f"there are: {', '.join(tools) or 'none; name them in Services(tools=…)'}"
+                    f"node {self.get_id()!r} (tool): no tool is called {name!r}{did_you_mean(name, known)}; "
+                    f"there are: {', '.join(known) or 'none; name them in Services(tools=…)'}"
                 )
             said = await tool.call({name: self._value(call, given) for name, given in self.params.arguments.items()})
         value = said
@@ -173,6 +138,24 @@ class ToolNode(NodeOperator[ToolParams]):
                 value = None
         text = whole(as_text(plain(said)))
         return NodeResult({"text": text, "json": value if isinstance(value, dict | list) else None})
+
+    @property
+    def runs_workflows(self) -> Sequence[Workflow]:
+        """The workflow that it names, if it names one."""
+        return [workflow for name, workflow in self.services.workflows.items() if name == self.params.tool]
+
+    async def _run(self, workflow: Workflow, call: NodeCall) -> NodeResult:
+        """Run a workflow as a tool: its answer is the text, its outputs are the object."""
+        inputs = {name: as_input(self._value(call, given)) for name, given in self.params.arguments.items()}
+        job = Job(goal=call.job.goal, context=call.job.context, session_id=call.job.session_id, inputs=inputs)
+        said = await run_inside(
+            workflow, OperatorCall(call.reasoner, job, previous=call.previous, lesson=call.lesson), self.get_id()
+        )
+        values = plain(dict(said.outputs))
+        only = next(iter(values.values())) if len(values) == 1 else values
+        text = said.scratchpad or as_text(only)  # an end says nothing, an answer does
+        outputs = {"text": whole(text), "json": values}
+        return NodeResult(outputs, text=text, status=said.status, parts=(said,))
 
     def _value(self, call: NodeCall, given: Any) -> Any:
         if isinstance(given, Selector):

@@ -1,4 +1,4 @@
-"""Nodes that work on values: code, template-transform, list-operator, variable-aggregator, assigner, conversation."""
+"""Nodes that work on values: code, template-transform, variable-aggregator, assigner, conversation."""
 
 from __future__ import annotations
 
@@ -8,29 +8,24 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from pydantic import Field, JsonValue
 
-from operad.operators.conditions import ConditionError, compare, fault_of
-from operad.operators.node import Fault, NodeCall, NodeError, NodeOperator, NodeParams, TypeOf
+from operad.operators.node import ADVANCED, Fault, NodeCall, NodeError, NodeOperator, NodeParams, TypeOf
 from operad.operators.nodes.flow import doubles
-from operad.operators.sandbox.code import check_code, parameters_of, run_code
+from operad.operators.sandbox.code import call_code, check_code, parameters_of
+from operad.operators.sandbox.javascript import call_javascript, check_javascript
 from operad.operators.sandbox.template import check_template, names_of, render_template
 from operad.operators.sandbox.uses import walked_through
 from operad.operators.variables import (
-    ARRAYS,
-    Accepts,
     Selector,
     Text,
     Values,
     Variables,
     VariableType,
-    file_parts,
     fits,
     plain,
     shown,
-    type_of,
     whole,
 )
 from operad.runtime.values.errors import Issue, did_you_mean
-from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import WorkflowMessage
 
 T = VariableType
@@ -50,27 +45,32 @@ class Declared(NamedTuple):
     type: Annotated[VariableType, Field(description="Its type.")]
 
 
-def _told(issue: Issue) -> str:
-    """What is wrong with code or a template, with its line, which may be said already."""
+def told(issue: Issue) -> str:
+    """Return the message of an issue of code or a template, with its line unless the message has it."""
     return issue.message if not issue.where or issue.where in issue.message else f"{issue.where}: {issue.message}"
 
 
 class CodeParams(NodeParams):
-    """A Python function."""
+    """A function."""
 
     variables: list[Argument] = Field(description="The arguments of main, [[name, [variable, node id]], …].")
     outputs: list[Declared] = Field(
         min_length=1,
         description="What main returns, [[name, type], …]; types are string, number, boolean, object, arrays of these.",
     )
-    code: str = Field(description="Python with a function main(arguments) that returns a dict with the outputs.")
+    code: str = Field(
+        description="Code with a function main that returns the outputs by their names: Python main(arguments), "
+        "JavaScript main({arguments})."
+    )
+    language: Literal["python", "javascript"] = Field(default="python", description="The language of the code.")
 
 
 class Code(NodeOperator[CodeParams]):
-    """Runs Python on variables, in a sandbox: no files, no network, no packages beyond a part of the standard library."""
+    """Runs Python (or JavaScript) on variables, in a sandbox: no files, no network, no packages beyond a part of the standard library."""
 
     type = "code"
     params_type = CodeParams
+    hint = "Python main(arguments), or JavaScript main({arguments}), returns an object with the outputs (string, number, boolean, object, or arrays of these). Sandbox: standard library only; no files, no network; next() takes only iter(…)."
     gives = "the declared outputs"
     example = {
         "variables": [["numbers", ["numbers", "2"]]],
@@ -86,8 +86,11 @@ class Code(NodeOperator[CodeParams]):
         """Names that are given twice, and what is wrong with the code that can be seen."""
         yield from doubles("variables", [argument.name for argument in self.params.variables])
         yield from doubles("outputs", [output.name for output in self.params.outputs])
-        wrong = check_code(self.params.code)
-        yield from (Fault("code", _told(issue), issue.code) for issue in wrong)
+        if self.params.language == "javascript":
+            yield from (Fault("code", told(issue), issue.code) for issue in check_javascript(self.params.code))
+            return
+        wrong = check_code(self.params.code, self.services.code)
+        yield from (Fault("code", told(issue), issue.code) for issue in wrong)
         if not any(issue.code == "code" for issue in wrong):
             given = [each.name for each in self.params.variables]
             yield from (Fault("variables", fault) for fault in parameters_of(self.params.code).mismatches(given))
@@ -100,7 +103,12 @@ class Code(NodeOperator[CodeParams]):
     async def compute(self, call: NodeCall) -> Values:
         """Call main."""
         arguments = {argument.name: plain(call.get(argument.value)) for argument in self.params.variables}
-        returned = await asyncio.to_thread(run_code, self.params.code, arguments, self.services.code)
+        code, limits = self.params.code, self.services.code
+        returned = (
+            await call_javascript(code, arguments, limits)
+            if self.params.language == "javascript"
+            else await call_code(code, arguments, limits, self.services.send_for_code)
+        )
         return {output.name: self._of(output, returned) for output in self.params.outputs}
 
     def _of(self, output: Declared, returned: Mapping[str, Any]) -> Any:
@@ -131,6 +139,7 @@ class TemplateTransform(NodeOperator[TemplateParams]):
 
     type = "template-transform"
     params_type = TemplateParams
+    hint = "Jinja2."
     gives = "output (string)"
     example = {
         "variables": [["lines", ["lines", "2"]]],
@@ -148,7 +157,7 @@ class TemplateTransform(NodeOperator[TemplateParams]):
         if "self" in names:  # which Jinja takes for the template itself
             yield Fault("variables", "'self' is a word of Jinja's; name the variable otherwise")
         wrong = check_template(self.params.template)
-        yield from (Fault("template", _told(issue), issue.code) for issue in wrong)
+        yield from (Fault("template", told(issue), issue.code) for issue in wrong)
         if wrong:
             return
         yield from (
@@ -164,131 +173,23 @@ class TemplateTransform(NodeOperator[TemplateParams]):
         return {"output": whole(text)}
 
 
-class ListOperatorParams(NodeParams):
-    """What to do with a list."""
+class Group(NamedTuple):
+    """Variables of which one is given."""
 
-    variable: Annotated[Selector, Accepts(ARRAYS)] = Field(description="The list: [variable, node id].")
-    operator: list[Text | int | float | list[str]] = Field(
-        min_length=2,
-        max_length=3,
-        description='["extract_by", n] takes the n-th, from 1; ["limit", n] the first n; ["order_by", "asc" or "desc"]; '
-        '["filter_by", comparison, value]: numbers and strings as in if-else, boolean is and is not, file in and not in '
-        "(document, image, audio, video).",
-    )
-
-
-_OPERATIONS = ("extract_by", "limit", "order_by", "filter_by")
-
-
-class ListOperator(NodeOperator[ListOperatorParams]):
-    """Takes, orders or filters the items of a list."""
-
-    type = "list-operator"
-    params_type = ListOperatorParams
-    gives = "result (a list like the one given), first_record and last_record (items of it)"
-    example = {"variable": ["attachments", "1"], "operator": ["filter_by", "in", "image"]}
-
-    def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """A list of the same type, its first item and its last."""
-        kind = type_of(self.params.variable)
-        item = kind.item or T.ANY
-        return {"result": kind.array, "first_record": item, "last_record": item}
-
-    def faults(self, type_of: TypeOf) -> Iterator[Fault]:
-        """What is wrong with the operation."""
-        name, *rest = self.params.operator
-        where = "operator"
-        if name not in _OPERATIONS:
-            known = ", ".join(_OPERATIONS)
-            yield Fault(where, f"{name!r} is none{did_you_mean(str(name), _OPERATIONS)}; there are: {known}")
-        elif name in ("extract_by", "limit"):
-            number = rest[0]
-            if isinstance(number, Text) and "{{#" in number:
-                return
-            if len(rest) > 1 or _whole(number) is None or not (_whole(number) or 0) >= 1:
-                yield Fault(where, f"{name} needs a whole number from 1, not {shown(rest)}")
-        elif name == "order_by":
-            if rest not in (["asc"], ["desc"]):
-                yield Fault(where, f"order_by needs asc or desc, not {shown(rest)}")
-        else:
-            kind = type_of(self.params.variable).item or T.ANY
-            fault = fault_of(str(rest[0]), rest[1] if len(rest) > 1 else None, T.STRING if kind is T.FILE else kind)
-            if fault:
-                yield Fault(where, fault)
-
-    async def compute(self, call: NodeCall) -> Values:
-        """Do it."""
-        given = call.get(self.params.variable)
-        if given is None:
-            given = []
-        if not isinstance(given, list | tuple):
-            raise NodeError(
-                f"node {self.get_id()!r} (list-operator): variable {str(self.params.variable)!r} is {type_of(given)}, "
-                f"and a list is needed: {shown(given)}"
-            )
-        items = self._changed(list(cast("Sequence[Any]", given)), call)
-        return {
-            "result": items,
-            "first_record": items[0] if items else None,
-            "last_record": items[-1] if items else None,
-        }
-
-    def _changed(self, items: list[Any], call: NodeCall) -> list[Any]:
-        name, first, *rest = self.params.operator
-        match name:
-            case "order_by":
-                return _ordered(items, self.get_id(), descending=first == "desc")
-            case "filter_by":
-                expected = cast("str | list[str] | None", rest[0] if rest else None)
-                expected = call.text(expected) if isinstance(expected, Text) else expected
-                expected = str(expected) if isinstance(expected, int | float) else expected
-                return [item for item in items if self._passes(item, str(first), expected)]
-            case _:
-                number = _whole(call.text(first) if isinstance(first, Text) else first)
-                if number is None or number < 1:
-                    raise NodeError(
-                        f"node {self.get_id()!r} (list-operator): {name} by {shown(first)} is no number from 1"
-                    )
-                if name == "limit":
-                    return items[:number]
-                if not items:
-                    return []
-                if number > len(items):
-                    raise NodeError(
-                        f"node {self.get_id()!r} (list-operator): extract_by {number}, and "
-                        f"{str(self.params.variable)!r} has {len(items)} item{'s' if len(items) > 1 else ''}"
-                    )
-                return [items[number - 1]]
-
-    def _passes(self, item: Any, operator: str, expected: str | list[str] | None) -> bool:
-        try:
-            return compare(item, operator, expected)
-        except ConditionError as error:
-            raise ConditionError(f"node {self.get_id()!r} (list-operator): {error}") from error
-
-
-def _whole(value: Any) -> int | None:
-    if isinstance(value, str) and value.strip().isdigit():
-        return int(value)
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _ordered(items: list[Any], node_id: str, *, descending: bool) -> list[Any]:
-    keys = [file_parts(item)["name"] if isinstance(item, FileDescriptor) else item for item in items]
-    try:
-        order = sorted(range(len(items)), key=keys.__getitem__, reverse=descending)
-    except TypeError as error:
-        raise NodeError(f"node {node_id!r} (list-operator): {shown(items)} cannot be put in order: {error}") from error
-    return [items[place] for place in order]
+    name: Annotated[str, Field(min_length=1, description="Its name.")]
+    variables: Annotated[list[Selector], Field(description="Variables of one type from different branches.")]
 
 
 class AggregatorParams(NodeParams):
     """Variables of branches."""
 
     variables: list[Selector] = Field(
-        min_length=1, description="Variables of one type from different branches, [[variable, node id], …]."
+        description="Variables of one type from different branches, [[variable, node id], …]."
+    )
+    groups: Annotated[list[Group], ADVANCED] = Field(
+        default_factory=list[Group],
+        description="Instead of variables, groups of them, [[name, [[variable, node id], …]], …]; each is an output, an "
+        "object with the variable as output.",
     )
 
 
@@ -297,28 +198,44 @@ class VariableAggregator(NodeOperator[AggregatorParams]):
 
     type = "variable-aggregator"
     params_type = AggregatorParams
+    hint = "The first one that ran; joins branches."
     gives = "output (of the type of the variables)"
     example = {"variables": [["text", "3"], ["text", "5"]]}
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """The variable that is there."""
+        """The variable that is there; with groups, an object for each."""
+        if self.params.groups:
+            return {group.name: T.OBJECT for group in self.params.groups}
         kinds = {type_of(selector) for selector in self.params.variables} - {T.ANY}
         return {"output": kinds.pop() if len(kinds) == 1 else T.ANY}
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
-        """Variables of different types."""
-        kinds = [type_of(selector) for selector in self.params.variables]
-        first = next((kind for kind in kinds if kind is not T.ANY), T.ANY)
-        for number, kind in enumerate(kinds):
-            if not kind.may_be(first):
-                name = str(self.params.variables[number])
-                yield Fault(f"variables[{number}]", f"{name!r} is {kind.value}, and the others are {first.value}")
+        """No variables, variables of different types, and groups of one name."""
+        yield from doubles("groups", [group.name for group in self.params.groups])
+        named = [(f"groups[{number}]", group.variables) for number, group in enumerate(self.params.groups)]
+        for where, variables in named or [("variables", self.params.variables)]:
+            if not variables:
+                yield Fault(where, "is empty: name one variable or more")
+            kinds = [type_of(selector) for selector in variables]
+            first = next((kind for kind in kinds if kind is not T.ANY), T.ANY)
+            for number, kind in enumerate(kinds):
+                if not kind.may_be(first):
+                    name = str(variables[number])
+                    yield Fault(
+                        f"{where}[{number}]",
+                        f"{name!r} is {kind.value}, and the others are {first.value}; make them of one type before, by a template or code node",
+                    )
 
     async def compute(self, call: NodeCall) -> Values:
-        """Find the one that is there."""
-        there = (selector for selector in self.params.variables if selector in call.variables)
-        values = (call.get(selector) for selector in there)
-        return {"output": next((value for value in values if value is not None), None)}
+        """Find those that are there."""
+        if not self.params.groups:
+            return {"output": self._first(call, self.params.variables)}
+        found = {group.name: self._first(call, group.variables) for group in self.params.groups}
+        return {name: {"output": value} for name, value in found.items() if value is not None}
+
+    def _first(self, call: NodeCall, variables: Sequence[Selector]) -> Any:
+        values = (call.get(selector) for selector in variables if selector in call.variables)
+        return next((value for value in values if value is not None), None)
 
 
 Operation = Literal[
@@ -390,7 +307,8 @@ class Assigner(NodeOperator[AssignerParams]):
         own = self.get_id()
         assigned = {**self._assigned, **{target: [*self._assigned.get(target, ()), own] for target in self.assigns}}
         for number, (target, operation, given) in enumerate(self.params.assignments):
-            now = Variables([*call.messages, WorkflowMessage(outputs=dict(values), operator_id=own)], assigned)
+            messages = [*call.messages, WorkflowMessage(outputs=dict(values), operator_id=own)]
+            now = Variables(messages, assigned, self._writing)
             old = now.get(target)
             value = now.get(given) if isinstance(given, Selector) else given
             value = now.text(value) if isinstance(value, Text) else value
@@ -432,14 +350,20 @@ def _assigned(old: Any, operation: Operation, value: Any) -> Any:
         case "remove_last":
             return list(old or [])[:-1]
         case _:
-            left, right = float(old or 0), float(value)
-            result = {
+            left, right = _number(old or 0), _number(value)
+            return {
                 "add": lambda: left + right,
                 "subtract": lambda: left - right,
                 "multiply": lambda: left * right,
                 "divide": lambda: left / right,
             }[operation]()
-            return int(result) if result.is_integer() else result
+
+
+def _number(value: Any) -> int | float:
+    if isinstance(value, int | float):
+        return value
+    number = float(value)
+    return int(number) if number.is_integer() else number
 
 
 class ConversationVariable(NamedTuple):
@@ -477,6 +401,6 @@ class Conversation(NodeOperator[ConversationParams]):
                 yield Fault(f"variables[{number}]", f"{shown(variable.value)} is no {variable.type.value}")
 
     async def compute(self, call: NodeCall) -> Values:
-        """What the session has kept."""
+        """Return the kept variables of the session."""
         kept = self.services.conversations.get(call.job.session_id)
         return {variable.name: kept.get(variable.name, variable.value) for variable in self.params.variables}

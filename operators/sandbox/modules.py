@@ -1,140 +1,183 @@
-"""Modules of the standard library that the sandbox lacks and snippets ask for: `html` and a part of `urllib.parse`.
+"""Features of Python that the sandbox lacks and snippets use: some modules, and some syntax.
 
-They are written here once more, in the Python that the sandbox knows, and run inside of it; an import of them becomes
-an assignment on the same line.
+The modules are written once more in the Python that the sandbox knows (`given_modules.monty`), and run inside of it. An
+import of one becomes an assignment on the same line. So do `del a[b]`, `x.is_integer()`, `re.sub` with a function,
+`strptime`, `compile`, and `print` to a stream become calls of functions there. Code for `exec` and `eval` is checked
+there first, so that wrong syntax has the words of CPython.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
 
 GIVEN: Mapping[str, tuple[str, ...]] = {
-    "html": ("escape", "unescape"),
-    "urllib.parse": ("quote", "quote_plus", "unquote", "unquote_plus", "urlencode", "urlparse", "urlsplit"),
+    name: tuple(names.split())
+    for name, names in {
+        "ast": "literal_eval",
+        "contextlib": "redirect_stderr redirect_stdout suppress",
+        "heapq": "heapify heappop heappush nlargest nsmallest",
+        "hmac": "compare_digest digest new",
+        "html": "escape unescape",
+        "io": "BytesIO StringIO",
+        "logging": "CRITICAL DEBUG ERROR INFO WARNING basicConfig critical debug error exception getLogger info warning",
+        "operator": "attrgetter itemgetter",
+        "statistics": "fmean mean median mode pstdev pvariance stdev variance",
+        "string": "ascii_letters ascii_lowercase ascii_uppercase capwords digits hexdigits octdigits printable "
+        "punctuation whitespace",
+        "textwrap": "dedent indent",
+        "urllib.error": "HTTPError URLError",
+        "urllib.parse": "parse_qs parse_qsl quote quote_plus unquote unquote_plus urlencode urljoin urlparse urlsplit "
+        "urlunparse",
+        "uuid": "uuid4",
+    }.items()
 }
 """The modules, and what each has."""
 
 NAMES = "_given_modules"
-"""What the sandbox calls them all."""
+"""Name of all of them in the sandbox."""
 
-SOURCE = """\
-import re as _re
+_FUNCTIONS = frozenset({"callable", "compile"})
+"""Built-in functions that the sandbox lacks."""
 
-
-class _Module:
-    def __init__(self, names):
-        for name in names:
-            setattr(self, name, names[name])
+_RUNNING = frozenset({"eval", "exec"})
+"""Built-in functions that run code."""
 
 
-class _Address:
-    def __init__(self, scheme, netloc, path, query, fragment):
-        self.scheme = scheme
-        self.netloc = netloc
-        self.path = path
-        self.params = ""
-        self.query = query
-        self.fragment = fragment
-        host = netloc.rpartition("@")[2]
-        found = _re.fullmatch(r"(\\[[^\\]]*\\]|[^:]*)(?::([0-9]*))?", host)
-        self.hostname = found.group(1).strip("[]").lower() or None if found else None
-        self.port = int(found.group(2)) if found and found.group(2) else None
+class _Edit(NamedTuple):
+    """Text in the place of that between two places, each a line from 1 and a column in bytes."""
 
-    def geturl(self):
-        whole = (self.scheme + ":" if self.scheme else "") + ("//" + self.netloc if self.netloc else "") + self.path
-        return whole + ("?" + self.query if self.query else "") + ("#" + self.fragment if self.fragment else "")
+    begin: tuple[int, int]
+    end: tuple[int, int]
+    text: str
 
 
-def _html_escape(s, quote=True):
-    s = s.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return s.replace('"', "&quot;").replace("'", "&#x27;") if quote else s
-
-
-def _changed(pattern, change, text):
-    parts, place = [], 0
-    for found in _re.finditer(pattern, text):
-        parts += [text[place:found.start()], change(found)]
-        place = found.end()
-    return "".join([*parts, text[place:]])
-
-
-def _html_entity(found):
-    name = found.group(1)
-    if not name.startswith("#"):
-        return _entities.get(name + ";", found.group(0))
-    number = int(name[2:], 16) if name[1] in "xX" else int(name[1:])
-    return chr(number) if 0 < number < 0x110000 and not 0xD800 <= number < 0xE000 else "\\ufffd"
-
-
-def _html_unescape(s):
-    return _changed(r"&(#[0-9]{1,8}|#[xX][0-9a-fA-F]{1,7}|[a-zA-Z][a-zA-Z0-9]{1,31});", _html_entity, s)
-
-
-def _quote(string, safe="/", encoding=None, errors=None):
-    kept = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~" + safe
-    return "".join([each if each in kept else "".join([f"%{byte:02X}" for byte in each.encode()]) for each in string])
-
-
-def _quote_plus(string, safe="", encoding=None, errors=None):
-    return _quote(string, safe + " ").replace(" ", "+")
-
-
-def _unquoted(found):
-    return bytes.fromhex(found.group(0).replace("%", "")).decode("utf-8", "replace")
-
-
-def _unquote(string, encoding="utf-8", errors="replace"):
-    return _changed("(?:%[0-9a-fA-F]{2})+", _unquoted, string)
-
-
-def _unquote_plus(string, encoding="utf-8", errors="replace"):
-    return _unquote(string.replace("+", " "))
-
-
-def _urlencode(query, doseq=False):
-    pairs = []
-    for name, value in query.items() if isinstance(query, dict) else query:
-        for each in value if doseq and isinstance(value, (list, tuple)) else [value]:
-            pairs.append(_quote_plus(str(name)) + "=" + _quote_plus(str(each)))
-    return "&".join(pairs)
-
-
-def _urlsplit(url, scheme="", allow_fragments=True):
-    found = _re.match(r"(?:([a-zA-Z][a-zA-Z0-9+.-]*):)?(?://([^/?#]*))?([^?#]*)(?:\\?([^#]*))?(?:#(.*))?", url.strip())
-    parts = [found.group(number) or "" for number in range(1, 6)]
-    return _Address(parts[0].lower() or scheme, *parts[1:])
-
-
-_given_modules = _Module({
-    "html": _Module({"escape": _html_escape, "unescape": _html_unescape}),
-    "urllib": _Module({"parse": _Module({
-        "quote": _quote, "quote_plus": _quote_plus, "unquote": _unquote, "unquote_plus": _unquote_plus,
-        "urlencode": _urlencode, "urlparse": _urlsplit, "urlsplit": _urlsplit})}),
-})
-"""
-"""The modules, as the sandbox gets them where a snippet imports one; `_entities` are those of HTML, by name."""
+@cache
+def given_source() -> str:
+    """The modules, as the sandbox gets them where a snippet needs one; it reads `_entities`, those of HTML, by name."""
+    return Path(__file__).with_name("given_modules.monty").read_text(encoding="utf-8")
 
 
 def with_given(code: str, tree: ast.Module) -> str:
-    """A snippet with assignments in the place of imports of these modules; each line keeps its number.
+    """A snippet that uses these modules and functions; each line keeps its number.
 
     Args:
         code: The snippet.
         tree: What it reads as.
     """
-    lines = re.split(r"\r\n?|\n", code)  # as Python counts them
-    statements = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
-    for node in sorted(statements, key=lambda each: (each.lineno, each.col_offset), reverse=True):
-        parts = list(_from(node) if isinstance(node, ast.ImportFrom) else _plain(node))
-        if not any(NAMES in part for part in parts):
-            continue
-        first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
-        before = lines[first].encode()[: node.col_offset].decode()
-        after = lines[last].encode()[node.end_col_offset :].decode()
-        lines[first : last + 1] = [before + "; ".join(parts) + after, *[""] * (last - first)]
-    return "\n".join(lines)
+    nodes = list(_nodes(tree))
+    own = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    own |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    own |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    streams = any(name in GIVEN and name in ("io", "contextlib") for node in nodes for name in _imported(node))
+    replaced = ({*_FUNCTIONS, "exec", "print", "sys"} if streams else _FUNCTIONS) - own
+    checked = _RUNNING - own
+    lines = [line.encode() for line in re.split(r"\r\n?|\n", code)]  # as Python counts them
+    edits = [edit for node in nodes for edit in _edits(node, lines, replaced, checked)]
+    for _, edit in sorted(enumerate(edits), key=lambda each: (each[1].begin, each[0]), reverse=True):
+        (first, begin), (last, end) = edit.begin, edit.end
+        made = lines[first - 1][:begin] + edit.text.encode() + lines[last - 1][end:]
+        lines[first - 1 : last] = [*made.split(b"\n"), *[b""] * (last - first - edit.text.count("\n"))]
+    return b"\n".join(lines).decode()
+
+
+def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a snippet, outer ones first; those in f-strings have no places before Python 3.12."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, ast.JoinedStr):
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+
+
+def _edits(node: ast.AST, lines: list[bytes], replaced: Set[str], checked: Set[str]) -> Iterator[_Edit]:
+    """Yield the edits of a node's source, without those of nodes inside it."""
+    match node:
+        case ast.Import() | ast.ImportFrom():
+            parts = list(_from(node) if isinstance(node, ast.ImportFrom) else _plain(node))
+            if any(NAMES in part for part in parts):
+                yield _Edit(_begin(node), _end(node), "; ".join(parts))
+        case ast.Name(id=name, ctx=ast.Load()) if name in replaced and name != "sys":
+            yield _Edit(_begin(node), _end(node), f"{NAMES}.{name}")
+        case ast.Attribute(value=ast.Name(id=module), attr=name) if _is_of_module(module, name, replaced):
+            yield _Edit(_begin(node), _end(node), f"{NAMES}.{name}")
+        case ast.Call(func=ast.Attribute() as called):
+            yield from _calls(node, called, lines)
+        case ast.Call(func=ast.Name(id=name), args=[source, *_]) if name in checked:
+            if not isinstance(source, ast.Starred):
+                yield _Edit(_begin(source), _begin(source), f"{NAMES}.checked(")
+                yield _Edit(_end(source), _end(source), f", {name!r})")
+        case ast.Delete(targets=targets) if all(isinstance(each, ast.Subscript | ast.Name) for each in targets):
+            yield _Edit(_begin(node), _end(node), "; ".join(map(_deleted, targets)))
+        case _:
+            pass
+
+
+def _is_of_module(module: str, name: str, replaced: Set[str]) -> bool:
+    streams = module == "sys" and name in ("stdout", "stderr")
+    return (module, name) == ("base64", "binascii") or (streams and "sys" in replaced)
+
+
+def _calls(node: ast.Call, called: ast.Attribute, lines: list[bytes]) -> Iterator[_Edit]:
+    """Calls of methods that become calls of functions."""
+    dot = _dot(called, lines)
+    if dot is None:
+        return
+    if called.attr == "is_integer" and not node.args:
+        yield _Edit(_begin(node), _begin(node), f"{NAMES}.is_integer(")
+        yield _Edit(dot, _end(node), ")")
+    elif called.attr == "strptime" and node.args and (paren := _paren(called, lines)):
+        yield _Edit(_begin(node), _begin(node), f"{NAMES}.strptime(")
+        yield _Edit(dot, paren, ", ")
+    elif called.attr == "sub" and node.args:
+        number = int(isinstance(called.value, ast.Name) and called.value.id == "re" and len(node.args) > 1)
+        paren = _paren(called, lines)
+        if paren and not isinstance(node.args[number], ast.Constant | ast.JoinedStr):
+            yield _Edit(_begin(node), _begin(node), f"{NAMES}.sub(")
+            yield _Edit(dot, paren, ", ")
+
+
+def _paren(called: ast.Attribute, lines: list[bytes]) -> tuple[int, int] | None:
+    """The place behind the bracket that opens the arguments; None where it stands on another line."""
+    line, column = _end(called)
+    place = lines[line - 1].find(b"(", column)
+    return (line, place + 1) if place >= 0 else None
+
+
+def _dot(called: ast.Attribute, lines: list[bytes]) -> tuple[int, int] | None:
+    """The place of the dot before the name of a method; None where it stands on another line."""
+    line, column = _end(called)
+    before = lines[line - 1][: column - len(called.attr)].rstrip()
+    return (line, len(before) - 1) if before.endswith(b".") else None
+
+
+def _deleted(target: ast.expr) -> str:
+    if not isinstance(target, ast.Subscript):
+        return f"{ast.unparse(target)} = None"
+    key = target.slice
+    if isinstance(key, ast.Slice):
+        parts = ", ".join(ast.unparse(each) if each else "None" for each in (key.lower, key.upper, key.step))
+        return f"{NAMES}.delete({ast.unparse(target.value)}, slice({parts}))"
+    return f"{NAMES}.delete({ast.unparse(target.value)}, {ast.unparse(key)})"
+
+
+def _begin(node: ast.expr | ast.stmt) -> tuple[int, int]:
+    return node.lineno, node.col_offset
+
+
+def _end(node: ast.expr | ast.stmt) -> tuple[int, int]:
+    return node.end_lineno or node.lineno, node.end_col_offset or 0
 
 
 def _plain(node: ast.Import) -> Iterator[str]:
@@ -159,7 +202,7 @@ def _from(node: ast.ImportFrom) -> Iterator[str]:
 
 
 def lacking(tree: ast.Module, modules: tuple[str, ...]) -> Iterator[tuple[str, int]]:
-    """What a snippet imports and the sandbox has not, each with its line.
+    """Yield the imports of a snippet that the sandbox lacks, each with its line.
 
     Args:
         tree: The snippet.

@@ -29,7 +29,7 @@ def argument_renamed(code: str, old: str, new: str) -> str:
     """
     tree = _tree(code)
     if not new.isidentifier() or keyword.iskeyword(new):
-        raise RenameError(f"{new!r} is no name in Python; choose another")
+        raise RenameError(f"{new!r} is not a name in Python; choose another")
     if old not in {argument.arg for argument in ast.walk(_main(tree).args) if isinstance(argument, ast.arg)}:
         raise RenameError(f"main has no argument {old!r}; {_BY_HAND}")
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.arg)]
@@ -95,7 +95,7 @@ def _id(node: ast.Name | ast.arg) -> str:
 
 
 def _other_names(tree: ast.AST) -> Iterator[str]:
-    """What code names otherwise than by variables: keywords, functions, modules, what is global or matched."""
+    """Yield the names in code that are not variables: keywords, functions, modules, globals and patterns."""
     for node in ast.walk(tree):
         match node:
             case ast.keyword(arg=str() as name) | ast.alias(asname=str() as name):
@@ -155,7 +155,7 @@ def _is_one(node: ast.expr, names: set[str]) -> bool:
 
 
 def _own(node: ast.AST) -> Iterator[ast.AST]:
-    """What is in a function, without the functions in it."""
+    """Yield the nodes of a function, without those of functions inside it."""
     for inner in ast.iter_child_nodes(node):
         yield inner
         if not isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):

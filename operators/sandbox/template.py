@@ -5,6 +5,9 @@ template can take time or room is watched from within: each turn of a loop and e
 the clock, and each value that the template makes is paid for by its size, nested values counted as
 often as they would be printed; what could grow past all bounds in one go is paid for before it is
 made. That is done by rewriting the template's tree before it is compiled, and by wrapping filters.
+
+Jinja's own sandbox has no limits of time or memory, so it would need a limited process: 300 ms for a template of 50
+items, because a Python starts, instead of 0.4 ms (measured on 2026-11-23).
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ MOST_TEMPLATE = 100_000
 _LONGEST_LINE = 160
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 _REFERENCE = re.compile(r"\{\{#[^{}]*#?\}\}")
-_NO_REFERENCES = "a reference {{#…#}} is no Jinja: declare a variable, and write {{ name }}"
+_NO_REFERENCES = "a reference {{#…#}} is not Jinja: declare a variable, and write {{ name }}"
 
 
 class TemplateError(OperadError):
@@ -45,7 +48,7 @@ class TemplateError(OperadError):
 
 @dataclass(frozen=True, slots=True)
 class TemplateLimits:
-    """How much a template may use.
+    """Limits of a template.
 
     Attributes:
         seconds: Of time. A single step, such as sorting a long list, is not broken off.
@@ -75,9 +78,10 @@ def render_template(
 
     Raises:
         TemplateError: The template cannot be read, failed, or reached a limit.
-        InputError: A variable is no value that JSON has, or larger than the limits allow.
+        InputError: A variable is not a value that JSON has, or larger than the limits allow.
     """
-    from operad.operators.sandbox.bounded_jinja import Budget, LimitError, environment
+    from operad.operators.sandbox.bounded_jinja import environment
+    from operad.operators.sandbox.template_budget import Budget, LimitError
 
     compiled = _compile(template)
     budget = Budget(limits.seconds, limits.memory_bytes)
@@ -104,10 +108,10 @@ def render_template(
 
 
 def check_template(template: str) -> list[Issue]:
-    """What can be seen of a template without rendering it.
+    """Check a template without rendering it.
 
     Returns:
-        References that are no Jinja, or else wrong syntax or an unknown filter; other templates.
+        References that Jinja cannot read, or else wrong syntax or an unknown filter; other templates.
     """
     from jinja2 import nodes
 
@@ -152,7 +156,7 @@ def name_changed(template: str, old: str, new: str) -> str:
     wanted = _parse(template)
     names = list(wanted.find_all(nodes.Name))
     if not new.isidentifier() or new in {each.name for each in names}:
-        raise TemplateError(f"{new!r} is no name, or the template has it already; choose another")
+        raise TemplateError(f"{new!r} is not a name, or the template has it already; choose another")
     for each in names:
         each.name = new if each.name == old else each.name
     made = _with_name(template, old, new)
@@ -216,10 +220,10 @@ def _parse(template: str) -> nodes.Template:
 
 
 def _failed(error: Exception, template: str, ready: Template) -> TemplateError:
-    """What went wrong while rendering, and where in the template."""
+    """Return the error of a rendering, with its place in the template."""
     from jinja2 import TemplateError as JinjaError
 
-    from operad.operators.sandbox.bounded_jinja import LimitError
+    from operad.operators.sandbox.template_budget import LimitError
 
     line = 0
     trace = error.__traceback__

@@ -1,4 +1,4 @@
-"""How code and templates use the variables they are given, as far as that can be seen without running them."""
+"""Uses of variables in code and templates, as far as they can be found without running them."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ _TEXT_CODECS = re.compile(r"ascii|big5|cp\d|euc|gb|hz|iso|johab|koi8|latin|mac|s
 """Names of codecs that decode text in linear time, as some of Python's do not."""
 
 _WIDER = {"gb2312": "gb18030", "gbk": "gb18030", "iso8859-1": "cp1252", "ascii": "cp1252"}
-"""What pages mean that say less (WHATWG's Encoding Standard)."""
+"""Encodings that pages with these labels mean (WHATWG's Encoding Standard)."""
 
 _MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 

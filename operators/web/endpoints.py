@@ -13,6 +13,7 @@ from pydantic import Field
 
 from operad.operators.web.fetch import Guard, fetch
 from operad.runtime.models.endpoint import Endpoint
+from operad.runtime.values.api_key import key_text
 from operad.runtime.values.errors import FetchError, ModelError
 from operad.runtime.values.image import image_type
 
@@ -23,7 +24,7 @@ MAX_ANSWER_BYTES = 64 * 2**20
 """The largest answer of such an endpoint, in bytes."""
 
 _AUDIO_TYPES = {"mp3": "audio/mpeg", "opus": "audio/ogg", "pcm": "audio/pcm"}
-"""Those that are not called as the format is."""
+"""Media types whose suffix is not the name of the format."""
 
 
 class _Maker(Endpoint):
@@ -36,7 +37,7 @@ class _Maker(Endpoint):
         return await self._in_time(self._ask_once(asked))
 
     async def _ask_once(self, asked: Callable[[AsyncOpenAI], AbstractAsyncContextManager[Any]]) -> tuple[bytes, str]:
-        key = self.api_key.get_secret_value() if self.api_key else ""
+        key = key_text(self.api_key)
         body = bytearray()
         async with self._client(self.base_url, key) as client, AsyncExitStack() as stack:
             response = await self._asked(lambda: stack.enter_async_context(asked(client)), client.api_key)
@@ -151,7 +152,7 @@ class SpeechModel(_Maker):
             lambda client: cast("Any", client.audio.speech.with_streaming_response).create(**request)
         )
         if not sound or mime_type.startswith("text/") or mime_type == "application/json":
-            raise self._no_protocol(f"its answer is no sound ({len(sound)} bytes, {mime_type or 'of no type'})")
+            raise self._no_protocol(f"its answer is not a sound ({len(sound)} bytes, {mime_type or 'of no type'})")
         if not mime_type.startswith("audio/"):
             mime_type = _AUDIO_TYPES.get(self.format, f"audio/{self.format}")
         return sound, mime_type

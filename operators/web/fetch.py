@@ -38,7 +38,7 @@ MAX_SHOWN = 200
 USER_AGENT = "Mozilla/5.0 (compatible; operad)"
 
 _AROUND = string.whitespace + "<>\"'`“”‘’"
-"""What models put around an address."""
+"""Characters that models put around an address."""
 
 _EVERYWHERE = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 
@@ -46,7 +46,7 @@ _REFUSED = {
     ip_network("::ffff:0:0:0/96"): "is translated into IPv4",  # RFC 2765
     ip_network("168.63.129.16/32"): "tells a virtual machine of Azure about itself",
 }
-"""What `ssrfguard` lets pass, and why it is not reached."""
+"""Networks that `ssrfguard` lets pass, each with the reason why it is not reached."""
 
 _REDIRECTS = {301, 302, 303, 307, 308}
 
@@ -57,12 +57,12 @@ _HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
 _HEADER_VALUE = re.compile(r"[\t -~]*")
 
 _Lookup = list[tuple[int, int, int, str, tuple[Any, ...]]]
-"""What `socket.getaddrinfo` answers."""
+"""Answer of `socket.getaddrinfo`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What a fetch may reach, and what it may cost.
+    """Addresses that a fetch may reach, and its limits.
 
     Attributes:
         allowed_hosts: Hosts, as ``host`` or ``host:port``, that may be reached wherever they are;
@@ -78,7 +78,7 @@ class Guard:
     max_redirects: int = 5
 
     def allows(self, host: str, port: int) -> bool:
-        """Whether this host may be reached wherever it is."""
+        """Return whether this host may be reached at any address."""
         return not {host, f"{host}:{port}", f"[{host}]:{port}"}.isdisjoint(map(str.lower, self.allowed_hosts))
 
 
@@ -88,7 +88,7 @@ PUBLIC_WEB = Guard()
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What an address answered, whatever its status.
+    """Response of an address, of any status.
 
     Attributes:
         status: The HTTP status.
@@ -177,7 +177,7 @@ async def fetch(
 
 @dataclass(slots=True)
 class _Trip:
-    """How far a fetch has come, for its errors."""
+    """Progress of a fetch, for its errors."""
 
     at: str
     begun_at: str = ""
@@ -197,20 +197,20 @@ def _address(url: str, params: Mapping[str, str] | None) -> httpx.URL:
 
     text = url.strip(_AROUND)
     if not text:
-        raise FetchError("there is no address to fetch: it is empty")
+        raise FetchError("there is not an address to fetch: it is empty")
     shown = re.split(r"[?#]", text, maxsplit=1)[0][:MAX_SHOWN] if "@" not in text else "the address"
     if "://" not in text:
         if scheme := re.match(r"([a-z][a-z0-9+-]*):(?!\d)", text, re.IGNORECASE):
             raise FetchError(f"{shown}: only http and https are fetched, not {scheme[1]!r}")
-        raise FetchError(f"{shown}: is no whole address; did you mean https://{shown.lstrip('/')}?")
+        raise FetchError(f"{shown}: is not a complete address; did you mean https://{shown.lstrip('/')}?")
     try:
         address = httpx.URL(text)
         address = address.copy_merge_params(dict(params)) if params else address
         _ = address.host  # decoded here, where punycode that stands for nothing is an error like any other
     except (httpx.InvalidURL, ValueError) as error:
         if "@" in text:  # parts of a password may stand in the error
-            raise FetchError(f"{shown}: is no address of the web") from None
-        raise FetchError(f"{shown}: is no address of the web: {error}") from error
+            raise FetchError(f"{shown}: is not an address of the web") from None
+        raise FetchError(f"{shown}: is not an address of the web: {error}") from error
     return address
 
 
@@ -309,7 +309,7 @@ async def _asked(
 
 
 async def _look_up(host: str, port: int) -> _Lookup:
-    """The addresses of a host, in a thread that nobody waits for once this is cancelled."""
+    """Resolve a host in a thread, which is left alone once this is cancelled."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[_Lookup] = loop.create_future()
 
@@ -339,7 +339,7 @@ def _redirected(request: httpx.Request, response: httpx.Response) -> httpx.Reque
         url = request.url.join(response.headers["location"])
         _ = url.host  # decoded, as above
     except (httpx.InvalidURL, ValueError) as error:
-        raise FetchError(f"{_shown(request.url)}: redirects to what is no address of the web") from error
+        raise FetchError(f"{_shown(request.url)}: redirects to what is not an address of the web") from error
     status, method = response.status_code, request.method
     plain = method != "HEAD" if status == 303 else status in {301, 302} and method == "POST"
     left_out = {"host", "content-length", "cookie", *(["content-type"] if plain else [])}
@@ -350,7 +350,7 @@ def _redirected(request: httpx.Request, response: httpx.Response) -> httpx.Reque
 
 
 def _same_origin(one: httpx.URL, other: httpx.URL) -> bool:
-    """Whether what is secret at the one address may be sent to the other: to the same host, no less safely."""
+    """Return whether secrets for one address may be sent to the other: to the same host, no less safely."""
     if one.host != other.host:
         return False
     upgraded = (one.scheme, one.port, other.scheme, other.port) == ("http", None, "https", None)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, cast
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr
+from pydantic import Field
 
 from operad.operators.web.fetch import Fetched, Guard, fetch
 from operad.runtime.models.endpoint import shown, without_key
+from operad.runtime.values.api_key import ApiKey, key_text
 from operad.runtime.values.errors import FetchError
 from operad.runtime.values.message import Value
 
@@ -38,7 +39,7 @@ class SearchProvider(Protocol):
     """Whoever searches."""
 
     async def search(self, query: str, *, limit: int = 10) -> list[SearchResult]:
-        """What is found, the best first.
+        """Return the results, the best first.
 
         Args:
             query: What to look for.
@@ -59,20 +60,20 @@ class SerpApi(Value):
         timeout: Seconds that a search may take.
     """
 
-    api_key: SecretStr
+    api_key: ApiKey
     base_url: str = "https://serpapi.com/search.json"
     timeout: float = Field(default=30.0, gt=0)
 
     _indifferent: ClassVar[frozenset[str]] = frozenset({"api_key", "timeout"})
 
     async def search(self, query: str, *, limit: int = 10) -> list[SearchResult]:
-        """What Google finds; an empty list where that is nothing.
+        """Return Google's results; an empty list where there are none.
 
         Raises:
             FetchError: It cannot be reached, refuses (key, quota: the message says so), or does not
                 speak SerpApi's protocol.
         """
-        key = self.api_key.get_secret_value()
+        key = key_text(self.api_key)
         answer = await fetch(
             self.base_url,
             params={"engine": "google", "q": query, "num": str(limit), "api_key": key},
@@ -96,7 +97,7 @@ class SerpApi(Value):
             return cast("dict[str, Any]", said)
         if answer.status >= 400:
             return {}
-        raise FetchError(f"{self.base_url} does not speak SerpApi's protocol: its answer is no JSON object")
+        raise FetchError(f"{self.base_url} does not speak SerpApi's protocol: its answer is not a JSON object")
 
     def _refused(self, status: int, why: str) -> FetchError:
         what_to_do = {401: "; check the key", 429: "; wait, or see what is left of the quota"}.get(status, "")
@@ -106,7 +107,7 @@ class SerpApi(Value):
 
 
 def as_outputs(results: list[SearchResult]) -> dict[str, list[dict[str, str]]]:
-    """What a search node says as ``json``: the same results under Google's names and under common ones."""
+    """Return the ``json`` output of a search node: the same results under Google's names and under common ones."""
     return {
         "organic_results": [{"title": one.title, "link": one.url, "snippet": one.content} for one in results],
         "search_results": [
@@ -123,7 +124,7 @@ def as_outputs(results: list[SearchResult]) -> dict[str, list[dict[str, str]]]:
 
 
 def _found_nothing(said: dict[str, Any]) -> bool:
-    """Whether the error says only that there are no results; SerpApi does so with status 200."""
+    """Return whether the error says only that there are no results; SerpApi does so with status 200."""
     return "hasn't returned any results" in str(said["error"])
 
 

@@ -1,4 +1,4 @@
-"""Agents: who can do what, with which workflow and which reasoner."""
+"""Agents: a profile, a workflow and a reasoner."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from operad.runtime.workflow.workflow import Workflow
 
 
 class Profile(Value):
-    """How an agent presents itself.
+    """Profile of an agent.
+
+        Profile(name="Checker", description="Checks claims against a handbook.")
 
     Attributes:
-        name: What it is called.
-        description: What it can do, what it needs and what it delivers.
+        name: Name of the agent.
+        description: Its abilities, inputs and results.
     """
 
     name: str
@@ -29,12 +31,15 @@ class Profile(Value):
 
 
 class Agent:
-    """A workflow with the reasoner that thinks in it (Chat2Graph, Agent module).
+    """A workflow with its reasoner (Chat2Graph, Agent module).
+
+        advisor = Agent(Profile(name="Adviser"), flow, MonoModelReasoner())
+        print(advisor.execute(Job("Is the moon made of cheese?")).scratchpad)
 
     Args:
-        profile: How it presents itself.
-        workflow: What it does; questions, resuming and cancelling are there, too.
-        reasoner: Who thinks.
+        profile: Name and description.
+        workflow: The workflow; questions, resuming and cancelling are its methods.
+        reasoner: The reasoner.
         memory: Tokens that a conversation may have in a prompt.
     """
 
@@ -45,7 +50,7 @@ class Agent:
         self.memory = memory
 
     def check_model(self) -> None:
-        """Raises InputError if its operators ask a model and none is configured; see `Workflow.check_model`."""
+        """Raise InputError if its operators ask a model and none is configured; see `Workflow.check_model`."""
         self.workflow.check_model(self.reasoner)
 
     def execute(
@@ -92,14 +97,14 @@ class Agent:
 
 
 class Expert(Agent):
-    """Does jobs of one kind.
+    """Agent for jobs of one kind.
 
         profile = Profile(name="Fact checker", description="Checks the claims of a text.")
         expert = Expert(profile, Workflow(facts >> answer), MonoModelReasoner())
         message = expert.execute(Job("Is this so? The moon has air."))
 
-    Its evaluator's verdict says what becomes of a job. On EXECUTION_ERROR, while the workflow has
-    rounds left, those at fault run again with the lesson. The other verdicts are for who gave it
-    the job: INPUT_DATA_ERROR, with the lesson for whoever produced the input; and
-    JOB_TOO_COMPLICATED_ERROR, for the job to be split. A `Leader` heeds them.
+    The verdict of its evaluator decides how a job continues. On EXECUTION_ERROR, while the workflow has
+    rounds left, the operators at fault run again with the lesson. The other verdicts concern the caller:
+    INPUT_DATA_ERROR, with a lesson for the producer of the input; and
+    JOB_TOO_COMPLICATED_ERROR, to split the job. A `Leader` handles them.
     """

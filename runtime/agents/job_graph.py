@@ -1,4 +1,4 @@
-"""A job split into parts, each for an expert."""
+"""Job graph: a job split into parts, each for an expert."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from operad.runtime.values.errors import Issue, did_you_mean
 from operad.runtime.values.message import Job, SubJob, Value
 
 MAX_SUB_JOBS = 64
-"""How many parts a job may be split into at once."""
+"""Maximum number of parts a job may be split into at once."""
 
 _ID = re.compile(r"[\w-]([\w -]{0,62}[\w-])?")
 
 
 class JobGraph(Value):
-    """Sub-jobs and which of them needs the results of which (Chat2Graph, Job Graph).
+    """Sub-jobs and their dependencies (Chat2Graph, Job Graph).
+
+        graph = JobGraph(sub_jobs=(SubJob("Find the facts.", id="find"), SubJob("Write.", id="write", dependencies=("find",))))
+        print([part.id for part in graph.sub_jobs])
 
     Attributes:
         sub_jobs: The parts, in the order in which the leader named them.
@@ -28,7 +31,7 @@ class JobGraph(Value):
 
     @classmethod
     def of(cls, answer: Mapping[str, Any], job: Job) -> JobGraph:
-        """The graph that an answer of the form `split.split_schema` describes; it may be wrong: see `check`.
+        """Return the graph described by an answer of the form `split.split_schema`; it may be invalid: see `check`.
 
         The parts of a part get its id in front of theirs, so that every sub-job of a job has an id of its own.
         """
@@ -56,18 +59,18 @@ class JobGraph(Value):
 
     @classmethod
     def alone(cls, job: Job, expert: str) -> JobGraph:
-        """The whole job as one part, for one expert."""
+        """Return a graph of one part, the whole job, for one expert."""
         own: dict[str, Any] = {"id": "job", "parent_id": job.id, "dependencies": (), "assigned_expert_name": expert}
         return cls(sub_jobs=(SubJob(**{**dict(job), **own}),))
 
     @property
     def tails(self) -> tuple[str, ...]:
-        """The ids of the parts that no other part needs: their results are the job's."""
+        """Ids of the parts that no other part needs: their results are the job's."""
         needed = {other for part in self.sub_jobs for other in part.dependencies}
         return tuple(part.id for part in self.sub_jobs if part.id not in needed)
 
     def check(self, job: Job, experts: Collection[str]) -> list[Issue]:
-        """All that is wrong with it as a split of that job, seen by a leader of these experts."""
+        """Return all faults of a split of a job for a leader of these experts."""
         ids, prefix = [part.id for part in self.sub_jobs], _prefix(job)
         if not ids:
             return [Issue("empty", "there is no sub-job: name at least one")]
@@ -91,7 +94,9 @@ class JobGraph(Value):
                 if other not in ids:
                     name = other.removeprefix(prefix)
                     hint = did_you_mean(name, [known.removeprefix(prefix) for known in ids])
-                    issues.append(Issue("unknown-dependency", f"depends on {name!r}, which is no sub-job{hint}", own))
+                    issues.append(
+                        Issue("unknown-dependency", f"depends on {name!r}, which is not a sub-job{hint}", own)
+                    )
         return issues + self._cycles(ids, prefix)
 
     def _cycles(self, ids: Sequence[str], prefix: str) -> list[Issue]:

@@ -1,17 +1,17 @@
-"""A leader: it splits a job over its experts, and heeds their verdicts."""
+"""Leader: splits a job over its experts, and handles their verdicts."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 from typing import Any, NoReturn
 
 from operad.runtime.agents.agent import Agent, Expert, Profile
 from operad.runtime.agents.job_graph import JobGraph
+from operad.runtime.agents.job_state import JobState, failed_outcome, is_same
 from operad.runtime.agents.split import Splitter
 from operad.runtime.events.journal import once
 from operad.runtime.graph.call import OperatorCall
@@ -31,7 +31,6 @@ from operad.runtime.values.errors import (
     SkippedError,
     describe,
     did_you_mean,
-    shorten,
 )
 from operad.runtime.values.message import NO_USAGE, Job, SubJob, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.sync import run_sync
@@ -41,42 +40,41 @@ from operad.runtime.workflow.within import run_inside
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 MAX_OPEN_JOBS = 1_000
-"""How many jobs that ended early a leader remembers, so that they can be recovered."""
+"""Number of jobs that ended early a leader remembers, so that they can be recovered."""
 
 
 class Leader(Agent):
-    """Splits a job into a graph of sub-jobs over its experts and has them done (Chat2Graph, Leader).
+    """Splits a job into a graph of sub-jobs for its experts (Chat2Graph, Leader).
 
         team = [Expert(Profile(name="Fact checker"), Workflow(facts), MonoModelReasoner())]
         leader = Leader(Profile(name="Editor"), team, MonoModelReasoner())
         print(leader)
 
-    Sub-jobs that do not wait for each other are done at once; each gets the results of those that it
-    depends on. A job whose `assigned_expert_name` is set goes to that expert unsplit. What an
-    expert's verdict leads to:
+    Independent sub-jobs run concurrently; each gets the results of those that it
+    depends on. A job whose `assigned_expert_name` is set goes to that expert unsplit. The leader handles
+    verdicts of experts as follows:
 
-    - SUCCESS: those that wait for it may begin.
+    - SUCCESS: the sub-jobs that wait for it may begin.
     - EXECUTION_ERROR, after all rounds of the expert's workflow: the job ends with that verdict.
     - INPUT_DATA_ERROR: the sub-jobs that it blames, or all that it depends on, are done again with its
-      lesson, and so is all that follows from them. At the beginning of the graph nobody is to
-      blame, and the job ends with that verdict.
+      lesson, and so are all that depend on them. For a sub-job without predecessors, the job ends with that verdict.
     - JOB_TOO_COMPLICATED_ERROR: the sub-job is split, and its parts take its place.
 
     Args:
-        profile: How it presents itself.
+        profile: Name and description.
         experts: Its team.
-        reasoner: Who splits.
-        actions: What may be done in order to split well.
+        reasoner: Reasoner for splitting.
+        actions: Actions that help to split well.
         toolkit: The graph that recommends actions and tools; by default just these actions.
-        max_splits: How often at most it is asked for a split that can be used.
-        life_cycles: How often at most a sub-job is done because others say that its result is at fault,
+        max_splits: Maximum number of tries for a valid split.
+        life_cycles: Maximum number of times that a sub-job is done because its result is found at fault,
             the first time included.
-        max_depth: How many levels of parts of parts there may be.
-        budget: What a whole job may use.
+        max_depth: Maximum number of levels of nested parts.
+        budget: Budget of a whole job.
         memory: Tokens that a conversation may have in a prompt.
 
     Raises:
-        InvalidError: There are no experts, or two of one name; a number is below 1.
+        InvalidError: There are no experts, or two with one name; a number is below 1.
     """
 
     def __init__(
@@ -122,7 +120,7 @@ class Leader(Agent):
         return tuple(self._lead.experts.values())
 
     def check_model(self) -> None:
-        """Raises InputError if no model is configured for it, or for an expert whose operators ask one."""
+        """Raise InputError if no model is configured for it, or for an expert whose operators ask one."""
         check: Callable[[], None] | None = getattr(self.reasoner, "check_model", None)
         if check:
             check()
@@ -131,11 +129,11 @@ class Leader(Agent):
 
     @property
     def open_jobs(self) -> tuple[str, ...]:
-        """The ids of the jobs that are being done, or that ended early and can be recovered."""
+        """Ids of the jobs in progress, and of those that ended early and can be recovered."""
         return tuple(self._lead.works)
 
     def job_graph(self, job_id: str, sub_job_id: str | None = None) -> JobGraph | None:
-        """How an open job, or one of its sub-jobs, is split; None where it is not.
+        """Return the split of an open job, or of one of its sub-jobs; None if it is not split.
 
         Raises:
             InputError: There is no such open job.
@@ -144,17 +142,17 @@ class Leader(Agent):
         return work.graph if sub_job_id is None else work.graphs.get(sub_job_id)
 
     def stop(self, job_id: str, reason: str = "") -> None:
-        """End a job; `recover` goes on with it. May be called from any thread.
+        """End a job, which `recover` can continue; callable from any thread.
 
-        Whoever waits for it gets a message with EXECUTION_ERROR that says so, with what was done in its parts.
+        Its caller gets a message with EXECUTION_ERROR and the results of its parts so far.
 
         Raises:
-            InputError: No such job is being done.
+            InputError: No such job is in progress.
         """
         self._lead.find(job_id).end(f"The job was stopped{_because(reason)}")
 
     def fail(self, job_id: str, reason: str = "") -> None:
-        """End a job for good: as `stop`, but nothing of it is kept.
+        """End a job for good: as `stop`, without keeping its results.
 
         Raises:
             InputError: There is no such open job.
@@ -167,7 +165,7 @@ class Leader(Agent):
             self._lead.works.pop(job_id, None)
 
     async def arecover(self, job_id: str, *, run_id: str | None = None) -> WorkflowMessage:
-        """Go on with a job that was stopped, cancelled, or ended with an error: what was done is not done again.
+        """Continue a job that was stopped, cancelled, or ended with an error; finished sub-jobs are not done again.
 
         Raises:
             InputError: There is no such job, or it is being done.
@@ -183,92 +181,18 @@ class Leader(Agent):
         return run_sync(partial(self.arecover, job_id, run_id=run_id), instead="Leader.arecover(…)")
 
 
-_Given = tuple[tuple[str, str, dict[str, Any]], ...]
-"""What a sub-job was given: who said it, the text and the outputs."""
-
-_Done = dict[str, tuple[_Given, WorkflowMessage]]
-
-
-@dataclass(slots=True, eq=False)
-class _Work:
-    """How far a job has come.
-
-    Attributes:
-        job: The job.
-        given: What earlier experts produced.
-        lesson: What to do better than last time.
-        graph: How the job is split.
-        graphs: How sub-jobs of it are split, by their ids.
-        done: Per sub-job what it was given, and its message.
-        kept: Of these, those that count when the sub-job is next asked for, if it is given the same.
-        blamed: How often each sub-job was to be done again because it was found at fault.
-        again: Those of them that have not begun yet.
-        lessons: What each sub-job is to do better.
-        task: What does it, while it is being done.
-        ended: Why it was ended from outside.
-        forgotten: Whether nothing is kept when it ends.
-    """
-
-    job: Job
-    given: list[WorkflowMessage]
-    lesson: str | None
-    graph: JobGraph | None = None
-    graphs: dict[str, JobGraph] = field(default_factory=dict[str, JobGraph])
-    done: _Done = field(default_factory=_Done)
-    kept: _Done = field(default_factory=_Done)
-    blamed: Counter[str] = field(default_factory=Counter[str])
-    again: set[str] = field(default_factory=set[str])
-    lessons: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    task: asyncio.Task[WorkflowMessage] | None = None
-    ended: str = ""
-    forgotten: bool = False
-
-    @property
-    def running(self) -> bool:
-        task = self.task
-        return task is not None and not task.get_loop().is_closed()
-
-    def end(self, why: str) -> None:
-        task = self.task
-        if task is None or not self.running:
-            raise InputError(f"job {self.job.id!r} is not being done; it ended before")
-        self.ended = why
-        task.get_loop().call_soon_threadsafe(task.cancel)
-
-    def results(self) -> tuple[WorkflowMessage, ...]:
-        return tuple(message for _, message in self.done.values())
-
-    def done_by_then(self) -> str:
-        return f"Done by then: {shorten(list(self.done)) or 'nothing'}."
-
-    def teach(self, sub_job_id: str, lesson: str) -> None:
-        """Have a sub-job, or those of its parts whose results are its own, done again with a lesson."""
-        if sub_job_id not in self.again:  # several may complain at once
-            self.blamed[sub_job_id] += 1
-            self.again.add(sub_job_id)
-        for known in (self.done, self.kept):
-            known.pop(sub_job_id, None)
-        earlier = [known for known in self.lessons.get(sub_job_id, []) if known != lesson]
-        self.lessons[sub_job_id] = [*earlier, lesson]
-        if graph := self.graphs.get(sub_job_id):
-            for tail in graph.tails:
-                self.teach(tail, lesson)
-            parts = {part.id for part in graph.sub_jobs} - set(graph.tails)
-            self.kept |= {part: self.done[part] for part in parts if part in self.done}
-
-
 class _Lead(BaseOperator[Any]):
-    """The operator that a leader's workflow consists of."""
+    """The operator of a leader's workflow."""
 
     def __init__(self, experts: Mapping[str, Expert], splitter: Splitter, life_cycles: int, max_depth: int) -> None:
         self.experts = experts
         self.splitter = splitter
         self.life_cycles = life_cycles
         self.max_depth = max_depth
-        self.works: dict[str, _Work] = {}
+        self.works: dict[str, JobState] = {}
         self._taking_up = Lock()
 
-    asks_model = False  # before it splits; and experts have reasoners of their own
+    asks_model = False  # to be called before splitting; experts have reasoners of their own
 
     @property
     def runs_workflows(self) -> Sequence[Workflow]:
@@ -277,7 +201,7 @@ class _Lead(BaseOperator[Any]):
     def get_id(self) -> str:
         return "leader"
 
-    def find(self, job_id: str) -> _Work:
+    def find(self, job_id: str) -> JobState:
         work = self.works.get(job_id)
         if work is None:
             hint = did_you_mean(job_id, tuple(self.works))
@@ -286,14 +210,15 @@ class _Lead(BaseOperator[Any]):
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
         given = [*call.previous, *call.messages]
-        with self._taking_up:  # in another thread another loop may want the same
+        with self._taking_up:  # another event loop, in another thread, may use the same leader
             work = self._take_up(call.job, given, call.lesson)
             task = work.task = asyncio.ensure_future(self._do(call.reasoner, work))
         done = False
         try:
             await ended(task)
-            stopped = task.cancelled() and bool(work.ended)
-            message = _outcome(work, work.ended) if stopped else self._result(task, work)
+            # whatever its experts raised while it was being ended
+            stopped = bool(work.ended) and (task.cancelled() or task.exception() is not None)
+            message = failed_outcome(work, work.ended) if stopped else self._result(task, work)
             done = message.status is WorkflowStatus.SUCCESS
             return message
         finally:
@@ -301,29 +226,29 @@ class _Lead(BaseOperator[Any]):
                 del self.works[_key(call.job)]
             work.task = None
 
-    def _take_up(self, job: Job, given: list[WorkflowMessage], lesson: str | None) -> _Work:
+    def _take_up(self, job: Job, given: list[WorkflowMessage], lesson: str | None) -> JobState:
         work = self.works.get(_key(job))
-        same = work is not None and _same((work.job, work.given, work.lesson), (job, given, lesson))
+        same = work is not None and is_same((work.job, work.given, work.lesson), (job, given, lesson))
         if work and work.running:
             if same:
                 raise InputError(_being_done(job.id))
-            return _Work(job, given, lesson)  # on other material, as for the items of a map; nobody else can name it
+            return JobState(job, given, lesson)  # the same job with other input, such as the items of a map
         if work is None or not same:
-            work = _Work(job, given, lesson)
+            work = JobState(job, given, lesson)
         work.kept = dict(work.done)
         work.ended = ""
         work.blamed.clear()
         work.again.clear()
         self.works.pop(_key(job), None)
-        self.works[_key(job)] = work  # as the newest
+        self.works[_key(job)] = work  # move it to the end
         for other in [key for key, one in list(self.works.items()) if not one.running][:-MAX_OPEN_JOBS]:
             self.works.pop(other, None)
         return work
 
-    async def _do(self, reasoner: Reasoner, work: _Work) -> WorkflowMessage:
+    async def _do(self, reasoner: Reasoner, work: JobState) -> WorkflowMessage:
         job, expert = work.job, work.job.assigned_expert_name
         if isinstance(job, SubJob) and expert not in self.experts:
-            expert = None  # it names this leader, as an expert of another team
+            expert = None  # the assigned expert is this leader, as an expert of another team
         if work.graph is None and expert is not None:
             self._require(expert)
             work.graph = JobGraph.alone(job, expert)
@@ -332,9 +257,9 @@ class _Lead(BaseOperator[Any]):
         return await self.have_done(reasoner, work, job, work.graph, work.given, depth=1)
 
     async def have_done(
-        self, reasoner: Reasoner, work: _Work, job: Job, graph: JobGraph, given: list[WorkflowMessage], depth: int
+        self, reasoner: Reasoner, work: JobState, job: Job, graph: JobGraph, given: list[WorkflowMessage], depth: int
     ) -> WorkflowMessage:
-        """Have the parts of a job, or of a sub-job, done."""
+        """Do the parts of a job, or of a sub-job."""
         parts = graph.sub_jobs
         name = job.id if isinstance(job, SubJob) else self.splitter.leader
         workflow = BuiltinWorkflow(len(parts) * (self.life_cycles - 1) + 1, name=name)
@@ -346,7 +271,7 @@ class _Lead(BaseOperator[Any]):
     async def split(
         self, reasoner: Reasoner, job: Job, given: Sequence[WorkflowMessage], lesson: str | None
     ) -> JobGraph:
-        """A split of the job, or of a sub-job; the one that is kept, where the run was interrupted after it."""
+        """Return a split of the job, or of a sub-job; the kept one, if the run was interrupted after it."""
 
         async def work() -> WorkflowMessage:
             graph = await self.splitter.split(reasoner, job, given, lesson)
@@ -362,7 +287,7 @@ class _Lead(BaseOperator[Any]):
                 f"there are: {', '.join(names)}"
             )
 
-    def _result(self, task: asyncio.Task[WorkflowMessage], work: _Work) -> WorkflowMessage:
+    def _result(self, task: asyncio.Task[WorkflowMessage], work: JobState) -> WorkflowMessage:
         try:
             return task.result()
         except OperatorError as error:
@@ -370,15 +295,15 @@ class _Lead(BaseOperator[Any]):
             if failed is None:
                 raise
             if failed.verdict:
-                return _outcome(work, str(failed), failed.verdict)
+                return failed_outcome(work, str(failed), failed.verdict)
             text = f"{str(failed).rstrip('.')}. {work.done_by_then()}"
             raise JobError(text, operator_id=failed.operator_id) from failed.__cause__
 
 
 class _Assignment(BaseOperator[Any]):
-    """A sub-job as an operator: its expert does it."""
+    """A sub-job as an operator, executed by its expert."""
 
-    def __init__(self, lead: _Lead, work: _Work, part: SubJob, depth: int) -> None:
+    def __init__(self, lead: _Lead, work: JobState, part: SubJob, depth: int) -> None:
         self._lead = lead
         self._work = work
         self._part = part
@@ -403,7 +328,7 @@ class _Assignment(BaseOperator[Any]):
         seen = tuple((m.operator_id, m.scratchpad, m.outputs) for m in given)
         work.again.discard(part.id)
         kept = work.kept.pop(part.id, None)
-        if kept is not None and _same(kept[0], seen):
+        if kept is not None and is_same(kept[0], seen):
             return kept[1].model_copy(update={"usage": NO_USAGE})
         if graph := work.graphs.get(part.id):
             message = await self._by_parts(call.reasoner, graph, given)
@@ -462,7 +387,7 @@ class _Assignment(BaseOperator[Any]):
             raise failed from failed.__cause__
 
     def _blame_input(self, verdict: WorkflowMessage, given: Iterable[WorkflowMessage]) -> NoReturn:
-        """Have those before it do better; where the fault came from further out, leave it to those out there."""
+        """Repeat the sub-jobs before it; if the fault came from further out, leave it to the outer leader."""
         work, needs = self._work, self._part.dependencies
         outside = {message.operator_id for message in given} - set(needs)
         blamed = [who for who in verdict.blame if who in needs]
@@ -488,20 +413,8 @@ class _Assignment(BaseOperator[Any]):
         )
 
 
-def _outcome(work: _Work, why: str, verdict: WorkflowMessage | None = None) -> WorkflowMessage:
-    """What becomes of a job that is not done: the verdict that ended it, and all that was done."""
-    verdict = verdict or WorkflowMessage(status=WorkflowStatus.EXECUTION_ERROR)
-    return verdict.model_copy(
-        update={
-            "evaluation": f"{why.rstrip('.')}. {work.done_by_then()}",
-            "parts": work.results(),
-            "usage": NO_USAGE,
-        }
-    )
-
-
 def _input_error(fault: FaultError) -> WorkflowMessage:
-    """What an operator of an expert finds wrong with others' results, as its evaluator would say it."""
+    """Return a fault that an expert's operator found in others' results, in the form of a verdict."""
     status = WorkflowStatus.INPUT_DATA_ERROR
     return WorkflowMessage(status=status, evaluation=str(fault), lesson=fault.lesson, blame=fault.blame)
 
@@ -510,16 +423,8 @@ def _job_error(error: BaseException) -> JobError | None:
     return next((link for link in causes(error) if isinstance(link, JobError)), None)
 
 
-def _same(one: object, other: object) -> bool:
-    """Whether they are equal; not where an output of somebody's own cannot be compared."""
-    try:
-        return bool(one == other)
-    except Exception:  # noqa: BLE001
-        return False
-
-
 def _key(job: Job) -> str:
-    """What a job is known by; a sub-job's own id is not unique among jobs."""
+    """Return the key of a job; a sub-job's own id is not unique among jobs."""
     return f"{job.parent_id}/{job.id}" if isinstance(job, SubJob) else job.id
 
 

@@ -1,4 +1,4 @@
-"""Splitting a job: what a leader is asked, and what is made of its answer."""
+"""Splitting of jobs: the request to the reasoner, and the parsing of its answer."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.schema import validate
 
 MAX_TOLD = 50
-"""How much of what is wrong with a split is said."""
+"""Maximum number of faults of a split that are listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Splitter:
-    """Asks for splits of jobs until one can be used.
+    """Requests splits of jobs until one is valid.
 
     Attributes:
-        leader: Who splits, for errors.
-        experts: Who does the parts.
-        actions: What may be done in order to split well.
+        leader: Name of the leader, for errors.
+        experts: Profiles of the experts.
+        actions: Actions that help to split well.
         toolkit: The graph that recommends actions and tools.
-        max_splits: How often at most a split is asked for.
+        max_splits: Maximum number of tries.
     """
 
     leader: str
@@ -46,8 +46,8 @@ class Splitter:
         """Ask a reasoner for a split.
 
         Raises:
-            AnswerError: None of `max_splits` can be used; all that is wrong with the last is listed.
-            InputError: The model is too small to write anything that can be used.
+            AnswerError: None of `max_splits` answers is valid; all faults of the last are listed.
+            InputError: The model is too small to write a valid split.
         """
         if not getattr(reasoner, "writes_prose", True):
             raise InputError(
@@ -84,7 +84,7 @@ class Splitter:
         raise AnswerError(
             "\n  ".join(
                 [
-                    f"leader {self.leader!r} made no split of job {job.id!r} that can be used, in {self.max_splits} tries; "
+                    f"leader {self.leader!r} made no valid split of job {job.id!r} in {self.max_splits} tries; "
                     "the last one:",
                     *_told(issues),
                 ]
@@ -104,7 +104,7 @@ def _told(issues: Sequence[Issue]) -> list[str]:
 
 
 def split_schema(experts: Sequence[str] = ()) -> dict[str, Any]:
-    """The JSON Schema of a split; with experts, one that names no others."""
+    """Return the JSON Schema of a split; with experts, one that allows only their names."""
     text = {"type": "string"}
     expert = {"type": "string", "enum": list(experts)} if experts else text
     part = _closed(
@@ -119,7 +119,7 @@ def split_schema(experts: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def split_instruction(experts: Sequence[Profile]) -> str:
-    """What a leader is told about splitting."""
+    """Return the instruction for splitting."""
     team = "\n".join(f"- {expert.name}: {expert.description or 'says nothing about itself'}" for expert in experts)
     return (
         "You lead a team of experts. Split the job into parts, each for one of them, as few as will do: one is enough "

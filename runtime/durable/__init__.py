@@ -1,4 +1,4 @@
-"""Runs that survive: kept in a database while they go on, here or on many machines."""
+"""Durable runs: the progress of a run is kept in a database, so that any process can resume it."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ _HOMES = {
     "Served": "operad.runtime.durable.served",
     "Worker": "operad.runtime.durable.worker",
 }
-"""The module of each name, imported when the name is used: commands that need little of this start fast."""
+"""Module of each public name, imported on first use to keep the start-up of commands short."""
 
 
 def __getattr__(name: str) -> object:

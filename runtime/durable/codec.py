@@ -1,8 +1,8 @@
-"""What is kept of a run ↔ JSON text: messages, jobs, errors and events, exactly as they were.
+"""Lossless conversion between the values of a run (messages, jobs, errors, events) and JSON text.
 
-JSON itself has no tuples, bytes, files or errors. Each stands as an object with one key that begins with ``$``;
-an object of the user's that looks like that stands under ``$object``. Nothing is imported or called by a name that
-is read: an error of a class that is not loaded comes back as one of the same name and text.
+JSON has no tuples, bytes, files or errors. Each is written as an object with a single key that starts with ``$``;
+an object of the user's with such a key is wrapped in ``$object``. Reading imports and calls nothing by name: an error
+whose class is not loaded is read as an error of the same name and text.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from operad.runtime.values.questions import Question
 from operad.runtime.workflow.map import ItemError
 
 MAX_CAUSES = 32
-"""How many errors of a chain are kept."""
+"""Maximum number of errors kept of a chain of causes."""
 
 MAX_DEPTH = 100
-"""How deep values may lie in each other: what is written can also be read, wherever that is."""
+"""Maximum nesting of values. Within this limit, every written value can be read back on any Python."""
 
 MAX_TEXT = 64 * 2**20
-"""The longest text, in characters, that is read or written: what an operator is given, or what comes of it."""
+"""Maximum length, in characters, of a text that is read or written: the input or the outcome of an operator."""
 
 _MODELS: dict[str, type[BaseModel]] = {
     "$message": WorkflowMessage,
@@ -54,30 +54,30 @@ _MODELS: dict[str, type[BaseModel]] = {
 _TAGS: dict[type, str] = {model: tag for tag, model in _MODELS.items()}
 
 _Path = tuple[str, ...]
-"""Where in a value something lies: steps such as ``.outputs`` and ``[2]``."""
+"""Path to a part of a value, as steps such as ``.outputs`` and ``[2]``."""
 
 
 class Files(Protocol):
-    """Where files are kept."""
+    """Storage of files."""
 
     def put(self, file: FileDescriptor) -> str:
-        """Keep a file; its digest."""
+        """Store a file; return its digest."""
         ...
 
     def get(self, digest: str, name: str) -> Any:
-        """Where a kept file lies here."""
+        """Return the local path of a stored file."""
         ...
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What came of an operator's work.
+    """Outcome of an operator's work: a message or an error.
 
     Attributes:
-        message: What it said; None where it failed.
-        error: What it raised.
-        usage: What that cost.
-        events: What happened meanwhile.
-        traced: Whether spans were written of that.
+        message: The operator's message; None if it failed.
+        error: The error that the operator raised, if any.
+        usage: Tokens, calls and cost of the work.
+        events: Events written during the work.
+        traced: True if OpenTelemetry spans were written for the work.
     """
 
     message: WorkflowMessage | None = None
@@ -88,74 +88,74 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Codec:
-    """Turns what is kept into text and back.
+    """Writes values of a run as text and reads them back.
 
     Args:
-        files: Where files are kept; None to keep nothing of them but where they lie.
+        files: Storage of files; None to keep the path of a file instead of its content.
     """
 
     def __init__(self, files: Files | None = None) -> None:
         self._files = files
 
     def dump(self, value: object) -> str:
-        """A value as text.
+        """Return a value as text.
 
         Raises:
-            InputError: Something in it cannot be kept, or it is too long.
+            InputError: A part of the value has no JSON form, or the text would be too long.
         """
         try:
             text = json.dumps(self._plain(value, ()), separators=(",", ":"))
         except InputError:
             raise
-        except (ValueError, RecursionError) as error:  # a number of thousands of digits, say
-            raise InputError(f"it cannot be kept: {type(error).__name__}: {str(error)[:200]}") from error
+        except (ValueError, RecursionError) as error:  # for example, an integer of thousands of digits
+            raise InputError(f"the value cannot be kept: {type(error).__name__}: {str(error)[:200]}") from error
         if len(text) > MAX_TEXT:
-            raise InputError(f"it has {len(text):,} characters as JSON, and at most {MAX_TEXT:,} are kept; use a file")
+            raise InputError(f"the value has {len(text):,} characters as JSON; the maximum is {MAX_TEXT:,}: use a file")
         return text
 
     def load(self, text: str, kind: type = object) -> Any:
-        """The value of a text.
+        """Return the value written in a text.
 
         Args:
             text: The text.
-            kind: What it must be.
+            kind: The expected type of the value.
 
         Raises:
-            InputError: It is none that was written here, or of another kind; or a file of it is gone.
+            InputError: The text was not written by `dump`, the value has another type, or a file is missing.
         """
         if len(text) > MAX_TEXT:
-            raise InputError(f"what was kept has {len(text):,} characters, and at most {MAX_TEXT:,} are read")
+            raise InputError(f"the stored value has {len(text):,} characters; the maximum is {MAX_TEXT:,}")
         try:
             value = self._value(json.loads(text))
         except InputError:
             raise
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError, msgspec.ValidationError) as error:
-            raise InputError(f"what was kept cannot be read: {type(error).__name__}: {str(error)[:200]}") from error
+            raise InputError(f"the stored value cannot be read: {type(error).__name__}: {str(error)[:200]}") from error
         if not isinstance(value, kind):
-            raise InputError(f"what was kept cannot be read: it is {type(value).__name__}, not {kind.__name__}")
+            raise InputError(f"the stored value cannot be read: expected {kind.__name__}, got {type(value).__name__}")
         return value
 
     def dump_events(self, happened: Sequence[events.Event]) -> str:
-        """Events as text, with their places and times; texts stand for what in them has no such form.
+        """Return events as text, with their places and times; parts without a JSON form are replaced by their `str`.
 
         Raises:
-            InputError: They are too long.
+            InputError: The text would be too long.
         """
         text = json.dumps([self._plain_event(event) for event in happened], separators=(",", ":"))
         if len(text) > MAX_TEXT:
-            raise InputError(f"events of {len(text):,} characters are too long to be kept")
+            raise InputError(f"the events have {len(text):,} characters, which is too long to be kept")
         return text
 
     def load_events(self, text: str) -> list[events.Event]:
-        """The events of a text that `dump_events` made.
+        """Return the events written by `dump_events`.
 
         Raises:
-            InputError: It is none.
+            InputError: The text was not written by `dump_events`.
         """
         try:
             return [_event(name, self._value(fields)) for name, fields in json.loads(text)]
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError, msgspec.ValidationError) as error:
-            raise InputError(f"what was kept cannot be read: {type(error).__name__}: {str(error)[:200]}") from error
+            raise InputError(f"the stored value cannot be read: {type(error).__name__}: {str(error)[:200]}") from error
 
     def _plain_event(self, event: events.Event) -> list[Any]:
         plain: dict[str, Any] = {}
@@ -169,7 +169,7 @@ class Codec:
                 plain[name] = self._loosely(value)
         return [type(event).__name__, plain]
 
-    # Values → plain JSON values
+    # Writing: values → plain JSON values
 
     def _plain(self, value: Any, where: _Path) -> Any:
         if len(where) > MAX_DEPTH:
@@ -217,7 +217,7 @@ class Codec:
         if isinstance(value, Outcome):
             told = [
                 event for event in value.events if type(event).__module__ == events.Event.__module__
-            ]  # others are not known later
+            ]  # events of other types are unknown to a later reader
             parts = (value.message, value.error, value.usage, told, *([True] if value.traced else []))
             return {"$outcome": [self._plain(each, where) for each in parts]}
         if isinstance(value, events.Event):
@@ -231,7 +231,7 @@ class Codec:
         return {name: self._plain(value, (*where, f".{name}")) for name, value in fields.items()}
 
     def _loosely(self, value: Any) -> Any:
-        """The same, with texts for what has no JSON form: for what is only shown to people."""
+        """Return plain JSON values; parts without a JSON form, which are only displayed, become text."""
         if isinstance(value, Mapping):
             return {str(key): self._loosely(item) for key, item in cast("Mapping[Any, Any]", value).items()}
         if isinstance(value, list | tuple):
@@ -266,7 +266,7 @@ class Codec:
             "fields": fields,
         }
 
-    # Plain JSON values → values
+    # Reading: plain JSON values → values
 
     def _value(self, value: Any) -> Any:
         if isinstance(value, list):
@@ -296,7 +296,7 @@ class Codec:
             "$outcome": self._outcome,
         }
         if tag not in read:
-            raise InputError(f"what was kept cannot be read: {tag!r} is nothing that this version writes")
+            raise InputError(f"the stored value cannot be read: this version of operad does not know the tag {tag!r}")
         return read[tag](inner)
 
     def _model(self, model: type[BaseModel], inner: dict[str, Any]) -> BaseModel:
@@ -305,20 +305,20 @@ class Codec:
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
-            raise InputError(f"what was kept is no {model.__name__}: {where}: {first['msg']}") from error
+            raise InputError(f"the stored value is not a valid {model.__name__}: {where}: {first['msg']}") from error
 
     def _file(self, fields: list[Any]) -> FileDescriptor:
         path, name, size, mime_type, digest = fields
-        if self._files:  # never what merely lies somewhere on this machine, whoever wrote down its path
+        if self._files:  # only stored files are read, never a path on this machine that the text happens to name
             path = self._files.get(digest, name)
         return FileDescriptor(path=path, name=name, size=size, mime_type=mime_type)
 
     def _outcome(self, fields: list[Any]) -> Outcome:
         message, error, usage, happened, *traced = map(self._value, fields)
         if not (isinstance(usage, Usage) and (isinstance(message, WorkflowMessage) or isinstance(error, Exception))):
-            raise InputError("what was kept of an operator is neither a message nor an error")
+            raise InputError("the stored outcome of an operator is neither a message nor an error")
         if not all(isinstance(event, events.Event) for event in happened):
-            raise InputError("what was kept of what happened in an operator is no event")
+            raise InputError("the stored outcome of an operator holds a value that is not an event")
         return Outcome(message, error, usage, tuple(happened), bool(traced))
 
     def _raised(self, inner: dict[str, Any]) -> BaseException:
@@ -342,7 +342,7 @@ class Codec:
 
 @lru_cache
 def _defaults(kind: type[events.Event]) -> tuple[Any, ...]:
-    """What each field of an event is unless it is said; `msgspec.NODEFAULT` where it has to be said."""
+    """Default of each field of an event type; `msgspec.NODEFAULT` for required fields."""
     return tuple(each.default for each in msgspec.structs.fields(kind))
 
 
@@ -352,7 +352,7 @@ _STAMPED = frozenset(events.Event.__struct_fields__)
 def _event(name: str, fields: dict[str, Any]) -> events.Event:
     event = events.read_event({**fields, "event": name})
     if event is None:
-        raise InputError(f"what was kept cannot be read: {name!r} is no event that this version writes")
+        raise InputError(f"the stored events cannot be read: this version of operad does not know the event {name!r}")
     return event
 
 
@@ -370,12 +370,12 @@ def _text_of(error: BaseException) -> str | None:
 
 
 def _builtin(kind: type[BaseException]) -> type[BaseException]:
-    """The nearest class of Python's own that an error is."""
+    """Return the nearest built-in base class of an error class."""
     return next(base for base in kind.__mro__ if base.__module__ == "builtins" and base in vars(builtins).values())
 
 
 def _error_class(module: str, name: str) -> type[Exception] | None:
-    """The class of that name, if it is loaded; Operad's own errors have moved between modules, and keep their names."""
+    """Return the loaded error class with this name, or None. Operad's own errors are found by name in any module."""
     own = {kind.__name__: kind for kind in vars(errors).values() if isinstance(kind, type)}
     if module.partition(".")[0] == "operad" and name in own and issubclass(own[name], Exception):
         return own[name]
@@ -386,7 +386,7 @@ def _error_class(module: str, name: str) -> type[Exception] | None:
 
 
 def _remade(kind: type[Exception], args: list[Any], fields: Mapping[str, Any]) -> Exception | None:
-    """An error as Python itself makes it, past the constructor of its class; None where that does not go."""
+    """Create an error without calling the constructor of its class; return None if Python refuses."""
     own: Any = _builtin(kind)
     try:
         error: Exception = own.__new__(kind, *args)
@@ -399,7 +399,7 @@ def _remade(kind: type[Exception], args: list[Any], fields: Mapping[str, Any]) -
 
 @lru_cache(maxsize=1000)
 def _stranger(module: str, name: str, base: str) -> type[Exception]:
-    """A class for errors of one that is not loaded: of the same name, and of the same kind as far as Python knows it."""
+    """Create a class that stands for an error class that is not loaded: same name, nearest known base class."""
     own: Any = vars(builtins).get(base)
     if not (isinstance(own, type) and issubclass(own, Exception) and _remade(own, [""], {})):
         own = Exception

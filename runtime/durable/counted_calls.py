@@ -1,4 +1,4 @@
-"""Calls of models that several processes count together, so that all of them keep to one limit.
+"""Model calls counted in a database, so that several processes share one rate limit.
 
 All times are seconds since the epoch by the database's clock. Each method is one transaction and may block.
 """
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from sqlalchemy import URL
 
 _GRACE = 2.0
-"""Seconds that one who waits for a limit may be late and keep its place."""
+"""Seconds that a waiting caller may be late before it loses its place."""
 
 _SOON = 0.1
 
 
 _CALL, _TOKENS, _HOLD, _PLACE = "call", "tokens", "hold", "place"
-"""What counts against limits: a call, tokens, that an endpoint wants no calls, who was there first."""
+"""Kinds of rows: a call, tokens, a pause requested by an endpoint, a place in the queue of callers."""
 
 
 class CountedCalls(Database):
-    """The table of calls in one database.
+    """The table of counted calls in one database.
 
     Args:
-        url: The database, as `database_url` gives it.
+        url: The database, as returned by `database_url`.
     """
 
     def __init__(self, url: URL) -> None:
@@ -38,25 +38,27 @@ class CountedCalls(Database):
 
     @patiently
     def admit(self, key: str, limits: Limits, caller: str, window: float = WINDOW) -> float:
-        """Let in a call of a model and note it, or say when to ask again. Who does so in time keeps its place.
+        """Admit and count a model call, or return when to ask again. A caller that asks in time keeps its place.
 
         Args:
-            key: What the limits are called.
-            limits: Those a minute count, not how many at once.
-            caller: Who asks.
-            window: Seconds over which is counted.
+            key: Name of the limits.
+            limits: The limits. Only those per minute count here, not the number of concurrent calls.
+            caller: Id of the caller.
+            window: Length of the counting window, in seconds.
 
         Returns:
-            0 when it is let in; else after how many seconds to ask again.
+            0 if the call is admitted; otherwise, the seconds after which to ask again.
         """
         sa, table = self._sa, self._tables.calls
         until, mine = table.c.until, (table.c.key == key) & (table.c.kind == _PLACE) & (table.c.caller == caller)
         with self._engine.begin() as connection:
-            if not self._is_sqlite:  # there every transaction has the whole database for itself
+            if not self._is_sqlite:  # in SQLite, every transaction has the whole database for itself
                 number = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big", signed=True)
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(:number)"), {"number": number})
             now = self._now_in(connection)
-            over = (until <= now) | (until > now + 2 * LONGEST_HOLD_OFF)  # the database's clock was put back
+            over = (until <= now) | (
+                until > now + 2 * LONGEST_HOLD_OFF
+            )  # rows from the future: the database's clock was set back
             connection.execute(sa.delete(table).where(table.c.key == key, over))
             came = connection.execute(sa.select(table.c.at).where(mine)).scalar() or now
             opens = self._opens(connection, key, limits, came, now)
@@ -68,7 +70,7 @@ class CountedCalls(Database):
             return max(0.0, opens - now)
 
     def _opens(self, connection: Any, key: str, limits: Limits, came: float, now: float) -> float:
-        """When one who came then may be let in, as far as is known; the past where it may be now."""
+        """Return the time from which a caller that arrived at `came` may be admitted; a past time means now."""
         sa, table = self._sa, self._tables.calls
         until = table.c.until
 
@@ -79,7 +81,7 @@ class CountedCalls(Database):
         if (most := limits.requests_per_minute) is not None:
             first = those(_PLACE) & (table.c.at < came)
             before = connection.execute(sa.select(sa.func.count()).select_from(table).where(first)).scalar()
-            # Those before it count as let in; when this call of the last minute is over, one more may be.
+            # Earlier callers count as admitted; once this call leaves the window, one more fits.
             last = (
                 sa.select(until).where(those(_CALL)).order_by(until.desc()).offset(max(0, most - 1 - before)).limit(1)
             )
@@ -94,14 +96,14 @@ class CountedCalls(Database):
 
     @patiently
     def spend(self, key: str, tokens: int, window: float = WINDOW) -> None:
-        """Note tokens that were read and written."""
+        """Count tokens that were read and written."""
         with self._engine.begin() as connection:
             now = self._now_in(connection)
             self._count(connection, key, _TOKENS, now, now + window, tokens=tokens)
 
     @patiently
     def hold_off(self, key: str, seconds: float) -> None:
-        """Let no call in for so many seconds, at most `LONGEST_HOLD_OFF`."""
+        """Admit no call for this many seconds, at most `LONGEST_HOLD_OFF`."""
         with self._engine.begin() as connection:
             now = self._now_in(connection)
             self._count(connection, key, _HOLD, now, now + min(seconds, LONGEST_HOLD_OFF))

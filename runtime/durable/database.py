@@ -1,4 +1,4 @@
-"""A database that runs are kept in: how it is reached, what its clock says, and how it is waited for."""
+"""The database of runs: connections, its clock, and retries while it cannot be reached."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager, suppress
 from functools import wraps
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
-from operad.runtime.durable.places import POSTGRES, SQLITE, shown, sqlalchemy, who_writes
+from operad.runtime.durable.places import POSTGRES, SQLITE, shown, sqlalchemy, state_folder, who_writes
 from operad.runtime.values.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,41 +25,46 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 PATIENCE = 300.0
-"""Seconds that a database that is gone is waited for."""
+"""Seconds to keep trying while the database cannot be reached."""
 
 IDLE = 10.0
-"""Seconds after which a server ends a transaction of a process that stands still in it, and holds others up."""
+"""Seconds after which a server aborts the open transaction of a stopped process, which would block others."""
 
 OLDEST_SQLITE = (3, 35)
-"""The first version of SQLite with ``RETURNING``, by which dbos takes work."""
+"""Lowest version of SQLite with ``RETURNING``, which dbos uses to take work."""
 
 _ENDED_IDLE = "25P03"
 _MISSING = ("42P01", "42703")
-"""What PostgreSQL calls a table, and a column, that is not there."""
+"""PostgreSQL's codes for a missing table and a missing column."""
 
 _PAGES = 500
-"""How many pages of a file are given back at once."""
+"""Number of pages of a file that are released at once."""
 
 BREATH = 0.03
-"""Seconds between two parts of what takes long, in which others may write."""
+"""Pause in seconds between two parts of long work, in which others may write."""
+
+_SECONDS = {"connect_timeout": "10", "keepalives_idle": "10", "keepalives_interval": "5"}
+"""Options of connections to PostgreSQL: a server that is gone without a word is noticed within a minute."""
 
 _PAUSE = 0.5
 _BUSY_MS = 5_000
 _SAID_AGAIN = 30.0
-"""Seconds between two words about what is waited for."""
+"""Seconds between two log lines about a database that is waited for."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 D = TypeVar("D", bound="Database")
 
-import_module("concurrent.futures.thread")  # has threads waited for at the end, and must be told of it after `_ending`
+import_module(
+    "concurrent.futures.thread"
+)  # module with threads that are joined at exit; it must be told after `_ending` is set
 _ending = threading.Event()
 _at_exit: Callable[[Callable[[], None]], None] = cast("Any", threading)._register_atexit
 _at_exit(_ending.set)
 
 
 def patiently(method: Callable[Concatenate[D, P], T]) -> Callable[Concatenate[D, P], T]:
-    """Have a method wait for a database that is gone; see `Database.insist`."""
+    """Make a method retry while the database cannot be reached; see `Database.insist`."""
 
     @wraps(method)
     def waiting(database: D, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -69,18 +74,18 @@ def patiently(method: Callable[Concatenate[D, P], T]) -> Callable[Concatenate[D,
 
 
 class Database:
-    """A database.
+    """Connections to a database.
 
     Args:
-        url: Where it is, as `database_url` gives it. A file is made when it is not there.
+        url: The database, as returned by `database_url`. A missing SQLite file is created.
 
     Attributes:
-        url: The same.
-        name: What it is called to people.
-        errors: What is raised about it.
+        url: The database.
+        name: Name of the database in messages.
+        errors: Type of the errors that the database raises.
 
     Raises:
-        InputError: The file cannot be made, or SQLite is too old.
+        InputError: The file cannot be created, or SQLite is too old.
     """
 
     def __init__(self, url: URL) -> None:
@@ -96,15 +101,17 @@ class Database:
             _claim(Path(str(url.database)))
         self._engine = self._make_engine(url)
         self._reader = self._engine.execution_options(reads=True)
-        weakref.finalize(self, self._engine.dispose).atexit = False  # connections of who was dropped without `close`
+        weakref.finalize(
+            self, self._engine.dispose
+        ).atexit = False  # closes the connections of an instance that was dropped without `close`
 
     def _make_engine(self, url: URL) -> Any:
         sa = self._sa
         if not self._is_sqlite:
-            wait = {"connect_timeout": "10"} if "connect_timeout" not in url.query else {}
+            wait = {name: seconds for name, seconds in _SECONDS.items() if name not in url.query}
             address = url.set(drivername=f"{POSTGRES}+psycopg").update_query_dict(wait)
             options = {"pool_size": 5, "max_overflow": 10, "pool_pre_ping": True}
-            # In the others, who has waited for a lock does not see what was done under it.
+            # In stricter levels, a transaction that waited for a lock does not see the changes made under that lock.
             engine = sa.create_engine(address, isolation_level="READ COMMITTED", **options)
 
             @sa.event.listens_for(engine, "connect")
@@ -117,32 +124,34 @@ class Database:
 
         @sa.event.listens_for(engine, "connect")
         def _set_up(connection: Any, _: Any) -> None:  # pyright: ignore[reportUnusedFunction]
-            connection.isolation_level = None  # SQLAlchemy says when a transaction begins, as below
+            connection.isolation_level = None  # SQLAlchemy begins transactions explicitly, as below
             connection.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
             if not connection.execute("PRAGMA page_count").fetchone()[
                 0
-            ]:  # in a file that is there, it would wait for writers
-                connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # so that the file can become smaller
-            connection.execute("PRAGMA journal_mode=WAL")  # of the file, for dbos as well: a quarter of the time
+            ]:  # in an existing file, this would wait for writers
+                connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # lets the file shrink
+            connection.execute(
+                "PRAGMA journal_mode=WAL"
+            )  # a property of the file, so it holds for dbos as well: a quarter of the time
 
         @sa.event.listens_for(engine, "begin")
         def _begin(connection: Any) -> None:  # pyright: ignore[reportUnusedFunction]
-            reads = connection.get_execution_options().get("reads")  # which waits for nobody who writes
+            reads = connection.get_execution_options().get("reads")  # a reading transaction does not wait for writers
             connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
         return engine
 
     def insist(self, work: Callable[[], T], patience: float = PATIENCE) -> T:
-        """Have something done with the database, again and again while it is gone, or while another writes into its file.
+        """Run work on the database, with retries while it cannot be reached or another process writes into the file.
 
-        Who writes, and stands still in that, is waited for as long as it takes: nothing else helps.
+        A stopped process in the middle of a write is waited for without a limit, because only its end frees the file.
 
         Args:
-            work: What is done.
-            patience: Seconds that a database that is gone is waited for.
+            work: Function that uses the database.
+            patience: Seconds to keep trying while the database cannot be reached.
 
         Raises:
-            InputError: It is gone for too long, something else is wrong with it, or this process ends.
+            InputError: The database is gone for too long, another error occurred, or this process ends.
         """
         began = time.monotonic()
         while True:
@@ -152,18 +161,18 @@ class Database:
                 waited, is_held = time.monotonic() - began, self._is_sqlite and _is_held(error)
                 if not (is_held or (passes(error) and waited <= patience)) or _ending.is_set():
                     raise self.wrong(error) from error
-                self._say(f"waiting for it: {_first_line(error)}{self._hint() if is_held else ''}")
+                self._say(f"waiting for the database: {_first_line(error)}{self._hint() if is_held else ''}")
             _ending.wait(_PAUSE)
 
     def set_up(self, work: Callable[[], T]) -> T:
-        """Have dbos do what it does at first, which writes: as soon as nobody else does.
+        """Run the first, writing, step of dbos as soon as no other process writes.
 
         Raises:
             InputError: The database cannot be reached or used.
         """
 
         def in_turn() -> T:
-            with self._engine.begin():  # dbos itself waits for longer than whoever presses Ctrl-C
+            with self._engine.begin():  # retried here, because dbos itself cannot be interrupted with Ctrl-C
                 pass
             return work()
 
@@ -178,22 +187,24 @@ class Database:
         _logger.warning("%s: %s", self.name, what)
 
     def _hint(self) -> str:
-        """What can be done about who holds the file."""
+        """Return advice about the process that holds the file."""
         process = who_writes(Path(str(self.url.database)))
         if process is None:
-            return "; another process is in the midst of writing: is it stopped?"
+            return "; another process is writing into it: is that process stopped?"
         return (
-            f"; process {process} is in the midst of writing: if it is stopped, kill -CONT {process} has it go on, "
+            f"; process {process} is writing into it: if that process is stopped, kill -CONT {process} continues it, "
             f"and kill -KILL {process} ends it"
         )
 
     def wrong(self, error: Exception) -> InputError:
-        """What is wrong with the database, for people."""
+        """Return an error for people about a fault of the database."""
         sa = self._sa
-        if isinstance(error, (sa.exc.IntegrityError, sa.exc.DataError)):  # what was written, not the place it went to
+        if isinstance(
+            error, (sa.exc.IntegrityError, sa.exc.DataError)
+        ):  # the value that was refused; writing again cannot help
             return InputError(
-                f"{self.name}: the database refused a row: {_first_line(error)}; this is a fault of operad or dbos, and "
-                f"giving the command again does not help: report it, with {_versions(self._is_sqlite)}; earlier runs "
+                f"{self.name}: the database refused a row: {_first_line(error)}; this is a bug in operad or dbos, and "
+                f"running the command again does not help: please report it, with {_versions(self._is_sqlite)}; earlier runs "
                 "are not lost"
             )
         if is_missing(error):
@@ -202,18 +213,18 @@ class Database:
                 "other than operad: restore it from a copy, or name another database with --db"
             )
         return InputError(
-            f"{self.name}: cannot be used for runs: {_first_line(error)}; what was kept is not lost: see that the "
-            "database is there and has room, and give the same command again"
+            f"{self.name}: cannot be used for runs: {_first_line(error)}; kept runs are not lost: check that the "
+            "database exists and has space left, and run the same command again"
         )
 
     def give_back_space(self, *, whole: bool = False) -> bool:
-        """Have the file become as small as what is in it, a little at a time; a server does so by itself.
+        """Shrink the file of the database to its content, in small steps. A server shrinks its tables by itself.
 
         Args:
-            whole: Whether a file that an earlier version made may be written anew, once: all others wait for that.
+            whole: True to rewrite, once, a file created by an earlier version; all other processes wait meanwhile.
 
         Returns:
-            Whether it could; False for a file that an earlier version made.
+            False if the file cannot shrink in steps, because an earlier version created it.
         """
         return not self._is_sqlite or self.insist(lambda: self._shrink(whole))
 
@@ -230,18 +241,44 @@ class Database:
                 ask("PRAGMA auto_vacuum=INCREMENTAL")
                 ask("VACUUM")
             while ask("PRAGMA freelist_count"):
-                connection.executescript(f"PRAGMA incremental_vacuum({_PAGES})")  # `execute` ends after a page
+                connection.executescript(f"PRAGMA incremental_vacuum({_PAGES})")  # `execute` would stop after one page
                 time.sleep(BREATH)
             ask("PRAGMA wal_checkpoint(TRUNCATE)")
         return True
 
+    @contextmanager
+    def connection_of_its_own(self) -> Generator[Any, None, None]:
+        """Open a connection of the driver (psycopg) that stays open, outside of the pool and of transactions."""
+        pooled = self._engine.raw_connection()
+        with closing(pooled.driver_connection) as connection:
+            pooled.detach()
+            connection.autocommit = True
+            yield connection
+
+    def notify(self, channel: str, text: str, connection: Any = None) -> None:
+        """Send a notification of PostgreSQL.
+
+        Args:
+            channel: The channel.
+            text: The payload.
+            connection: Connection in the transaction that sends it at its commit; None to send it now, once, without
+                waiting for the disk: it is a hint.
+        """
+        sa = self._sa
+        call = sa.func.pg_notify(channel, text)
+        if connection is not None:
+            connection.execute(sa.select(call))
+            return
+        with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as own:
+            own.execute(sa.select(sa.func.set_config("synchronous_commit", "off", True), call))
+
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._engine.dispose()
 
     @patiently
     def now(self) -> float:
-        """The database's clock."""
+        """Return the time by the database's clock."""
         with self._reader.connect() as connection:
             return self._now_in(connection)
 
@@ -259,10 +296,10 @@ class Database:
 
 
 def _check_version(name: str) -> None:
-    """See that the SQLite of this Python can hold runs.
+    """Check that the SQLite of this Python supports durable runs.
 
     Raises:
-        InputError: It is too old.
+        InputError: The version is too old.
     """
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         oldest = ".".join(map(str, OLDEST_SQLITE))
@@ -274,24 +311,29 @@ def _check_version(name: str) -> None:
 
 
 def _versions(is_sqlite: bool) -> str:
-    """The versions of what takes part in keeping runs, for a report."""
+    """Return the versions of the software involved, for a bug report."""
     packages = [f"{package} {metadata.version(package)}" for package in ("operad", "dbos", "sqlalchemy")]
     sqlite = [f"SQLite {sqlite3.sqlite_version}"] if is_sqlite else []
     return ", ".join([f"Python {platform.python_version()}", *sqlite, *packages])
 
 
 def _claim(path: Path) -> None:
-    """Make the file of a database for its owner's eyes alone, where there is none."""
+    """Create a missing database file, readable by its owner only; of folders, only that of the default place."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if path.parent == state_folder():
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        elif not path.parent.exists():
+            raise InputError(f"{path}: the folder {path.parent} does not exist; create it, or name another file")
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except OSError as error:
-        raise InputError(f"{path}: cannot be made: {error.strerror or error}; name another file: --db FILE") from error
+        raise InputError(
+            f"{path}: cannot be created: {error.strerror or error}; name another file with --db"
+        ) from error
 
 
 def passes(error: Exception) -> bool:
-    """Whether it may well work a little later: the connection broke, or the server starts."""
+    """Return True for errors that may pass: the connection broke, or the server is starting."""
     if getattr(getattr(error, "orig", None), "sqlstate", None) == _ENDED_IDLE:
         return True
     if is_missing(error):
@@ -318,7 +360,7 @@ def passes(error: Exception) -> bool:
 
 
 def is_missing(error: Exception) -> bool:
-    """Whether a table or a column is not there, which does not pass."""
+    """Return True for a missing table or column, which does not pass."""
     orig = getattr(error, "orig", None)
     said = _first_line(error).lower()
     return getattr(orig, "sqlstate", None) in _MISSING or any(
@@ -327,11 +369,11 @@ def is_missing(error: Exception) -> bool:
 
 
 def _is_held(error: Exception) -> bool:
-    """Whether somebody else writes into the file, and has for longer than one waits at a time."""
+    """Return True if another process has been writing into the file for longer than the busy timeout."""
     return "database is locked" in str(getattr(error, "orig", None) or error)
 
 
 def _first_line(error: Exception) -> str:
-    """What the database says, without the statement and what was in it."""
+    """Return the database's message without the statement and its values."""
     said = str(getattr(error, "orig", None) or error).strip().splitlines()
     return said[0] if said else type(error).__name__

@@ -1,10 +1,11 @@
-"""This process's part in dbos, which allows one database per process.
+"""This process's instance of dbos, which allows one database per process.
 
-Each operator whose message is kept is one workflow of dbos, under the id of its run and its key in it. What comes of
-it, an error too, is that workflow's result. It is one function for all: whoever drives or works says what it does.
+Each operator whose message is kept is one dbos workflow, whose id consists of the run's id and the operator's key in
+the run. Its result is the operator's outcome, a message or an error. All share one function, which calls the
+`perform` of the driver or worker.
 """
 
-# dbos's own types are partly unknown, and what it offers for recovery is private (test_durable_dbos.py holds it to each).
+# dbos's types are partly unknown, and some functions are private (see dbos_details.py).
 # pyright: reportPrivateUsage=false, reportUnknownMemberType=false
 
 from __future__ import annotations
@@ -16,79 +17,149 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NoReturn
+from functools import partial
+from typing import Any, NamedTuple, NoReturn
 
-from dbos import DBOS, DBOSClient, SetWorkflowID
-from dbos._dbos import _get_dbos_instance, _get_or_create_dbos_registry
+from dbos import DBOS, DBOSClient, SetWorkflowID, _dbos, _queue
 from dbos._error import DBOSInitializationError
 from dbos._sys_db import SystemDatabase
 from sqlalchemy import URL, BigInteger, cast, event, func
 
 from operad.runtime.durable.database import IDLE
+from operad.runtime.durable.dbos_details import check_details
 from operad.runtime.durable.places import SQLITE, shown
+from operad.runtime.durable.requests import Request
 from operad.runtime.durable.serializer import JsonSerializer, refuse_pickles
+from operad.runtime.durable.wakeups import BeforeCommit
+from operad.runtime.durable.work_signal import SAFETY_POLL, WorkSignal
 from operad.runtime.values.errors import InputError
 
 OPERATOR = "operad.operator"
-"""What dbos calls the work of an operator."""
+"""Name of the dbos workflow that does an operator's work."""
 
-POLL = 0.05
-"""Seconds between two looks of a worker for work."""
+_DBOS_OWN_QUEUE = "_dbos_internal_queue"
+"""Queue of dbos for its own work, of which there is none here; dbos polls it every second unless told otherwise."""
 
 _UNIXEPOCH_KNOWS_SUBSEC = (3, 42)
-"""The version of SQLite since which ``unixepoch('subsec')`` is a time; before, it is NULL."""
+"""First version of SQLite in which ``unixepoch('subsec')`` returns a time; earlier ones return NULL."""
 
 Perform = Callable[[str, str], str]
-"""Does an operator's work, in a thread of dbos: from its id and the text that describes it to that of what came of it."""
+"""Function that does an operator's work in a thread of dbos: (step id, request text) → outcome text."""
+
+
+class Queues(NamedTuple):
+    """Queues that a process takes work from.
+
+    Attributes:
+        names: Names of the queues.
+        concurrency: Maximum number of operators of a queue to run at once.
+        recorded: Function called with the id of each step whose outcome was recorded, in a thread of dbos.
+        listening: Function that returns True while `DbosProcess.wake` is called for new work.
+    """
+
+    names: Sequence[str]
+    concurrency: int
+    recorded: Callable[[str], None]
+    listening: Callable[[], bool]
+
+
+NO_QUEUES = Queues((), 1, recorded=print, listening=bool)
 
 
 class DbosProcess:
-    """A launched dbos. Use `launch`: there is one in a process.
+    """A launched dbos. Create it with `launch`: a process can have one only.
 
     Attributes:
-        url: Its database.
-        executor_id: What this process is called in it.
+        url: The database.
+        executor_id: Id of this process in the database.
     """
 
-    def __init__(self, url: URL, executor_id: str, perform: Perform, version: str) -> None:
+    def __init__(self, url: URL, executor_id: str, perform: Perform, version: str, queues: Queues) -> None:
         self.url = url
         self.executor_id = executor_id
-        self.perform = perform
         self.version = version
+        self._perform = perform
+        self._queues = queues
+        places = queues.concurrency if len(queues.names) == 1 else 0  # the queue of an operator is not known here
+        self._signals = {name: WorkSignal(queues.listening, places) for name in queues.names}
+        self._takers: list[threading.Thread] = []
+        self._left = threading.local()
+
+    def take_from(self, queues: Sequence[Any]) -> None:
+        """Begin to take work from queues of dbos, each in a thread that `wake` can wake."""
+        for queue in queues:
+            take = partial(_queue.queue_worker_thread, self._signals[queue.name], _dbos._get_dbos_instance(), queue)
+            self._takers.append(threading.Thread(target=take, name=f"queue-worker-{queue.name}", daemon=True))
+            self._takers[-1].start()
+
+    def wake(self, queue: str = "") -> None:
+        """Look for work in a queue now; in all queues if no name is given."""
+        for signal in [self._signals[queue]] if queue else self._signals.values():
+            signal.wake()
+
+    def perform(self, step_id: str, request: str) -> str:
+        """Do an operator's work, in a thread of dbos, which records the outcome next."""
+        for signal in self._signals.values():
+            signal.begin()
+        try:
+            outcome = self._perform(step_id, request)
+        except BaseException:
+            self._leave()
+            raise
+        self._left.step_id = step_id
+        return outcome
+
+    def returned(self, *_: object) -> None:
+        """Notice that a thread of dbos has returned its connection, hence ended a transaction.
+
+        After the work of an operator, this is the transaction that recorded the outcome.
+        """
+        step_id = self._left.__dict__.pop("step_id", None)
+        if step_id is not None:
+            self._queues.recorded(step_id)
+            self._leave()
+
+    def _leave(self) -> None:
+        for signal in self._signals.values():
+            signal.leave()
 
     def start(self, step_id: str) -> Any:
-        """Begin an operator's work in this process; or find who does, or did.
+        """Start an operator's work in this process, or attach to work that another process started or finished.
 
         Returns:
-            A handle of dbos; `begun_here` says whether it began.
+            A dbos handle; `begun_here` tells if this call started the work.
         """
         with SetWorkflowID(step_id):
-            return DBOS.start_workflow(_operator, str(time.time()))  # dbos notes the second alone, in SQLite
+            return DBOS.start_workflow(_operator, str(time.time()))  # in SQLite, dbos itself records whole seconds only
 
     def stop(self, seconds: int = 0) -> None:
-        """Take no more work, wait so many seconds for what is under way, and end.
+        """Stop taking work, wait up to this many seconds for work in progress, and end dbos.
 
-        Another thread that is at it already is waited for: after this, nothing is taken from queues.
+        If another thread is stopping dbos already, wait for it. Afterwards, nothing is taken from queues.
         """
         global _here
         with _launching:
             if _here is not self:
                 return
             _here = None
+            for signal in self._signals.values():
+                signal.set()
+            for taker in self._takers:
+                taker.join()
             DBOS.destroy(workflow_completion_timeout_sec=seconds)
 
 
 def begun_here(handle: Any) -> bool:
-    """Whether the work was begun in this process by who got this handle."""
+    """Return True if the call that returned this handle started the work in this process."""
     return hasattr(handle, "future")
 
 
 class LostError(Exception):
-    """The work belongs to another process by now, and what came of it here counts for nothing."""
+    """The work belongs to another process now; its outcome here is discarded."""
 
 
 def _wait_for_no_other(workflow_id: str, *_: object, **__: object) -> NoReturn:
-    """In the place of dbos's own waiting, which holds a thread, and the end of the process, until that one is done."""
+    """Replacement of dbos's own waiting, which would block a thread and the exit of the process."""
     raise LostError(workflow_id)
 
 
@@ -102,21 +173,20 @@ def launch(
     perform: Perform,
     *,
     version: str,
-    queues: Sequence[str] = (),
-    concurrency: int = 1,
+    queues: Queues = NO_QUEUES,
 ) -> DbosProcess:
     """Launch dbos in this process.
 
     Args:
         url: The database.
-        executor_id: An id that no other process has.
-        perform: What does operators' work.
-        version: Of the code; work of another is left to others.
-        queues: What to take work from.
-        concurrency: How much work of a queue to do at once.
+        executor_id: Id that no other process has.
+        perform: Function that does the work of operators.
+        version: Version of the code; work of other versions is left to other processes.
+        queues: Queues to take work from.
 
     Raises:
-        InputError: This process runs dbos already, for itself or with another database.
+        InputError: This process runs dbos already, for the program itself or with another database; or the version of
+            dbos differs in what is relied upon.
     """
     global _here
     with _launching:
@@ -130,6 +200,7 @@ def launch(
                 "this program runs dbos for itself, and dbos serves one application per process; keep runs from a "
                 "process of their own (operad run --durable), or have workers do the work (DurableWorkflow(url, workers=…))"
             )
+        check_details()
         refuse_pickles()
         _quiet()
         options: dict[str, Any] = {"connect_args": {"factory": _Connection}} if url.get_backend_name() == SQLITE else {}
@@ -148,30 +219,40 @@ def launch(
         )
         _quiet()
         DBOS.listen_queues([])
-        registry = _get_or_create_dbos_registry()
+        registry = _dbos._get_or_create_dbos_registry()
         registry.internal_queue_map.clear()
-        for queue in queues:
-            registry._register_internal_queue(queue, worker_concurrency=concurrency, polling_interval_sec=POLL)
+        made = [
+            registry._register_internal_queue(
+                name, worker_concurrency=queues.concurrency, polling_interval_sec=SAFETY_POLL
+            )
+            for name in queues.names
+        ]
+        registry.internal_queue_map.clear()  # dbos would start threads for them, without a way to wake them
+        registry._register_internal_queue(_DBOS_OWN_QUEUE, polling_interval_sec=60.0)
         try:
             DBOS.launch()
         except Exception:
             with suppress(Exception):
                 DBOS.destroy()
             raise
-        tables = _get_dbos_instance()._sys_db
+        tables = _dbos._get_dbos_instance()._sys_db
         tables.await_workflow_result = _wait_for_no_other
         _count_milliseconds(tables)
-        _here = DbosProcess(url, executor_id, perform, version)
+        _here = DbosProcess(url, executor_id, perform, version, queues)
+        if made:
+            event.listen(tables.engine, "checkin", _here.returned)
+        _here.take_from(made)
         return _here
 
 
 def here() -> DbosProcess | None:
-    """The dbos that was launched in this process for runs."""
+    """Return the dbos that was launched in this process for runs, if any."""
     return _here
 
 
 def client(url: URL) -> DBOSClient:
-    """What looks into dbos's tables and puts work into queues, without doing any; makes the tables where there are none."""
+    """Return a dbos client, which reads tables and enqueues work but does none. Missing tables are created."""
+    check_details()
     refuse_pickles()
     _quiet()
     made = DBOSClient(
@@ -187,30 +268,44 @@ def client(url: URL) -> DBOSClient:
             event.listen(tables.engine, "connect", _know_unixepoch)
         _count_milliseconds(tables)
         try:
-            tables.verify_migrations()  # so that who only looks waits for nobody who writes
+            tables.verify_migrations()  # so that readers do not wait for writers
         except DBOSInitializationError:
             tables.run_migrations()
     except Exception:
         made.destroy()
         raise
-    weakref.finalize(made, tables.destroy).atexit = False  # connections of a client that was dropped without `destroy`
+    weakref.finalize(
+        made, tables.destroy
+    ).atexit = False  # closes the connections of a client that was dropped without `destroy`
     return made
 
 
+def enqueue(client: DBOSClient, requests: Sequence[Request], before_commit: BeforeCommit) -> None:
+    """Put requests into their queues in one transaction; those that are queued or done already stay as they are."""
+    with client._sys_db.engine.begin() as connection:
+        for queue, step_id, text, version in requests:
+            client.enqueue_in_transaction(
+                connection,
+                {"workflow_name": OPERATOR, "queue_name": queue, "workflow_id": step_id, "app_version": version},
+                text,
+            )
+        before_commit(connection)
+
+
 def give_back(client: DBOSClient, step_id: str, begun_by: Sequence[str], queue: str) -> bool:
-    """Put work that these processes had begun back into its queue; False where another has begun it since."""
+    """Put work started by these processes back into its queue; return False if another process has started it since."""
     return client._sys_db.reenqueue_for_recovery(step_id, list(begun_by), queue)
 
 
 def _count_milliseconds(tables: SystemDatabase) -> None:
-    """Have times in SQLite noted to the millisecond, by the clock of the `Store`; dbos counts whole seconds."""
+    """Record times in SQLite to the millisecond, by the clock of the `Store`; dbos alone records whole seconds."""
     if tables.engine.dialect.name == SQLITE:
         now = cast((func.julianday("now") - 2440587.5) * 86_400_000, BigInteger)
         tables._now_ms_sql = lambda: now
 
 
 class _Connection(sqlite3.Connection):
-    """A connection to an SQLite file on which dbos can ask for the time."""
+    """Connection to an SQLite file that defines the time function dbos needs."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -220,8 +315,8 @@ class _Connection(sqlite3.Connection):
 def _know_unixepoch(connection: sqlite3.Connection, *_: object) -> None:
     """Define ``unixepoch('subsec')``, which dbos writes into its tables on Python 3.12 and later, where SQLite lacks it.
 
-    The tables hold the expression as the default of columns, so every connection that inserts needs the function: also
-    on an earlier Python, when a later one made the file.
+    The tables hold the expression as a column default, so every inserting connection needs the function: also
+    on an earlier Python, when a later one created the file.
     """
     if sqlite3.sqlite_version_info < _UNIXEPOCH_KNOWS_SUBSEC:
         connection.create_function("unixepoch", 1, _unixepoch)
@@ -232,13 +327,11 @@ def _unixepoch(given: object) -> float | None:
 
 
 def _is_in_use() -> bool:
-    from dbos import _dbos
-
     return _dbos._dbos_global_instance is not None
 
 
 def _quiet() -> None:
-    """Have dbos tell `logging` what it does, like any library."""
+    """Send the messages of dbos to `logging`, like those of any library."""
     log = logging.getLogger("dbos")
     log.handlers.clear()
     log.addHandler(logging.NullHandler())
@@ -256,4 +349,4 @@ def _operator(request: str) -> str:
 
 
 class _LeftError(BaseException):
-    """The process is on its way out; nothing is to be recorded."""
+    """The process is about to exit; nothing more is recorded."""

@@ -1,4 +1,4 @@
-"""A workflow as a JSON value, and what differs between two of them."""
+"""Description of a workflow as a JSON value, and the differences between two descriptions."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from operad.runtime.values.errors import InputError
 from operad.runtime.values.fingerprint import fingerprint, lasting, name_of
 
 _INDIFFERENT = ("knowledge_base", "recommended", "insights", "concurrency", "loop_count")
-"""What an operator looks up, how often and how much of it at once, rather than what it is."""
+"""Attributes left out of descriptions: sources to look things up in, concurrency, numbers of rounds."""
 
 Description = dict[str, Any]
 
 
 def describe_workflow(workflow: HasGraph, around: tuple[HasGraph, ...] = ()) -> Description:
-    """What a workflow does: its operators, their order, those inside them, and who judges.
+    """Describe the behaviour of a workflow: operators, their order, nested operators and evaluators.
 
-    Not how long, how often and with which model: that may change while a run is interrupted.
+    Time limits, numbers of rounds and models are left out: they may change while a run is interrupted.
 
     Args:
         workflow: The workflow.
-        around: Those that it is inside of, which are not described again.
+        around: Enclosing workflows, which are not described again.
     """
     graph, around = workflow.graph(), (*around, workflow)
     operators = {
@@ -44,7 +44,7 @@ def describe_workflow(workflow: HasGraph, around: tuple[HasGraph, ...] = ()) -> 
 
 
 def leaves(graph: Description) -> int:
-    """How many operators and evaluators a workflow has, those inside of others counted once, and not these others."""
+    """Return the number of operators and evaluators; nested ones count, the operators that contain them do not."""
     inside = (leaves(what["inside"]) if "inside" in what else 1 for what in graph.get("operators", {}).values())
     return sum(inside) + len(graph.get("evaluators", {}))
 
@@ -61,12 +61,12 @@ def _inside(operator: BaseOperator, around: tuple[HasGraph, ...]) -> Description
 
 
 def _does(operator: BaseOperator) -> Any:
-    """What makes an operator answer as it does, as far as it says so; else its type."""
+    """Return the attributes that determine an operator's answers, if it declares them; otherwise, its type."""
     own: object = operator.added if isinstance(operator, Adapted) else operator
     made: dict[str, Any] = {"type": name_of(type(own))}
     if operator.runs_workflows is not None:
         return made | {key: fingerprint(value) for key, value in operator.settings.items() if key not in _INDIFFERENT}
-    with suppress(InputError):  # a tool binds something that nothing is known of
+    with suppress(InputError):  # tools carry bindings that cannot be compared
         made |= operator.fingerprint()
     for key in _INDIFFERENT:
         made.pop(key, None)
@@ -74,7 +74,7 @@ def _does(operator: BaseOperator) -> Any:
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any], where: str = "") -> dict[str, list[str]]:
-    """What differs between two workflows: by the path of the operator, in words."""
+    """Return the differences between two workflows as sentences, by operator path."""
     found: dict[str, list[str]] = {}
     for part in ("operators", "evaluators"):
         old, new = before.get(part, {}), now.get(part, {})
@@ -101,7 +101,7 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str
 
 
 def _differing(old: Any, new: Any, path: str = "") -> Iterator[str]:
-    """Where two JSON values differ."""
+    """Yield the paths at which two JSON values differ."""
     if isinstance(old, dict) and isinstance(new, dict):
         one, other = cast("dict[str, Any]", old), cast("dict[str, Any]", new)
         for key in sorted({*one, *other}):
@@ -114,6 +114,6 @@ def _differing(old: Any, new: Any, path: str = "") -> Iterator[str]:
 
 
 def _names(after: Mapping[str, Sequence[str]] | None) -> str:
-    """Operators, each with the ports that lead on from it."""
+    """Return operators with the ports that lead to the next one, as text."""
     said = [f"{name} by port {' or '.join(ports)}" if ports else name for name, ports in (after or {}).items()]
     return ", ".join(said) or "nothing"

@@ -1,17 +1,15 @@
-"""What is kept of a run, told as the events that it had.
+"""Events of a run, derived from its kept outcomes for runs whose events were not recorded.
 
-Nobody who listened wrote them down. They follow from what is kept: when each operator began and ended, what came of
-it, what was asked and answered, and the workflow. So does what is known of rounds, and of operators that others are
-inside of, for nothing is kept of these themselves.
+The sources are: when each operator began and ended, its outcome, questions and answers, and the workflow. Rounds, and
+operators that contain other operators, are not kept themselves; their events follow from the same sources.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from dataclasses import replace as replaced
 from typing import Any, cast
 
 from msgspec.structs import replace
@@ -22,36 +20,13 @@ from operad.runtime.durable.codec import Outcome
 from operad.runtime.durable.description import Description
 from operad.runtime.durable.restart import ITEM, following
 from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, KeptQuestion, KeptRun
+from operad.runtime.durable.steps import KeptStep, moments
 from operad.runtime.events import Event
 from operad.runtime.events.journal import bare
 from operad.runtime.values.errors import describe
 from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage
 from operad.runtime.workflow.rounds import Rounds, at_fault
 from operad.runtime.workflow.verdict import fault_in, joined, joined_tails, verdict_of
-
-
-@dataclass(frozen=True, slots=True)
-class KeptStep:
-    """What is kept of an operator's work in a run.
-
-    Attributes:
-        key: What it is known by in the run.
-        outcome: What came of it; None while it is not finished.
-        began: When it was begun, or, while nobody has, when it was put into a queue; seconds since the epoch.
-        ended: When it was finished; 0 until then.
-        waits: Whether nobody has begun it.
-    """
-
-    key: str
-    outcome: Outcome | None
-    began: float = 0.0
-    ended: float = 0.0
-    waits: bool = False
-
-    @property
-    def seconds(self) -> float:
-        """How long it took; 0 while it is not finished."""
-        return max(0.0, self.ended - self.began)
 
 
 def history(
@@ -61,19 +36,23 @@ def history(
     steps: Sequence[KeptStep],
     questions: Sequence[KeptQuestion],
 ) -> list[Event]:
-    """What is kept of a run, as events in the order of time.
+    """Return the events of a run in the order of time, derived from its kept records.
 
     Args:
         kept: The run.
-        job: What it was told to do.
-        result: Its message, and how many rounds it had; None where it has not finished, or that cannot be read.
-        steps: What is kept of its operators.
-        questions: What it has asked.
+        job: Job of the run.
+        result: Its message and number of rounds; None if it has not finished or the message cannot be read.
+        steps: Records of its operators.
+        questions: Questions that it has asked.
     """
     told = _Told(kept, job)
     judges = tuple(told.top.judges)
-    told.say(events.RunStarted(workflow=kept.workflow, goal=job.goal, operators=told.top.before, judges=judges))
-    for at, what, is_beginning in _moments(steps, questions):
+    told.say(
+        events.RunStarted(
+            workflow=kept.workflow, goal=job.goal, operators=told.top.before, judges=judges, ports=told.top.ports
+        )
+    )
+    for at, what, is_beginning in moments(steps, questions):
         told.at = max(told.at, at)
         if isinstance(what, KeptQuestion):
             told.asked(what) if is_beginning else told.answered(what)
@@ -87,44 +66,23 @@ def history(
     return told.events
 
 
-def _moments(
-    steps: Sequence[KeptStep], questions: Sequence[KeptQuestion]
-) -> Iterator[tuple[float, KeptStep | KeptQuestion, bool]]:
-    """When what began and ended. Of what is noted of one moment, ends come before beginnings, for these follow from those."""
-    began = {step.key: step.began for step in steps if not step.waits}
-    moments: list[tuple[float, int, int, int, KeptStep | KeptQuestion]] = []
-    for place, step in enumerate(steps):
-        at_once = step.outcome is not None and step.ended <= step.began
-        if not step.waits:
-            moments.append((step.began, 1 if at_once else 2, place, 0, step))
-        if step.outcome is not None:
-            moments.append((max(step.began, step.ended), 1 if at_once else 0, place, 1, step))
-    for place, question in enumerate(questions):
-        asked = max(question.asked, began.get(question.step, 0.0))  # whoever had asked was begun anew
-        moments.append((asked, 3, place, 0, question))
-        if question.answer is not None:
-            moments.append((max(asked, question.answered), 3, place, 1, question))
-    for at, _, _, phase, what in sorted(moments, key=lambda moment: moment[:4]):
-        yield at, what, not phase
-
-
 @dataclass
 class _Level:
-    """A run of a workflow: the outermost, or one inside an operator.
+    """Execution of one workflow: the outermost, or one nested in an operator.
 
     Attributes:
-        path: That of the operator around it, with the item that it is for.
-        about: The workflow.
-        rounds: How far its rounds are.
-        to_run: The operators that run in that.
-        begun: All that began in it, evaluators as well.
-        under_way: When those began that are not finished; of those that others are inside of, nothing is kept.
-        around: Those that others are inside of, as far as they are under way.
-        failed: What was raised in the round.
-        verdicts: What its evaluators said.
-        is_judged: Whether it has ended with a verdict.
-        said: What each operator said last.
-        verdict: How it was judged.
+        path: Path of the operator around it, with the item of a map.
+        about: Description of the workflow.
+        rounds: State of its rounds.
+        to_run: Operators that run in the current round.
+        begun: Operators and evaluators that have begun in the current round.
+        under_way: Start times of unfinished operators; operators that contain others have no records.
+        around: Unfinished operators that contain others.
+        failed: Errors raised in the current round.
+        verdicts: Verdicts of its evaluators.
+        is_judged: True if it has ended with a verdict.
+        said: Last message of each operator.
+        verdict: Its verdict, if any.
     """
 
     path: tuple[str, ...]
@@ -142,7 +100,7 @@ class _Level:
 
     @property
     def round(self) -> int:
-        """Its round."""
+        """Number of the current round."""
         return self.rounds.number
 
     @property
@@ -155,29 +113,38 @@ class _Level:
 
     @property
     def before(self) -> dict[str, tuple[str, ...]]:
-        """Its operators, and per operator those before it."""
+        """Operators, and for each the operators before it."""
         return {name: tuple(what.get("after", ())) for name, what in self.operators.items()}
 
+    @property
+    def ports(self) -> dict[str, dict[str, tuple[str, ...]]]:
+        """Per operator, the ports that edges to it leave from, by the operator before it."""
+        after = {name: what.get("after", {}) for name, what in self.operators.items()}
+        named = {
+            name: {parent: tuple(ports) for parent, ports in before.items() if ports} for name, before in after.items()
+        }
+        return {name: ports for name, ports in named.items() if ports}
+
     def tails(self) -> list[WorkflowMessage]:
-        """What those said whom nobody comes after."""
+        """Messages of the operators without successors."""
         before = {parent for parents in self.before.values() for parent in parents}
         last = [name for name in self.operators if name not in before] or list(self.said)
         return [self.said[name] for name in last if name in self.said]
 
     def operator(self, name: str) -> str:
-        """The operator that is meant by its id, or by that with one of its items."""
+        """Return the operator with this id; an index of a map's item is ignored."""
         found = ITEM.fullmatch(name)
         return found[1] if found and name not in self.operators else name
 
     def again(self) -> tuple[str, ...]:
-        """The operators that run in the next round: those at fault, and all that comes after them."""
+        """Operators of the next round: those at fault, and all operators after them."""
         known = [*self.operators, *self.judges]
         gone = {*at_fault(self.verdict.blame if self.verdict else (), known), *self.failed}
         again = {each for name in gone for each in (name, *following(name, self.operators))}
         return tuple(name for name in self.operators if name in again)
 
     def message(self, job: Job) -> WorkflowMessage | None:
-        """What it says, as far as it has said something."""
+        """Return its message, or None before its first message."""
         if self.rounds.best is not None:
             return cast("WorkflowMessage", self.rounds.best)
         return joined_tails(tails, job) if (tails := self.tails()) else None
@@ -185,12 +152,12 @@ class _Level:
 
 @dataclass
 class _Around:
-    """An operator that others are inside of.
+    """An operator that contains other operators.
 
     Attributes:
-        inside: The runs of workflows in it, by their keys.
-        usage: What these have used.
-        attempt: The attempt that they are of.
+        inside: Executions of the workflows in it, by key.
+        usage: Their usage.
+        attempt: The attempt they belong to.
     """
 
     inside: dict[str, _Level] = field(default_factory=dict[str, "_Level"])
@@ -198,23 +165,23 @@ class _Around:
     attempt: int = 1
 
     def runs(self) -> list[_Level]:
-        """Those of its last attempt, in the order of its items."""
+        """Return the executions of its last attempt, in the order of a map's items."""
         last = {inside.path[-1]: inside for inside in self.inside.values()}
         return sorted(
             last.values(), key=lambda inside: int(found[2]) if (found := ITEM.fullmatch(inside.path[-1])) else 0
         )
 
     def error(self) -> BaseException | None:
-        """What was raised inside it, last."""
+        """Return the last error raised inside it, if any."""
         return next((error for inside in reversed(self.inside.values()) for error in inside.failed.values()), None)
 
 
 class _Told:
-    """What has been told so far, and how far the run was then.
+    """Events derived so far, and the state of the run at this point.
 
     Attributes:
-        events: What has been told.
-        at: The moment that it is about; it never goes back.
+        events: The events.
+        at: Time of the next event; it never decreases.
         top: The outermost workflow.
     """
 
@@ -228,20 +195,20 @@ class _Told:
     def say(
         self, event: Event, path: tuple[str, ...] = (), operator: str = "", round: int = 0, attempt: int = 0
     ) -> None:
-        """Tell an event of this moment."""
+        """Append an event with the current time."""
         stamps = {"path": path, "operator_id": operator, "round": round, "attempt": attempt, "time": self.at}
         self.events.append(replace(event, run_id=self._kept.run_id, seq=len(self.events) + 1, **stamps))
 
-    # Operators of which something is kept
+    # Operators with kept records
 
     def begun(self, step: KeptStep) -> None:
-        """An operator began, and with it those around it that had not."""
+        """Begin an operator, and the operators around it that have not begun."""
         place = self._places(step.key)[-1]
         if "//" not in step.key:
             self._begin(*place)
 
     def ended(self, step: KeptStep, outcome: Outcome) -> None:
-        """An operator, or a part of one, ended."""
+        """End an operator, or one of its parts."""
         places, is_part = self._places(step.key), "//" in step.key
         level, name, number = places[-1]
         path, attempt = (*level.path, name), 1
@@ -253,13 +220,13 @@ class _Told:
         if is_part:
             return
         if outcome.message is None:
-            error = outcome.error or ValueError("nothing is kept of it")
+            error = outcome.error or ValueError("no record of this operator is kept")
             self._fail(level, name, error, attempt, usage=outcome.usage, seconds=step.seconds)
         else:
             self._finish(level, name, outcome.message, attempt, seconds=step.seconds)
 
     def _places(self, key: str) -> list[tuple[_Level, str, int]]:
-        """A workflow, the operator in it and its round: those around what a key says, and last that itself."""
+        """Return workflow, operator and round of each level of a key, the outermost first."""
         operator, _, part = key.partition("//")
         steps, (names, rounds) = operator.split("/"), bare(operator)
         places = [(self.top, names[0], rounds[0])]
@@ -273,20 +240,20 @@ class _Told:
         return places
 
     def _begin_around(self, level: _Level, name: str, round: int) -> _Around:
-        """An operator that others are inside of; it begins, if it has not."""
+        """Return an operator that contains others; begin it if it has not begun."""
         if (name := level.operator(name)) not in level.around:
             self._begin(level, name, round)
             level.around[name] = _Around()
         return level.around[name]
 
     def _enter(self, level: _Level, name: str, round: int, key: str, first: str) -> _Level:
-        """The run of a workflow inside an operator; it begins, if it has not, with the operator `first`."""
+        """Return the execution of a workflow inside an operator; begin it with the operator `first` if it has not begun."""
         around = self._begin_around(level, name, round)
         if key not in around.inside:
             operator = level.operator(name)
             attempt = int(key.rpartition("~")[2]) if "~" in key.rpartition("/")[2] else 1
             if attempt > around.attempt:
-                error = around.error() or ValueError("nothing is kept of it")
+                error = around.error() or ValueError("no record of this operator is kept")
                 retried = events.OperatorRetried(error=describe(error), delay=0.0)
                 self.say(retried, (*level.path, operator), operator, round, around.attempt)
                 around.attempt = attempt
@@ -294,12 +261,14 @@ class _Told:
                 (*level.path, name), level.operators.get(operator, {}).get("inside", {})
             )
             if inside.operator(first) not in (*inside.operators, *inside.judges):
-                inside.about = {}  # it was made by a leader
-            entered = events.WorkflowEntered(workflow=operator, operators=inside.before, judges=tuple(inside.judges))
+                inside.about = {}  # a leader created the workflow
+            entered = events.WorkflowEntered(
+                workflow=operator, operators=inside.before, judges=tuple(inside.judges), ports=inside.ports
+            )
             self.say(entered, inside.path, operator, round, attempt)
         return around.inside[key]
 
-    # What follows for those of which nothing is kept
+    # Events of operators without kept records
 
     def _begin(self, level: _Level, name: str, round: int) -> None:
         before = [*level.around] if name in level.judges else level.before.get(name, ())
@@ -330,12 +299,12 @@ class _Told:
         self.say(failed, (*level.path, name), name, level.round, attempt)
 
     def _leave(self, level: _Level, name: str, *, failed: bool = False) -> None:
-        """An operator that others are inside of has ended, if it was under way: something follows from it.
+        """End an operator that contains others, if it is under way, because a later event implies its end.
 
         Args:
             level: The workflow.
             name: The operator.
-            failed: Whether it has ended with what was raised inside it.
+            failed: True if it ended with an error raised inside it.
         """
         around = level.around.pop(name, None)
         if around is None:
@@ -359,7 +328,7 @@ class _Told:
         if level.round:
             self._close(level, failed=True)
             again = level.again()
-        level.rounds = replaced(level.rounds, number=round)
+        level.rounds = replace(level.rounds, number=round)
         level.to_run, level.is_judged = again, False
         level.begun.clear()
         level.failed.clear()
@@ -367,7 +336,7 @@ class _Told:
         self.say(events.RoundStarted(operators=again), level.path, round=round)
 
     def _close(self, level: _Level, *, failed: bool = False) -> None:
-        """A round has ended: by who judges it, or by an error, or because all in it have said something."""
+        """End a round: by its verdict, by an error, or because all its operators have finished."""
         for name in list(level.around):
             self._leave(level, name, failed=failed)
         if level.is_judged:
@@ -391,7 +360,7 @@ class _Told:
             status=verdict.status,
             evaluation=verdict.evaluation,
             lesson=verdict.lesson,
-            blame=verdict.blame,
+            blame=tuple(verdict.blame),
             score=verdict.score,
             by_error=by_error,
             has_result=not level.failed,
@@ -401,12 +370,12 @@ class _Told:
     # Questions
 
     def asked(self, question: KeptQuestion) -> None:
-        """A person is asked."""
+        """Record that a question was asked."""
         asked = events.Interrupted(interrupt_id=question.id, question=question.text, schema=_schema(question))
         self._say_where(question, asked)
 
     def answered(self, question: KeptQuestion) -> None:
-        """A person has answered."""
+        """Record that a question was answered."""
         seconds = max(0.0, question.answered - question.asked)
         self._say_where(question, events.Resumed(interrupt_id=question.id, seconds=seconds))
 
@@ -417,7 +386,7 @@ class _Told:
     # The end
 
     def over(self, result: tuple[WorkflowMessage, int] | None) -> None:
-        """The run has ended."""
+        """End the run."""
         kept = self._kept
         seconds = max(0.0, self.at - kept.created)
         if kept.state == FINISHED and result is not None:
@@ -428,11 +397,11 @@ class _Told:
             self.say(finished, round=self.top.rounds.best_round or rounds)
             return
         self._cancel(self.top, bare(kept.failed)[0] if kept.failed else ())
-        error = kept.error or (events.CANCELLED if kept.state == CANCELLED else "what came of it cannot be read")
+        error = kept.error or (events.CANCELLED if kept.state == CANCELLED else "its result cannot be read")
         self.say(events.RunFailed(error=error, seconds=seconds, usage=_usage(kept)))
 
     def _cancel(self, level: _Level, failed: Sequence[str] = ()) -> None:
-        """What was under way was stopped; but what is around that at which the run failed has failed."""
+        """Cancel operators that are under way; those around the failed operator fail instead."""
         for name, began in list(level.under_way.items()):
             around = level.around.pop(name, _Around())
             is_failed = bool(failed) and level.operator(failed[0]) == name
@@ -448,7 +417,7 @@ class _Told:
 
 
 def _schema(question: KeptQuestion) -> Mapping[str, Any] | None:
-    with suppress(ValueError, RecursionError):  # none of ours
+    with suppress(ValueError, RecursionError):  # not written by Operad
         schema = json.loads(question.schema) if question.schema else None
         return cast("Mapping[str, Any]", schema) if isinstance(schema, dict) else None
     return None

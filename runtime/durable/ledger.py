@@ -1,4 +1,4 @@
-"""A ledger: a database that runs are kept in, so that they outlive the process that drives them."""
+"""Ledger: a database of runs, which outlive the process that drives them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -15,17 +16,20 @@ from pydantic import JsonValue
 
 from operad.runtime.durable.codec import Outcome
 from operad.runtime.durable.description import describe_workflow, leaves
-from operad.runtime.durable.drive import Drive, StepExecutor, in_thread
-from operad.runtime.durable.driver import BEAT, LIMIT, Driver, Held, driver_of, leave, taken_over, text_of
 from operad.runtime.durable.places import check_id, shown
 from operad.runtime.durable.recording import Recording
-from operad.runtime.durable.records import LOOK, UNDER_WAY, Records, Retention
+from operad.runtime.durable.records import LOOK, UNDER_WAY, Records
 from operad.runtime.durable.remote import RemoteExecutor
-from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, Executor, KeptRun
+from operad.runtime.durable.replay import Replay, StepExecutor, in_thread
+from operad.runtime.durable.restart import refuse_changed
+from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, Executor, KeptRun, Retention
+from operad.runtime.durable.run_owner import BEAT, LIMIT, Held, RunOwner, leave, owner_of, taken_over, text_of
 from operad.runtime.durable.served import Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
 from operad.runtime.events.journal import bare
 from operad.runtime.graph.call import OperatorCall
+from operad.runtime.graph.graph import WorkflowGraph
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.policies.policy import causes
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError, OperadError, describe
@@ -35,22 +39,22 @@ from operad.runtime.workflow.workflow import Workflow
 
 
 class Ledger(Records):
-    """Runs in a database, and who drives them.
+    """Runs in a database, and the processes that drive them.
 
-    A run that is interrupted, by a crash or by whoever ends its process, goes on where it was when it is executed
-    with its id again, here or elsewhere: operators that had finished do not run again.
+    An interrupted run, after a crash or the end of its process, resumes when it is executed with its id again, here or
+    elsewhere: operators that had finished do not run again.
 
     Args:
         url: The database: a URL, or the path of an SQLite file; None for one in the user's state folder.
-        source: What runs are made from, so that a command can go on with them: any JSON value.
-        workers: What workers have, if they are to do the operators' work; None to have it done here.
-        files: Where files that operators make are kept: a folder, or an address that machines share; None for a
+        source: Source of the runs' workflows, any JSON value, with which a command can resume them.
+        workers: Agents whose operators workers execute; None to execute all operators in this process.
+        files: Store for files that operators create: a folder, or an address that machines share; None for a
             folder beside the SQLite file, or in the user's state folder.
-        limit: Seconds without a sign of life after which this process counts as dead.
-        retention: Which finished runs are deleted when another of their workflow finishes; None for none.
+        limit: Seconds without a heartbeat after which this process counts as dead.
+        retention: Rule that deletes finished runs when another run of the workflow finishes; None to keep them all.
 
     Raises:
-        InputError: The database cannot be named so.
+        InputError: The database's name is not valid.
         MissingExtraError: The extra ``durable`` is not installed.
     """
 
@@ -71,28 +75,28 @@ class Ledger(Records):
         self._retention = retention
 
     def close(self) -> None:
-        """Leave the database. Runs that are under way or wait for a person are cancelled here, and stay resumable."""
+        """Close the database. Runs in progress, or waiting for an answer, are cancelled here and stay resumable."""
         leave(self.url)
         super().close()
 
-    async def drive(self, workflow: Workflow, run: Run, call: OperatorCall) -> WorkflowMessage:
-        """Begin a run, or go on with it.
+    async def execute(self, workflow: Workflow, run: Run, call: OperatorCall) -> WorkflowMessage:
+        """Begin a run, or resume it.
 
         Args:
-            workflow: What is run.
+            workflow: The workflow.
             run: A fresh run of it.
-            call: What it is given.
+            call: Input of the run.
 
         Returns:
-            Its message; that which is kept, where it has finished.
+            Its message; the kept message if the run has finished already.
 
         Raises:
-            InputError: Another process drives it, it failed or was of another job, or the workflow was changed.
+            InputError: Another process drives it, it failed, it has another job, or the workflow was changed.
             Exception: As `Workflow.aexecute`.
         """
         run_id = run.log.run_id
         check_id(run_id)
-        driver = await in_thread(driver_of, self.url, self._limit)
+        driver = await in_thread(owner_of, self.url, self._limit)
         task = asyncio.current_task()
         assert task is not None  # noqa: S101
         held = await driver.hold(run_id, task)
@@ -107,22 +111,22 @@ class Ledger(Records):
         finally:
             driver.let_go(run_id)
 
-    async def _go_on(self, run: Run, kept: KeptRun, call: OperatorCall, driver: Driver, held: Held) -> WorkflowMessage:
+    async def _go_on(
+        self, run: Run, kept: KeptRun, call: OperatorCall, driver: RunOwner, held: Held
+    ) -> WorkflowMessage:
         run_id = kept.run_id
         run.take_up(await in_thread(self._call_of, kept, call.reasoner))
         steps = await in_thread(self._steps, run_id)
         place: StepExecutor = driver
         if self.workers is not None:
             place = RemoteExecutor(driver, self.workers, self.codec, self.store, driver.executor.version)
-        drive = Drive(run_id, self.store, self.codec, steps, place)
-        questions = await in_thread(self.store.questions, run_id)
-        drive.know_answers({(q.step, q.id): q.answer for q in questions if q.answer is not None})
-        run.journal = drive
+        replay = Replay(run_id, self.store, self.codec, steps, place)
+        run.journal = replay
         group = self.workers.queue if self.workers else hashlib.sha256(kept.graph.encode()).hexdigest()
         run.shared_limits = LimitsInDatabase(self.store, group, driver.executor.id)
         heard = Recording(run.log, run_id, kept.drives)
-        noting = asyncio.ensure_future(self._keep_noting(run, drive, heard, place, driver.executor.id))
-        note_end = partial(self._note_end, run, drive, heard, driver.executor.id)
+        noting = asyncio.ensure_future(self._keep_noting(run, replay, heard, place, driver.executor.id))
+        note_end = partial(self._note_end, run, replay, heard, driver.executor.id)
         held.watched = True
         try:
             try:
@@ -135,7 +139,7 @@ class Ledger(Records):
                 raise taken_over(run_id) from None
             if held.cancelled:
                 await note_end(CANCELLED)
-                raise InputError(f"run {run_id!r} was cancelled; operad runs resume {run_id} goes on with it") from None
+                raise InputError(f"run {run_id!r} was cancelled; to resume it: operad runs resume {run_id}") from None
             await note_end(PAUSED if await in_thread(self.questions, run_id) else RUNNING)
             raise
         except Exception as error:
@@ -143,7 +147,7 @@ class Ledger(Records):
             raise
         await note_end(FINISHED, message=message)
         if self._retention is not None:
-            with suppress(OperadError):  # what is too much goes when the next run finishes
+            with suppress(OperadError):  # a failed deletion is made up for when the next run finishes
                 await in_thread(self.retire, kept.workflow, self._retention)
         return message
 
@@ -165,16 +169,16 @@ class Ledger(Records):
         if kept.state == FINISHED:
             return kept
         if kept.state == FAILED:
-            again = f"Ledger({shown(self.url)!r}).retry({run_id!r}), and run it again with its run_id"
+            again = f"Ledger({shown(self.url)!r}).retry({run_id!r}), then execute it with the same run_id"
             raise InputError(
-                f"run {run_id!r} failed: {kept.error}\n  what had finished is kept; to try again what failed: "
+                f"run {run_id!r} failed: {kept.error}\n  finished operators are kept; to run the failed operators again: "
                 f"{again if self.source is None else f'operad runs resume {run_id}'}"
             )
         self._take(kept, driver_id)
         return self._known(run_id)
 
     def _take(self, kept: KeptRun, driver_id: str) -> None:
-        """Become who drives a run, once whoever did is known to be dead."""
+        """Become the driver of a run, after its earlier driver is known to be dead."""
         while kept.driver != driver_id:
             driver = self._driver_of(kept)
             if driver is not None and not self.watch.is_dead(driver):
@@ -189,7 +193,7 @@ class Ledger(Records):
         """Wait until a process that drives a run is dead.
 
         Raises:
-            InputError: It gives a sign of life.
+            InputError: Its heartbeat goes on.
         """
         while True:
             time.sleep(LOOK)
@@ -198,39 +202,60 @@ class Ledger(Records):
                 return
             if now.beat != driver.beat:
                 raise InputError(
-                    f"run {kept.run_id!r} is being driven by {driver.id}, which gave a sign of life just now; "
-                    "wait for it, or end it there"
+                    f"run {kept.run_id!r} is being driven by {driver.id}, whose last heartbeat was just now; "
+                    "wait for the run, or cancel it there"
                 )
 
     def _check_same(self, kept: KeptRun, graph: Any, call: OperatorCall) -> None:
         job = self._call_of(kept, call.reasoner).job
         if other := [name for name in ("goal", "context", "inputs", "files") if _differs(job, call.job, name)]:
+            *most, last = other
+            names = f"{', '.join(most)} and {last}" if most else last
+            differ = "differs" if not most and last not in ("inputs", "files") else "differ"
             raise InputError(
-                f"run {kept.run_id!r} is about another job: its {', '.join(other)} differ; give this one an id of its own"
+                f"run {kept.run_id!r} has another job: its {names} {differ}; to run this job, give another run id; to "
+                "get the result of that run or to resume it, give the same job"
             )
-        self._refuse_changed(kept, graph)
+        refuse_changed(kept, graph)
 
-    def to_resume(self, run_id: str, reasoner: Reasoner) -> OperatorCall | None:
-        """Return what a run was given, for one that nobody drives; None where a process drives it. May block.
+    def to_resume(self, run_id: str, workflow: Any, reasoner: Reasoner) -> OperatorCall | None:
+        """Return the input of a run that no process drives, or None if a process drives it. May block.
 
         Args:
             run_id: The run.
-            reasoner: Who thinks now.
+            workflow: The workflow to go on with.
+            reasoner: The reasoner to go on with.
 
         Raises:
-            InputError: There is no such run, or what was kept cannot be read.
+            InputError: There is no such run, its input cannot be read, or it began with another workflow.
         """
         kept = self._known(run_id)
-        return None if self.is_driven(kept) else self._call_of(kept, reasoner)
+        if self.is_driven(kept):
+            return None
+        refuse_changed(kept, describe_workflow(workflow))
+        return self._call_of(kept, reasoner)
+
+    def unfinished(self, run_id: str, graph: WorkflowGraph) -> Collection[BaseOperator] | None:
+        """Return the operators of a kept run that have not finished; None if all of them may run. May block.
+
+        In a workflow with evaluators, all may run again as long as the run has not finished.
+        """
+        kept = self.store.run(run_id)
+        if kept is None or (graph.evaluators and not kept.result):
+            return None
+        if kept.result:
+            return ()
+        done = {path[0] for path, _ in (bare(key) for key, _ in self._rows(run_id, status="SUCCESS")) if len(path) == 1}
+        return [operator for name, operator in graph.operators.items() if name not in done]
 
     def _call_of(self, kept: KeptRun, reasoner: Reasoner) -> OperatorCall:
-        """What a run was given, as it is kept; with whoever thinks now."""
+        """Return the kept input of a run, with the present reasoner."""
         given = self._given(kept)
         messages, previous = tuple(given["messages"]), tuple(given["previous"])
         return OperatorCall(reasoner, given["job"], messages, previous, given["lesson"])
 
     def _steps(self, run_id: str) -> dict[str, str]:
-        """What is kept of a run's operators; what was begun and not finished by processes that are gone is forgotten."""
+        """Return the kept outcomes of a run's operators; forget unfinished steps of dead processes."""
         steps, unfinished = dict[str, str](), list[str]()
         for key, step in self._rows(run_id, load_output=True):
             if step.status == "SUCCESS":
@@ -241,7 +266,7 @@ class Ledger(Records):
         return steps
 
     def _messages(self, run_id: str) -> dict[str, WorkflowMessage]:
-        """The last messages of a run's own operators, by id; of those that others are inside of, nothing is kept."""
+        """Return the last message of each top-level operator, by id; operators that contain others have none."""
         found: dict[str, tuple[int, WorkflowMessage]] = {}
         for key, step in self._rows(run_id, load_output=True, status="SUCCESS"):
             path, rounds = bare(key)
@@ -250,25 +275,27 @@ class Ledger(Records):
                 found[path[0]] = rounds[0], outcome.message
         return {operator_id: message for operator_id, (_, message) in found.items()}
 
-    async def _keep_noting(self, run: Run, drive: Drive, heard: Recording, place: StepExecutor, driver_id: str) -> None:
-        """Note now and then how far the run is, and hand on answers that were given elsewhere."""
+    async def _keep_noting(
+        self, run: Run, replay: Replay, heard: Recording, place: StepExecutor, driver_id: str
+    ) -> None:
+        """Periodically record the progress of a run, and pass on answers that were given elsewhere."""
         while True:
             await asyncio.sleep(BEAT)
             with suppress(OperadError):
                 state = PAUSED if run.waits else RUNNING
-                now = {"state": state, "done": drive.done, "usage": run.usage.model_dump_json()}
+                now = {"state": state, "done": replay.done, "usage": run.usage.model_dump_json()}
                 await in_thread(heard.write, self.store)
-                await in_thread(partial(self.store.note, drive.run_id, driver_id, **now))
-                await place.look_after(drive.run_id)
+                await in_thread(partial(self.store.note, replay.run_id, driver_id, **now))
+                await place.look_after(replay.run_id)
                 if run.questions.open():
-                    for question in await in_thread(self.store.questions, drive.run_id):
+                    for question in await in_thread(self.store.questions, replay.run_id):
                         if question.answer is not None and question.id in {q.id for q in run.questions.open()}:
                             run.questions.answer({question.id: json.loads(question.answer)})
 
     async def _note_end(
         self,
         run: Run,
-        drive: Drive,
+        replay: Replay,
         heard: Recording,
         driver_id: str,
         state: str,
@@ -278,7 +305,7 @@ class Ledger(Records):
     ) -> None:
         values: dict[str, object] = {
             "state": state,
-            "done": drive.done,
+            "done": replay.done,
             "usage": run.usage.model_dump_json(),
             "driver": "",
             "cancelling": False,
@@ -286,16 +313,16 @@ class Ledger(Records):
             "result": self.codec.dump((message, run.rounds)) if message else "",
         }
         if error is not None:
-            failed = [key for link in causes(error) for failure, key in drive.failed if failure is link]
+            failed = [key for link in causes(error) for failure, key in replay.failed if failure is link]
             values |= {"error": describe(error)[:10_000], "failed": failed[-1] if failed else ""}
 
         def note() -> None:
             with suppress(OperadError):
                 heard.write(self.store)
-            mine = self.store.note(drive.run_id, driver_id, **values)
+            mine = self.store.note(replay.run_id, driver_id, **values)
             if mine and self.workers and state not in (RUNNING, PAUSED):
                 with suppress(self.store.errors):
-                    self._cancel_steps(drive.run_id)
+                    self._cancel_steps(replay.run_id)
 
         await asyncio.shield(asyncio.ensure_future(in_thread(note)))
 

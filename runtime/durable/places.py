@@ -1,4 +1,4 @@
-"""Where runs are kept, and by which process: names of databases, identities of processes."""
+"""Names of databases, their default locations, and identities of processes."""
 
 from __future__ import annotations
 
@@ -23,39 +23,33 @@ _RUN_ID = re.compile(r"[\w.][\w.-]{0,99}")
 SQLITE, POSTGRES = "sqlite", "postgresql"
 
 _WRITERS_BYTE = 120
-"""Which byte of the file beside an SQLite file is locked by who writes, by SQLite's format."""
+"""Offset of the byte that a writer locks in the file beside an SQLite file, as defined by SQLite's format."""
+
+
+_IN_MEMORY = "SQLite in memory is not durable; name a file: sqlite:///runs.db"
 
 
 def state_folder() -> Path:
-    """The user's folder for what programs keep between runs: ``$XDG_STATE_HOME/operad``, or ``~/.local/state/operad``."""
+    """Return the user's folder for program state: ``$XDG_STATE_HOME/operad``, or ``~/.local/state/operad``."""
     given = os.environ.get("XDG_STATE_HOME", "")
     base = Path(given) if Path(given).is_absolute() else Path.home() / ".local" / "state"
     return base / "operad"
 
 
 def database_url(given: str | Path | None) -> URL:
-    """The database that a user names: a URL of PostgreSQL or SQLite, or the path of an SQLite file.
+    """Return the URL of a database named by the user: a URL of PostgreSQL or SQLite, or the path of an SQLite file.
 
     Args:
         given: The name; None for ``runs.sqlite`` in the user's state folder.
 
     Raises:
-        InputError: It is neither.
+        InputError: The name is neither a URL nor a path.
         MissingExtraError: The extra ``durable`` is not installed.
     """
     make_url = sqlalchemy().engine.make_url
     text = str(state_folder() / "runs.sqlite") if given is None else str(given)
     if "://" not in text:
-        if not text.strip():
-            raise InputError("--db: name a file, or a URL such as postgresql://user:password@host/database")
-        if re.match(r"(sqlite|postgres(ql)?)(\+\w+)?:", text):
-            raise InputError(
-                f"{text}: a URL needs two slashes after the colon; write {SQLITE}:///runs.db for a file here"
-            )
-        path = Path(text).expanduser().absolute()
-        if path.is_dir():
-            raise InputError(f"{text}: is a folder; name a file in it")
-        return make_url(f"{SQLITE}:///").set(database=str(path))
+        return make_url(f"{SQLITE}:///").set(database=str(_path_of(text)))
     try:
         url: URL = make_url(text)
     except Exception as error:
@@ -67,13 +61,29 @@ def database_url(given: str | Path | None) -> URL:
         url, kind = url.set(drivername=POSTGRES), POSTGRES
     if kind not in (SQLITE, POSTGRES):
         raise InputError(f"{shown(url)}: runs are kept in {SQLITE} or {POSTGRES}, not in {kind}")
+    if kind == SQLITE and url.host:
+        raise InputError(f"{text}: the URL of a file needs three slashes; write {SQLITE}:///{text.split('://', 1)[1]}")
     if kind == SQLITE and url.database in (None, "", ":memory:"):
-        raise InputError("sqlite in memory keeps nothing; name a file: sqlite:////path/runs.sqlite")
+        raise InputError(_IN_MEMORY)
     return url.set(drivername=kind)
 
 
+def _path_of(text: str) -> Path:
+    """Return the path of an SQLite file that the user named by its path."""
+    if not text.strip():
+        raise InputError("--db: name a file, or a URL such as postgresql://user:password@host/database")
+    if text == ":memory:":
+        raise InputError(_IN_MEMORY)
+    if re.match(r"(sqlite|postgres(ql)?)(\+\w+)?:", text):
+        raise InputError(f"{text}: a URL needs two slashes after the colon; write {SQLITE}:///runs.db for a file here")
+    path = Path(text).expanduser().absolute()
+    if path.is_dir():
+        raise InputError(f"{text}: is a folder; name a file in it")
+    return path
+
+
 def file_store(given: str | Path | None, url: URL) -> FileStore:
-    """Where files of the runs in a database are kept.
+    """Return the store for files of the runs in a database.
 
     Args:
         given: A folder, or an address that machines share; None for a folder beside the SQLite file, or for one
@@ -81,7 +91,7 @@ def file_store(given: str | Path | None, url: URL) -> FileStore:
         url: The database.
 
     Raises:
-        InputError: The address cannot be one of a store.
+        InputError: The address is not valid for a store.
     """
     if given is None:
         is_file = url.get_backend_name() == SQLITE
@@ -95,20 +105,20 @@ def _short_digest(text: str) -> str:
 
 
 def shown(url: URL) -> str:
-    """A database for people: without its password, and a file by its path."""
+    """Return a database URL for display: without its password; a file as its path."""
     if url.get_backend_name() == SQLITE:
         return str(url.database)
     return url.set(query={}).render_as_string(hide_password=True)
 
 
 def sqlalchemy() -> Any:
-    """The module.
+    """Return the module `sqlalchemy`.
 
     Raises:
         MissingExtraError: It is not installed.
     """
     try:
-        if find_spec("dbos") is None:  # it is imported once it is needed: that takes a second
+        if find_spec("dbos") is None:  # checked without an import, which takes a second
             raise ImportError
         return import_module("sqlalchemy")
     except (ImportError, ValueError) as error:
@@ -116,25 +126,25 @@ def sqlalchemy() -> Any:
 
 
 def version_here() -> str:
-    """The version of this package: what one writes for others, only the same version reads."""
+    """Return the version of this package; data passed between processes requires equal versions."""
     return metadata.version("operad")
 
 
 def new_executor_id() -> str:
-    """An id for this process that no other has, and that says where it runs."""
+    """Return a new unique id for this process, which includes its host."""
     return f"{socket.gethostname()}:{os.getpid()}:{new_id()[:8]}"
 
 
 def process_identity(pid: int | None = None) -> str:
-    """What tells a process of this machine from all others, also from later ones with its number; empty where unknown.
+    """Return a text that identifies a process of this machine, unlike its number for ever; empty if unknown.
 
     Args:
-        pid: Its number; None for this process.
+        pid: Process number; None for this process.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
         state, *about = Path(f"/proc/{pid or 'self'}/stat").read_text().rpartition(")")[2].split()
-        if state == "Z":  # it has ended, and its parent has not asked yet
+        if state == "Z":  # a zombie: it has ended, and its parent has not reaped it
             return ""
         return f"{boot} {os.readlink('/proc/self/ns/pid')} {pid or os.getpid()} {about[18]}"
     except (OSError, IndexError):
@@ -142,7 +152,7 @@ def process_identity(pid: int | None = None) -> str:
 
 
 def is_dead(identity: str) -> bool:
-    """Whether a process with this identity ran on this machine and has ended; False where nobody can tell."""
+    """Return True if the process ran on this machine and has ended; False if this cannot be determined."""
     here = process_identity()
     if not (identity and here) or identity.split()[:2] != here.split()[:2]:
         return False
@@ -151,7 +161,7 @@ def is_dead(identity: str) -> bool:
 
 
 def who_writes(file: Path) -> int | None:
-    """The number of the process that is in the midst of writing into an SQLite file; None where nobody can tell."""
+    """Return the number of the process that is writing into an SQLite file; None if this cannot be determined."""
     try:
         shared = Path(f"{file}-shm").stat()
         locks = Path("/proc/locks").read_text("ascii")
@@ -168,10 +178,10 @@ def who_writes(file: Path) -> int | None:
 
 
 def check_id(run_id: str) -> None:
-    """See that a run may be called so.
+    """Check that a run id is valid.
 
     Raises:
-        InputError: It may not.
+        InputError: It is not.
     """
     if not _RUN_ID.fullmatch(run_id):
         raise InputError(

@@ -1,4 +1,4 @@
-"""The events of a run as they were heard, kept beside what its operators said."""
+"""Recorded events of a run, kept beside its operators' outcomes."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from operad.runtime.events import Event, ModelAsked, RunFailed, RunFinished, Run
 from operad.runtime.values.errors import InputError
 
 _OWN = frozenset((*Event.__struct_fields__, "seconds"))
-"""What an event that is told keeps of its own when the rest of it is taken from what was heard."""
+"""Fields that a derived event keeps when its other fields are taken from the recorded event."""
 
 
 class Recording:
-    """What is heard of a run while this process drives it; streamed text and conversations with models are left out.
+    """Recorder of a run's events while this process drives it; streamed text and model conversations are left out.
 
     Args:
-        log: The run's log.
+        log: Event log of the run.
         run_id: The run.
-        drive: How often it was begun or gone on with.
+        drive: Number of times the run was begun or resumed.
     """
 
     def __init__(self, log: RunLog, run_id: str, drive: int) -> None:
@@ -41,10 +41,10 @@ class Recording:
             self._heard.append(event)
 
     def write(self, store: Store) -> None:
-        """Keep what was heard since the last call; may block.
+        """Store the events recorded since the last call; may block.
 
         Raises:
-            InputError: It cannot be kept; then the next call tries again.
+            InputError: They cannot be stored; the next call tries again.
         """
         with self._writing:
             count = len(self._heard)
@@ -57,7 +57,7 @@ class Recording:
 
 
 def recorded(parts: Sequence[tuple[int, bytes]]) -> dict[int, list[Event]]:
-    """What was heard in each drive of a run; nothing where that cannot be read."""
+    """Return the events recorded in each drive of a run; unreadable parts are left out."""
     heard: dict[int, list[Event]] = defaultdict(list)
     try:
         for drive, part in parts:
@@ -71,12 +71,12 @@ def _unpacked(part: bytes) -> str:
     unpacking = zlib.decompressobj()
     text = unpacking.decompress(part, MAX_TEXT).decode()
     if not unpacking.eof:
-        raise InputError("what was kept of events is too long")
+        raise InputError("the recorded events are too long")
     return text
 
 
 def is_whole(kept: KeptRun, heard: Mapping[int, Sequence[Event]]) -> bool:
-    """Whether all that was ever heard of a run was recorded: it has ended, and was never interrupted."""
+    """Return True if all events of a run were recorded: it has ended, and was never interrupted."""
     return (
         kept.drives == 1
         and kept.state in (FINISHED, FAILED, CANCELLED)
@@ -86,7 +86,7 @@ def is_whole(kept: KeptRun, heard: Mapping[int, Sequence[Event]]) -> bool:
 
 
 def filled(told: Sequence[Event], heard: Mapping[int, Sequence[Event]]) -> list[Event]:
-    """Events that follow from what is kept, each with what was heard of it last, but for the time that it took."""
+    """Return derived events, completed with the fields of the recorded events except for their times."""
     known: dict[Any, list[Event]] = {}
     for drive in sorted(heard):
         said: dict[Any, list[Event]] = defaultdict(list)

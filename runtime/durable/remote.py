@@ -1,15 +1,16 @@
-"""Operators that are done by workers: put into a queue, and waited for."""
+"""Execution of operators by workers: requests are put into a queue, and outcomes awaited."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from operad.runtime.durable.codec import Codec
-from operad.runtime.durable.drive import in_thread, question_of
-from operad.runtime.durable.driver import Driver, text_of
+from operad.runtime.durable.replay import in_thread, question_of
+from operad.runtime.durable.requests import Request
+from operad.runtime.durable.run_owner import RunOwner, text_of
 from operad.runtime.durable.served import Served
 from operad.runtime.durable.shared_limits import name_in
 from operad.runtime.durable.store import Store
@@ -25,21 +26,21 @@ from operad.runtime.values.questions import Question
 _logger = logging.getLogger(__name__)
 
 MAX_DEATHS = 3
-"""How many workers may die over an operator before it is given up."""
+"""Number of workers that may die while executing an operator before it is given up."""
 
 
 class RemoteExecutor:
-    """Where the operators of a run are done: by workers, as far as these have them, and else here.
+    """Executes the operators of a run in workers if these serve them, and in this process otherwise.
 
     Args:
         driver: This process.
-        served: What workers have.
-        codec: What writes what they are given.
-        store: Where runs are kept.
-        version: Of the code; workers of another do not take its work.
+        served: Agents that workers serve.
+        codec: Writes the requests.
+        store: The tables of runs.
+        version: Version of the code; workers of other versions do not take its requests.
     """
 
-    def __init__(self, driver: Driver, served: Served, codec: Codec, store: Store, version: str) -> None:
+    def __init__(self, driver: RunOwner, served: Served, codec: Codec, store: Store, version: str) -> None:
         self.queue = served.queue
         self._driver = driver
         self._served = served
@@ -49,6 +50,7 @@ class RemoteExecutor:
         self._scopes: dict[str, Scope] = {}
         self._relayed: dict[tuple[str, str], asyncio.Task[Any]] = {}
         self._told = False
+        self._deaths: Mapping[str, Sequence[str]] | None = None
 
     def takes(self, node: Node, scope: Scope) -> bool:
         """See `StepExecutor.takes`."""
@@ -60,12 +62,14 @@ class RemoteExecutor:
 
     async def outcome_elsewhere(self, step_id: str, node: Node, call: OperatorCall, scope: Scope) -> str:
         """See `StepExecutor.outcome_elsewhere`."""
-        deaths = await in_thread(self._store.takeovers, step_id)
-        if len(deaths) >= MAX_DEATHS:
+        if self._deaths is None:
+            self._deaths = await in_thread(self._store.takeovers_of, step_id.partition(":")[0])
+        if len(deaths := self._deaths.get(step_id, ())) >= MAX_DEATHS:
             raise poisoned(step_id, deaths)
         request = {
             "address": self._served.address_of(scope, node),
             "queue": self.queue,
+            "driver": self._driver.executor.id,
             "path": scope.path,
             "round": scope.round,
             "job": call.job,
@@ -85,8 +89,9 @@ class RemoteExecutor:
             if place:
                 scope.place = place
                 await place.take()
-            await self._driver.speak(self._driver.waiting.enqueue, self.queue, step_id, text, self._version)
-            ended = await self._driver.waiting.wait_for(step_id)
+            with self._driver.waiting.expecting(step_id) as outcome:
+                await self._driver.requests.put(Request(self.queue, step_id, text, self._version))
+                ended = await outcome
         finally:
             if place:
                 await place.give()
@@ -105,7 +110,7 @@ class RemoteExecutor:
         )
 
     def _limits_around(self, scope: Scope) -> list[tuple[str, int | None, int | None]]:
-        """The limits of calls of models that workflows around the operator's own have, the outermost first."""
+        """Return the rate limits of the workflows around the operator's own, the outermost first."""
         _, *around = scope.outwards()
         return [
             (name_in(self.queue, limiter), limiter.limits.requests_per_minute, limiter.limits.tokens_per_minute)
@@ -118,7 +123,7 @@ class RemoteExecutor:
         await self._driver.forget(step_id)
 
     async def look_after(self, run_id: str) -> None:
-        """Now and then: hand on what operators ask elsewhere, and say so if nobody does the work."""
+        """Pass on questions that operators ask in workers, and warn if no worker serves the queue."""
         waits = dict(self._scopes)
         if not waits:
             return
@@ -151,9 +156,9 @@ async def _ask_for(scope: Scope, question: Question) -> None:
 
 
 def poisoned(step_id: str, deaths: Sequence[str]) -> InputError:
-    """What is said of an operator that is given up."""
+    """Return the error for an operator that is given up."""
     run_id, _, key = step_id.partition(":")
     return InputError(
-        f"operator {key!r} of run {run_id!r} was given up: {len(deaths)} workers died over it ({', '.join(deaths)}); "
-        f"see what it does to them, then: operad runs resume {run_id}"
+        f"operator {key!r} of run {run_id!r} was given up: {len(deaths)} workers died while executing it ({', '.join(deaths)}); "
+        f"find out why, then: operad runs resume {run_id}"
     )

@@ -1,22 +1,28 @@
-"""From where on a run is to be done anew: which paths that concerns, and which of what is kept."""
+"""Restart of a run from an operator: the paths concerned, and the kept outcomes to forget."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote
 
-from operad.runtime.durable.description import Description
+from operad.runtime.durable.description import Description, changes
+from operad.runtime.durable.rows import KeptRun
 from operad.runtime.events.journal import bare
 from operad.runtime.values.errors import InputError, did_you_mean, shorten
 
+NO_GRAPH = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
+"""Errors raised for a text that does not describe a workflow."""
+
 ITEM = re.compile(r"(.+)\[(\d+)(:?)\]", re.DOTALL)
-"""The name of an operator with one of its items; a colon says that later ones are meant as well."""
+"""Name of an operator with the index of an item; a colon includes all later items."""
 
 
 def merged(before: Description, now: Description) -> Description:
-    """Two workflows as one, in which an operator comes after all that it came after in either."""
+    """Return the union of two workflows: an operator comes after all its predecessors in either."""
     operators: dict[str, Any] = {}
     for key in [*before["operators"], *now["operators"]]:
         old: Mapping[str, Any] = before["operators"].get(key, {})
@@ -31,12 +37,12 @@ def merged(before: Description, now: Description) -> Description:
 
 
 def descendants(graph: Description, operator: str, known: Description) -> Sequence[str]:
-    """The paths of an operator, first, and of all that depends on it: those after it, and after the operators around it.
+    """Return the paths of an operator, first, and of all that depend on it or on the operators around it.
 
     Args:
         graph: The workflow, or two of them `merged`.
         operator: The operator's path, as in a run's keys.
-        known: The workflow as it is now, in which the operator must be.
+        known: The present workflow, which must have the operator.
 
     Raises:
         InputError: There is no such operator.
@@ -53,12 +59,10 @@ def descendants(graph: Description, operator: str, known: Description) -> Sequen
         if name not in operators and not (is_last and name in judges):
             names = [*operators, *judges]
             raise InputError(
-                f"no operator is called {prefix + name!r}{did_you_mean(name, names)}; there are: {shorten(names, 20)}"
+                f"no operator has the path {prefix + name!r}{did_you_mean(name, names)}; there are: {shorten(names, 20)}"
             )
         if not is_last and "inside" not in operators[name]:
-            raise InputError(
-                f"{prefix + name!r} has no operators inside that could be named; restart from it as a whole"
-            )
+            raise InputError(f"{prefix + name!r} has no addressable operators inside; restart from the whole operator")
         all_operators: Mapping[str, Any] = graph["operators"]
         others += [f"{prefix}{each}" for each in following(name, all_operators)]
         if name in operators:
@@ -73,7 +77,7 @@ def descendants(graph: Description, operator: str, known: Description) -> Sequen
 
 
 def following(name: str, operators: Mapping[str, Any]) -> Sequence[str]:
-    """All that comes after an operator, in their order."""
+    """Return all operators after an operator, in their order."""
     after = {name}
     while more := {each for each, what in operators.items() if after & what["after"].keys()} - after:
         after |= more
@@ -81,13 +85,13 @@ def following(name: str, operators: Mapping[str, Any]) -> Sequence[str]:
 
 
 def is_again(key: str, again: Sequence[str], round: int) -> bool:
-    """Whether what is kept under a key is to be done anew.
+    """Return True if the outcome kept under a key is to be forgotten.
 
     Args:
         key: The key.
-        again: The paths of what is to be done anew, first that of the operator that it begins with.
-        round: From which round of the outermost workflow on. Of a workflow around the operator, further rounds follow
-            from what it says.
+        again: Paths to run again, beginning with that of the restarted operator.
+        round: First round to repeat, of the outermost workflow. Further rounds of nested workflows follow from the
+            operator's new message.
     """
     names, rounds = bare(key)
     if rounds[0] != round:
@@ -98,9 +102,9 @@ def is_again(key: str, again: Sequence[str], round: int) -> bool:
 
 
 def failed_beside(key: str, failed: str) -> bool:
-    """Whether an operator that failed stands beside the one that its run failed at, or beside one around that.
+    """Return True if a failed operator stands beside the one at which its run failed, or beside one around it.
 
-    Then nobody heeded its failure: the run ended in that very round.
+    Such a failure had no effect: the run ended in the same round.
     """
     *around, (_, at) = _levels(key)
     beside = _levels(failed)
@@ -108,20 +112,20 @@ def failed_beside(key: str, failed: str) -> bool:
 
 
 def _levels(key: str) -> list[tuple[str, int]]:
-    """The operators of a key without their items, each with its round."""
+    """Return the operators of a key without their items, each with its round."""
     names, rounds = bare(key)
     items = map(ITEM.fullmatch, names)
     return [(item[1] if item else name, at) for name, item, at in zip(names, items, rounds, strict=True)]
 
 
 def place_of(key: str) -> tuple[str, int]:
-    """The path of a key, and its round in the outermost workflow."""
+    """Return the path of a key, and its round in the outermost workflow."""
     names, rounds = bare(key)
     return "/".join(names), rounds[0]
 
 
 def is_under(path: str, paths: Sequence[str]) -> bool:
-    """Whether a path is one of these or inside of one; those of a map's items are inside of the map."""
+    """Return True if a path equals one of the paths or lies inside it; items of a map lie inside the map."""
     steps = path.split("/")
     for wanted in paths:
         named = wanted.split("/")
@@ -137,3 +141,38 @@ def _is_named(step: str, name: str) -> bool:
     if wanted is not None and wanted[3]:
         return item[1] == wanted[1] and int(item[2]) >= int(wanted[2])
     return item[1] == name
+
+
+def stray_changes(changed: Collection[str], again: Sequence[str]) -> list[str]:
+    """Return the changed paths that are not run again."""
+    return [path for path in changed if not is_under(path, again)]
+
+
+def refuse_changed(kept: KeptRun, graph: Description) -> None:
+    """Raise InputError if a run began with another workflow than the present one."""
+    try:
+        began_with: Description = json.loads(kept.graph)
+        changed = changes(began_with, graph)
+        first = next((path for path in changed if _covers(path, changed, began_with, graph)), "")
+    except NO_GRAPH as error:
+        raise unreadable(kept) from error
+    if not changed:
+        return
+    said = "\n  ".join(f"{path} {'; '.join(what)}" for path, what in changed.items())
+    anew = f", or restart it from the changed operator: --restart-from {first}" if first else ""
+    raise InputError(
+        f"run {kept.run_id!r} began with another workflow:\n  {said}\n"
+        f"undo the change, or begin a run with another id{anew}"
+    )
+
+
+def _covers(operator: str, changed: Collection[str], before: Description, now: Description) -> bool:
+    """Return True if everything that changed runs again when this operator does."""
+    with suppress(InputError):  # the operator is gone
+        return not stray_changes(changed, descendants(merged(before, now), operator, now))
+    return False
+
+
+def unreadable(kept: KeptRun) -> InputError:
+    """Return the error of a run whose records are damaged."""
+    return InputError(f"run {kept.run_id!r}: its records cannot be read; were they written by another program?")

@@ -1,4 +1,4 @@
-"""What stands in the tables that runs are kept in, a row each: runs, processes, questions."""
+"""Rows of the tables of runs, processes and questions."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from operad.runtime.durable.places import is_dead
 T = TypeVar("T")
 
 RUNNING, PAUSED, FINISHED, FAILED, CANCELLED = "running", "paused", "finished", "failed", "cancelled"
-"""What a run is: under way or interrupted, waiting for a person, ended with a message, with an error, by a person."""
+"""States of a run: in progress or interrupted; waiting for an answer; ended with a message, an error, or by a person."""
 
 LONG = ("source", "graph", "call", "result", "error")
-"""What of a run may be long, and is looked up for one run alone."""
+"""Columns of a run that may be long, and are read for a single run only."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptRun:
-    """What is kept of a run as a whole. What it was given and what came of it is text, as `Codec` writes it.
+    """Kept record of a run. Its input and result are texts in the form of `Codec`.
 
     Attributes:
-        run_id: Its id.
-        workflow: The workflow's name.
-        source: What it was made from, so that a command can go on with it.
-        graph: The workflow as a JSON value, to see whether it was changed.
-        call: What it was given.
+        run_id: Id of the run.
+        workflow: Name of its workflow.
+        source: Source of the workflow, with which a command can resume the run.
+        graph: Description of the workflow, to detect changes.
+        call: Input of the run.
         state: ``running``, ``paused``, ``finished``, ``failed`` or ``cancelled``.
-        driver: The process that drives it; empty where none does.
-        drives: How often it was begun or gone on with.
-        created: When it was begun.
-        updated: When anything was last noted.
-        done: How many operators have finished.
-        total: How many there are, as far as is known.
-        usage: What it has cost, as `Usage` writes itself.
-        verdict: The status of its message; empty until it has finished.
+        driver: Process that drives it; empty if none does.
+        drives: Number of times it was begun or resumed.
+        created: Time of its start.
+        updated: Time of its last update.
+        done: Number of operators that have finished.
+        total: Number of operators known so far.
+        usage: Its usage, as text of `Usage`.
+        verdict: Status of its message; empty until it has finished.
         result: Its message; empty until it has finished.
-        error: What it failed with, in words.
-        failed: The key of the operator that it failed at.
-        cancelling: Whether somebody wants it to end.
+        error: Text of the error it failed with.
+        failed: Key of the operator at which it failed.
+        cancelling: True if its cancellation was requested.
     """
 
     run_id: str
@@ -64,20 +64,20 @@ class KeptRun:
 
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """A process that drives runs, or works for them.
+    """A process that drives runs, or executes operators as a worker.
 
     Attributes:
-        id: Its id.
+        id: Id of the process.
         kind: ``driver`` or ``worker``.
         process: Its identity on its machine.
-        version: Of the code.
-        queues: The queues that it serves.
-        concurrency: How many operators at once.
-        doing: The operators that it is at, with their runs.
-        started: When it began.
-        beat: Its last sign of life.
-        limit: After how many seconds without one it counts as dead.
-        now: The database's clock when this was read.
+        version: Version of the code.
+        queues: Queues that it serves.
+        concurrency: Maximum number of operators at once.
+        doing: Operators that it is executing, with their runs.
+        started: Time of its start.
+        beat: Time of its last heartbeat.
+        limit: Seconds without a heartbeat after which it counts as dead.
+        now: The database's time when this row was read.
     """
 
     id: str
@@ -94,31 +94,31 @@ class Executor:
 
     @property
     def silent(self) -> float:
-        """Seconds since its last sign of life, as far as clocks agree."""
+        """Seconds since its last heartbeat, as far as clocks agree."""
         return abs(self.now - self.beat)
 
     @property
     def alive(self) -> bool:
-        """Whether it seems to live: it gave a sign of life lately by the clocks, and is not known to have ended.
+        """True if it seems to live: its last heartbeat is recent by the clocks, and it is not known to have ended.
 
-        This is for people. Whoever takes something from a process makes sure by a `Watch`.
+        This is for display. Before anything is taken from a process, its death is established by a `Watch`.
         """
         return self.silent <= self.limit and not is_dead(self.process)
 
 
 @dataclass(frozen=True, slots=True)
 class KeptQuestion:
-    """A question that a run asks.
+    """A question asked by a run.
 
     Attributes:
         run_id: The run.
-        step: The key of the operator that asks.
-        id: What the answer is given under.
+        step: Key of the operator that asks.
+        id: Id to answer it by.
         text: The question.
-        schema: The JSON Schema of the answer, as JSON; empty for any.
+        schema: JSON Schema of the answer, as JSON; empty for any answer.
         answer: The answer, as JSON; None until there is one.
-        asked: When it was asked.
-        answered: When it was answered; 0 until then.
+        asked: Time of the question.
+        answered: Time of the answer; 0 until then.
     """
 
     run_id: str
@@ -132,10 +132,23 @@ class KeptQuestion:
 
 
 def of_row(kind: type[T], row: Mapping[str, Any]) -> T:
-    """A row as a value. SQLite keeps anything in any column; what is not of its field's type counts as nothing."""
+    """Return a row as a value. SQLite allows any type in any column; a value of a wrong type is ignored."""
     given: dict[str, Any] = {}
     for field in fields(cast("Any", kind)):
         value, nothing = row.get(field.name), "" if field.default is MISSING else field.default
         wanted: Any = {float: (float, int), bool: (bool, int), type(None): (str, type(None))}
         given[field.name] = value if isinstance(value, wanted.get(type(nothing), type(nothing))) else nothing
     return kind(**given)
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """Rule for deleting finished runs when another run of their workflow finishes.
+
+    Attributes:
+        max_age: Maximum age in seconds, since a run was last updated; None for no limit.
+        max_runs: Maximum number of runs to keep, the newest first; None for no limit.
+    """
+
+    max_age: float | None = None
+    max_runs: int | None = None

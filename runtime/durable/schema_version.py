@@ -1,7 +1,7 @@
-"""The version of Operad's own tables, and the way from each version to the next.
+"""Version of Operad's own tables, and the migrations between versions.
 
 The table ``operad_schema`` holds one row with the version. Version 1 had no such table: a database with the table
-``operad_runs`` alone is of version 1. A migration is never changed after a release: databases of all versions exist.
+``operad_runs`` alone has version 1. A migration is never changed after a release: databases of all versions exist.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ MIGRATIONS: Sequence[Sequence[str]] = (
         "CREATE INDEX ix_operad_runs_state ON operad_runs (state, updated)",
     ),
 )
-"""The statements that lead from a version to the next: the first ones from version 1 to version 2."""
+"""Statements that migrate from each version to the next, beginning with version 1."""
 
 VERSION = 1 + len(MIGRATIONS)
-"""The version of the tables that this release reads and writes."""
+"""Version of the tables that this release reads and writes."""
 
 _TYPES: Mapping[bool, Mapping[str, str]] = {True: {"bytes": "BLOB"}, False: {"bytes": "BYTEA"}}
 

@@ -1,4 +1,4 @@
-"""What dbos writes into its tables is JSON, and nothing that it reads is ever unpickled."""
+"""JSON serializer for dbos: rows are JSON, and never unpickled."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from operad.runtime.values.errors import InputError
 
 
 class JsonSerializer(Serializer):
-    """Plain JSON. An error becomes its text: those of operators are kept as values, and only faults of ours come here."""
+    """Plain JSON. An error becomes its text: operators' errors are kept as values, so only internal faults pass here."""
 
     def serialize(self, data: Any) -> str:
-        """A value as JSON."""
+        """Return a value as JSON."""
         if isinstance(data, BaseException):
             data = {"$exception": f"{type(data).__name__}: {data}"}
         return json.dumps(data)
 
     def deserialize(self, serialized_data: str) -> Any:
-        """The value of JSON."""
+        """Return the value of a JSON text."""
         value: Any = json.loads(serialized_data)
         if isinstance(value, dict) and "$exception" in value:
             return InputError(str(cast("dict[str, Any]", value)["$exception"]))
         return cast("Any", value)
 
     def name(self) -> str:
-        """What rows say that were written so."""
+        """Return the name under which rows record this format."""
         return "operad_json"
 
 
 def refuse_pickles() -> None:
-    """Have dbos refuse rows that say that they are pickles, which it would read whatever its own serializer is.
+    """Make dbos refuse rows marked as pickles, which it would otherwise load whatever its serializer is.
 
-    Whoever can write to the database could else run code here. It holds for the whole process.
+    Otherwise, write access to the database would allow code execution here. It applies to the whole process.
     """
     replaced = {"deserialize": _refuse, "serialize": JsonSerializer.serialize}
-    for name, method in replaced.items():  # an error about such a row is written as if it were one, and ends its work
+    for name, method in replaced.items():  # an error for such a row takes the place of its content, and ends its work
         setattr(DefaultSerializer, name, method)
 
 
 def _refuse(*_: object) -> NoReturn:
     raise InputError(
-        "a row of the database says that it is a pickle, which operad never writes; it is not read: "
-        "see who else writes to this database"
+        "a row of the database is marked as a pickle, which operad never writes; it is not read: "
+        "find out which other program writes to this database"
     )

@@ -1,4 +1,4 @@
-"""What those who drive runs and those who work for them both have: the same agents, found by the same names."""
+"""Agents shared by drivers and workers: both find the same operators by the same names."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from operad.runtime.workflow.run import Run
 from operad.runtime.workflow.workflow import Workflow
 
 Address = tuple[str, ...]
-"""Where an operator is: an agent's name, the ids of the operators around it, and its own."""
+"""Address of an operator: its agent's name, the ids of the operators around it, and its own id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is at an address.
+    """The operator found at an address.
 
     Attributes:
-        build: The workflow that the operator is in.
-        insights: What earlier runs tell it: those of its workflow, or of the next one around that has any.
-        node: The operator, as it is in that workflow.
-        reasoner: Who thinks for it.
+        build: Workflow that contains the operator.
+        insights: Insights of its workflow, or of the nearest enclosing workflow that has any.
+        node: The operator in its workflow.
+        reasoner: Reasoner of the operator.
     """
 
     build: Build
@@ -42,16 +42,16 @@ class Found:
 
 
 class Served:
-    """Agents whose operators may be done by workers.
+    """Agents whose operators workers may execute.
 
     Args:
-        name: What they are called together, such as the name of their file.
+        name: Common name of the agents, such as the name of their file.
         agents: The agents; the experts of a leader count as well.
 
     Attributes:
-        name: The same.
-        queue: Where their work is put. Its name changes with what they do, so that workers that were
-            started from something else never get it.
+        name: Common name of the agents.
+        queue: Queue of their requests. Its name depends on their behaviour, so that workers started from another
+            configuration never take them.
     """
 
     def __init__(self, name: str, agents: Sequence[Agent]) -> None:
@@ -73,21 +73,21 @@ class Served:
                     self._addresses.setdefault((key, id(build), id(node)), address)
 
     def address_of(self, scope: Scope, node: Node) -> Address | None:
-        """Where the operator that runs in a scope is; None where it was made, or its workflow changed, since."""
+        """Return the address of the operator that runs in a scope; None if it was created, or its workflow changed, later."""
         runs = [cast("Run", outer.run) for outer in scope.outwards()]
         agent = next((self._agents[id(run.build)] for run in runs if id(run.build) in self._agents), "")
         return self._addresses.get((agent, id(runs[0].build), id(node)))
 
     def find(self, address: Sequence[str]) -> Found:
-        """What is at an address.
+        """Return the operator at an address.
 
         Raises:
-            InputError: Nothing is.
+            InputError: There is none.
         """
         found = self._found.get(tuple(address))
         if found is None:
             raise InputError(
-                f"{self.name}: has no operator {'/'.join(address)!r}; was it changed since the worker began?"
+                f"{self.name}: has no operator {'/'.join(address)!r}; was the configuration changed after the worker started?"
             )
         return found
 

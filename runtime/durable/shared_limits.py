@@ -1,4 +1,4 @@
-"""Limits a minute that the processes of a database keep together."""
+"""Rate limits per minute shared by all processes of a database."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from operad.runtime.durable.drive import in_thread
+from operad.runtime.durable.replay import in_thread
 from operad.runtime.durable.store import Store
 from operad.runtime.policies.limits import WINDOW, Limiter, Limits
 
@@ -17,21 +17,21 @@ _SHORTEST_WAIT = 0.01
 
 @dataclass(frozen=True, slots=True)
 class LimitsInDatabase:
-    """Keeps limits of requests and tokens a minute over all processes that speak to a database; see `SharedLimits`.
+    """Enforces limits of requests and tokens per minute over all processes of a database; see `SharedLimits`.
 
-    An endpoint is the same to all of them by its address, model and key; a workflow by its name, among those who
-    have the same agents. How many calls there may be at once each process keeps by itself, and for limits that are
-    of that alone the database is not asked.
+    An endpoint is identified by its address, model and key; a workflow by its name within the group of processes with
+    the same agents. The number of concurrent calls is limited by each process for itself; limits that consist of this
+    alone do not use the database.
 
-    One call of a process at a time waits in the database; processes take turns. A process that dies leaves nothing
-    but what it had noted, which counts until it is a minute old. A call that is cancelled while it is let in counts
-    as one.
+    One call of a process at a time waits in the database; processes take turns. After the death of a process, only the
+    calls it had recorded remain, and count until they are a minute old. A call that is cancelled while being admitted
+    counts as a call.
 
     Attributes:
         store: The database.
-        group: What those call themselves who have the same agents.
-        caller: This process.
-        window: Seconds over which is counted.
+        group: Name of the group of processes with the same agents.
+        caller: Id of this process.
+        window: Length of the counting window, in seconds.
     """
 
     store: Store
@@ -43,7 +43,7 @@ class LimitsInDatabase:
         """See `SharedLimits.admit`.
 
         Raises:
-            InputError: The database cannot be used, or is gone for longer than it is waited for.
+            InputError: The database cannot be used, or is gone for longer than operad keeps trying.
         """
         if not limiter.limits.a_minute:
             return
@@ -74,7 +74,7 @@ class LimitsInDatabase:
             await in_thread(self.store.hold_off, self._key(limiter), seconds)
 
     def _key(self, limiter: Limiter) -> str:
-        """What the limits are called in the database: no address with a password in it, no key."""
+        """Return the name of the limits in the database, without passwords and keys."""
         limits = limiter.limits
         whose = limiter.name if limiter.everywhere else name_in(self.group, limiter)
         counted = f"{whose} {limits.requests_per_minute} {limits.tokens_per_minute}"
@@ -82,7 +82,7 @@ class LimitsInDatabase:
 
 
 def name_in(group: str, limiter: Limiter) -> str:
-    """What a workflow's limits are called by others than those who have the same agents."""
+    """Return the name of a workflow's limits, distinct for each group of processes with the same agents."""
     return f"{group} {limiter.name}"
 
 
@@ -91,6 +91,6 @@ _making = threading.Lock()
 
 
 def _turns_of(limiter: Limiter) -> Limiter:
-    """What lets the calls that a limiter let in ask the database one after the other."""
+    """Return the lock under which the calls of a limiter ask the database one after the other."""
     with _making:
         return _turns.setdefault(limiter, Limiter(Limits(concurrency=1)))

@@ -1,13 +1,15 @@
-"""The tables that runs are kept in, beside those of dbos: runs, processes, questions, take-overs, calls of models.
+"""Operad's tables of runs, beside those of dbos: runs, processes, questions, take-overs, model calls.
 
 All times are seconds since the epoch by the database's clock. Each method is one transaction, may block, and may
-be called from any thread; a database that is gone for a while is waited for.
+be called from any thread. While the database cannot be reached, methods retry.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import re
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
@@ -22,11 +24,14 @@ if TYPE_CHECKING:
     from sqlalchemy import URL
 
 
+_logger = logging.getLogger(__name__)
+
+
 class Store(CountedCalls):
-    """The tables in one database, made when they are not there, and brought to the version of this release.
+    """The tables in one database, created if missing, and migrated to the version of this release.
 
     Args:
-        url: The database, as `database_url` gives it.
+        url: The database, as returned by `database_url`.
 
     Raises:
         InputError: It cannot be reached or used, or a later release wrote it.
@@ -43,10 +48,10 @@ class Store(CountedCalls):
             return self._version_in(connection)
 
     def _version_in(self, connection: Any) -> int:
-        """The version of the tables; 0 where there are none.
+        """Return the version of the tables; 0 if there are none.
 
         Raises:
-            InputError: It is a later one than this release knows.
+            InputError: The version is later than this release knows.
         """
         there = self._sa.inspect(connection)
         if not there.has_table(self._tables.schema.name):
@@ -54,7 +59,7 @@ class Store(CountedCalls):
         version = connection.execute(self._sa.select(self._tables.schema.c.version)).scalar()
         if not isinstance(version, int) or version < 1:
             raise InputError(
-                f"{self.name}: the table operad_schema holds no version; was it written by something else?"
+                f"{self.name}: the table operad_schema holds no version; was it written by another program?"
             )
         check_not_newer(self.name, version)
         return version
@@ -62,7 +67,7 @@ class Store(CountedCalls):
     def _migrate(self) -> None:
         sa = self._sa
         with self._engine.begin() as connection:
-            if not self._is_sqlite:  # two processes that make them at once
+            if not self._is_sqlite:  # two processes may create them at once
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(7263911)"))
             version = self._version_in(connection)
             if not version:
@@ -73,7 +78,7 @@ class Store(CountedCalls):
                     connection.execute(sa.text(statement))
 
     def _check_columns(self) -> None:
-        """See that no table or column is missing, now rather than in the middle of a run."""
+        """Check that no table or column is missing, now rather than in the middle of a run."""
         sa = self._sa
         each = (sa.exists(sa.select(*table.c).where(sa.false())) for table in self._tables.all.sorted_tables)
         with self._reader.connect() as connection:
@@ -83,7 +88,7 @@ class Store(CountedCalls):
 
     @patiently
     def run(self, run_id: str) -> KeptRun | None:
-        """A run; None where there is none."""
+        """Return a run; None if there is none."""
         table = self._tables.runs
         with self._reader.connect() as connection:
             row = connection.execute(self._sa.select(table).where(table.c.run_id == run_id)).mappings().first()
@@ -91,12 +96,12 @@ class Store(CountedCalls):
 
     @patiently
     def runs(self, limit: int | None = None, after: str = "", states: Collection[str] = ()) -> Sequence[KeptRun]:
-        """Runs, the newest first, without what is long in them: `LONG`.
+        """Return runs, the newest first, without their long columns (`LONG`).
 
         Args:
-            limit: How many at most; None for all.
-            after: The id of a run: those that come after it.
-            states: Those in these states; all, where none is named.
+            limit: Maximum number; None for all.
+            after: Id of a run; the runs after it are returned.
+            states: States to include; empty for all.
         """
         sa, table = self._sa, self._tables.runs
         query = self._short().order_by(table.c.created.desc(), table.c.run_id.desc()).limit(limit)
@@ -110,7 +115,7 @@ class Store(CountedCalls):
 
     @patiently
     def these(self, run_ids: Sequence[str]) -> Sequence[KeptRun]:
-        """The runs with these ids, without what is long in them; those that are not there are left out."""
+        """Return the runs with these ids, without their long columns; missing ones are left out."""
         query = self._short().where(self._tables.runs.c.run_id.in_(run_ids))
         with self._reader.connect() as connection:
             return [of_row(KeptRun, row) for row in connection.execute(query).mappings()]
@@ -122,13 +127,13 @@ class Store(CountedCalls):
     def ended(
         self, state: str, *, seconds: float | None = None, but: int | None = None, workflow: str | None = None
     ) -> Sequence[str]:
-        """The ids of runs that have ended, the newest first.
+        """Return the ids of runs that have ended, the newest first.
 
         Args:
-            state: How they have ended.
-            seconds: Those of which nothing was noted for so long.
-            but: All but so many of the newest.
-            workflow: Those of the workflow with this name.
+            state: Final state.
+            seconds: Minimum age in seconds since the last update.
+            but: Number of the newest runs to skip.
+            workflow: Name of the workflow.
         """
         table = self._tables.runs
         query = self._sa.select(table.c.run_id).where(table.c.state == state)
@@ -144,7 +149,7 @@ class Store(CountedCalls):
 
     @patiently
     def sources(self, run_ids: Sequence[str]) -> set[str]:
-        """What these runs were made from."""
+        """Return the distinct sources of these runs."""
         table = self._tables.runs
         query = self._sa.select(table.c.source).where(table.c.run_id.in_(run_ids)).distinct()
         with self._reader.connect() as connection:
@@ -152,10 +157,10 @@ class Store(CountedCalls):
 
     @patiently
     def step_ids(self, run_ids: Sequence[str]) -> Sequence[str]:
-        """The ids under which dbos knows the operators of these runs."""
+        """Return the ids under which dbos knows the operators of these runs."""
         sa = self._sa
         step = sa.column("workflow_uuid")
-        if self._is_sqlite:  # its index serves
+        if self._is_sqlite:  # this form uses the index
             table = sa.table("workflow_status", step)
             chosen = sa.or_(*((step >= f"{run_id}:") & (step < f"{run_id};") for run_id in run_ids))
         else:
@@ -166,7 +171,7 @@ class Store(CountedCalls):
 
     @patiently
     def digests(self, pattern: str) -> set[str]:
-        """What of this pattern stands in anything that is kept of any run."""
+        """Return all texts that match a pattern in any kept column of any run."""
         sa, runs, found = self._sa, self._tables.runs, set[str]()
         step = sa.table("workflow_output", sa.column("output"), schema=None if self._is_sqlite else "dbos")
         whole = sa.table("workflow_status", sa.column("output"), schema=None if self._is_sqlite else "dbos")
@@ -179,7 +184,7 @@ class Store(CountedCalls):
 
     @patiently
     def create(self, run: KeptRun) -> bool:
-        """Note a new run; False where there is one with its id."""
+        """Insert a new run; return False if its id exists."""
         table, sa = self._tables.runs, self._sa
         values = {name: _storable(getattr(run, name)) for name in KeptRun.__dataclass_fields__} | {
             "created": self._now,
@@ -194,7 +199,7 @@ class Store(CountedCalls):
 
     @patiently
     def take(self, run_id: str, before: str, driver: str) -> bool:
-        """Have `driver` drive a run in the place of `before`; False where that one does not drive it any more."""
+        """Make `driver` the driver of a run in place of `before`; return False if `before` does not drive it any more."""
         return self._update_run(
             run_id,
             before,
@@ -207,7 +212,7 @@ class Store(CountedCalls):
 
     @patiently
     def note(self, run_id: str, holder: str, **values: object) -> bool:
-        """Note something about a run that `holder` drives; False where it does not any more."""
+        """Update columns of a run driven by `holder`; return False if `holder` does not drive it any more."""
         return self._update_run(run_id, holder, **values)
 
     def _update_run(self, run_id: str, holder: str, **values: object) -> bool:
@@ -219,14 +224,14 @@ class Store(CountedCalls):
 
     @patiently
     def ask_to_end(self, run_id: str) -> None:
-        """Have whoever drives a run end it."""
+        """Request the driver of a run to end it."""
         table = self._tables.runs
         with self._engine.begin() as connection:
             connection.execute(self._sa.update(table).where(table.c.run_id == run_id).values(cancelling=True))
 
     @patiently
     def forget(self, run_ids: Sequence[str]) -> None:
-        """Forget runs with their questions and events."""
+        """Delete runs with their questions and events."""
         tables = self._tables
         with self._engine.begin() as connection:
             for table in (tables.questions, tables.takeovers, tables.events, tables.runs):
@@ -236,7 +241,7 @@ class Store(CountedCalls):
 
     @patiently
     def keep_events(self, run_id: str, drive: int, events: bytes) -> None:
-        """Keep what was heard of a run, after what was heard before."""
+        """Append recorded events to those of a run."""
         sa, table = self._sa, self._tables.events
         last = sa.select(sa.func.coalesce(sa.func.max(table.c.part), 0) + 1).where(table.c.run_id == run_id)
         values = {"run_id": run_id, "part": last.scalar_subquery(), "drive": drive, "events": events}
@@ -245,7 +250,7 @@ class Store(CountedCalls):
 
     @patiently
     def events(self, run_id: str) -> Sequence[tuple[int, bytes]]:
-        """What was heard of a run, in order, each part with the number of its drive."""
+        """Return the recorded events of a run in order, each part with the number of its drive."""
         table = self._tables.events
         query = self._sa.select(table.c.drive, table.c.events).where(table.c.run_id == run_id).order_by(table.c.part)
         with self._reader.connect() as connection:
@@ -253,7 +258,7 @@ class Store(CountedCalls):
 
     @patiently
     def forget_events(self, run_id: str) -> None:
-        """Forget what was heard of a run."""
+        """Delete the recorded events of a run."""
         table = self._tables.events
         with self._engine.begin() as connection:
             connection.execute(self._sa.delete(table).where(table.c.run_id == run_id))
@@ -261,13 +266,13 @@ class Store(CountedCalls):
     # Processes
 
     def beat(self, executor: Executor) -> Mapping[str, bool]:
-        """Give a sign of life.
+        """Record a heartbeat.
 
         Returns:
-            The runs that it drives, and whether somebody wants them to end.
+            The runs that the process drives, each with True if its cancellation was requested.
 
         Raises:
-            Exception: The database is gone just now.
+            Exception: The database cannot be reached at the moment.
         """
         sa, table, runs = self._sa, self._tables.executors, self._tables.runs
         values = {
@@ -289,7 +294,7 @@ class Store(CountedCalls):
 
     @patiently
     def executors(self) -> Sequence[Executor]:
-        """All processes that are known, the oldest first."""
+        """Return all known processes, the oldest first."""
         table = self._tables.executors
         query = self._sa.select(table, self._now.label("now")).order_by(table.c.started)
         with self._reader.connect() as connection:
@@ -304,7 +309,7 @@ class Store(CountedCalls):
 
     @patiently
     def leave(self, executor_id: str) -> None:
-        """A process ends, and drives nothing any more. What no longer counts against limits goes, too."""
+        """Remove a process, which drives no runs any more, and calls that no longer count against limits."""
         executors, runs, calls = self._tables.executors, self._tables.runs, self._tables.calls
         with self._engine.begin() as connection:
             connection.execute(self._sa.delete(executors).where(executors.c.id == executor_id))
@@ -314,16 +319,33 @@ class Store(CountedCalls):
     # Questions
 
     @patiently
-    def ask(self, question: KeptQuestion) -> None:
-        """Note a question, if it is not noted yet."""
+    def ask(self, question: KeptQuestion) -> str | None:
+        """Insert a question; return its answer, if it was asked in the same words before and answered.
+
+        A question in other words takes the place of the one that the same id had, whose answer is not for it.
+        """
         sa, table = self._sa, self._tables.questions
         values = {name: _storable(getattr(question, name)) for name in KeptQuestion.__dataclass_fields__}
-        with suppress(sa.exc.IntegrityError), self._engine.begin() as connection:
-            connection.execute(sa.insert(table).values({**values, "asked": self._now}))
+        values["asked"] = self._now
+        mine = sa.and_(*(table.c[name] == values[name] for name in ("run_id", "step", "id")))
+        try:
+            with self._engine.begin() as connection:
+                row = connection.execute(sa.select(table.c.text, table.c.schema, table.c.answer).where(mine)).first()
+                if row is None:
+                    connection.execute(sa.insert(table).values(values))
+                    return None
+                if (row.text, row.schema) == (values["text"], values["schema"]):
+                    return row.answer
+                connection.execute(sa.update(table).where(mine).values(values))
+        except sa.exc.IntegrityError:  # another process asked it at this moment
+            return self.ask(question)
+        if row.answer is not None:
+            _logger.warning("%s: the answer was to %r; the question is now %r", question.id, row.text, question.text)
+        return None
 
     @patiently
     def questions(self, run_id: str) -> Sequence[KeptQuestion]:
-        """All that a run has asked, in order."""
+        """Return all questions of a run, in order."""
         table = self._tables.questions
         columns = [table.c[name] for name in KeptQuestion.__dataclass_fields__]
         query = self._sa.select(*columns).where(table.c.run_id == run_id).order_by(table.c.asked)
@@ -332,7 +354,7 @@ class Store(CountedCalls):
 
     @patiently
     def answer(self, run_id: str, step: str, question_id: str, answer: str) -> bool:
-        """Note an answer; False where there is one already, or no such question."""
+        """Record an answer; return False if there is one already, or no such question."""
         table = self._tables.questions
         change = self._sa.update(table).where(
             table.c.run_id == run_id, table.c.step == step, table.c.id == question_id, table.c.answer.is_(None)
@@ -342,7 +364,7 @@ class Store(CountedCalls):
 
     @patiently
     def forget_steps(self, run_id: str, steps: Collection[str]) -> None:
-        """Forget what operators of a run asked, and who died over them."""
+        """Delete the questions and deaths recorded for operators of a run."""
         table, deaths = self._tables.questions, self._tables.takeovers
         with self._engine.begin() as connection:
             for step in steps:
@@ -353,7 +375,7 @@ class Store(CountedCalls):
 
     @patiently
     def count_takeover(self, run_id: str, step_id: str, executor_id: str) -> Sequence[str]:
-        """Note that a process died over an operator; return all that did."""
+        """Record that a process died while executing an operator; return all processes that did."""
         sa, table = self._sa, self._tables.takeovers
         values = {"run_id": run_id, "step": step_id, "executor": executor_id, "at": self._now}
         with suppress(sa.exc.IntegrityError), self._engine.begin() as connection:
@@ -362,14 +384,24 @@ class Store(CountedCalls):
 
     @patiently
     def forget_deaths(self, run_id: str) -> None:
-        """Forget who died over operators of a run."""
+        """Delete the deaths recorded for operators of a run."""
         table = self._tables.takeovers
         with self._engine.begin() as connection:
             connection.execute(self._sa.delete(table).where(table.c.run_id == run_id))
 
     @patiently
+    def takeovers_of(self, run_id: str) -> Mapping[str, Sequence[str]]:
+        """Return the processes that died while executing operators of a run, by step id."""
+        table, found = self._tables.takeovers, defaultdict[str, list[str]](list)
+        query = self._sa.select(table.c.step, table.c.executor).where(table.c.run_id == run_id).order_by(table.c.at)
+        with self._reader.connect() as connection:
+            for step_id, executor in connection.execute(query):
+                found[step_id].append(executor)
+        return found
+
+    @patiently
     def takeovers(self, step_id: str) -> Sequence[str]:
-        """The processes that died over an operator."""
+        """Return the processes that died while executing an operator."""
         table = self._tables.takeovers
         query = self._sa.select(table.c.executor).where(table.c.step == step_id).order_by(table.c.at)
         with self._reader.connect() as connection:
@@ -377,12 +409,12 @@ class Store(CountedCalls):
 
 
 def _texts(text: object) -> tuple[str, ...]:
-    """Texts that stand in a column as JSON; none, if that is something else."""
+    """Return the texts of a JSON column; empty if it holds anything else."""
     with suppress(ValueError, TypeError, RecursionError):
         return tuple(str(each) for each in json.loads(cast("str", text)))
     return ()
 
 
 def _storable(value: Any) -> Any:
-    """The same; of a text what databases take, which is neither zero characters nor halves of characters."""
+    """Return a value that databases accept: a text without zero characters and lone surrogates; others unchanged."""
     return value.replace("\0", "\ufffd").encode(errors="replace").decode() if isinstance(value, str) else value

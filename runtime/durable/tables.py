@@ -1,4 +1,4 @@
-"""The tables that runs are kept in, beside those of dbos; see `schema_version` for how earlier ones become these."""
+"""Definitions of Operad's tables, beside those of dbos; see `schema_version` for migrations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Tables:
-    """The tables, as SQLAlchemy describes them.
+    """The tables as SQLAlchemy objects.
 
     Args:
         sa: The package `sqlalchemy`, an extra.

@@ -1,12 +1,16 @@
-"""What this process waits for that others do."""
+"""Waiting for outcomes that other processes produce."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Collection, Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from operad.runtime.durable.wakeups import Wakeups
 
 if TYPE_CHECKING:
     from dbos import DBOSClient, WorkflowStatus
@@ -14,73 +18,105 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 SHORTEST_LOOK, LONGEST_LOOK = 0.02, 0.2
-"""Seconds between two looks at what has come of what is waited for: the more often, the more comes."""
+"""Shortest and longest interval in seconds between two looks without wake-ups; the more outcomes arrive, the shorter."""
+
+SAFETY_LOOK = 2.0
+"""Seconds between two looks at all outcomes while wake-ups arrive, in case one was lost."""
 
 _ENDED = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
 
 
 class Waiting:
-    """A thread that looks what has come of all that this process waits for, in one query.
+    """Thread that looks for all outcomes this process waits for, in one query, when it is woken.
 
     Args:
-        client: What looks.
+        client: The dbos client that reads them.
+
+    Attributes:
+        wakeups: Wake-ups of this process, which call `hear`; None before the first request.
     """
 
     def __init__(self, client: DBOSClient) -> None:
+        self.wakeups: Wakeups | None = None
         self._client = client
         self._waits: dict[str, asyncio.Future[WorkflowStatus]] = {}
+        self._announced: set[str] = set()
+        self._changing = threading.Lock()
         self._something = threading.Event()
-        self._stopped = False
+        self._stopped = threading.Event()
         threading.Thread(target=self._go, name="operad-waiting", daemon=True).start()
 
     def stop(self) -> None:
-        """Look no more."""
-        self._stopped = True
+        """Stop looking."""
+        self._stopped.set()
         self._something.set()
+        if self.wakeups is not None:
+            self.wakeups.stop()
 
-    def enqueue(self, queue: str, step_id: str, request: str, version: str) -> None:
-        """Put work into a queue, unless it is there, or done, already."""
-        self._client.enqueue(
-            {"workflow_name": "operad.operator", "queue_name": queue, "workflow_id": step_id, "app_version": version},
-            request,
-        )
+    @contextmanager
+    def expecting(self, step_id: str) -> Generator[asyncio.Future[WorkflowStatus], None, None]:
+        """Look for the outcome of a step, until the end of the context. Enter it before the step can end.
 
-    async def wait_for(self, step_id: str) -> WorkflowStatus:
-        """Wait until it has ended."""
+        Returns:
+            The row of the step as soon as it has ended, to be awaited.
+        """
         future: asyncio.Future[WorkflowStatus] = asyncio.get_running_loop().create_future()
         self._waits[step_id] = future
         self._something.set()
         try:
-            return await future
+            yield future
         finally:
             self._waits.pop(step_id, None)
 
-    def _go(self) -> None:
-        pause = SHORTEST_LOOK
-        while not self._stopped:
-            if not self._waits:
-                self._something.clear()
-                if not self._waits:
-                    self._something.wait()
-                continue
-            ended = self._ended(dict(self._waits))
-            pause = SHORTEST_LOOK if ended else min(LONGEST_LOOK, pause * 1.3)
-            threading.Event().wait(pause)
+    def hear(self, _: str, step_id: str) -> None:
+        """Hear that a step may have ended; any step if the text is empty. Callable from any thread."""
+        with self._changing:
+            self._announced.update([step_id] if step_id else list(self._waits))
+        self._something.set()
 
-    def _ended(self, waits: Mapping[str, asyncio.Future[WorkflowStatus]]) -> bool:
+    def _go(self) -> None:
+        early, pause, looked = set[str](), SHORTEST_LOOK, 0.0
+        while not self._stopped.is_set():
+            self._something.clear()
+            if not self._waits:
+                self._something.wait()
+                continue
+            with self._changing:
+                announced, self._announced = self._announced, set()
+            early = (early | announced) & set(self._waits)
+            listening = self.wakeups is not None and self.wakeups.listening
+            everything = not listening or time.monotonic() - looked >= SAFETY_LOOK
+            if everything:
+                looked = time.monotonic()
+            ended = self._ended(set(self._waits) if everything else early)
+            early -= ended
+            pause = SHORTEST_LOOK if ended or announced else min(LONGEST_LOOK, pause * 1.3)
+            if not listening:
+                self._stopped.wait(pause)
+            elif early and pause < LONGEST_LOOK:  # announced, and not in the database yet
+                self._something.wait(pause)
+            else:
+                early.clear()
+                self._something.wait(max(0.0, looked + SAFETY_LOOK - time.monotonic()))
+
+    def _ended(self, steps: Collection[str]) -> set[str]:
+        """Look for the outcomes of steps; return those that have ended."""
+        if not steps:
+            return set()
         try:
-            found = self._client.list_workflows(workflow_ids=list(waits), status=_ENDED, load_input=False)
+            found = self._client.list_workflows(workflow_ids=list(steps), status=_ENDED, load_input=False)
         except Exception as error:  # noqa: BLE001 - whoever waits would wait for ever for a thread that has ended
-            _logger.warning("waiting for what others do: %s", type(error).__name__)
-            threading.Event().wait(LONGEST_LOOK)
-            return False
+            _logger.warning("cannot read outcomes of workers, will try again: %s", type(error).__name__)
+            self._stopped.wait(LONGEST_LOOK)
+            return set()
         for status in found:
-            future = waits[status.workflow_id]
+            if (future := self._waits.get(status.workflow_id)) is None:
+                continue
             try:
                 future.get_loop().call_soon_threadsafe(_settle, future, status)
-            except RuntimeError:  # its loop is closed
+            except RuntimeError:  # its event loop is closed
                 self._waits.pop(status.workflow_id, None)
-        return bool(found)
+        return {status.workflow_id for status in found}
 
 
 def _settle(future: asyncio.Future[WorkflowStatus], status: WorkflowStatus) -> None:

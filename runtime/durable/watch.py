@@ -1,4 +1,4 @@
-"""Which processes are dead, as this process has seen itself: clocks of other processes play no part in it."""
+"""Detection of dead processes by this process's own observations, independent of other clocks."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from operad.runtime.durable.rows import Executor
 
 
 class Watch:
-    """Looks at signs of life again and again.
+    """Observes heartbeats over time.
 
-    A process is dead where it ran on this machine and has ended, or where this process has looked for as many seconds
-    as that one may be silent and saw no new sign of life. A pause between two looks that is longer begins anew: this
-    process may have stood still, and others with it.
+    A process is dead if it ran on this machine and has ended, or if this process has observed it without a new heartbeat
+    for as many seconds as it may be silent. A longer pause between two observations restarts this period: this
+    process may have been stopped, and others with it.
 
     Args:
-        clock: Seconds since some moment, by a clock that nobody sets.
+        clock: Monotonic clock in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -25,7 +25,7 @@ class Watch:
         self._seen: dict[str, tuple[float, float, float]] = {}
 
     def is_dead(self, executor: Executor) -> bool:
-        """Look at a process as it was read just now."""
+        """Return True if a process is dead; `executor` must have been read just now."""
         if is_dead(executor.process):
             return True
         now = self._clock()

@@ -1,4 +1,4 @@
-"""A worker: it does the operators of runs that other processes drive."""
+"""Worker: executes operators of runs that other processes drive."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any
 from pydantic import JsonValue
 
 from operad.runtime.durable.codec import Codec, Outcome
-from operad.runtime.durable.drive import in_thread, outcome_of_work
-from operad.runtime.durable.driver import BEAT, LIMIT
 from operad.runtime.durable.places import (
     database_url,
     file_store,
@@ -28,10 +26,13 @@ from operad.runtime.durable.places import (
     version_here,
 )
 from operad.runtime.durable.remote import MAX_DEATHS
-from operad.runtime.durable.rows import Executor, KeptQuestion
+from operad.runtime.durable.replay import in_thread, kept_question, outcome_of_work
+from operad.runtime.durable.rows import Executor
+from operad.runtime.durable.run_owner import BEAT, LIMIT
 from operad.runtime.durable.served import Found, Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
 from operad.runtime.durable.store import Store
+from operad.runtime.durable.wakeups import wakeups
 from operad.runtime.durable.watch import Watch
 from operad.runtime.events import (
     Listener,
@@ -46,7 +47,7 @@ from operad.runtime.events import (
 from operad.runtime.events.repeat import traced
 from operad.runtime.graph.build import Node
 from operad.runtime.graph.call import OperatorCall
-from operad.runtime.knowledge.insights import RunInsights
+from operad.runtime.knowledge.run_insights import RunInsights
 from operad.runtime.observe.tracing import continued
 from operad.runtime.policies.limits import Limiter, Limits
 from operad.runtime.values.errors import BudgetError, InputError, OperadError, describe
@@ -63,20 +64,20 @@ _logger = logging.getLogger(__name__)
 _LOOK = 0.5
 
 MOST_COUNTED = 1000
-"""How many of the operators that wait in a queue are counted."""
+"""Maximum number of waiting operators that are counted per queue."""
 
 
 class Worker:
-    """Takes the work of some agents from a database, and does it.
+    """Takes requests for the operators of some agents from a database, and executes them.
 
     Args:
         url: The database, as for a `Ledger`.
         served: The agents.
-        concurrency: How many operators of each of these at once.
-        files: Where files that operators make are kept, as for a `Ledger`.
-        limit: Seconds without a sign of life after which this process counts as dead.
-        version: Of the code; work of another is left to others.
-        listeners: Called with every event of the operators that it does.
+        concurrency: Maximum number of operators of each of these at once.
+        files: Store for files that operators create, as for a `Ledger`.
+        limit: Seconds without a heartbeat after which this process counts as dead.
+        version: Version of the code; requests of other versions are left to other workers.
+        listeners: Called with every event of the operators that it executes.
 
     Raises:
         InputError: The database cannot be used, or this process serves one already.
@@ -108,18 +109,21 @@ class Worker:
         self._codec = Codec(file_store(files, self.url))
         self._listeners = tuple(listeners)
         self._tasks: dict[str, asyncio.Task[str]] = {}
+        self._drivers: dict[str, str] = {}
+        self._idle: set[str] = set()
+        self._process: Any = None
         self._watch = Watch()
 
     @property
     def busy(self) -> int:
-        """How many operators it is at."""
+        """Number of operators in execution."""
         return len(self._tasks)
 
     def waiting(self) -> dict[str, int]:
-        """How many operators wait in each queue that it serves, for whomever; it counts to `MOST_COUNTED`.
+        """Return the number of waiting operators in each queue that it serves, up to `MOST_COUNTED`.
 
         Raises:
-            Exception: The database cannot be asked; or it does not serve yet, or any more.
+            Exception: The database cannot be reached, or the worker is not serving.
         """
         counted = partial(self._client.list_workflows, status="ENQUEUED", limit=MOST_COUNTED)
         return {
@@ -127,11 +131,11 @@ class Worker:
         }
 
     async def serve(self, stop: asyncio.Event, grace: float = 30.0) -> None:
-        """Work until told to stop; then take no more, and finish what is under way.
+        """Serve until told to stop; then take no more requests, and finish those in progress.
 
         Args:
-            stop: What tells it.
-            grace: Seconds for that; what takes longer is stopped, and left to other workers.
+            stop: Event that ends the service.
+            grace: Seconds for operators in progress to finish; the rest are stopped, and left to other workers.
         """
         self._loop = asyncio.get_running_loop()
         dbos_process = import_module("operad.runtime.durable.dbos_process")
@@ -139,12 +143,13 @@ class Worker:
         self._client: DBOSClient = await in_thread(store.insist, partial(dbos_process.client, self.url), 0.0)
         await in_thread(
             store.insist, partial(store.beat, self.executor)
-        )  # before anything is taken: who has no sign of life is dead
+        )  # before any request is taken: a process without a heartbeat counts as dead
         presence = threading.Thread(target=self._go, name="operad-presence", daemon=True)
         self._leaving = threading.Event()
         self._stopping = False
         presence.start()
-        self._process: Any = await in_thread(store.set_up, partial(self._launch, dbos_process))
+        self._wakeups = wakeups(store, self.executor.queues, self._hear)
+        self._process = await in_thread(store.set_up, partial(self._launch, dbos_process))
         try:
             await stop.wait()
             await in_thread(self._process.stop, round(grace))
@@ -153,14 +158,21 @@ class Worker:
             await in_thread(self._leave, presence)
 
     def _launch(self, dbos_process: Any) -> Any:
-        return dbos_process.launch(
-            self.url,
-            self.executor.id,
-            self._perform,
-            queues=self.executor.queues,
-            concurrency=self.executor.concurrency,
-            version=self.executor.version,
+        queues = dbos_process.Queues(
+            self.executor.queues, self.executor.concurrency, self._recorded, lambda: self._wakeups.listening
         )
+        return dbos_process.launch(
+            self.url, self.executor.id, self._perform, queues=queues, version=self.executor.version
+        )
+
+    def _hear(self, queue: str, _: str) -> None:
+        if self._process is not None:
+            self._process.wake(queue)
+
+    def _recorded(self, step_id: str) -> None:
+        """Wake the driver that waits for an outcome; called in a thread of dbos."""
+        if driver := self._drivers.pop(step_id, ""):
+            self._wakeups.send(driver, step_id)
 
     async def _stop_all(self) -> None:
         self._stopping = True
@@ -170,9 +182,10 @@ class Worker:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _leave(self, presence: threading.Thread) -> None:
-        self._process.stop()  # until it has, it takes again what is given back; who is cancelled may not have said so
+        self._process.stop()  # until dbos has stopped, it takes requests that are given back; a cancelled one may not have reported yet
         self._leaving.set()
         presence.join(5.0)
+        self._wakeups.stop()
         self._give_back([self.executor.id])
         self._store.leave(self.executor.id)
         self._client.destroy()
@@ -181,14 +194,14 @@ class Worker:
     # Work
 
     def _perform(self, step_id: str, request: str) -> str:
-        """Do an operator's work; in a thread of dbos."""
+        """Execute an operator; called in a thread of dbos."""
         try:
             return asyncio.run_coroutine_threadsafe(self._tracked(step_id, request), self._loop).result()
         except (asyncio.CancelledError, CancelledError) as error:
             raise _StoppedError from error
 
     async def _tracked(self, step_id: str, request: str) -> str:
-        if self._stopping:  # it was taken just before no more was to be
+        if self._stopping:  # taken just before the worker stopped taking requests
             raise asyncio.CancelledError
         task = self._tasks[step_id] = asyncio.ensure_future(self._do(step_id, request))
         try:
@@ -200,6 +213,7 @@ class Worker:
     async def _do(self, step_id: str, request: str) -> str:
         try:
             given = await in_thread(self._codec.load, request, dict)
+            self._drivers[step_id] = str(given.get("driver", ""))
             found = self._served[given["queue"]].find(given["address"])
             outcome = await self._outcome(step_id, given, found)
             return await in_thread(self._codec.dump, outcome)
@@ -207,13 +221,14 @@ class Worker:
             return self._codec.dump(Outcome(error=error))
         except Exception as error:  # noqa: BLE001 - whoever waits for it is told
             odd = InputError(
-                f"a worker cannot read what it was given, {describe(error)}; was it written by something else?"
+                f"the worker cannot read its request: {describe(error)}; was it written by another program?"
             )
             return self._codec.dump(Outcome(error=odd))
 
     async def _outcome(self, step_id: str, given: dict[str, Any], found: Found) -> Outcome:
         run_id = step_id.partition(":")[0]
         build = found.build
+        insights = RunInsights(found.insights) if found.insights else None
         call = OperatorCall(
             found.reasoner,
             given["job"],
@@ -222,8 +237,8 @@ class Worker:
             given["lesson"],
             tuple(given["transcript"]),
             given["judged"],
+            insights,
         )
-        insights = RunInsights(found.insights) if found.insights else None
         path = tuple(given["path"])
         log = RunLog(run_id, self._listeners)
         run = _Alone(build, call, log, prefix=path[:-1], insights=insights)
@@ -236,12 +251,13 @@ class Worker:
         run.journal = _Asking(self._store, run, run_id, key)
         enter(scope)
         continued(given.get("span", ""))
-        node = replace(found.node, places=None)  # who drives the run has taken one
+        node = replace(found.node, places=None)  # the driver of the run has written one already
         log.write(OperatorStarted(), path, path[-1], given["round"], 1)
         began, ended = log.now(), partial(log.write, path=path, operator_id=path[-1], round=given["round"])
         try:
-            outcome = await outcome_of_work(lambda: perform(node, call, scope), scope)
-        except BudgetError as error:  # it is not kept, but whoever drives the run has to know what it cost
+            async with run.connections:
+                outcome = await outcome_of_work(lambda: perform(node, call, scope), scope)
+        except BudgetError as error:  # the error is not kept, but the driver needs to know the cost
             outcome = Outcome(None, error, scope.usage, tuple(scope.kept or ()), traced.get())
         except BaseException:
             ended(OperatorCancelled(seconds=log.now() - began, usage=scope.usage), attempt=scope.attempt)
@@ -254,27 +270,30 @@ class Worker:
             ended(failed, attempt=scope.attempt)
         return outcome
 
-    # Signs of life, and those of others
+    # Heartbeat, and dead workers
 
     def _go(self) -> None:
-        well_since = beaten = time.monotonic()
+        well_since = beaten = searched = time.monotonic()
         while not self._leaving.wait(BEAT):
             doing = tuple(self._tasks)
             try:
                 self._store.beat(replace(self.executor, doing=doing))
                 now = time.monotonic()
                 if now - beaten > self.executor.limit:
-                    well_since = now  # it was silent itself, as all may have been: nobody is judged yet
+                    well_since = now  # this worker was silent itself, and so may the others have been: judge later
                 beaten = now
                 self._stop_what_is_not_mine(doing)
                 self._take_over(self._dead(), now - well_since)
+                if now - searched > self.executor.limit:
+                    searched = now
+                    self._give_back_lost()
             except self._store.errors:
                 well_since = time.monotonic()
             except Exception as error:  # noqa: BLE001 - the next beat may do better
-                _logger.warning("looking after other workers: %s", error)
+                _logger.warning("cannot check other workers, will try again: %s", error)
 
     def _stop_what_is_not_mine(self, doing: Sequence[str]) -> None:
-        """Stop work that was cancelled, or that another was given while this process was silent."""
+        """Stop work that was cancelled, or given to another worker while this process was silent."""
         if not doing:
             return
         mine = {
@@ -291,11 +310,34 @@ class Worker:
             if task := self._tasks.get(step_id):
                 self._loop.call_soon_threadsafe(task.cancel)
 
+    def _give_back_lost(self) -> None:
+        """Give back requests that are not executed: those that dbos took or finished while the database failed."""
+        mine = self._client.list_workflows(
+            status="PENDING",
+            executor_id=self.executor.id,
+            queue_name=list(self.executor.queues),
+            load_input=False,
+            load_output=False,
+        )
+        idle = {step.workflow_id: step.queue_name or "" for step in mine if step.workflow_id not in self._tasks}
+        for step_id in self._idle & idle.keys():
+            if self._return_to(idle[step_id], step_id, [self.executor.id]):
+                _logger.warning("%s: starts anew, because the database failed while it was taken or finished", step_id)
+        self._idle = set(idle)
+
+    def _return_to(self, queue: str, step_id: str, begun_by: Sequence[str]) -> bool:
+        """Put a request back into its queue, and wake the workers; see `give_back` of `dbos_process`."""
+        give_back = import_module("operad.runtime.durable.dbos_process").give_back
+        returned = give_back(self._client, step_id, begun_by, queue)
+        if returned:
+            self._wakeups.send(queue)
+        return returned
+
     def _dead(self) -> list[Executor]:
         return [each for each in self._store.executors() if each.kind == "worker" and self._watch.is_dead(each)]
 
     def _take_over(self, dead: Sequence[Executor], well: float) -> None:
-        """Give what dead workers had begun to those that live, once this one is well for long enough."""
+        """Give requests of dead workers back to the queue, once this worker has been alive for long enough."""
         if not dead or well <= self.executor.limit:
             return
         self._give_back([each.id for each in dead], died=True)
@@ -317,26 +359,24 @@ class Worker:
                 run_id = step_id.partition(":")[0]
                 deaths = self._store.count_takeover(run_id, step_id, step.executor_id or "")
                 if len(deaths) >= MAX_DEATHS:
-                    _logger.warning("%s: %d workers died over it; it is given up", step_id, len(deaths))
+                    _logger.warning("%s: given up, because %d workers died while executing it", step_id, len(deaths))
                     self._client.cancel_workflow(step_id)
                     continue
-            recovered = import_module("operad.runtime.durable.dbos_process").give_back(
-                self._client, step_id, executor_ids, queue
-            )
+            recovered = self._return_to(queue, step_id, executor_ids)
             if recovered and died:
-                _logger.warning("%s: its worker died; it is begun anew", step_id)
+                _logger.warning("%s: starts anew, because its worker died", step_id)
 
 
 class _Alone(Run):
-    """A run of which one operator is done here, and the rest elsewhere."""
+    """Run of which this process executes one operator."""
 
     def transcript(self) -> tuple[StepRecord, ...]:
-        """What was sent along."""
+        """Return the transcript sent with the request."""
         return self._call.transcript
 
 
 class _Asking:
-    """Has questions of operators put by whoever drives their run."""
+    """Forwards questions of operators to the driver of their run."""
 
     def __init__(self, store: Store, run: Run, run_id: str, key: str) -> None:
         self._store = store
@@ -352,9 +392,8 @@ class _Asking:
         return await work()
 
     async def answer_to(self, question: Question, scope: Scope) -> tuple[JsonValue] | None:
-        schema = json.dumps(question.schema_) if question.schema_ is not None else ""
-        await in_thread(self._store.ask, KeptQuestion(self._run_id, self._key, question.id, question.text, schema))
-        if (answer := await self._answer(question.id)) is not None:
+        answer = await in_thread(self._store.ask, kept_question(self._run_id, self._key, question))
+        if answer is not None:
             return (json.loads(answer),)
         poll = asyncio.ensure_future(self._wait_for(question.id))
         self._polls.add(poll)
@@ -373,8 +412,8 @@ class _Asking:
                 return
 
     async def keep_answer(self, question_id: str, value: JsonValue, scope: Scope) -> None:
-        """It is where it came from."""
+        """Do nothing: the answer came from the database."""
 
 
 class _StoppedError(BaseException):
-    """The work was stopped, and nothing is to be recorded."""
+    """The work was stopped; nothing is recorded."""

@@ -1,4 +1,4 @@
-"""A workflow whose runs are kept."""
+"""Workflow with durable runs."""
 
 from __future__ import annotations
 
@@ -9,22 +9,26 @@ from operad.runtime.workflow.workflow import BuiltinWorkflow, T
 
 
 class DurableWorkflow(BuiltinWorkflow[T]):
-    """A workflow whose runs are kept in a database, and survive a crash.
+    """Workflow whose runs are kept in a database, and survive a crash.
 
-    A run goes on where it was when it is executed with the same `run_id` again: operators that had
-    finished do not run again. That of a run that has finished returns its message.
+        letters = DurableWorkflow("letters.db", name="letters")
+        letters.add_operator(facts)
+        print(letters)
+
+    A run resumes when it is executed with the same `run_id` again: operators that had
+    finished do not run again. Executing a finished run again returns its message.
 
     Args:
         url: The database: a URL of PostgreSQL or SQLite, or the path of an SQLite file; None for one in
             the user's state folder.
-        max_rounds: How often at most the operators run until the evaluator is content.
-        options: What any `Workflow` takes.
+        max_rounds: Maximum number of rounds until the evaluator accepts the result; see `Workflow`.
+        options: Options of any `Workflow`.
 
     Raises:
-        InputError: The database cannot be named so.
+        InputError: The database's name is not valid.
         MissingExtraError: The extra ``durable`` is not installed.
     """
 
-    def __init__(self, url: str | None = None, max_rounds: int = 1, **options: Any) -> None:
+    def __init__(self, url: str | None = None, max_rounds: int | None = None, **options: Any) -> None:
         super().__init__(max_rounds=max_rounds, **options)
         self.keep_in(Ledger(url))

@@ -1,4 +1,4 @@
-"""What happens in a run, as typed events; the log that carries them, and where in a run the current code is.
+"""Typed events of a run; the log that carries them; and the context that tells the current code its place in the run.
 
     def tell(event: events.Event) -> None:
         if isinstance(event, events.OperatorFinished):

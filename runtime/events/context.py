@@ -1,9 +1,8 @@
-"""Where in a run the current code is, and what it says there.
+"""Context of the current code in a run, and events emitted from there.
 
-Whoever runs inside an operator, a reasoner or a tool says `emit(TokenStreamed(text="…"))`; the run that
-it belongs to, the operator's path, the round, the attempt, the time and a sequence number are
-filled in from where the call is made. Outside a run `emit` does nothing, and in a run that nobody
-listens to it only keeps the account of usage.
+Code inside an operator, a reasoner or a tool calls `emit(TokenStreamed(text="…"))`; its run, the operator's path,
+the round, the attempt, the time and a sequence number are filled in. Outside a run `emit` does nothing, and in a run
+without listeners it only adds up usage.
 """
 
 from __future__ import annotations
@@ -28,22 +27,22 @@ if TYPE_CHECKING:
 
 
 class StepJournal(Protocol):
-    """Keeps what comes of the operators of a run, so that none whose message is kept runs again."""
+    """Keeps the outcomes of a run's operators, so that an operator with a kept message does not run again."""
 
     async def perform(self, node: Any, call: Any, scope: Scope) -> WorkflowMessage:
-        """The kept message; where there is none, have the work done and keep what comes of it.
+        """Return the kept message of an operator; if there is none, run the operator and keep its outcome.
 
         Raises:
-            BaseException: What the operator raised, now or then.
+            BaseException: The error of the operator, raised now or kept.
         """
         ...
 
     async def once(self, name: str, scope: Scope, work: Callable[[], Awaitable[WorkflowMessage]]) -> WorkflowMessage:
-        """The same for a part of an operator's work that has a name of its own in it."""
+        """Do the same for a named part of an operator's work."""
         ...
 
     async def answer_to(self, question: Question, scope: Scope) -> tuple[JsonValue] | None:
-        """Note that it is asked; return the answer, if one is kept already."""
+        """Record a question; return its answer, if one is kept already."""
         ...
 
     async def keep_answer(self, question_id: str, value: JsonValue, scope: Scope) -> None:
@@ -52,37 +51,54 @@ class StepJournal(Protocol):
 
 
 class RunInProgress(Protocol):
-    """A run, as those who work in it see it."""
+    """A run, as seen by code inside it."""
 
     log: RunLog
-    job: Job
     outer: Scope | None
     questions: Questions
-    budget: Budget
     calls: tuple[Limiter, ...]
     shared_limits: SharedLimits | None
     journal: StepJournal | None
     usage: Usage
-    workflow: str
     finished: dict[str, WorkflowMessage] | None
     idle: int
 
     @property
+    def job(self) -> Job:
+        """The job."""
+        ...
+
+    @property
+    def workflow(self) -> str:
+        """The name of its workflow."""
+        ...
+
+    @property
+    def budget(self) -> Budget:
+        """Its budget."""
+        ...
+
+    @property
+    def connections(self) -> object:
+        """The tool sources that it has open: `Connections`."""
+        ...
+
+    @property
     def insights(self) -> object | None:
-        """What it remembers of earlier runs: a `RunInsights`."""
+        """Insights of earlier runs: a `RunInsights`."""
         ...
 
     def transcript(self) -> tuple[StepRecord, ...]:
-        """What operators have said, as it stands."""
+        """Records of the operators that have finished so far."""
         ...
 
     @property
     def root(self) -> RunInProgress:
-        """The outermost run."""
+        """Return the outermost run."""
         ...
 
     def spend(self, usage: Usage) -> None:
-        """Add to what it has used."""
+        """Add to the usage of the run."""
         ...
 
     def check_budget(self, *, by_next: bool = False) -> None:
@@ -90,31 +106,31 @@ class RunInProgress(Protocol):
         ...
 
     def waiting(self, scope: Scope) -> AbstractAsyncContextManager[None]:
-        """While one of its operators waits for a person."""
+        """Return a context manager for the time in which one of its operators waits for a person."""
         ...
 
     def look_whether_paused(self) -> None:
-        """See whether all of it waits for a person."""
+        """Check if all operators in progress wait for a person."""
         ...
 
 
 class Scope(Struct, kw_only=True, eq=False):
-    """Where in a run the current code is.
+    """Context of an operator in a run.
 
     Attributes:
-        run: The run of the workflow whose operator it is.
+        run: The run of the operator's workflow.
         path: The operator's path, as in events.
         operator_id: The operator.
         round: The round.
         attempt: The operator's attempt in that round.
-        usage: What it used so far, all attempts and all inside it included.
-        deadlines: What limits the time of the attempt, and of tools that it calls.
+        usage: Its usage so far, with all attempts and nested operators.
+        deadlines: Time limits of the attempt, and of tools that it calls.
         place: Its place among the operators that may run at once.
-        waits_for: How many workflows run inside it, and questions are open.
-        questions: How many questions it has asked.
-        around: Whether it does nothing but run workflows, in places of their own.
-        kept: The events that are kept with its message; None where no message is.
-        key: What it is known by in its run, where the operators around it are in another process.
+        waits_for: Number of workflows that run inside it, and of open questions.
+        questions: Number of questions it has asked.
+        around: True if it only runs workflows, whose operators take places of their own.
+        kept: Events to be kept with its message; None if no message is kept.
+        key: Its key in the run, if the operators around it are in another process.
     """
 
     run: RunInProgress
@@ -132,26 +148,28 @@ class Scope(Struct, kw_only=True, eq=False):
     key: str = ""
 
     def outwards(self) -> Generator[Scope, None, None]:
-        """This scope, that of the operator around its workflow, and so on."""
+        """Yield this scope, the scope of the operator around its workflow, and so on."""
         scope: Scope | None = self
         while scope is not None:
             yield scope
             scope = scope.run.outer
 
     def sign_of_life(self) -> None:
-        """Something happens here: whoever waits for that, here or further out, waits anew."""
-        for scope in self.outwards():
+        """Restart the idle timers of this scope and those around it."""
+        scope: Scope | None = self
+        while scope is not None:  # `outwards` takes several times as long, and every operator calls this
             for deadline in scope.deadlines:
                 deadline.sign_of_life()
+            scope = scope.run.outer
 
     def write(self, event: Event) -> None:
-        """Write an event that happened here."""
+        """Write an event of this scope."""
         if self.kept is not None and not isinstance(event, TokenStreamed | ModelAsked | Interrupted | Resumed):
             self.kept.append(event)
         self.run.log.write(event, self.path, self.operator_id, self.round, self.attempt)
 
     def charge(self, usage: Usage) -> None:
-        """Add to the account of this operator, of its run, and of those around it.
+        """Add usage to this operator, to its run, and to those around it.
 
         Raises:
             BudgetError: A run's budget is exceeded.
@@ -165,22 +183,22 @@ class Scope(Struct, kw_only=True, eq=False):
 
 _scope: ContextVar[Scope | None] = ContextVar("operad_scope", default=None)
 enter = _scope.set
-"""Makes a scope the current one in this context."""
+"""Make a scope the current one in this context."""
 
 
 def current_scope() -> Scope | None:
-    """The operator run that the current code is part of, or None outside of runs."""
+    """Return the scope of the operator in which the current code runs; None outside of runs."""
     return _scope.get()
 
 
 def heard() -> bool:
-    """Whether anybody hears what is said where this is called; else an event that is costly to make need not be."""
+    """Return True if there are listeners here; if not, events that are costly to create can be omitted."""
     scope = _scope.get()
     return scope is not None and (scope.run.log.heard or scope.kept is not None)
 
 
 def emit(event: Event) -> None:
-    """Say that `event` happened in the operator that the current code runs in.
+    """Emit an event of the operator in which the current code runs.
 
     Raises:
         BudgetError: It is a `ModelAnswered`, and the run's budget is exceeded by it.

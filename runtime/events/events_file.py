@@ -1,4 +1,4 @@
-"""Files of events: one a line, as JSON, as `operad run --events` writes them."""
+"""Files of events: one JSON object per line, as written by `operad run --events`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from operad.runtime.events import Event, read_event
 from operad.runtime.values.errors import InputError
 
 MAX_LINE = 64 * 2**20
-"""The longest line, in bytes: an event with what an operator said."""
+"""Maximum length of a line, in bytes: an event with an operator's message."""
 
 
 def line_of(event: Event) -> str:
@@ -26,8 +26,8 @@ class EventsFile:
 
     Attributes:
         path: The file.
-        line: How many lines have been read.
-        unknown: How many of them hold an event of a type that is not known here: of another version, or of the user's.
+        line: Number of lines that have been read.
+        unknown: Number of lines with an event of an unknown type: of another version, or of the user's.
     """
 
     path: Path
@@ -36,10 +36,10 @@ class EventsFile:
     _read: int = 0
 
     def events(self) -> Iterator[Event]:
-        """The events that were written since the last call. A line that has no end yet is left for the next.
+        """Return the events written since the last call. An incomplete last line is left for the next call.
 
         Raises:
-            InputError: The file cannot be read, or a line of it is no event.
+            InputError: The file cannot be read, or a line is not an event.
         """
         try:
             with self.path.open("rb") as file:
@@ -50,7 +50,7 @@ class EventsFile:
 
     @property
     def rest(self) -> int:
-        """How many bytes follow the last whole line: of one that is being written, or was cut off."""
+        """Return the number of bytes after the last complete line, which is being written or was cut off."""
         return self.path.stat().st_size - self._read
 
     def _new(self, file: BinaryIO) -> Iterator[Event]:
@@ -72,7 +72,7 @@ class EventsFile:
                 raise ValueError("it has no field 'event'")
             event = read_event(cast("dict[str, Any]", values))
         except (ValueError, RecursionError) as error:
-            raise self._wrong(f"is no event: {str(error)[:200]}") from error
+            raise self._wrong(f"is not an event: {str(error)[:200]}") from error
         self.unknown += event is None
         return event
 

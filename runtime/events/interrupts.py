@@ -1,4 +1,4 @@
-"""Asking a person in the midst of a run.
+"""Questions to a person in the middle of a run.
 
 `interrupt` waits inside the operator that asks, so that whatever ran before it is not run again: the
 operator goes on where it stood. Meanwhile its time limits stand still, its place among the operators
@@ -27,7 +27,7 @@ async def interrupt(question: str, schema: Mapping[str, Any] | str | None = None
             return "booked" if await interrupt(f"Book {hotel}?", "boolean") else "refused"
 
     The run's stream yields `events.Interrupted`; ``workflow.resume(run_id, {interrupt_id: answer})``
-    answers. A run that nobody streams raises `PausedError` when nothing else in it can go on.
+    answers. A run without a consumer of its stream raises `PausedError` when no other operator can proceed.
 
     Args:
         question: What to ask.
@@ -49,7 +49,7 @@ async def interrupt(question: str, schema: Mapping[str, Any] | str | None = None
     scope.questions += 1
     path = "/".join(scope.path)
     question_id = path if scope.questions == 1 else f"{path}#{scope.questions}"
-    while question_id in asked.asked:  # two runs of one workflow, side by side in one operator
+    while question_id in asked.asked:  # two runs of one workflow, concurrently in one operator
         scope.questions += 1
         question_id = f"{path}#{scope.questions}"
     return await ask(scope, Question(id=question_id, text=question, schema_=form))
@@ -78,14 +78,14 @@ async def ask(scope: events.Scope, question: Question) -> Any:
         if scope.waits_for == 1:
             scope.run.idle += 1
         try:
-            root.look_whether_paused()
+            loop.call_soon(root.look_whether_paused)  # once what was to start beside it has started
             value = await answer
         finally:
             scope.waits_for -= 1
             if not scope.waits_for:
                 scope.run.idle -= 1
             asked.withdraw(question.id)
-    root.look_whether_paused()  # the operator may have asked more than this
+    root.look_whether_paused()  # concurrent code of the operator may have asked further questions
     if journal is not None:
         await journal.keep_answer(question.id, value, scope)
     scope.write(events.Resumed(interrupt_id=question.id, seconds=loop.time() - began))
@@ -103,10 +103,10 @@ def _form(schema: Mapping[str, Any] | str | None) -> dict[str, Any] | None:
         form = dict(TYPE_WORDS[word]) if word in TYPE_WORDS else parse_output_schema(schema)
     except InvalidError as error:
         raise InvalidError("the schema of a question", error.issues) from error
-    if form is None:  # an answer that nobody checks must be asked for as such
+    if form is None:  # a form that would not be checked is refused, unless it is declared as `any`
         hint = did_you_mean(word, TYPE_WORDS)
         issue = Issue(
-            "no-form", f"{word!r} says no form of an answer{hint}; use {', '.join(TYPE_WORDS)}, or a JSON Schema"
+            "no-form", f"{word!r} is not a form of an answer{hint}; use {', '.join(TYPE_WORDS)}, or a JSON Schema"
         )
         raise InvalidError("the schema of a question", [issue])
     return form

@@ -9,15 +9,15 @@ from operad.runtime.events import Scope, current_scope
 from operad.runtime.values.message import WorkflowMessage
 
 _QUOTED = str.maketrans({sign: f"%{ord(sign):02X}" for sign in "%/@~\0"})
-"""What keys are made of, where it is part of an id."""
+"""Characters with a meaning in keys, escaped where they are part of an id."""
 
 
 def key_of(scope: Scope, part: str = "") -> str:
-    """What an operator's work, or a part of it, is known by in its run, the same whenever the run is gone on with.
+    """Return the key of an operator's work, or of a part of it, in its run; it stays the same when the run resumes.
 
-    The ids of the operators around it and its own, with slashes; each with its round and, where it is around
-    others or has parts, its attempt, as far as these are not the first: ``each[2]/check@2``. A part has two slashes
-    before it, so that it is no operator's.
+    It consists of the ids of the operators around it and its own, with slashes; each with its round and, if it contains
+    others or has parts, its attempt, unless these are the first: ``each[2]/check@2``. A part follows two slashes,
+    so that it differs from all operators.
     """
     steps = [step.translate(_QUOTED) for step in scope.path]
     for outer in scope.outwards():
@@ -39,21 +39,27 @@ def bare(key: str) -> tuple[list[str], list[int]]:
 
 
 def idempotency_key() -> str:
-    """What the current operator's work is known by wherever and however often it is done: the run's id and its place.
+    """Return a globally unique key of the current operator's work: the run's id and the operator's key in it.
 
-    An operator with effects outside passes it on, so that they happen once though it may run twice. Outside of
-    runs it is empty.
+        @operator
+        async def send(answer: str) -> str:
+            return await post(answer, key=idempotency_key())
+
+        Workflow(answer >> send).run("hello")
+
+    An operator with external side effects passes it on, so that they happen once although the operator may run twice.
+    Outside of runs it is empty.
     """
     scope = current_scope()
     return f"{scope.run.root.log.run_id}:{key_of(scope)}" if scope else ""
 
 
 async def once(name: str, work: Callable[[], Awaitable[WorkflowMessage]]) -> WorkflowMessage:
-    """Do a part of the current operator's work, or take what is kept of it.
+    """Do a part of the current operator's work, or return its kept message.
 
     Args:
-        name: What tells it from other parts.
-        work: What does it.
+        name: Name of the part, unique in the operator.
+        work: Function that does the part.
     """
     scope = current_scope()
     if scope is None or scope.run.journal is None:

@@ -1,4 +1,4 @@
-"""The log of a run: it numbers and dates events, and hands them to who listens."""
+"""Event log of a run: it numbers and dates events, and passes them to listeners."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _logger = logging.getLogger(__name__)
 
 
 class Buffer(Protocol):
-    """A listener that lags behind."""
+    """A listener that may lag behind."""
 
     @property
     def crowded(self) -> bool:
-        """Whether operators that are to start had better wait."""
+        """True if operators that are about to start should wait."""
         ...
 
     async def room(self) -> None:
@@ -28,25 +28,25 @@ class Buffer(Protocol):
         ...
 
     def put(self, event: Event) -> None:
-        """Take in an event."""
+        """Add an event."""
         ...
 
 
 class RunLog:
-    """Numbers and dates one run's events and hands them to its listeners.
+    """Numbers and dates one run's events and passes them to its listeners.
 
     Args:
-        run_id: The run's identity.
-        listeners: Who wants to know.
-        buffer: One of them, who wants operators not to start while it is crowded.
-        outer: The log of the run that this one is part of, if it is; it gets every event, too.
-        depth: How many operators it is inside of there.
+        run_id: Id of the run.
+        listeners: Functions to call with every event.
+        buffer: One of the listeners, which delays the start of operators while it is crowded.
+        outer: Log of the enclosing run, if any; it gets every event, too.
+        depth: Number of operators around it there.
 
     Attributes:
-        run_id: The run's identity.
-        heard: Whether anybody listens.
-        buffered: Whether one of those who listen may lag behind.
-        now: The run's clock, the event loop's: seconds since some moment.
+        run_id: Id of the run.
+        heard: True if there are listeners.
+        buffered: True if one of the listeners may lag behind.
+        now: Clock of the run, the event loop's: seconds since some moment.
     """
 
     __slots__ = (
@@ -84,7 +84,7 @@ class RunLog:
         self._epoch = time.time() - self.now()
 
     def listen(self, listener: Listener) -> None:
-        """Have another listener hear all events from now on."""
+        """Add a listener for all events from now on."""
         self._listeners = (*self._listeners, listener)
         self.heard = True
 
@@ -98,15 +98,15 @@ class RunLog:
         *,
         only_here: bool = False,
     ) -> None:
-        """Complete `event` and hand it to every listener. One that raises is reported to the log and goes on.
+        """Complete `event` and pass it to every listener. An error of a listener is logged, and the run goes on.
 
         Args:
-            event: What happened.
-            path: Where, seen from the outermost run.
-            operator_id: In which operator.
-            round: In which round.
-            attempt: In which attempt.
-            only_here: Whether the run around this one shall not hear of it.
+            event: The event.
+            path: Path of the operator, seen from the outermost run.
+            operator_id: The operator.
+            round: The round.
+            attempt: The attempt.
+            only_here: True to hide the event from the enclosing run.
         """
         if self._listeners:
             with self._lock:  # tools that run in threads write, too
@@ -124,14 +124,14 @@ class RunLog:
                 for listener in self._listeners:
                     try:
                         listener(stamped)
-                    except (Exception, asyncio.CancelledError) as error:  # who watches a run must not stop it
+                    except (Exception, asyncio.CancelledError) as error:  # a listener must not stop the run it observes
                         _logger.warning("a listener failed on %s", type(event).__name__, exc_info=error)
         if self._outer is not None and not only_here:
             self._outer.write(event, path, operator_id, round, attempt)
 
     @property
     def crowded(self) -> bool:
-        """Whether a consumer cannot keep up."""
+        """True if a consumer cannot keep up."""
         return (self._buffer is not None and self._buffer.crowded) or (self._outer is not None and self._outer.crowded)
 
     async def room(self) -> None:

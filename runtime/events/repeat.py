@@ -1,6 +1,6 @@
-"""Events that are told once more: of work that was done earlier, or in another process, where others may have heard them.
+"""Repeated events: events of work done earlier, or in another process, whose listeners may have received them.
 
-Who counts what happens, or writes it down as it happens, passes over what others have.
+Listeners that count or export events as they happen skip the repeated ones.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """What is known of events that are told once more.
+    """Properties of repeated events.
 
     Attributes:
-        traced: Whether spans were written of them when they happened.
+        traced: True if spans were written of them when they happened.
     """
 
     traced: bool
 
 
 traced: ContextVar[bool] = ContextVar("operad_traced", default=False)
-"""Whether spans are written of what happens in this context."""
+"""True if spans are written of what happens in this context."""
 
 _repeat: ContextVar[Repeat | None] = ContextVar("operad_repeat", default=None)
 
 
 @contextmanager
 def repeating(repeat: Repeat) -> Generator[None, None, None]:
-    """Meanwhile, events are told once more."""
+    """Mark events written inside this context manager as repeated."""
     token = _repeat.set(repeat)
     try:
         yield
@@ -39,5 +39,5 @@ def repeating(repeat: Repeat) -> Generator[None, None, None]:
 
 
 def repeated() -> Repeat | None:
-    """What is known of the event that is being told, if it is told once more; None if it happens now."""
+    """Return the properties of the current event if it is repeated; None if it happens now."""
     return _repeat.get()

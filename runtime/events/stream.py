@@ -1,4 +1,4 @@
-"""Between a run and whoever consumes its events: a buffer that a slow consumer cannot make grow."""
+"""Buffer between a run and the consumer of its events, which a slow consumer cannot grow without limit."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from msgspec.structs import replace
 from operad.runtime.events import Event, Progress, TokenStreamed
 
 CROWDED = 1_000
-"""Events in a buffer from which on a run waits before it starts another operator."""
+"""Number of buffered events above which a run starts no further operator."""
 
 
 @dataclass(slots=True)
 class _Entry:
-    """An event, with what was joined to it."""
+    """An event, with later events merged into it."""
 
     event: Event
     more: list[str] = field(default_factory=list[str])
 
     def join(self, event: Event) -> bool:
-        """Take in a later event of the same place, if the two can be one: the earlier, which now says more."""
+        """Merge a later event of the same place into this one, if possible."""
         first = self.event
         if (first.round, first.attempt) != (event.round, event.attempt):
             return False
@@ -49,11 +49,11 @@ class Buffer:
     progress, so that what is kept is bounded by what the run itself keeps.
 
     Args:
-        wanted: Whether the consumer wants an event.
-        slows: Whether operators wait for room; where they do not, the oldest events are dropped.
+        wanted: True if the consumer wants an event.
+        slows: True if operators wait for room; where they do not, the oldest events are dropped.
 
     Attributes:
-        slows: Whether operators wait for room; `look` makes a change known.
+        slows: True if operators wait for room; `look` makes a change known.
     """
 
     def __init__(self, wanted: Callable[[Event], bool] = lambda _: True, *, slows: bool = True) -> None:
@@ -69,7 +69,7 @@ class Buffer:
         self._closed = False
 
     def put(self, event: Event) -> None:
-        """Take in an event. Any thread may do so."""
+        """Add an event; callable from any thread."""
         if not self._wanted(event):
             return
         with self._lock:
@@ -85,13 +85,13 @@ class Buffer:
             self._loop.call_soon_threadsafe(self._arrived.set)
 
     def close(self) -> None:
-        """No event will follow."""
+        """Close the buffer: no event will follow."""
         self._closed = True
         self._arrived.set()
 
     @property
     def crowded(self) -> bool:
-        """Whether operators that are to start had better wait."""
+        """True if operators that are about to start should wait."""
         return len(self._entries) >= CROWDED
 
     async def room(self) -> None:
@@ -101,17 +101,17 @@ class Buffer:
             await self._room.wait()
 
     def look(self) -> None:
-        """Let those go on that wait for room, where they need not wait any more."""
+        """Wake those that wait for room, if they need not wait any more."""
         if not (self.crowded and self.slows):
             self._room.set()
 
     async def get(self) -> Event | None:
-        """The next event; None when there is none any more."""
+        """Return the next event; None at the end."""
         while not self._entries:
             if self._closed:
                 return None
             self._arrived.clear()
-            if not self._entries:  # a thread may just have put one in
+            if not self._entries:  # a thread may have added an event meanwhile
                 await self._arrived.wait()
         with self._lock:
             entry = self._take()

@@ -18,7 +18,7 @@ from operad.runtime.values.message import (
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    """Something that happened.
+    """Base class of events.
 
     Attributes:
         run_id: The run it happened in.
@@ -41,7 +41,7 @@ class Event(Struct, frozen=True, kw_only=True):
     time: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """The event as plain values, its type's name first under ``event``."""
+        """Return the event as plain values, with the name of its type first, under ``event``."""
         values = {name: _plain(getattr(self, name)) for name in self.__struct_fields__}
         return {"event": type(self).__name__, **values}
 
@@ -52,8 +52,10 @@ class RunStarted(Event, frozen=True, kw_only=True):
     Attributes:
         judges: The ids of its evaluators.
         instructions: What operators and evaluators are there for, of those that say so.
-        engine: The engine that runs the workflow, ``dbgpt`` or ``builtin``; empty where it is not known, as in
+        engine: The engine that runs the workflow, ``dbgpt`` or ``builtin``; empty if unknown, as in
             events of earlier versions.
+        ports: Per operator, the ports that edges to it leave from, by the operator before it; edges without ports are
+            left out.
     """
 
     workflow: str
@@ -62,6 +64,7 @@ class RunStarted(Event, frozen=True, kw_only=True):
     judges: tuple[str, ...] = ()
     instructions: Mapping[str, str] = {}
     engine: str = ""
+    ports: Mapping[str, Mapping[str, tuple[str, ...]]] = {}
 
 
 class RunFinished(Event, frozen=True, kw_only=True):
@@ -99,8 +102,8 @@ class RoundFinished(Event, frozen=True, kw_only=True):
     """A round was judged.
 
     Attributes:
-        by_error: Whether it is an operator's error that ended it, and nobody's judgement.
-        has_result: Whether the round came to a result, which may be the run's.
+        by_error: True if an operator's error ended it, rather than an evaluator.
+        has_result: True if the round came to a result, which may be the run's.
     """
 
     status: WorkflowStatus
@@ -113,9 +116,9 @@ class RoundFinished(Event, frozen=True, kw_only=True):
 
 
 class BlameUnknown(Event, frozen=True, kw_only=True):
-    """A verdict blames who is nobody here: their names, each with the nearest known one.
+    """A verdict blames operators that do not exist: their names, each with the nearest known one.
 
-    Where nobody else is blamed, all operators run again.
+    If no existing operator is blamed, all operators run again.
     """
 
     blame: str
@@ -155,7 +158,7 @@ class Progress(Event, frozen=True, kw_only=True):
 
 
 class TaskBuilt(Event, frozen=True, kw_only=True):
-    """An operator knows what it asks of the reasoner: `Task.shown`."""
+    """An operator has built its task for the reasoner: `Task.shown`."""
 
     task: Mapping[str, Any]
 
@@ -164,10 +167,10 @@ class ModelAsked(Event, frozen=True, kw_only=True):
     """A call to a model begins.
 
     Attributes:
-        call_id: Which call; unique in the run.
-        model: The model's name.
-        messages: The conversation so far, as chat completions have it; of images only how long they are.
-        tools: The names of the tools that are offered.
+        call_id: Id of the call; unique in the run.
+        model: Name of the model.
+        messages: The conversation so far, in the form of chat completions; images are replaced by their lengths.
+        tools: Names of the tools that are offered.
     """
 
     call_id: str
@@ -186,13 +189,13 @@ class ModelAnswered(Event, frozen=True, kw_only=True):
     """A call to a model ended.
 
     Attributes:
-        model: The model's name.
-        usage: What it cost.
-        call_id: Which call; empty where nobody said that it began.
-        text: What the model said.
-        tool_calls: The tools that it calls, each with its ``name`` and its ``arguments`` as JSON text.
-        finish_reason: Why it stopped, in the endpoint's words: ``length`` where it was cut off at the most tokens it
-            may write, ``content_filter`` where a filter stopped it.
+        model: Name of the model.
+        usage: Its usage.
+        call_id: Id of the call; empty if its start was not reported.
+        text: Text of the answer.
+        tool_calls: Tools that it calls, each with its ``name`` and its ``arguments`` as JSON text.
+        finish_reason: Reason for the end, in the endpoint's words: ``length`` if the answer was cut off at the maximum
+            number of tokens, ``content_filter`` if a filter stopped it.
     """
 
     model: str
@@ -204,19 +207,19 @@ class ModelAnswered(Event, frozen=True, kw_only=True):
 
     @property
     def cut_off(self) -> bool:
-        """Whether the answer was cut off at the most tokens that it may have."""
+        """True if the answer was cut off at the maximum number of tokens."""
         return self.finish_reason == "length"
 
 
 class ModelRetried(Event, frozen=True, kw_only=True):
-    """A request to a model was refused for the time being, and is sent again after so many seconds.
+    """A request to a model was refused temporarily, and is sent again after a delay.
 
     Attributes:
-        call_id: Which call; empty where nobody said that it began.
-        model: The model's name.
-        error: Why it was refused.
+        call_id: Id of the call; empty if its start was not reported.
+        model: Name of the model.
+        error: Reason for the refusal.
         delay: Seconds until it is sent again.
-        retry: Which retry of the call, counted from 1.
+        retry: Number of the retry, counted from 1.
     """
 
     call_id: str
@@ -288,14 +291,14 @@ class CacheHit(Event, frozen=True, kw_only=True):
 
 
 class KnowledgeRetrieved(Event, frozen=True, kw_only=True):
-    """An operator looked its job up: where the passages stand that it is given, the best first, and how well they fit."""
+    """An operator searched its knowledge base: sources of the passages found, the best first, and their scores."""
 
     sources: tuple[str, ...]
     scores: tuple[float, ...]
 
 
 class PassagesEmbedded(Event, frozen=True, kw_only=True):
-    """A knowledge base embedded so many of the passages that had no vector yet, before it was searched.
+    """A knowledge base embedded some of its new passages, before a search.
 
     Attributes:
         model: The model that embeds them.
@@ -309,14 +312,14 @@ class PassagesEmbedded(Event, frozen=True, kw_only=True):
 
 
 class InsightsRecalled(Event, frozen=True, kw_only=True):
-    """An operator looked up what earlier runs taught it, in a run with insights.
+    """An operator looked up insights of earlier runs, in a run with insights.
 
     Attributes:
         operator: The operator's fingerprint, under which its insights are kept.
         about: Its job, shortened.
-        insights: The keys of those that it is shown; none where there are none for this job.
-        texts: What these say.
-        store: Which `Insights` it looked in.
+        insights: Keys of the insights that it is shown; empty if there are none for this job.
+        texts: Texts of these insights.
+        store: The `Insights` they come from.
     """
 
     operator: str
@@ -327,22 +330,28 @@ class InsightsRecalled(Event, frozen=True, kw_only=True):
 
 
 class WorkflowEntered(Event, frozen=True, kw_only=True):
-    """A workflow inside an operator begins: what `RunStarted` says of it."""
+    """A workflow inside an operator begins; the fields are those of `RunStarted`.
+
+    Attributes:
+        item: Item of a map for which it runs; None for none.
+    """
 
     workflow: str
     operators: Mapping[str, tuple[str, ...]]
     judges: tuple[str, ...] = ()
     instructions: Mapping[str, str] = {}
     engine: str = ""
+    ports: Mapping[str, Mapping[str, tuple[str, ...]]] = {}
+    item: Any = None
 
 
 class Interrupted(Event, frozen=True, kw_only=True):
     """An operator or a tool asks a person, and waits for `Workflow.resume` with the answer.
 
     Attributes:
-        interrupt_id: What the answer is given under; unique in the run.
-        question: What is asked.
-        schema: The JSON Schema of the answer; None for any.
+        interrupt_id: Id to answer it by; unique in the run.
+        question: The question.
+        schema: JSON Schema of the answer; None for any.
     """
 
     interrupt_id: str
@@ -358,14 +367,14 @@ class Resumed(Event, frozen=True, kw_only=True):
 
 
 Listener = Callable[[Event], object]
-"""Whoever wants to know. It is called in the run's own thread and must not block."""
+"""Function that receives events. It is called in the run's own thread and must not block."""
 
 
 def read_event(values: Mapping[str, Any]) -> Event | None:
-    """The event that `Event.as_dict` gave these values of; None where it is of no type that is known here.
+    """Return the event with these values, as written by `Event.as_dict`; None if its type is unknown.
 
     Raises:
-        ValueError: They are not those of an event.
+        ValueError: They are not the values of an event.
     """
     kind = _kinds().get(str(values.get("event")))
     return kind and convert(values, type=kind, dec_hook=_of_ours)

@@ -25,15 +25,16 @@ import asyncio
 import random
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, redirect_stdout, suppress
 from graphlib import CycleError
 from io import StringIO
 from typing import Any, cast
 
 from operad.runtime.graph.build import Engine
-from operad.runtime.graph.engine import Step, drive
+from operad.runtime.graph.engine import Step, run_graph
 from operad.runtime.graph.schedule import Plan, Progress
+from operad.runtime.graph.tee import Tee
 from operad.runtime.values.errors import InvalidError, Issue, OperadError
 from operad.runtime.values.message import new_id
 
@@ -103,7 +104,7 @@ class AwelRunner(WorkflowRunner[Any]):
             node: The end node.
             call_data: What `call` was given, as ``{"data": …}``; for several root nodes a
                 mapping from their ids.
-            streaming_call: Whether the caller will consume a stream.
+            streaming_call: True if the caller will consume a stream.
             exist_dag_ctx: The context of an outer call, whose outputs are not made again.
             dag_variables: Values for variables in the nodes.
 
@@ -116,7 +117,7 @@ class AwelRunner(WorkflowRunner[Any]):
         """
         if isinstance(node, OperatorNode):
             start, step = cast("dict[str, tuple[Iterable[int], Step]]", call_data)["data"]
-            await drive(start, step)
+            await run_graph(start, step)
             return _context_of(node, SimpleTaskOutput(None))
         run = _AwelRun(node, call_data, streaming_call, exist_dag_ctx, dag_variables)
         return await run.execute()
@@ -126,6 +127,99 @@ def _context_of(node: BaseOperator[Any], output: TaskOutput[Any]) -> DAGContext:
     context = DAGContext({}, {}, event_loop_task_id=id(asyncio.current_task()))
     context.set_current_task_context(DefaultTaskContext(node.node_id, TaskState.SUCCESS, output))
     return context
+
+
+class AwelTask:
+    """Output of an AWEL operator, or input of another.
+
+    Args:
+        context: Its task context.
+    """
+
+    def __init__(self, context: TaskContext[Any]) -> None:
+        self._context = context
+
+    @property
+    def is_stream(self) -> bool:
+        """True if its output is a stream."""
+        return self._context.task_output.is_stream
+
+    @property
+    def output(self) -> Any:
+        """Its output, if that is not a stream."""
+        return self._context.task_output.output
+
+    def stream(self) -> AsyncIterator[Any]:
+        """Its output, where that is a stream."""
+        return self._context.task_output.output_stream
+
+    @property
+    def not_chosen(self) -> Sequence[str]:
+        """The names of the operators that a branch did not choose."""
+        return self._context.metadata.get("skip_node_names", ())
+
+    async def inputs(self, names: Sequence[str]) -> dict[str, Any]:
+        """Its inputs by the names of the nodes before it, each stream as a list; what it was called with, for the first one."""
+        if not names:
+            given = await self._context._call_data_to_output()
+            return {"data": None if given is None else await _value(given)}
+        before = cast("list[TaskContext[Any]]", self._context.task_input.parent_outputs)
+        return {name: await _value(each.task_output) for name, each in zip(names, before, strict=True)}
+
+    def give(self, value: Any) -> TaskOutput[Any]:
+        """Set its output."""
+        output = SimpleTaskOutput(value)
+        self._context.set_task_output(output)
+        return output
+
+    def give_stream(self, stream: AsyncIterator[Any]) -> TaskOutput[Any]:
+        """Set a stream as its output."""
+        output: TaskOutput[Any] = SimpleStreamTaskOutput(stream)
+        self._context.set_task_output(output)
+        return output
+
+
+async def _value(output: TaskOutput[Any]) -> Any:
+    return [part async for part in output.output_stream] if output.is_stream else output.output
+
+
+async def run_task(node: BaseOperator[Any], inputs: Sequence[Any], streams: Sequence[bool] = ()) -> AwelTask:
+    """Run an AWEL operator on values. One that others come before in its DAG runs with these, which get the first value.
+
+    Args:
+        node: The operator.
+        inputs: The values, one at least.
+        streams: Which of them are lists whose items the operator is to get as a stream; none by default.
+
+    Raises:
+        Exception: As the operator.
+    """
+    if node.upstream:
+        roots = [each for each in _upstream_closure(node) if not each.upstream]
+        data = inputs[0] if len(roots) == 1 else {each.node_id: {"data": inputs[0]} for each in roots}
+        called = {"data": data} if len(roots) == 1 else data
+        context = await AwelRunner().execute_workflow(node, called, streaming_call=node.streaming_operator)
+        return AwelTask(context.current_task_context)
+    if not node._node_id:
+        node.set_node_id(new_id())
+    parents: list[TaskContext[Any]] = []
+    for number, value in enumerate(inputs):
+        is_stream = number < len(streams) and streams[number] and isinstance(value, list)
+        output: TaskOutput[Any] = SimpleStreamTaskOutput(_each(value)) if is_stream else SimpleTaskOutput(value)
+        parents.append(DefaultTaskContext(f"input {number}", TaskState.SUCCESS, output))
+    task = DefaultTaskContext[Any](node.node_id, TaskState.RUNNING, log_index=1)
+    if not any(streams):
+        task.set_call_data({"data": inputs[0]})
+    task.set_task_input(DefaultInputContext(parents))
+    context = _NodeContext({}, {}, event_loop_task_id=id(asyncio.current_task()))
+    context.set_current_task_context(task)
+    await node._run(context, task.log_id)
+    return AwelTask(cast("TaskContext[Any]", context.current_task_context))
+
+
+async def _each(items: Iterable[Any]) -> AsyncIterator[Any]:
+    for item in items:
+        yield item
 
 
 class _AwelRun:
@@ -173,11 +267,11 @@ class _AwelRun:
         try:
             for node in self._nodes:
                 await node.before_dag_run()
-            await drive(self._progress.ready, self._step)
+            await run_graph(self._progress.ready, self._step)
             context.set_current_task_context(self._outputs[end.node_id])
         except BaseException:
             if ends_here:
-                with suppress(Exception):  # what failed first is what the caller gets
+                with suppress(Exception):  # the first error is raised instead
                     await self._after_dag_end(context)
             raise
         if ends_here:
@@ -185,7 +279,8 @@ class _AwelRun:
         elif self._outer is None:
             CURRENT_DAG_CONTEXT.set(context)  # the caller consumes the stream, and so runs some of its nodes
         if self._end in self._skipped:
-            raise OperadError(f"the end node {_name(end)} was skipped: {self._skipped[self._end]}")
+            todo = "end with a BranchJoinOperator after all branches"
+            raise OperadError(f"the end node {_name(end)} was skipped: {self._skipped[self._end]}; {todo}")
         return context
 
     async def _after_dag_end(self, context: DAGContext) -> None:
@@ -248,7 +343,7 @@ class _AwelRun:
         task.set_current_state(TaskState.SUCCESS)
         consumers = len(self._plan.children[number])
         if task.task_output.is_stream and consumers > 1:
-            self._streams[number] = deque(_Tee(task.task_output.output_stream, consumers).copies())
+            self._streams[number] = deque(Tee(task.task_output.output_stream, consumers).copies())
         self._outputs[node.node_id] = task
 
     def _why_skip(self, number: int, node: BaseOperator[Any]) -> str:
@@ -296,7 +391,7 @@ class _AwelRun:
 
 
 class _NodeContext(DAGContext):
-    """The context of a node in one call.
+    """Context of a node in one call.
 
     Attributes:
         dags: Where the call is registered, for whoever calls `DAG._after_dag_end`: the DAG that
@@ -309,7 +404,7 @@ class _NodeContext(DAGContext):
 
 
 class _Nothing(SimpleTaskOutput[None]):
-    """What a join gets in place of a skipped parent: None, which AWEL shall count as empty."""
+    """Input of a join for a skipped parent: None, which AWEL counts as empty."""
 
     @property
     def is_empty(self) -> bool:
@@ -338,48 +433,10 @@ def _plan_of(nodes: list[BaseOperator[Any]]) -> Plan:
         names = {node.node_id: _name(node) for node in nodes}
         cycle = " → ".join(names[node_id] for node_id in error.args[1])
         raise InvalidError(
-            "the AWEL DAG cannot run", [Issue("cycle", f"each waits for the one before it: {cycle}")]
+            "the AWEL DAG cannot run",
+            [Issue("cycle", f"each waits for the one before it, so take one edge out: {cycle}")],
         ) from error
 
 
 def _name(node: BaseOperator[Any]) -> str:
     return repr(node.node_name or node.node_id)
-
-
-class _Tee:
-    """One stream for several consumers; each item is kept until the last of them has had it."""
-
-    def __init__(self, stream: AsyncIterator[Any], consumers: int) -> None:
-        self._stream = stream
-        self._buffers = [deque[Any]() for _ in range(consumers)]
-        self._lock = asyncio.Lock()
-        self._ended = False
-        self._error: Exception | None = None
-
-    def copies(self) -> list[AsyncIterator[Any]]:
-        """The stream, once per consumer."""
-        return [self._copy(buffer) for buffer in self._buffers]
-
-    async def _copy(self, buffer: deque[Any]) -> AsyncIterator[Any]:
-        while True:
-            if not buffer:
-                async with self._lock:
-                    if not buffer and not self._ended:
-                        await self._advance()
-            if buffer:
-                yield buffer.popleft()
-            elif self._error:
-                raise self._error
-            else:
-                return
-
-    async def _advance(self) -> None:
-        try:
-            item = await anext(self._stream)
-        except StopAsyncIteration:
-            self._ended = True
-        except Exception as error:  # noqa: BLE001 - raised to every consumer
-            self._ended, self._error = True, error
-        else:
-            for buffer in self._buffers:
-                buffer.append(item)

@@ -14,7 +14,7 @@ from operad.runtime.policies.limits import Limiter
 from operad.runtime.policies.policy import NO_BUDGET, NO_POLICY, Budget, Policy
 
 Engine = Callable[[Iterable[int], Step], Awaitable[None]]
-"""Runs nodes of the plan it was built from with a step: those given, then those that may start after them."""
+"""Engine: runs nodes of its plan with a step, beginning with the given ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +23,10 @@ class Node:
 
     Attributes:
         operator: The operator.
-        policy: How it runs.
-        judges: Whether it is an evaluator.
+        policy: Its policy.
+        judges: True if it is an evaluator.
         used_ports: The ports that edges leave from, for an operator that declares none.
-        places: How many operators of its workflow may run at once.
+        places: Maximum number of operators of its workflow that run at once.
     """
 
     operator: BaseOperator
@@ -38,18 +38,18 @@ class Node:
 
 @dataclass(frozen=True)
 class Build:
-    """A workflow made ready to run. Runs share it; nothing in it changes.
+    """A workflow ready to run. It is immutable, and shared by all runs.
 
     Attributes:
-        name: The workflow's.
-        graph: What it consists of.
+        name: The workflow's name.
+        graph: Its operators, evaluators and edges.
         plan: The graph, with a node at the end that judges or joins.
-        engine: What runs the plan.
-        engine_name: What events call it.
-        max_rounds: How often at most its operators run until the evaluator is content.
-        budget: What a run may use.
-        places: How many of its operators may run at once, over all its runs.
-        calls: How often its operators may call models, over all its runs.
+        engine: Engine that runs the plan.
+        engine_name: Name of the engine in events.
+        max_rounds: Maximum number of rounds until the evaluator accepts the result.
+        budget: Budget of a run.
+        places: Limit on operators that run at once, over all its runs.
+        calls: Limit on model calls of its operators, over all its runs.
     """
 
     name: str
@@ -78,6 +78,16 @@ class Build:
         ]
 
     @cached_property
+    def first_judge(self) -> int:
+        """The first node after the operators: an evaluator, or the end."""
+        return len(self.graph.operators)
+
+    @cached_property
+    def end(self) -> int:
+        """The node at the end, which judges or joins."""
+        return len(self.plan.ids) - 1
+
+    @cached_property
     def reads(self) -> Mapping[int, Sequence[str]]:
         """The operators whose messages a node asks for that are not right before it, where there are any."""
         reads: dict[int, Sequence[str]] = {}
@@ -93,8 +103,14 @@ class Build:
 
     @cached_property
     def plain(self) -> bool:
-        """Whether no operator has a policy or waits for a place."""
+        """True if no operator has a policy or waits for a place."""
         return not (self.places or any(node.policy for node in self.nodes))
+
+    @cached_property
+    def may_ask(self) -> Sequence[BaseOperator]:
+        """The operators that ask the reasoner of the run, or run workflows whose operators may ask it."""
+        found = [node.operator for node in self.nodes if node.operator.asks_model is not False]
+        return [operator for operator in found if operator.asks_model or operator.runs_workflows]
 
     @cached_property
     def with_models(self) -> Sequence[BaseOperator]:
@@ -107,12 +123,21 @@ class Build:
         return {key: tuple(before) for key, before in self.graph.before.items()}
 
     @cached_property
+    def ports(self) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
+        """Per operator, the ports that edges to it leave from, by the operator before it."""
+        named = {
+            key: {parent: tuple(sorted(ports)) for parent, ports in before.items() if ports}
+            for key, before in self.graph.before.items()
+        }
+        return {key: ports for key, ports in named.items() if ports}
+
+    @cached_property
     def judges(self) -> tuple[str, ...]:
         """The ids of what judges."""
         return tuple(evaluator.get_id() for evaluator in self.graph.evaluators)
 
     @cached_property
     def instructions(self) -> Mapping[str, str]:
-        """What each is there for, of those that say so."""
+        """Purposes of operators and evaluators, by id, if declared."""
         said = {node.operator.get_id(): node.operator.instruction for node in self.nodes}
         return {node_id: text for node_id, text in said.items() if text}

@@ -1,4 +1,4 @@
-"""OperatorCall: what an operator is given to work on."""
+"""OperatorCall: input of an operator."""
 
 from __future__ import annotations
 
@@ -7,26 +7,30 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from operad.runtime.knowledge.run_insights import RunInsights, current_insights
 from operad.runtime.policies.cache import cache_key
 from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.tools.connections import Connections
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import Job, StepRecord, WorkflowMessage
 
 
 class OperatorCall(Struct, frozen=True):
-    """All that an operator is given in one call; workflows inside operators are given one, too.
+    """Input of an operator in one call; also of a workflow inside an operator.
 
         call = OperatorCall(reasoner, Job("Check the claim."), lesson="Name your sources.")
-        message = await operator.run(call)
+        message = await check.run(call)
 
     Attributes:
         reasoner: The reasoner of the run.
         job: The job that the workflow works on.
         messages: The messages of the operators before it.
         previous: The messages of earlier experts.
-        lesson: What to do better than in the last round.
+        lesson: Advice from the last round.
         transcript: For an evaluator: what the operators of the run have said.
         judged: For an evaluator: the message that it judges.
+        insights: Insights of earlier runs, if the run has any.
+        connections: The tool sources that the run has open; None outside of runs.
     """
 
     reasoner: Reasoner
@@ -36,6 +40,8 @@ class OperatorCall(Struct, frozen=True):
     lesson: str | None = None
     transcript: tuple[StepRecord, ...] = ()
     judged: WorkflowMessage | None = None
+    insights: RunInsights | None = None
+    connections: Connections | None = None
 
     @classmethod
     def of(
@@ -46,8 +52,9 @@ class OperatorCall(Struct, frozen=True):
         previous_expert_outputs: Sequence[WorkflowMessage] | None = None,
         lesson: str | None = None,
     ) -> OperatorCall:
-        """Return the call whose parts are given as `Executable.execute` takes them."""
-        return cls(reasoner, job, tuple(workflow_messages or ()), tuple(previous_expert_outputs or ()), lesson)
+        """Return the call whose parts are given as `Executable.execute` takes them; in a run, with the run's insights."""
+        messages, previous = tuple(workflow_messages or ()), tuple(previous_expert_outputs or ())
+        return cls(reasoner, job, messages, previous, lesson, insights=current_insights())
 
     def key(self, operator: object) -> str | None:
         """Return the cache key of the operator's answer to this call: the same in every run; files are read for it.
@@ -67,6 +74,16 @@ class OperatorCall(Struct, frozen=True):
 
 class Executable(Protocol):
     """An object that a workflow runs as an operator without being a `BaseOperator`.
+
+        class Shout:  # an Executable: no base class is needed
+            def get_id(self):
+                return "shout"
+
+            async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
+                return job.goal.upper()
+
+        print(Workflow(Shout()).run("hello").text)  # HELLO
+        shout: Executable = Shout()
 
     Besides these two methods it may have any of the attributes and methods that `BaseOperator` has with defaults.
     """

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from operad.runtime.graph.graph import WorkflowGraph
 
 MAX_LABEL = 60
-"""How many characters of a text a chart shows."""
+"""Number of characters of a text a chart shows."""
 
 
 def chart(graph: WorkflowGraph) -> str:

@@ -5,10 +5,11 @@ Writing edges adds nothing to a workflow: it makes a `Chain`, a value that `Work
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Generic, cast, overload
+from typing import Any, Generic, Protocol, cast, overload
 
 from pydantic import BaseModel
 from typing_extensions import TypeVar
@@ -24,15 +25,68 @@ Function = Callable[..., Any]
 """A plain function as a step; see `operad.runtime.workflow.function`."""
 
 
+@dataclass(frozen=True, slots=True)
+class AnswerPath:
+    """A part of an operator's answer, as ``facts.output.claims`` names it for a `Map`.
+
+    Attributes:
+        _operator: The operator.
+        _path: The names of the fields that lead to the part; empty for the whole answer.
+    """
+
+    _operator: Any
+    _path: tuple[str, ...] = ()
+
+    def __getattr__(self, name: str) -> AnswerPath:
+        if name.startswith("__"):  # asked for by `copy` and others, and no field
+            raise AttributeError(name)
+        return self[name]
+
+    def __getitem__(self, name: str) -> AnswerPath:
+        return AnswerPath(self._operator, (*self._path, name))
+
+    def __repr__(self) -> str:
+        return ".".join((self._operator.get_id(), *self._path))
+
+
+class AwelNode(Protocol):
+    """An operator of AWEL, as type checkers know it without dbgpt."""
+
+    @property
+    def node_name(self) -> Any:
+        """Its name in a DAG."""
+
+    @property
+    def call_stream(self) -> Any:
+        """Runs it with those before it, for a stream."""
+
+
+class _OutputOfStep:
+    """The attribute `output` of a step; an operator may have an attribute of that name of its own."""
+
+    def __get__(self, step: Any, owner: type[Any]) -> AnswerPath:
+        if step is None:
+            raise AttributeError(f"{owner.__name__} has an attribute 'output' in its instances only")
+        return AnswerPath(step)
+
+
 class Step(Generic[T]):
-    """A part of a workflow that edges lead from and to; generic in the type of its answers."""
+    """A part of a workflow that edges lead from and to; generic in the type of its answers.
+
+    Attributes:
+        output: The answer of the step, to name a part of it: ``flow.map(check, over=facts.output.claims)``.
+    """
 
     __slots__ = ()
+
+    output = _OutputOfStep()
 
     @overload
     def __rshift__(self, after: Step[U]) -> Chain[U]: ...
     @overload
-    def __rshift__(self, after: Executable | Sequence[Step[Any] | Executable | Function]) -> Chain[Any]: ...
+    def __rshift__(
+        self, after: Executable | AwelNode | Sequence[Step[Any] | Executable | AwelNode | Function]
+    ) -> Chain[Any]: ...
     @overload
     def __rshift__(self, after: Callable[..., AsyncIterator[str] | Iterator[str]]) -> Chain[str]: ...
     @overload
@@ -42,7 +96,9 @@ class Step(Generic[T]):
     def __rshift__(self, after: Any) -> Chain[Any]:
         return chain_of(self).then(chain_of(after))
 
-    def __rrshift__(self, before: Executable | Sequence[Step[Any] | Executable | Function] | Function) -> Chain[T]:
+    def __rrshift__(
+        self, before: Executable | Sequence[Step[Any] | Executable | AwelNode | Function] | Function
+    ) -> Chain[T]:
         return chain_of(before).then(chain_of(self))
 
     def __getitem__(self, port: str) -> Port[T]:
@@ -118,7 +174,7 @@ def chain_of(value: object) -> Chain[Any]:
 
 
 def check_step(value: object) -> None:
-    """Refuse what is no operator, workflow or function.
+    """Refuse an object that is not an operator, workflow or function.
 
     Raises:
         InputError: It is none of these; the text says what was expected.
@@ -130,7 +186,7 @@ def check_step(value: object) -> None:
         )
     if isinstance(value, type):
         raise InputError(f"{expected}, got the class {value.__name__}; give an instance: {value.__name__}(…)")
-    if is_executable(value):
+    if is_executable(value) or is_awel(value):
         return
     if isinstance(value, BaseModel) and callable(value):
         raise InputError(
@@ -141,9 +197,15 @@ def check_step(value: object) -> None:
 
 
 def is_executable(value: object) -> bool:
-    """Whether a value is an operator or a workflow, rather than a function."""
+    """Return True if a value is an operator or a workflow, rather than a function."""
     methods = (getattr(value, name, None) for name in ("get_id", "execute"))
     return not isinstance(value, type) and all(map(callable, methods))
+
+
+def is_awel(value: object) -> bool:
+    """Return whether a value is an operator of AWEL; dbgpt is not imported for that."""
+    module = sys.modules.get("dbgpt.core.awel.operators.base")
+    return module is not None and isinstance(value, module.BaseOperator)
 
 
 def _side_by_side(values: Iterable[object]) -> Chain[Any]:

@@ -13,6 +13,7 @@ worker's task is nothing to remember anything by.
 from __future__ import annotations
 
 import asyncio
+import sys
 import types
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable
@@ -29,7 +30,7 @@ Step = Callable[[int], Coroutine[Any, Any, "Iterable[int] | None"]]
 """Runs the node of that number. Returns the nodes that may start now, or None when all is done."""
 
 
-async def drive(start: Iterable[int], step: Step) -> None:
+async def run_graph(start: Iterable[int], step: Step) -> None:
     """Run nodes with `step`: those given, then those that the steps return.
 
     It ends when nothing runs and nothing may start; or when a step returns None: then what still
@@ -39,7 +40,29 @@ async def drive(start: Iterable[int], step: Step) -> None:
         BaseException: What the first failing step raised, unchanged; by then the steps that were
             running have been cancelled and awaited. So too when the caller is cancelled.
     """
-    await _Drive(start, step).run()
+    ready = deque(start)
+    if sys.version_info >= (3, 11):
+        await _alone(ready, step)
+    if ready:
+        await _Drive(ready, step).run()
+
+
+async def _alone(ready: deque[int], step: Step) -> None:
+    """Run nodes in the caller's task for as long as there is a single one: nothing can run beside it."""
+    task = cast("Any", asyncio.current_task())
+    cancelled = task.cancelling()
+    turn_ends = perf_counter() + LONGEST_TURN
+    try:
+        while len(ready) == 1:
+            following = await _isolated(step(ready.popleft()), copy_context().run)
+            if task.cancelling() > cancelled:
+                raise asyncio.CancelledError  # the node has suppressed it
+            ready.extend(following or ())
+            if perf_counter() > turn_ends:
+                await asyncio.sleep(0)
+                turn_ends = perf_counter() + LONGEST_TURN
+    finally:
+        del task  # task -> error -> traceback -> this frame -> task would wait for the garbage collector
 
 
 class _Drive:
@@ -57,9 +80,9 @@ class _Drive:
         "_workers",
     )
 
-    def __init__(self, start: Iterable[int], step: Step) -> None:
+    def __init__(self, ready: deque[int], step: Step) -> None:
         self._step = step
-        self._ready = deque(start)
+        self._ready = ready
         self._context = copy_context()
         self._workers: set[asyncio.Task[Any]] = set()
         self._spares = self._suspended = 0
@@ -71,8 +94,6 @@ class _Drive:
         self._done: asyncio.Future[None] = loop.create_future()
 
     async def run(self) -> None:
-        if not self._ready:
-            return
         self._call_spare(clean=True)
         try:
             await self._done
@@ -141,7 +162,7 @@ class _Drive:
                     return
                 ready.extend(following)
                 self._suspended = 0
-        except BaseException as error:  # noqa: BLE001 - the caller of `drive` gets it
+        except BaseException as error:  # noqa: BLE001 - the caller of `run_graph` gets it
             if not self._stopped:
                 self._error = error
                 self._stop()

@@ -6,21 +6,21 @@ from importlib.util import find_spec
 from typing import Literal
 
 from operad.runtime.graph.build import Engine
-from operad.runtime.graph.engine import drive
+from operad.runtime.graph.engine import run_graph
 from operad.runtime.graph.schedule import Plan
 from operad.runtime.values.errors import MissingExtraError
 
 EngineName = Literal["dbgpt", "builtin"]
 
 _AWEL_IMPORTS = ("dbgpt", "cloudpickle", "cachetools")
-"""What ``import dbgpt.core.awel`` needs besides the packages that operad itself depends on."""
+"""Modules that ``import dbgpt.core.awel`` needs besides the packages that operad itself depends on."""
 
 INSTALL_AWEL = "pip install --no-deps 'dbgpt>=0.8.2,<0.9' cloudpickle cachetools"
 """The command that installs the AWEL engine on any Python: dbgpt's own pins cannot be installed on Python 3.12 and later."""
 
 
 def awel_is_installed() -> bool:
-    """Return whether the AWEL engine can be imported, without importing it."""
+    """Return True if the AWEL engine can be imported, without importing it."""
     return all(find_spec(name) is not None for name in _AWEL_IMPORTS)
 
 
@@ -36,7 +36,7 @@ def engine_for(plan: Plan, name: EngineName, workflow: str) -> Engine:
         MissingExtraError: The engine is ``dbgpt``, and dbgpt is not installed.
     """
     if name == "builtin":
-        return drive
+        return run_graph
     try:
         from operad.runtime.graph import awel
     except ImportError as error:

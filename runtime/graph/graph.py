@@ -1,4 +1,4 @@
-"""What a workflow consists of, and whether it can run."""
+"""Graph of a workflow, and its validation."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
 from operad.runtime.values.message import WorkflowMessage
 
 END = "<end>"
-"""The id of the node that ends a workflow: it joins the verdicts, or the tails where nobody judges."""
+"""Id of the node that ends a workflow: it joins the verdicts, or the messages of end operators without evaluators."""
 
 
 class HasGraph(Protocol):
-    """A workflow, as far as those care who look at its graph.
+    """A workflow, as seen by code that needs its graph only.
 
     Attributes:
         name: What it is called.
@@ -38,7 +38,7 @@ def read_outside(operators: Sequence[BaseOperator]) -> Sequence[str]:
 
 
 def asks_model(operators: Iterable[BaseOperator]) -> bool:
-    """Whether one of these, or an operator of a workflow that one runs, is known to ask the reasoner of the run."""
+    """Return True if one of these, or of the workflows that they run, is known to ask the reasoner of the run."""
     open_, seen = [*operators], set[int]()
     while open_:
         operator = open_.pop()
@@ -56,13 +56,16 @@ def asks_model(operators: Iterable[BaseOperator]) -> bool:
 class WorkflowGraph:
     """The operators of a workflow and their order, frozen.
 
+        graph: WorkflowGraph = flow.graph()
+        print(graph.before["answer"])  # {'check': None}
+
     Attributes:
         operators: The operators by id, in order of adding.
         before: Per operator those before it, in order, each with the ports that the edge leaves
             from; with none, the edge is taken whenever that operator ran.
         joins: How operators join those before them, where it is not ``all_done``.
-        policies: How operators run, where anything is said about it.
-        evaluators: What judges the result.
+        policies: Policies of operators that have one.
+        evaluators: Evaluators of the result.
         doubles: Ids under which a second operator was added.
     """
 
@@ -174,7 +177,7 @@ class WorkflowGraph:
     def _impossible(self, plan: Plan) -> list[Issue]:
         """Operators that no choice of ports ever lets run, where operators say that they take exactly one."""
         issues: list[Issue] = []
-        needs: list[dict[str, Ports] | None] = [None] * len(plan.ids)  # per node: which ports others must take
+        needs: list[dict[str, Ports] | None] = [None] * len(plan.ids)  # per node: the ports that others must take
         ports = self._ports()
         for node in _in_order(plan):
             node_id = plan.ids[node]
@@ -205,13 +208,29 @@ class WorkflowGraph:
                 )
         return issues
 
+    def _not_after(self, node_id: str) -> list[str]:
+        """The other operators that may come before an operator without a cycle."""
+        after = {node_id}
+        while found := {key for key, parents in self.before.items() if not after.isdisjoint(parents)} - after:
+            after |= found
+        return [key for key in self.operators if key not in after]
+
     def _found_by_operators(self) -> list[Issue]:
         issues: list[Issue] = []
         for node_id, operator in self.operators.items():
             if node_id in self.doubles:
                 continue
             before = self.before.get(node_id, {})
-            issues += operator.check({key: self.operators[key] for key in before if key in self.operators})
+            known = {key: self.operators[key] for key in before if key in self.operators}
+            found = operator.check(known) and operator.check_among(known, self._not_after(node_id))
+            if not found:  # a workflow inside itself, for one, has issues and cannot tell what it reads
+                further = {key: self.operators[key] for key in operator.reads if key in self.operators.keys() - known}
+                found = operator.check({**known, **further}) if further else []
+            issues += found
+        followed = {parent for parents in self.before.values() for parent in parents}
+        tails = {key: operator for key, operator in self.operators.items() if key not in followed}
+        for evaluator in self.evaluators:
+            issues += evaluator.check_among(tails, self.operators)
         issues += [
             Issue(
                 "fallback-port",
@@ -253,7 +272,7 @@ def _in_order(plan: Plan) -> list[int]:
 
 
 def _both(one: Mapping[str, Ports], other: Mapping[str, Ports]) -> dict[str, Ports] | None:
-    """What must be taken for both; None where that cannot be."""
+    """Return the ports that must be taken for both; None if they exclude each other."""
     merged = dict(one)
     for router, ports in other.items():
         merged[router] = merged[router] & ports if router in merged else ports
@@ -263,7 +282,7 @@ def _both(one: Mapping[str, Ports], other: Mapping[str, Ports]) -> dict[str, Por
 
 
 def _either(ways: Sequence[Mapping[str, Ports]]) -> dict[str, Ports] | None:
-    """What must be taken whichever way is gone; None where there is no way."""
+    """Return the ports that must be taken on every path; None if there is no path."""
     if not ways:
         return None
     common = set(ways[0]).intersection(*ways[1:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -14,7 +15,7 @@ from operad.runtime.policies.policy import Policy
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError, Issue
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.output import plain_value
+from operad.runtime.values.output import plain_value, shown
 
 if TYPE_CHECKING:
     from operad.runtime.graph.graph import HasGraph
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", default=Any, covariant=True)
 
 Answer = WorkflowMessage | str
-"""What an operator returns; plain text counts as a message with that text."""
+"""Return value of an operator; plain text counts as a message with that text."""
 
 
 class BaseOperator(Step[T]):
@@ -40,9 +41,9 @@ class BaseOperator(Step[T]):
     be called, and ``super()`` works in both.
 
     Attributes:
-        policy: How the operator runs, where the workflow says nothing else for it.
-        takes_one_port: Whether every message of an operator with ports takes exactly one of them.
-        asks_model: Whether it asks the reasoner of the run, and the run needs a model; None if that is not known,
+        policy: Policy of the operator, unless the workflow sets another one for it.
+        takes_one_port: True if every message of an operator with ports takes exactly one of them.
+        asks_model: True if it asks the reasoner of the run, and the run needs a model; None if that is not known,
             False if neither the operator nor a workflow inside it does.
         sequential: For an operator that runs a workflow again and again: whether each pass continues the last one.
     """
@@ -68,7 +69,7 @@ class BaseOperator(Step[T]):
         """Do the work.
 
         Args:
-            call: What the operator is given.
+            call: Input of the operator.
         """
         raise NotImplementedError(f"{type(self).__name__} does nothing: give it run(call) or execute(…)")
 
@@ -87,7 +88,7 @@ class BaseOperator(Step[T]):
             job: The job that the workflow works on.
             workflow_messages: The messages of the operators before it.
             previous_expert_outputs: The messages of earlier experts.
-            lesson: What to do better than in the last round.
+            lesson: Advice from the last round.
         """
         return await self.run(OperatorCall.of(reasoner, job, workflow_messages, previous_expert_outputs, lesson))
 
@@ -106,16 +107,16 @@ class BaseOperator(Step[T]):
 
     @property
     def instruction(self) -> str:
-        """What the operator is there for, so that an evaluator can tell which one is at fault."""
+        """Purpose of the operator, by which an evaluator can tell which one is at fault."""
         return ""
 
     @property
     def memory(self) -> bool:
-        """Whether its job comes with the earlier turns of a conversation; see `Job.turns`."""
+        """True if its job comes with the earlier turns of a conversation; see `Job.turns`."""
         return True
 
     def streams_answer(self, reasoner: Reasoner) -> bool:
-        """Whether the text that a model writes for it, as it comes, is certain to be its answer."""
+        """Return True if the text that a model writes for it, as it comes, is certain to be its answer."""
         return False
 
     @property
@@ -133,13 +134,18 @@ class BaseOperator(Step[T]):
         return {}
 
     @property
+    def answer_type(self) -> Any:
+        """The type of its answers, for checks before a run; None if it is not known."""
+        return None
+
+    @property
     def added(self) -> Any:
         """The object that was added to the workflow: the operator itself."""
         return self
 
     @property
     def has_model(self) -> bool:
-        """Whether the operator was given a model of its own."""
+        """True if the operator was given a model of its own."""
         return False
 
     def check_model(self) -> None:
@@ -157,9 +163,13 @@ class BaseOperator(Step[T]):
         """Return what is wrong with the operator after the operators `before` it."""
         return []
 
+    def check_among(self, before: Mapping[str, BaseOperator], others: Collection[str]) -> list[Issue]:
+        """Return the issues of `check`, with hints at other operators of the workflow that could come before it."""
+        return self.check(before)
+
     @property
     def has_fingerprint(self) -> bool:
-        """Whether something tells the operator from others, so that its messages can be cached."""
+        """True if something tells the operator from others, so that its messages can be cached."""
         return type(self).fingerprint is not BaseOperator.fingerprint
 
     def fingerprint(self) -> dict[str, JsonValue]:
@@ -171,7 +181,7 @@ class BaseOperator(Step[T]):
         raise InputError(f"nothing tells operator {self.get_id()!r} from others: give it a method fingerprint()")
 
     def settle_id(self, taken: Collection[str]) -> None:
-        """Make an id that nobody chose unique among those that are taken."""
+        """Make an automatically chosen id unique among those that are taken."""
 
     def read_output(self, message: WorkflowMessage) -> T:
         """Return the answer that one of its messages holds.
@@ -180,6 +190,24 @@ class BaseOperator(Step[T]):
             ValueError: The message does not hold an answer of the operator's type.
         """
         return cast("T", plain_value(message))
+
+
+R = TypeVar("R", bound=Callable[..., Any])
+
+
+def refusing_jobs(run: R) -> R:
+    """Make a method `run` of an operator raise InputError for a job, which is given to a workflow."""
+
+    @functools.wraps(run)
+    def checked(self: Any, call: Any = None, *more: Any, **named: Any) -> Any:
+        if not isinstance(call, OperatorCall):
+            own = type(self).__name__
+            raise InputError(
+                f"{own}.run(…) got {shown(call)}: an operator runs in a workflow: Workflow({own}(…)).run(…)"
+            )
+        return run(self, call, *more, **named)
+
+    return cast("R", checked)
 
 
 def _execute_by(run: Callable[..., Awaitable[Answer]]) -> Any:
@@ -236,9 +264,15 @@ class Adapted(BaseOperator[Any]):
         """Return the id of the object."""
         return self._executable.get_id()
 
-    async def execute(self, *args: Any, **kwargs: Any) -> Answer:
+    def run(self, call: OperatorCall) -> Any:
         """Do the work."""
-        return await self._executable.execute(*args, **kwargs)
+        return self._executable.execute(
+            call.reasoner,
+            call.job,
+            workflow_messages=[*call.messages],
+            previous_expert_outputs=[*call.previous],
+            lesson=call.lesson,
+        )
 
     @property
     def ports(self) -> Sequence[str]:
@@ -253,12 +287,12 @@ class Adapted(BaseOperator[Any]):
 
     @property
     def instruction(self) -> str:
-        """What the object is there for."""
+        """Purpose of the object."""
         return str(self._has("instruction", ""))
 
     @property
     def memory(self) -> bool:
-        """Whether the object sees the earlier turns of a conversation."""
+        """True if the object sees the earlier turns of a conversation."""
         return bool(self._has("memory", True))
 
     @property
@@ -283,7 +317,7 @@ class Adapted(BaseOperator[Any]):
 
     @property
     def has_fingerprint(self) -> bool:
-        """Whether the object has a method `fingerprint`."""
+        """True if the object has a method `fingerprint`."""
         return callable(self._has("fingerprint", None))
 
     def fingerprint(self) -> dict[str, JsonValue]:

@@ -1,4 +1,4 @@
-"""What may run when: a plan of a graph, and one run's progress through it.
+"""Scheduling: the plan of a graph, and one run's progress through it.
 
 Pure and synchronous: it is told what happened and answers what to start and what is skipped. Nodes
 are numbers, so that the hot path is a few list look-ups; names are kept beside them for people.
@@ -24,7 +24,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Literal
 
 Join = Literal["all_done", "all", "any"]
-"""When a node with several nodes before it runs."""
+"""Condition under which a node with several predecessors runs."""
 
 Ports = frozenset[str]
 """The ports of a node that an edge leaves from; empty where it is taken in any case."""
@@ -42,7 +42,7 @@ class Plan:
         joins: How each node joins its parents.
         ports: The ports of the edges from a parent to a child that have any.
         ways: The ports that the edges from a node leave from, where they have any.
-        branches: Whether a node may be skipped, or run before all its parents have ended.
+        branches: True if a node may be skipped, or run before all its parents have ended.
 
     Args:
         before: The ids of the nodes before each node, in order; its keys are all nodes.
@@ -116,7 +116,7 @@ def _reachable(nodes: Iterable[int], edges: Sequence[Sequence[int]], among: Cont
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Why a node was skipped: an edge that was not taken, on the way to it.
+    """Reason for which a node was skipped: an edge that was not taken, on the way to it.
 
     Attributes:
         node: The node that was skipped.
@@ -134,12 +134,12 @@ Taken = Sequence[str] | None
 
 
 class Progress:
-    """How far one run has come.
+    """Progress of one run.
 
-    Nodes that ended in an earlier round are told at the start, and count as having ended before it.
+    Nodes that ended in an earlier round are given at the start, and count as having ended before it.
 
     Args:
-        plan: What is run.
+        plan: The plan.
         ran: The nodes that need not run again, with the ports that they took.
         skipped: The nodes that were skipped, and stay so. With `ran` it holds all nodes that no
             node to be run comes before.
@@ -150,7 +150,7 @@ class Progress:
 
     __slots__ = ("_children", "_first", "_plan", "_settled", "_skips", "_taken", "_took", "_waits", "ready")
 
-    def __init__(self, plan: Plan, ran: Mapping[int, Taken] | None = None, skipped: Iterable[Skip] = ()) -> None:
+    def __init__(self, plan: Plan, ran: Mapping[int, Taken] | None = None, skipped: Sequence[Skip] = ()) -> None:
         self._plan = plan
         self._children = plan.children
         self._waits = list(plan.waits)
@@ -158,14 +158,17 @@ class Progress:
         self._taken: dict[int, int] = {}
         self._first: dict[int, int] = {}
         self._skips: list[Skip] = []
-        self._settled = bytearray(len(plan.ids)) if plan.branches or ran else bytearray()
-        self.ready: list[int] = []
-        ran, gone = ran or {}, list(skipped)
+        self._settled = bytearray(len(plan.ids)) if plan.branches or ran or skipped else bytearray()
+        self.ready: list[int] = [*plan.roots]
+        if ran or skipped:
+            self._take_up(ran or {}, skipped)
+
+    def _take_up(self, ran: Mapping[int, Taken], gone: Sequence[Skip]) -> None:
         for node in ran:
             self._settled[node] = 1
         for skip in gone:
             self._settled[skip.node] = 1
-        self.ready += [node for node in plan.roots if not (ran or gone) or not self._settled[node]]
+        self.ready = [node for node in self.ready if not self._settled[node]]
         for node, ports in ran.items():
             self.ready += self._finish(node, ports)
         for skip in gone:

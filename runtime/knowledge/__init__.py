@@ -1,1 +1,1 @@
-"""What is looked up: documents, chunks, the index, insights of earlier runs."""
+"""Knowledge: documents, chunks, the index, insights of earlier runs."""

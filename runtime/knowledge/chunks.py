@@ -26,9 +26,9 @@ class Chunk:
     """A piece of a text.
 
     Attributes:
-        text: What it says, without the headings that it stands under. Not empty.
-        line: Where it begins, counted from 1.
-        heading: The headings that it stands under, the outermost first, with ``>`` between them.
+        text: Text of the piece, without its headings. Not empty.
+        line: First line, counted from 1.
+        heading: Its headings, the outermost first, with ``>`` between them.
     """
 
     text: str
@@ -45,7 +45,7 @@ def chunks(text: str, *, headings: bool = True, most: int = CHUNK_CHARS) -> Iter
 
     Args:
         text: Plain text or Markdown.
-        headings: Whether to look for them: ``# Title``, or a title above a line of ``===``, ``---``,
+        headings: True to look for them: ``# Title``, or a title above a line of ``===``, ``---``,
             ``~~~`` or ``^^^``. In code, these are something else.
         most: The longest piece, in characters, at least 200.
     """
@@ -65,7 +65,7 @@ def chunks(text: str, *, headings: bool = True, most: int = CHUNK_CHARS) -> Iter
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """What stands under a heading: the headings with their levels, its first line, the line after its last."""
+    """Section of a text: its headings with their levels, its first line, the line after its last."""
 
     trail: tuple[tuple[int, str], ...]
     first: int

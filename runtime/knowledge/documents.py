@@ -19,34 +19,27 @@ from operad.runtime.knowledge.embeddings import Embeddings, need_numpy, vectors_
 from operad.runtime.knowledge.extract import extract, is_foreign, need_extra
 from operad.runtime.knowledge.folders import MAX_FILE_BYTES, Found, is_in, look, roots_of, too_large
 from operad.runtime.knowledge.knowledge import Knowledge, Passage
-from operad.runtime.knowledge.passage_index import (
-    CANDIDATES,
-    Hit,
-    IndexedFile,
-    IndexedPassage,
-    PassageIndex,
-    joined,
-)
+from operad.runtime.knowledge.passage_index import Hit, IndexedFile, IndexedPassage, PassageIndex
 from operad.runtime.values.errors import InputError, shorten
 from operad.runtime.values.fingerprint import name_of
 
 MAX_PASSAGES = 200_000
-"""How many passages it may have."""
+"""Maximum number of passages it may have."""
 
 MAX_VECTOR_BYTES = 2**30
 """Bytes that the vectors of an index may have: a search holds them in memory."""
 
 EMBEDDING_SECONDS = 600.0
-"""How long one `retrieve` embeds passages; the next one goes on."""
+"""Maximum time of one `retrieve` for embedding passages, in seconds; the next one continues."""
 
 EMBEDDED_AT_ONCE = 64
-"""How many passages are embedded and kept at a time."""
+"""Number of passages that are embedded and kept at a time."""
 
 EMBEDDED_QUERY_CHARS = 4_000
-"""How much of a query is embedded, from its beginning."""
+"""Number of characters of a query that are embedded, from its beginning."""
 
 SOURCE_CHARS = 300
-"""How long the source of a passage may be."""
+"""Maximum length of a passage's source, in characters."""
 
 _SETTLED_NS = 2_000_000_000
 """A file that was changed less long ago may change again without a new time of change."""
@@ -72,7 +65,7 @@ class Documents:
         paths: The folders, with all that is in them, and files.
         index: An SQLite file that keeps the index, made when it is first needed, which several
             knowledge bases and processes may share; None to keep it in memory.
-        passages: How many passages a query gets at most, from 1 to 100.
+        passages: Number of passages a query gets at most, from 1 to 100.
         embeddings: A model that embeds passages and queries, such as `MiniLM` or an `EmbeddingModel`: the search is
             hybrid then. None for full text alone. Vectors are kept in the index, so that a passage is embedded once.
 
@@ -133,10 +126,10 @@ class Documents:
         Any text will do. Its words are looked for, each for itself, and rare ones count for more;
         of a long one, only the rarest. Function words count where there is nothing else. With `embeddings`, passages
         without a vector are embedded first, which is told by `PassagesEmbedded` events, and those that mean what the
-        query means are found, too; a passage's score is the sum of its reciprocal ranks then.
+        query means are found, too; a passage's score then adds both, and may be negative.
 
         Raises:
-            InputError: The query is no text, the index cannot be used, there are too many files or passages, or
+            InputError: The query is not text, the index cannot be used, there are too many files or passages, or
                 embedding takes longer than `EMBEDDING_SECONDS`: what is done is kept.
             ModelError: The embedding model cannot be asked.
             MissingExtraError: There are files that need the extra ``documents``, which is not installed.
@@ -156,10 +149,8 @@ class Documents:
         if self._embeddings is None or not query.strip():
             return self._index.search(query, among, self._passages)
         self._embed(self._embeddings, among)
-        most = max(CANDIDATES, self._passages)
         [vector] = vectors_of([query[:EMBEDDED_QUERY_CHARS]], self._embeddings)
-        by_meaning = self._index.nearest(self._embeddings.identity, vector, among, most)
-        return joined([self._index.search(query, among, most), by_meaning], self._passages)
+        return self._index.nearest(self._embeddings.identity, vector, among, self._passages, query)
 
     def _embed(self, embeddings: Embeddings, among: Collection[str]) -> None:
         """Embed the passages of these files that have no vector of this model yet."""
@@ -194,7 +185,7 @@ class Documents:
             self._embedded = (self._index.state(), len(among))
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """What makes two of these answer alike: names and content of the files, which are read if they changed.
+        """Return the values that determine its answers: names and content of the files, which are read if they changed.
 
         Raises:
             InputError, MissingExtraError: As `retrieve`.
@@ -281,7 +272,7 @@ class Documents:
 
 
 def _unreadable(path: str) -> str:
-    """Why a file cannot be read, as far as its first bytes tell; empty where it may be."""
+    """Return the reason for which a file cannot be read, by its first bytes; empty if it may be readable."""
     try:
         with open(path, "rb") as stream:
             return is_foreign(stream.read(1024), path)

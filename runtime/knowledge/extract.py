@@ -24,7 +24,7 @@ from operad.runtime.knowledge.readers import (
 from operad.runtime.values.errors import InputError, MissingExtraError, describe
 
 MAX_FILE_PASSAGES = 20_000
-"""How many passages a file may have."""
+"""Maximum number of passages a file may have."""
 
 _WITH_HEADINGS = {".md", ".markdown", ".mdx", ".rst", ".txt", ""}
 
@@ -58,7 +58,7 @@ def extract(data: bytes, name: str) -> list[IndexedPassage]:
 
 
 def is_foreign(start: bytes, name: str) -> str:
-    """Why a file cannot be what its name says, by its first 1,024 bytes alone; empty where it may be."""
+    """Return the reason for which a file does not match its name, by its first 1,024 bytes; empty if it may match."""
     suffix = PurePath(name).suffix.lower()
     if suffix in _PACKED:
         return "" if start.startswith(b"PK") else f"is no {suffix} file that can be read"
@@ -148,4 +148,4 @@ _READERS: Mapping[str, tuple[_Reader, tuple[str, ...]]] = {
     ".tsv": (_csv, ()),
     ".xlsx": (_xlsx, ("openpyxl",)),
 }
-"""By the name's end: what reads such files, and the packages that this takes."""
+"""Reader and required packages of each file suffix."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from operad.runtime.values.errors import InputError, did_you_mean
 
 MAX_FILES = 20_000
-"""How many files one looks at."""
+"""Maximum number of files to look at."""
 
 MAX_FILE_BYTES = 64 * 2**20
 """The largest file that is read, in bytes."""
@@ -22,9 +22,9 @@ class FoundFile:
     """A file that may be read.
 
     Attributes:
-        name: What it is called in sources: its path, seen from the folder that was named, that folder included.
-        size: Bytes.
-        mtime_ns: When it was last changed.
+        name: Name in sources: its path relative to the named folder, with that folder's name.
+        size: Size in bytes.
+        mtime_ns: Time of its last change.
     """
 
     name: str
@@ -34,11 +34,11 @@ class FoundFile:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is in folders, by path.
+    """Content of folders, by path.
 
     Attributes:
-        files: What may be read.
-        skipped: What may not, and why.
+        files: Readable files.
+        skipped: Other files, with the reasons.
     """
 
     files: dict[str, FoundFile]
@@ -46,7 +46,7 @@ class Found:
 
 
 def roots_of(paths: Iterable[str | Path]) -> dict[Path, str]:
-    """Where paths lead, each with its name: as much of its end as tells it from the others.
+    """Return the targets of paths, each with a name: the shortest end of the path that is unique.
 
     Raises:
         InputError: There is none, or some do not exist; all of those are named.
@@ -77,7 +77,7 @@ def roots_of(paths: Iterable[str | Path]) -> dict[Path, str]:
 
 
 def look(roots: Mapping[Path, str], own: Collection[str] = ()) -> Found:
-    """What is in folders, all that is in them included, and files. Names that begin with a dot are passed over.
+    """Return the files in folders and their subfolders, and single files. Names that begin with a dot are skipped.
 
     Args:
         roots: The folders and files, and their names.
@@ -92,7 +92,7 @@ def look(roots: Mapping[Path, str], own: Collection[str] = ()) -> Found:
             if path in own or path in found.files:
                 continue
             if not stat.S_ISREG(state.st_mode):
-                found.skipped[path] = "is no regular file"
+                found.skipped[path] = "is not a regular file"
             elif state.st_size > MAX_FILE_BYTES:
                 found.skipped[path] = too_large(state.st_size)
             else:
@@ -103,12 +103,12 @@ def look(roots: Mapping[Path, str], own: Collection[str] = ()) -> Found:
 
 
 def is_in(path: Path, roots: Collection[Path]) -> bool:
-    """Whether a path is one of these, or in one of them."""
+    """Return True if a path is one of these, or in one of them."""
     return path in roots or any(folder in roots for folder in path.parents)
 
 
 def too_large(size: int) -> str:
-    """Why a file of that many bytes is not read."""
+    """Return the reason for which a file of this size is not read."""
     return f"{size:,} bytes are more than the {MAX_FILE_BYTES:,} that are read; cut out the part that matters"
 
 
@@ -117,7 +117,7 @@ _File = tuple[str, str, os.stat_result]
 
 
 def _walk(root: Path, roots: Collection[Path], skipped: dict[str, str]) -> Generator[_File, None, None]:
-    """What is in a folder, or the file itself. Where one cannot look is noted in `skipped`."""
+    """Yield the files in a folder, or the file itself. Unreadable folders are noted in `skipped`."""
     folders = [(str(root), "")]
     while folders:
         folder, inner = folders.pop()
@@ -137,12 +137,12 @@ def _walk(root: Path, roots: Collection[Path], skipped: dict[str, str]) -> Gener
                 skipped[os.fsencode(entry.path).decode(errors="backslashreplace")] = problem
             elif entry.is_dir(follow_symlinks=False):
                 folders.append((entry.path, f"{inner}/{entry.name}"))
-            elif not entry.is_symlink():  # what a link leads to in here is found where it is
+            elif not entry.is_symlink():  # the target of a link inside the folder is found at its own path
                 yield entry.path, f"{inner}/{entry.name}", entry.stat(follow_symlinks=False)
 
 
 def _unusable(entry: os.DirEntry[str], roots: Collection[Path]) -> str:
-    """Why something in a folder cannot be used, by its name and by where it leads; empty where it can."""
+    """Return the reason for which an entry of a folder cannot be used, by its name and target; empty if it can."""
     try:
         entry.name.encode()
         entry.stat(follow_symlinks=False)

@@ -1,53 +1,42 @@
-"""Insights: what earlier runs taught an operator, kept while it helps.
+"""Insights: lessons of earlier runs for an operator, kept as long as they help.
 
-A lesson that an evaluator gives is kept for the operators that it blames, with the job that taught
-it. Later runs of such an operator on similar jobs are shown it from the start. Each time it is
-shown counts, and whether it helped; what helps too rarely is shown no more until it has earned it.
+An evaluator's lesson is kept for the operators that it blames, with the job concerned.
+Later runs of such an operator on similar jobs are shown it from the start. Each use
+is counted, with its success; an insight that helps too rarely is not shown until it has helped again.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
-from typing import cast
 
 from operad.runtime.events import (
-    Event,
     InsightsRecalled,
-    RoundFinished,
-    RunFailed,
-    RunFinished,
-    RunStarted,
-    WorkflowEntered,
-    current_scope,
 )
 from operad.runtime.knowledge.knowledge import Insight
 from operad.runtime.knowledge.similarity import similarity
 from operad.runtime.policies.cache import cache_key
 from operad.runtime.values.errors import InputError, did_you_mean, shorten
-from operad.runtime.values.message import Job, WorkflowStatus, new_id
+from operad.runtime.values.message import Job, new_id
 from operad.runtime.values.sqlite_file import FileKind, SqliteFile
 from operad.runtime.values.words import words
 
-_logger = logging.getLogger(__name__)
-
 SIMILAR = 0.3
-"""How alike two jobs are at least, by `similarity`, for what one taught to concern the other.
+"""Minimum `similarity` of two jobs for an insight of one to apply to the other.
 
-Measured, not guessed: see `test/benchmark/bench_insights.py --similarity`.
+Measured: see `test/benchmark/bench_insights.py --similarity`.
 """
 
 MOST_SHOWN = 3
-"""How many insights with a job of their own an operator is shown at most."""
+"""Number of insights with a job of their own an operator is shown at most."""
 
 ENOUGH_USES = 3
-"""How often an insight was used before it may be found useless."""
+"""Number of uses before an insight may count as useless."""
 
 MOST_PER_OPERATOR = 100
 MOST_OPERATORS = 1_000
@@ -57,7 +46,7 @@ LONGEST_ABOUT = 1_000
 """Characters of a job that are kept."""
 
 APPLICATION_ID = 0x6F706169
-"""What marks an SQLite file as insights of ours: "opai"."""
+"""Application id that marks an SQLite file of insights: "opai"."""
 
 _INSIGHTS = FileKind(
     name="a store of insights",
@@ -68,23 +57,23 @@ _INSIGHTS = FileKind(
         "text TEXT NOT NULL, about TEXT NOT NULL, used INTEGER NOT NULL, helped INTEGER NOT NULL, seen REAL NOT NULL, "
         "PRIMARY KEY (operator, key)) WITHOUT ROWID",
     ),
-    private=True,  # what jobs are about is nobody else's business
+    private=True,  # texts of jobs are private
 )
 _ROWS = (
     "SELECT CAST(ifnull(operator, '') AS TEXT), CAST(ifnull(key, '') AS TEXT), CAST(ifnull(label, '') AS TEXT), "
     "CAST(ifnull(text, '') AS TEXT), CAST(ifnull(about, '') AS TEXT), CAST(ifnull(used, 0) AS INTEGER), "
     "CAST(ifnull(helped, 0) AS INTEGER), CAST(ifnull(seen, 0) AS REAL) FROM insights "
 )
-"""Whatever somebody wrote into the file, these are texts and numbers."""
+"""Columns with the expected types, whatever another program wrote into the file."""
 
 
 def about(job: Job) -> str:
-    """What a job is about, as insights keep it and compare it: goal and context, shortened."""
-    return _shortened(f"{job.goal}\n{job.context}", LONGEST_ABOUT)
+    """Return the text of a job for comparison: goal and context, shortened."""
+    return shortened(f"{job.goal}\n{job.context}", LONGEST_ABOUT)
 
 
 def relevant(insights: Iterable[Insight], job: Job) -> tuple[Insight, ...]:
-    """Those that a job's operator is shown: the ones about no job, and the few about jobs most like this one."""
+    """Return the insights to show for a job: those about no job, and the few about the most similar jobs."""
     everywhere: list[Insight] = []
     near: list[tuple[float, Insight]] = []
     this = about(job)
@@ -99,17 +88,22 @@ def relevant(insights: Iterable[Insight], job: Job) -> tuple[Insight, ...]:
 
 @dataclass(frozen=True, slots=True)
 class KeptInsight:
-    """An insight as it is kept.
+    """An insight with its record of uses.
+
+        with closing(Insights("insights.db")) as insights:
+            kept: KeptInsight
+            for kept in insights.entries():
+                print(kept.label, kept.text, kept.helped, "of", kept.used)
 
     Attributes:
-        operator: The fingerprint of the operator that it is for.
-        key: Its identity among those of its operator: operators that were taught the same by the same job share it.
-        label: The operator's id when it learned this, for people.
-        text: What it says.
-        about: The job that taught it.
-        used: How often it was shown, or given as a lesson.
-        helped: In how many of these cases all went well then.
-        seen: When it was last shown or given, in seconds since the epoch.
+        operator: Fingerprint of its operator.
+        key: Its id within its operator: operators with the same lesson from the same job share it.
+        label: The operator's id when the insight was learned, for display.
+        text: Text of the insight.
+        about: Text of the job that taught it.
+        used: Number of times that it was shown, or given as a lesson.
+        helped: Number of these uses after which the operator was not found at fault.
+        seen: Time of its last use, in seconds since the epoch.
     """
 
     operator: str
@@ -123,15 +117,15 @@ class KeptInsight:
 
     @property
     def worth(self) -> tuple[float, float]:
-        """What it is ranked by: how likely it helps, then how lately it was seen."""
+        """Rank: the estimated probability that it helps, then the time of its last use."""
         return (self.helped + 1) / (self.used + 2), self.seen
 
     @property
     def useless(self) -> bool:
-        """Whether it was used often enough and helped in fewer than two thirds: then it is not shown.
+        """True if it was used often enough and helped in fewer than two thirds: then it is not shown.
 
-        Two thirds, not half: given again as a lesson it mostly helps the next try, and would else
-        be shown to every other job, whatever comes of it.
+        The threshold is two thirds, not half: an insight given again as a lesson mostly helps the next try, and would
+        otherwise be shown to every other job, without effect.
         """
         return self.used >= ENOUGH_USES and 3 * self.helped < 2 * self.used
 
@@ -142,11 +136,11 @@ class KeptInsight:
 
 @dataclass(slots=True)
 class Experience:
-    """What a run found out about the insights of one operator.
+    """Findings of a run on the insights of one operator.
 
     Attributes:
-        shown: By key, how often it was shown, and how often it helped.
-        lessons: New ones, each with what the job was about, and whether all went well then.
+        shown: Number of uses and number of successes, by key.
+        lessons: New lessons, each with its job's text and its success.
         label: The operator's id in the run.
     """
 
@@ -155,10 +149,10 @@ class Experience:
     label: str = ""
 
     def after(self, operator: str, kept: Iterable[KeptInsight], now: float) -> list[KeptInsight]:
-        """What is kept of an operator's entries and of new lessons, the best first, at a time in seconds.
+        """Return an operator's entries, updated by this run, the best first.
 
-        A lesson that is there already, from a similar job, is counted up; but not where it was
-        shown in this run and so has its count. Above `MOST_PER_OPERATOR` useless ones go first, then
+        A lesson that exists already, from a similar job, is counted; but not if it was
+        shown in this run and so has its count. Above `MOST_PER_OPERATOR`, useless ones are dropped first, then
         the worst, new ones last.
         """
         entries = {entry.key: entry for entry in kept}
@@ -205,7 +199,7 @@ class Insights:
         self._kept = _Memory() if path is None else _File(path)
 
     def recall(self, operator: str) -> list[Insight]:
-        """What is kept for the operator with this fingerprint and not useless, the best first.
+        """Return the useful insights for the operator with this fingerprint, the best first.
 
         Raises:
             InputError: The file cannot be used.
@@ -263,124 +257,13 @@ class Insights:
         self._kept.close()
 
 
-class RunInsights:
-    """What earlier runs tell one run, and what this one tells later ones: a listener to its events.
-
-    Nothing that goes wrong with the store stops the run: it is reported to the log, once, and the
-    run goes on without.
-
-    Args:
-        store: Where insights are kept.
-
-    Attributes:
-        store: Where insights are kept.
-    """
-
-    def __init__(self, store: Insights) -> None:
-        self.store = store
-        self._failed = False
-        self._operators: dict[tuple[str, ...], frozenset[str]] = {}
-        self._recalled: defaultdict[tuple[str, ...], dict[tuple[tuple[str, ...], str], _Recalled]] = defaultdict(dict)
-        self._verdicts: dict[tuple[str, ...], RoundFinished] = {}
-        self._lessons: dict[tuple[tuple[str, ...], str, str, str], None] = {}
-
-    def recall(self, operator: str) -> list[Insight]:
-        """What `Insights.recall` says; nothing once the store failed."""
-        if self._failed:
-            return []
-        try:
-            return self.store.recall(operator)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the run goes on
-            self._fail(error)
-            return []
-
-    def __call__(self, event: Event) -> None:
-        """Take in one event of the run; at its end, tell the store."""
-        match event:
-            case RunStarted() | WorkflowEntered():
-                self._operators[event.path] = frozenset(event.operators)
-            case InsightsRecalled() if event.store == self.store.id:
-                self._note(event)
-            case RoundFinished():
-                self._judge(event)
-            case RunFinished() | RunFailed():
-                if found := self._experiences(ended=isinstance(event, RunFinished)):
-                    self.store.learn(found, self._fail)
-            case _:
-                pass
-
-    def _note(self, event: InsightsRecalled) -> None:
-        path = event.path
-        if event.operator_id not in self._operators.get(path[:-1], ()):
-            return  # an evaluator: lessons are for those whom it judges
-        recalled = self._recalled[()].setdefault((path, event.operator), _Recalled(event))
-        recalled.event = event
-        for key in event.insights:
-            recalled.blamed_since.setdefault(key, False)
-        for depth in range(1, len(path)):
-            self._recalled[path[:depth]][path, event.operator] = recalled
-
-    def _judge(self, event: RoundFinished) -> None:
-        """Note whom a verdict blames, and its lesson for them. Who is in a blamed workflow or map is blamed, too."""
-        around = event.path
-        last = self._verdicts.get(around)
-        self._verdicts[around] = event
-        if event.status is not WorkflowStatus.EXECUTION_ERROR or event.by_error:
-            return  # an outage teaches nothing, and its text may hold what is nobody's business
-        blamed = self._operators.get(around, frozenset()).intersection(event.blame)
-        lesson = _shortened(event.lesson, LONGEST_LESSON)
-        for (path, operator), recalled in self._recalled[around].items():
-            if blamed and not blamed & {path[len(around)], _without_item(path[len(around)])}:
-                continue
-            recalled.blamed_since = dict.fromkeys(recalled.blamed_since, True)
-            if lesson and (blamed or last is None or recalled.event.seq > last.seq):
-                self._lessons[around, operator, recalled.event.about, lesson] = None
-
-    def _experiences(self, *, ended: bool) -> dict[str, Experience]:
-        """What the run found out, by operator.
-
-        Args:
-            ended: Whether it ended with a verdict; else nobody knows about those whom it did not blame before.
-        """
-        found: defaultdict[str, Experience] = defaultdict(Experience)
-        for (path, operator), recalled in self._recalled[()].items():
-            verdict = self._verdicts.get(path[:-1]) if ended else None
-            for key, blamed in recalled.blamed_since.items():
-                if blamed or verdict:
-                    helped = not blamed and verdict is not None and verdict.status is WorkflowStatus.SUCCESS
-                    used, good = found[operator].shown.get(key, (0, 0))
-                    found[operator].shown[key] = (used + 1, good + helped)
-        for around, operator, job, lesson in self._lessons:
-            succeeded = ended and self._verdicts[around].status is WorkflowStatus.SUCCESS
-            lessons = found[operator].lessons
-            lessons[job, lesson] = lessons.get((job, lesson), True) and succeeded
-        for (_, operator), recalled in self._recalled[()].items():
-            if operator in found:
-                found[operator].label = recalled.event.operator_id
-        return dict(found)
-
-    def _fail(self, error: Exception) -> None:
-        if not self._failed:
-            self._failed = True
-            _logger.warning("the run goes on without insights: %s", error)
-
-
-def current_insights() -> RunInsights | None:
-    """What earlier runs tell the run that the current code is part of, or the next one around it that has insights."""
-    scope = current_scope()
-    for around in scope.outwards() if scope else ():
-        if around.run.insights is not None:
-            return cast("RunInsights", around.run.insights)
-    return None
-
-
 @dataclass(slots=True)
-class _Recalled:
-    """What an operator was shown.
+class Recalled:
+    """Insights that an operator was shown.
 
     Attributes:
-        event: When it last was.
-        blamed_since: By key, whether the operator was found at fault after it was shown that.
+        event: The last event.
+        blamed_since: By key, True if the operator was found at fault after the insight was shown.
     """
 
     event: InsightsRecalled
@@ -418,11 +301,11 @@ class _Memory:
 
 
 class _File:
-    """One thread does all that is done with the file, in order: who reads sees what was written before."""
+    """File of insights, used by a single thread, so that readers see everything written before."""
 
     def __init__(self, path: str | Path) -> None:
         self._file = SqliteFile(path, _INSIGHTS)
-        with self._file.connection():  # what is wrong with it shows before anything runs
+        with self._file.connection():  # faults of the file are found before anything runs
             pass
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="insights")
 
@@ -449,7 +332,7 @@ class _File:
 
     def _remove(self, keys: Collection[str] | None) -> None:
         with self._file.connection() as connection:
-            connection.execute("PRAGMA secure_delete = ON")  # what is forgotten is not left in the file's free pages
+            connection.execute("PRAGMA secure_delete = ON")  # forgotten texts are not left in the file's free pages
         with self._file.transaction() as connection:
             if keys is None:
                 connection.execute("DELETE FROM insights")
@@ -475,7 +358,7 @@ class _File:
                     "(SELECT operator FROM insights GROUP BY operator ORDER BY max(seen) DESC LIMIT -1 OFFSET ?)",
                     (MOST_OPERATORS,),
                 )
-        except Exception as error:  # noqa: BLE001 - nobody waits for this thread
+        except Exception as error:  # noqa: BLE001 - no caller waits for this thread
             failed(error)
 
 
@@ -484,15 +367,16 @@ def _best_first(entries: Iterable[KeptInsight]) -> list[KeptInsight]:
 
 
 def _wording(text: str) -> Sequence[str]:
-    """What two lessons have in common that say the same: their words, whatever stands between them."""
+    """Return the words of a lesson, by which equal lessons are recognised."""
     return words(text) or [text]
 
 
-def _shortened(text: str, most: int) -> str:
+def shortened(text: str, most: int) -> str:
+    """Return a text on one line, of at most so many characters."""
     text = " ".join(text.split()).encode(errors="replace").decode()  # half a character has no place in a file
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _without_item(part: str) -> str:
+def without_item(part: str) -> str:
     """The map's id, from an element of a path that stands for one of its items."""
     return part.rpartition("[")[0] if part.endswith("]") else part

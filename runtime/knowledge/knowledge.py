@@ -1,4 +1,4 @@
-"""What a job may look up, and what earlier runs learned."""
+"""Values of knowledge: passages for a job, and insights of earlier runs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from operad.runtime.values.message import Value
 class Passage(Value):
     """A piece of text with its source.
 
+        [passage] = Documents("docs").retrieve("When does my refund arrive?").passages
+        print(passage.source, isinstance(passage, Passage))
+
     Attributes:
-        text: What it says.
-        source: Where it stands, for people and models to cite.
-        score: How well it fits the query; larger is better.
+        text: Text of the passage.
+        source: File and place, to be cited by people and models.
+        score: Relevance for the query; larger is better.
     """
 
     text: str
@@ -22,19 +25,25 @@ class Passage(Value):
 
 
 class Knowledge(Value):
-    """What was found for a job: passages, the best first."""
+    """Passages found for a job, the best first.
+
+    Example:
+        Knowledge(passages=(Passage(text="Refunds arrive within seven days.", source="refunds.md:3"),))
+    """
 
     passages: tuple[Passage, ...] = ()
 
 
 class Insight(Value):
-    """Something that earlier runs learned about the environment.
+    """Insight of earlier runs about the environment.
+
+        Insight(text="Name the year of every event.", about="List the moon landings.")
 
     Attributes:
-        text: What it says.
-        source: Where it comes from.
-        about: The job that taught it; it is shown for jobs like that one. Empty: for every job.
-        key: What its use is counted under; empty where nobody counts.
+        text: Text of the insight.
+        source: Its source.
+        about: Text of the job that taught it; it is shown for similar jobs. Empty: for every job.
+        key: Key under which its uses are counted; empty if they are not.
     """
 
     text: str
@@ -44,7 +53,16 @@ class Insight(Value):
 
 
 class KnowledgeBase(Protocol):
-    """Anything that finds passages for a query."""
+    """Anything that finds passages for a query.
+
+    Example:
+        class Glossary:  # a KnowledgeBase
+            def retrieve(self, query: str) -> Knowledge:
+                return Knowledge(passages=(Passage(text="DAG: directed acyclic graph", source="glossary"),))
+
+        explain = Operator("Explain the term.", knowledge_base=Glossary())
+        base: KnowledgeBase = Glossary()
+    """
 
     def retrieve(self, query: str) -> Knowledge:
         """Return the passages that fit `query`, the best first."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from operad.runtime.knowledge.embeddings import need_numpy
-from operad.runtime.knowledge.stopwords import STOPWORDS
+from operad.runtime.knowledge.stopwords import stopwords
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.sqlite_file import FileKind, SqliteFile
 from operad.runtime.values.words import words
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     import sqlite3
 
 APPLICATION_ID = 0x6F70616B
-"""What marks an SQLite file as an index of ours: "opak"."""
+"""Application id that marks an SQLite file as an index: "opak"."""
 
 QUERY_CHARS = 20_000
-"""How much of a query is looked at, from its beginning."""
+"""Number of characters of a query that are read, from its beginning."""
 
 QUERY_WORDS = 48
-"""How many of its words are searched for: of more, those that the fewest passages hold."""
+"""Maximum number of words of a query that are searched; of more, the rarest."""
 
 _INDEX = FileKind(
     name="an index of passages",
@@ -47,11 +47,11 @@ _INDEX = FileKind(
     ),
 )
 
-CANDIDATES = 100
-"""How many passages each way of searching proposes, where fewer are wanted."""
+VECTOR_WEIGHT = 4
+"""Weight of vectors beside words: BM25 points for each standard deviation that a cosine is above the mean."""
 
-RANK_CONSTANT = 10
-"""What is added to a rank, so that the first ones do not count for all."""
+_LEAST_SPREAD = 1e-6
+"""Standard deviation of cosines below which they differ by rounding alone."""
 
 _AT_ONCE = 200
 """Passages that are read at once, until enough are of files that count."""
@@ -65,14 +65,14 @@ _ASKED = (
 
 @dataclass(frozen=True, slots=True)
 class IndexedFile:
-    """What the index knows of a file.
+    """Record of a file in the index.
 
     Attributes:
-        size: Bytes.
-        mtime_ns: When it was last changed; 0 where its content must be looked at again.
-        sha256: Of its content, in hexadecimal.
-        skipped: Why its passages could not be told; empty where they were.
-        passages: How many it has.
+        size: Size in bytes.
+        mtime_ns: Time of its last change; 0 if its content must be read again.
+        sha256: Hash of its content, in hexadecimal.
+        skipped: Reason for which it has no passages; empty otherwise.
+        passages: Number of its passages.
     """
 
     size: int
@@ -87,9 +87,9 @@ class IndexedPassage:
     """A piece of a file.
 
     Attributes:
-        text: What it says.
-        place: Where in the file it stands, as it follows the file's name: ``:12``, `` p.3``.
-        heading: What it stands under.
+        text: Text of the passage.
+        place: Place in the file, as a suffix of the file's name: ``:12``, `` p.3``.
+        heading: Its headings.
     """
 
     text: str
@@ -102,7 +102,7 @@ class Hit:
     """A passage that fits a query, the file that it is in, and how well it fits (larger is better).
 
     Attributes:
-        score: BM25 for words, the cosine for vectors.
+        score: BM25 for words, the cosine for vectors, the sum of `PassageIndex.nearest` for both.
         id: The passage's number in the index.
     """
 
@@ -130,7 +130,7 @@ class PassageIndex:
         self._file.check()
 
     def files(self) -> dict[str, IndexedFile]:
-        """What it knows, by path."""
+        """Return the records of files, by path."""
         with self._file.connection() as connection:
             rows = connection.execute("SELECT path, size, mtime_ns, sha256, skipped, passages FROM files").fetchall()
         return {path: IndexedFile(*rest) for path, *rest in rows}
@@ -173,22 +173,19 @@ class PassageIndex:
             query: Any text; its words are looked for, each for itself. Function words count where
                 there is nothing else.
             among: The files that count.
-            most: How many passages are wanted.
+            most: Number of passages that are wanted.
         """
         with self._file.connection() as connection:
-            asked = _telling(connection, query[:QUERY_CHARS])
-            if not asked:
-                return []
             rows = connection.execute(
                 "SELECT passages.id, files.path, passages.text, passages.place, passages.heading, -found.rank FROM found "
                 "JOIN passages ON passages.id = found.rowid JOIN files ON files.id = passages.file "
                 "WHERE found MATCH ? ORDER BY found.rank",
-                (" OR ".join(f'"{word}"' for word in asked),),
+                (_expression(connection, query),),
             )
             return list(islice(_hits(rows, among), most))
 
     def state(self) -> object:
-        """What is another value after passages or vectors were added, or the model was changed."""
+        """Return a value that changes when passages or vectors are added, or the model changes."""
         with self._file.connection() as connection:
             return connection.execute(
                 "SELECT (SELECT model FROM embedded), (SELECT max(id) FROM passages), (SELECT max(id) FROM vectors)"
@@ -219,12 +216,12 @@ class PassageIndex:
             return [number for path, number in rows if path in among]
 
     def vector_count(self) -> int:
-        """How many passages have a vector."""
+        """Return the number of passages that have a vector."""
         with self._file.connection() as connection:
             return connection.execute("SELECT count(*) FROM vectors").fetchone()[0]
 
     def texts(self, passages: Sequence[int]) -> dict[int, str]:
-        """What is embedded of these passages, by number: heading and text. Those that are there no more are left out."""
+        """Return the text to embed for each passage, by number: heading and text. Deleted passages are left out."""
         with self._file.connection() as connection:
             rows = connection.execute(
                 "SELECT id, heading, text FROM passages WHERE id IN (SELECT value FROM json_each(?))",
@@ -250,8 +247,18 @@ class PassageIndex:
                 [(vector.astype("<f4").tobytes(), number) for number, vector in vectors.items()],
             )
 
-    def nearest(self, model: str, vector: Any, among: Collection[str], most: int) -> list[Hit]:
+    def nearest(self, model: str, vector: Any, among: Collection[str], most: int, query: str = "") -> list[Hit]:
         """The passages whose vectors are nearest to this one, of length 1, the nearest first.
+
+        With a query, its words count, too. A passage's score is then its BM25 score plus `VECTOR_WEIGHT` times the
+        number of standard deviations that its cosine is above the mean, which is comparable across models.
+
+        Args:
+            model: The model of the vectors.
+            vector: Vector of the query.
+            among: The files that count.
+            most: Number of passages that are wanted.
+            query: Text whose words count, as for `search`.
 
         Raises:
             InputError: The index has vectors of another model by now, or of another width.
@@ -266,6 +273,9 @@ class PassageIndex:
                 )
             numbers, table = self._table(connection, width)
             scores = table @ vector
+            if query and len(numbers):
+                scores = VECTOR_WEIGHT * (scores - scores.mean()) / max(scores.std(), _LEAST_SPREAD)
+                _add_word_scores(connection, query, numbers, scores)
             hits: list[Hit] = []
             order = (-scores).argsort(kind="stable")
             for start in range(0, len(order), _AT_ONCE):
@@ -282,7 +292,7 @@ class PassageIndex:
         return hits[:most]
 
     def _width(self, connection: sqlite3.Connection, model: str) -> int:
-        """How many numbers the vectors of this model have; 0 where there are none yet."""
+        """Return the length of the vectors of this model; 0 if there are none."""
         now, width = _embedded(connection)
         if now != model:
             raise InputError(
@@ -308,23 +318,6 @@ class PassageIndex:
         self._file.close()
 
 
-def joined(rankings: Sequence[Sequence[Hit]], most: int) -> list[Hit]:
-    """Join rankings into one by reciprocal rank fusion: a passage scores 1 / (10 + rank) in each that it is in.
-
-    Args:
-        rankings: Passages as several ways of searching found them, the best first.
-        most: How many passages are wanted.
-    """
-    scores: dict[int, float] = {}
-    hits: dict[int, Hit] = {}
-    for ranking in rankings:
-        for rank, hit in enumerate(ranking, 1):
-            scores[hit.id] = scores.get(hit.id, 0.0) + 1 / (RANK_CONSTANT + rank)
-            hits.setdefault(hit.id, hit)
-    best = sorted(scores, key=lambda number: -scores[number])[:most]
-    return [replace(hits[number], score=scores[number]) for number in best]
-
-
 @dataclass(frozen=True, slots=True)
 class _Vectors:
     """Vectors as they were read; some of them may be of passages that are there no more.
@@ -341,7 +334,7 @@ class _Vectors:
 
 
 def _hits(rows: Iterable[tuple[Any, ...]], among: Collection[str]) -> Iterator[Hit]:
-    """What rows of passages with scores say, of the files that count."""
+    """Yield the hits of rows with scores, for the given files."""
     for number, path, text, place, heading, score in rows:
         if path in among:
             yield Hit(path, IndexedPassage(text, place, heading), score, number)
@@ -375,7 +368,7 @@ def _telling(connection: sqlite3.Connection, query: str) -> list[str]:
     """The words of a query that tell passages apart, the rarest first."""
     in_query = dict.fromkeys(words(query))
     # Among few passages function words are rare ones, and would count for more than what is asked about.
-    asked = [word for word in in_query if word not in STOPWORDS] or list(in_query)
+    asked = [word for word in in_query if word not in stopwords()] or list(in_query)
     for statement in _ASKED:  # a table of the query's words, to have them stemmed as the passages' are
         connection.execute(statement)
     connection.executemany("INSERT INTO temp.asked (rowid, words) VALUES (?, ?)", enumerate(asked))
@@ -390,3 +383,17 @@ def _telling(connection: sqlite3.Connection, query: str) -> list[str]:
     rarest = sorted(frequencies, key=lambda word: frequencies[word])[:QUERY_WORDS]
     # To BM25, what more than half of the passages hold says next to nothing, and costs the most.
     return [word for word in rarest if frequencies[word] <= total / 2] or rarest
+
+
+def _expression(connection: sqlite3.Connection, query: str) -> str:
+    """Return the words of a query that tell passages apart as an expression of FTS5; without any, it matches nothing."""
+    return " OR ".join(f'"{word}"' for word in _telling(connection, query[:QUERY_CHARS]) or [""])
+
+
+def _add_word_scores(connection: sqlite3.Connection, query: str, numbers: Any, scores: Any) -> None:
+    """Add BM25 scores for a query to the scores of the passages with these numbers."""
+    np = need_numpy()
+    matching = "SELECT rowid, -rank FROM found WHERE found MATCH ?"
+    rows = np.array(connection.execute(matching, (_expression(connection, query),)).fetchall()).reshape(-1, 2)
+    _, places, found = np.intersect1d(numbers, rows[:, 0], assume_unique=True, return_indices=True)
+    scores[places] += rows[found, 1]

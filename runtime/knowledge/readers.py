@@ -30,19 +30,19 @@ _PIECE = 2**16
 """Bytes that are unpacked at a time."""
 
 MAX_PARTS = 10_000
-"""How many files a packed document may hold."""
+"""Maximum number of files a packed document may hold."""
 
 MAX_TAGS = 1_000_000
-"""How many tags a document may have: their readers take a minute for so many, and memory for each."""
+"""Maximum number of tags a document may have: their readers take a minute for so many, and memory for each."""
 
 MAX_NESTED = 500
-"""How deep the elements of a packed document may be nested."""
+"""Maximum nesting of the elements of a packed document."""
 
 MAX_TABLE_SIZE = 20_000_000
-"""How large the sheets of a workbook may be together: characters, one for each cell, ten for each row, empty or not."""
+"""Maximum total size of a workbook's sheets: characters, one per cell and ten per row, empty or not."""
 
 MAX_PAGES = 20_000
-"""How many pages of a PDF are read."""
+"""Maximum number of pages of a PDF that are read."""
 
 OLD_FORMATS = {".doc": ".docx", ".xls": ".xlsx", ".ppt": ".pptx"}
 """Formats of old, and those that took their place."""
@@ -52,10 +52,10 @@ _DELIMITERS = ",;\t|"
 _SLIDE = re.compile(r"^<!-- Slide number: (\d+) -->$", re.MULTILINE)
 
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-"""How old formats begin, and new ones that are encrypted."""
+"""First bytes of old formats, and of new ones that are encrypted."""
 
 _pdfium = threading.Lock()
-"""PDFium serves one thread at a time, whoever asks."""
+"""Lock of PDFium, which is not thread-safe."""
 
 
 # Text
@@ -89,7 +89,7 @@ def decoded(data: bytes, suffix: str, known: Iterable[str] = ()) -> str:
 
 
 def not_text(data: bytes, suffix: str, known: Iterable[str] = ()) -> str:
-    """Why this is no text, and what to do; empty where it may be."""
+    """Return the reason for which data is not text, with a remedy; empty if it may be text."""
     if b"\0" not in data or data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return ""
     if suffix in OLD_FORMATS:
@@ -143,7 +143,7 @@ def sheets(data: bytes) -> Iterator[tuple[str, Iterator[tuple[int, Sequence[obje
     workbook = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
     try:
         for sheet in workbook.worksheets:
-            sheet.reset_dimensions()  # what it says of its size may be anything
+            sheet.reset_dimensions()  # the stated size cannot be trusted
             rows: Iterator[Sequence[object]] = sheet.iter_rows(values_only=True)
             yield sheet.title, bounded(rows)
     finally:
@@ -258,7 +258,7 @@ def check_packed(data: bytes, streamed: tuple[str, ...] = ()) -> None:
         InputError: Too large, of too many parts or tags, nested too deep, encrypted, packed by another method than
             deflate, or of parts that are larger than the directory states.
     """
-    import zipfile  # where it is needed: it takes as long to import as the rest of this
+    import zipfile  # imported late: it takes as long to import as the rest of this
 
     if data.startswith(_OLE) and "EncryptedPackage".encode("utf-16-le") in data:
         raise InputError("is encrypted with a password; save it without one")
@@ -298,7 +298,7 @@ def _pieces(packed: ZipFile, entry: ZipInfo) -> Iterator[bytes]:
             size += len(piece)
             if size > stated:
                 raise InputError(
-                    f"is no sound document: its {entry.filename} is larger than the {stated:,} bytes that its "
+                    f"is not a sound document: its {entry.filename} is larger than the {stated:,} bytes that its "
                     "directory states; save it anew with the program that made it"
                 )
             yield piece
@@ -333,7 +333,7 @@ class _Nesting:
             self._parser.Parse(piece, last)
         except self._broken as error:
             if self._name.endswith((".xml", ".rels")):
-                raise InputError(f"is broken: its {self._name} is no XML ({error})") from error
+                raise InputError(f"is broken: its {self._name} is not XML ({error})") from error
             self._parser = None  # a picture, for example
 
     def close(self) -> None:

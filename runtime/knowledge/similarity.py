@@ -1,4 +1,4 @@
-"""How alike two texts are, by their words alone."""
+"""Similarity of two texts, by their words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CJK = "\u3040"
 
 
 def similarity(one: str, other: str) -> float:
-    """How alike two texts are: the cosine of their weighted words, from 0 for no word in common to 1.
+    """Return the similarity of two texts: the cosine of their weighted words, from 0 for no word in common to 1.
 
     A word weighs as much as it has letters, up to eight: short words are mostly such as stand in
     every text, in every language that writes with letters, and so no list of them is needed. A pair

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from operad.runtime.values.words import words
 
 _ENGLISH = """
@@ -58,8 +60,14 @@ _CHINESE = """
 """
 # Left out, for elsewhere they name things: ai, bin, car, comment, hat, main, plus, tag, todo, us, war; 说明, 问题.
 
-STOPWORDS = frozenset(words(" ".join((_ENGLISH, _GERMAN, _FRENCH, _SPANISH, _CHINESE))))
-"""Articles, pronouns, auxiliaries, question words and words of request in English, German, French, Spanish and Chinese.
 
-They are as `words` makes them: of Chinese ones, pairs of letters.
-"""
+@cache  # on first use: importing this must not compile the patterns of `words`
+def stopwords() -> frozenset[str]:
+    """Return articles, pronouns, auxiliaries, question words and words of request, in five languages.
+
+    They are English, German, French, Spanish and Chinese, as `words` makes them: of Chinese ones, pairs of letters.
+
+    >>> "the" in stopwords(), "index" in stopwords()
+    (True, False)
+    """
+    return frozenset(words(" ".join((_ENGLISH, _GERMAN, _FRENCH, _SPANISH, _CHINESE))))

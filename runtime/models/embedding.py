@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from operad.runtime.models.endpoint import Endpoint
+from operad.runtime.values.api_key import key_text
 from operad.runtime.values.sync import run_sync
 
 
@@ -22,7 +23,7 @@ class EmbeddingModel(Endpoint):
         timeout: Seconds that the endpoint may be silent.
         total_timeout: Seconds that a call may take from its first request to the end of the answer, retries and
             the waits between them included.
-        max_retries: How often a call that was refused for the time being (429, 5xx, no connection)
+        max_retries: Number of times that a call that was refused for the time being (429, 5xx, no connection)
             is tried again; each retry is a `ModelRetried` event.
     """
 
@@ -47,7 +48,7 @@ class EmbeddingModel(Endpoint):
         return await self._in_time(self._embed(list(texts)))
 
     async def _embed(self, texts: list[str]) -> list[list[float]]:
-        key = self.api_key.get_secret_value() if self.api_key else ""
+        key = key_text(self.api_key)
         with self._reading():
             async with self._client(self.base_url, key) as client:
                 answer: Any = await self._asked(

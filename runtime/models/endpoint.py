@@ -1,4 +1,4 @@
-"""An endpoint that speaks OpenAI's protocol: where it is, how it is reached, and what its failures mean."""
+"""Endpoints of OpenAI's protocol: connections, retries, and errors."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
-from pydantic import ConfigDict, Field, JsonValue, SecretStr
+from pydantic import ConfigDict, Field, JsonValue
 
 from operad.runtime.events import ModelRetried, emit
 from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.policy import Timeout
+from operad.runtime.values.api_key import ApiKey
 from operad.runtime.values.errors import ModelError, RequestError, describe
 from operad.runtime.values.message import Value
 
@@ -50,7 +51,7 @@ LONGEST_PAUSE = 120.0
 _FIRST_PAUSE = 0.5
 _LAST_PAUSE = 8.0
 _BEGINNING = 2**16
-"""Bytes of an answer that are kept, to name what is no answer."""
+"""Number of bytes kept of an answer, to describe it if it is not valid."""
 
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 _KEY_LIKE = re.compile(r"\bsk-[\w*.-]{6,}")
@@ -76,7 +77,7 @@ class Endpoint(Value):
         timeout: Seconds that the endpoint may be silent.
         total_timeout: Seconds that a call may take from its first request to the end of the answer, retries and
             the waits between them included.
-        max_retries: How often a call that was refused for the time being (429, 5xx, no connection)
+        max_retries: Number of times that a call that was refused for the time being (429, 5xx, no connection)
             is tried again; each retry is a `ModelRetried` event.
     """
 
@@ -84,7 +85,7 @@ class Endpoint(Value):
 
     name: str
     base_url: str = OPENAI_URL
-    api_key: SecretStr | None = None
+    api_key: ApiKey | None = None
     timeout: float = Field(default=120.0, gt=0)
     total_timeout: float = Field(default=600.0, gt=0)
     max_retries: int = Field(default=2, ge=0)
@@ -97,11 +98,11 @@ class Endpoint(Value):
             yield name, without_login(self.base_url) if name == "base_url" else value
 
     def describe(self) -> str:
-        """Which model this is and where, in one line without secrets."""
+        """Return the model and its endpoint in one line, without secrets."""
         return f"{self.name} at {without_login(self.base_url)}"
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """What makes two models answer alike, without key and login."""
+        """Return the values that determine its answers, without key and login."""
         return super().fingerprint() | {"base_url": without_login(self.base_url)}
 
     def _client(self, base_url: str, key: str) -> AsyncOpenAI:
@@ -161,13 +162,13 @@ class Endpoint(Value):
         call_id: str = "",
         heed: Callable[[ModelError], Awaitable[None]] | None = None,
     ) -> T:
-        """The beginning of an answer; a request that was refused for the time being is sent again, which is an event.
+        """Send a request, with retries after temporary refusals, and return the beginning of the answer.
 
         Args:
-            ask: Sends the request.
-            key: The key that it bears, which stays out of errors.
-            call_id: Which call it is, for the event.
-            heed: Is told of each failure.
+            ask: Function that sends the request.
+            key: Key of the request, which is removed from errors.
+            call_id: Id of the call, for events.
+            heed: Called with each failure.
 
         Raises:
             ModelError: It was refused for good, or once too often.
@@ -340,7 +341,7 @@ def beginning(response: Any) -> str:
 
 
 def page_title(text: str) -> str | None:
-    """The title of a web page, empty where it has none; None where the text is no web page."""
+    """Return the title of a web page, empty if it has none; None if the text is not a web page."""
     if not re.match(r"<(!doctype\s+html|html|head|body)\b", text, re.IGNORECASE):
         return None
     title = re.search(r"<title[^>]{0,100}>([^<]{1,1000})", text, re.IGNORECASE)
@@ -381,7 +382,7 @@ def _header(error: APIError, name: str) -> str:
 
 
 def _said(error: APIError) -> str:
-    """What the endpoint says: its message, or else the text of its answer; of a web page the title."""
+    """Return the endpoint's message, or else the text of its answer; of a web page, the title."""
     body: Any = error.body
     if isinstance(body, str) and body:
         title = page_title(body)

@@ -13,7 +13,7 @@ from typing import Any
 from operad.runtime.values.errors import MissingExtraError
 
 _MOST_TOKENS = 256
-"""What the model was trained for; the rest of a text is left out."""
+"""Maximum number of tokens of the model; the rest of a text is ignored."""
 
 WIDTH = 384
 """Numbers of a vector."""

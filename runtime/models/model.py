@@ -8,13 +8,11 @@ import os
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 from urllib.parse import urlsplit
-from weakref import WeakKeyDictionary
 
-from pydantic import Field, PrivateAttr, SecretStr
+from pydantic import Field, JsonValue, PrivateAttr
 
 from operad.runtime.events import ModelAnswered, ModelAsked, ModelFailed, TokenStreamed, current_scope, emit, heard
 from operad.runtime.models.endpoint import (
@@ -37,14 +35,16 @@ from operad.runtime.models.turn import (
     shown_messages,
 )
 from operad.runtime.policies.deadline import standing_still
-from operad.runtime.policies.limits import Limiter, Limits, SharedLimits
+from operad.runtime.policies.limits import Limiter, Limits
 from operad.runtime.tools.tool import Tool
+from operad.runtime.values.api_key import key_text
 from operad.runtime.values.errors import InputError, ModelError, RequestError, describe, did_you_mean
 from operad.runtime.values.message import Usage, new_id
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
     from typing_extensions import Self
+from operad.runtime.models.connection import Connection, Connections, hold_off, shared_limits, spend
 
 DEFAULT_MODEL = "gpt-4.1-mini"
 """The model that is asked where a key or an endpoint is named, but no model."""
@@ -56,7 +56,7 @@ MOST_CHARACTERS = 2**21
 """Characters of an answer, with what it says to tools; of one without end, no more is read."""
 
 MOST_CALLS = 128
-"""How many tools one turn may call."""
+"""Maximum number of tools one turn may call."""
 
 
 class Model(Endpoint):
@@ -78,17 +78,18 @@ class Model(Endpoint):
         timeout: Seconds that the endpoint may be silent.
         total_timeout: Seconds that a call may take from its first request to the end of the answer, retries and
             the waits between them included; the wait for `limits` is not.
-        max_retries: How often a call that was refused for the time being (429, 5xx, no connection)
+        max_retries: Number of times that a call that was refused for the time being (429, 5xx, no connection)
             is tried again; each retry is a `ModelRetried` event.
         tools: How tools are offered: ``native``, by the protocol, or ``constrained``, where the
             endpoint knows no tool calls but keeps to a JSON Schema.
-        structured: Whether the endpoint keeps to a JSON Schema given as ``response_format``.
-        prose: Whether what it writes freely can be used; a very small model invents half of it.
-        vision: Whether it can be shown images; if so, it sees those among a task's files.
-        limits: What the endpoint lets one do; kept by all models of this name and key at this endpoint
+        structured: True if the endpoint keeps to a JSON Schema given as ``response_format``.
+        prose: True if its free text is usable; a very small model invents half of it.
+        vision: True if it can be shown images; if so, it sees those among a task's files.
+        limits: Limits of the endpoint; shared by all models of this name and key at this endpoint
             that have the same limits, in all runs and threads of the process together; in kept runs, those a
             minute are kept by all processes together.
-        price: What its tokens cost, for `Usage.cost` and budgets of money; None where that is unknown. `resolve_model`
+        parameters: Fields of each request beyond these, such as ``top_p`` and ``stop``, sent as they are.
+        price: Price of its tokens, for `Usage.cost` and budgets of money; None if unknown. `resolve_model`
             fills it in where it is known.
     """
 
@@ -100,15 +101,19 @@ class Model(Endpoint):
     prose: bool = True
     vision: bool = False
     limits: Limits | None = None
+    parameters: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
     price: Price | None = None
 
     _indifferent: ClassVar[frozenset[str]] = Endpoint._indifferent | {"limits", "price"}
     _protocol: ClassVar[str] = "chat-completions"
-    _connections: _Connections = PrivateAttr(default_factory=lambda: _Connections())
+    _connections: Connections = PrivateAttr(default_factory=lambda: Connections())
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.base_url))  # not of all fields: parameters are a dict
 
     def __copy__(self) -> Self:
         copied = super().__copy__()
-        copied._connections = _Connections()
+        copied._connections = Connections()
         return copied
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
@@ -131,7 +136,7 @@ class Model(Endpoint):
 
         Args:
             messages: The conversation so far.
-            tools: What the model may call.
+            tools: Tools that the model may call.
             tool_choice: ``none`` forbids calls in this turn; the tools are still described.
             response_format: The protocol's ``response_format``, as `schema.response_format` makes it.
             temperature: Instead of the model's own.
@@ -142,6 +147,8 @@ class Model(Endpoint):
             RequestError: It does not take this request; its content filter stops the answer; or the model refuses it.
         """
         request: dict[str, Any] = {"messages": sendable(messages)}
+        if self.parameters:
+            request["extra_body"] = dict(self.parameters)
         if tools:
             request |= {"tools": [as_function(tool) for tool in tools], "tool_choice": tool_choice}
         if response_format is not None:
@@ -164,7 +171,7 @@ class Model(Endpoint):
             except Exception as error:
                 emit(ModelFailed(call_id=call_id, model=self.name, error=describe(error)))
                 raise
-            await _spend(limiters, completion.usage.tokens)
+            await spend(limiters, completion.usage.tokens)
         calls = tuple({"name": call.name, "arguments": call.arguments} for call in completion.tool_calls)
         emit(
             ModelAnswered(
@@ -185,7 +192,7 @@ class Model(Endpoint):
             raise RequestError(f"{self.describe()}: the model refuses to answer: {shown(refusal)}; change the prompt")
         return completion
 
-    async def _turn(self, connection: _Connection, request: dict[str, Any], call_id: str) -> tuple[Completion, str]:
+    async def _turn(self, connection: Connection, request: dict[str, Any], call_id: str) -> tuple[Completion, str]:
         """One turn, as it streams, and what the model says where it refuses to answer.
 
         Raises:
@@ -214,7 +221,7 @@ class Model(Endpoint):
     async def _admitted(self, own: Limiter | None) -> AsyncGenerator[list[Limiter], None]:
         """Wait until the endpoint's limits, and those of the workflows around the call, let it in.
 
-        The operator's own time limit stands still meanwhile: it is no fault of its own.
+        The operator's own time limit stands still meanwhile, as the wait is not its fault.
 
         Raises:
             BudgetError: A run around the call has nothing left for it.
@@ -224,7 +231,7 @@ class Model(Endpoint):
         limiters = [limiter for scope in reversed(scopes) for limiter in scope.run.calls]
         if own:
             limiters.append(own)
-        shared = _shared_limits()
+        shared = shared_limits()
         async with AsyncExitStack() as admitted:
             with standing_still(scopes[0].deadlines if scopes and limiters else ()):
                 for limiter in limiters:
@@ -249,9 +256,9 @@ class Model(Endpoint):
 
     async def _endpoint(self) -> tuple[str, str]:
         """Address and key. A model that is served on demand overrides this."""
-        return self.base_url, self.api_key.get_secret_value() if self.api_key else ""
+        return self.base_url, key_text(self.api_key)
 
-    async def _connection(self) -> _Connection:
+    async def _connection(self) -> Connection:
         base_url, key = await self._endpoint()
         loop = asyncio.get_running_loop()
         connection = self._connections.get(loop)
@@ -259,7 +266,7 @@ class Model(Endpoint):
             client = self._client(base_url, key)
             whose = hashlib.sha256(key.encode()).hexdigest()
             limiter = Limiter.of(f"{self.name} {base_url} {whose}", self.limits) if self.limits else None
-            connection = self._connections[loop] = _Connection(client, limiter, self._hold(client))
+            connection = self._connections[loop] = Connection(client, limiter, self._hold(client))
             await anext(connection.guard)
         return connection
 
@@ -271,9 +278,7 @@ class Model(Endpoint):
             self._connections.pop(asyncio.get_running_loop(), None)
             await client.close()
 
-    async def _chunks(
-        self, connection: _Connection, request: dict[str, Any], call_id: str
-    ) -> AsyncGenerator[Any, None]:
+    async def _chunks(self, connection: Connection, request: dict[str, Any], call_id: str) -> AsyncGenerator[Any, None]:
         """The answer as it streams; whatever the endpoint does wrong is a `ModelError`."""
         from openai import AsyncStream
 
@@ -288,7 +293,7 @@ class Model(Endpoint):
             stream=True,
             stream_cls=AsyncStream[object],
         )
-        stream = await self._asked(ask, client.api_key, call_id, partial(_hold_off, connection.limiter))
+        stream = await self._asked(ask, client.api_key, call_id, partial(hold_off, connection.limiter))
         try:
             heard = False
             async with stream:
@@ -305,7 +310,7 @@ class Model(Endpoint):
             raise self._broke_off(error, client.api_key) from error
 
     def _no_stream(self, said: str) -> ModelError:
-        """What an answer without a single event is."""
+        """Return the error for an answer without events."""
         title = page_title(said)
         if title is not None:
             return self._no_protocol(f"it answered with a web page{f', {title!r}' if title else ''}")
@@ -348,9 +353,24 @@ _NO_MODEL = (
     '--model embedded, `model: embedded`, or MonoModelReasoner("embedded")'
 )
 
+_NO_MODEL_IN_PYTHON = (
+    "no model is configured: give one, as model=Model(name=…, base_url=…) in Workflow(…) or run(…); or set "
+    "OPENAI_API_KEY, or OPENAI_BASE_URL and OPERAD_MODEL, in the environment"
+)
+
+
+class NoModelError(InputError):
+    """No model is configured.
+
+    Attributes:
+        in_python: The message for callers in Python, who can give a model to the workflow and its runs.
+    """
+
+    in_python = _NO_MODEL_IN_PYTHON
+
 
 def is_embedded(name: str) -> bool:
-    """Whether the name is that of a model inside this process: ``embedded``, or the path of a ``.gguf`` file."""
+    """Return True if the name is that of a model inside this process: ``embedded``, or the path of a ``.gguf`` file."""
     return name == EMBEDDED or name.endswith(".gguf")
 
 
@@ -361,6 +381,9 @@ def resolve_model(
     environ: Mapping[str, str] | None = None,
 ) -> Model:
     """The model that options and environment ask for; `Model.describe` says which it is.
+
+        model = resolve_model("gpt-5", api_key="sk-…")
+        print(model.describe())
 
     An option wins over its variable. With a key or a base URL it is the model called `name` there
     (by default `DEFAULT_MODEL` at OpenAI). The name ``embedded``, or the path of a ``.gguf`` file,
@@ -394,7 +417,7 @@ def resolve_model(
     base_url = base_url or environ.get("OPENAI_BASE_URL")
     api_key = api_key or environ.get("OPENAI_API_KEY")
     if not (name or base_url or api_key):
-        raise InputError(_NO_MODEL)
+        raise NoModelError(_NO_MODEL)
     if not (base_url or api_key):
         raise InputError(
             f"model {name!r}{did_you_mean(name or '', [EMBEDDED])}: no endpoint is configured; set OPENAI_API_KEY, or "
@@ -404,44 +427,6 @@ def resolve_model(
     return Model(
         name=name,
         base_url=base_url,
-        api_key=SecretStr(api_key) if api_key else None,
+        api_key=api_key or None,
         price=known_price(name, base_url, environ),
     )
-
-
-def _shared_limits() -> SharedLimits | None:
-    """What keeps limits together with other processes, where the run around the call has that."""
-    scope = current_scope()
-    return scope.run.shared_limits if scope else None
-
-
-async def _hold_off(limiter: Limiter | None, failure: ModelError) -> None:
-    """Let other calls wait, too, for as long as the endpoint asks this one to wait."""
-    if limiter and failure.retry_after:
-        limiter.hold_off(failure.retry_after)
-        if shared := _shared_limits():
-            await shared.hold_off(limiter, failure.retry_after)
-
-
-async def _spend(limiters: Sequence[Limiter], tokens: int) -> None:
-    """Count tokens, here and for other processes; an answer is not lost because that takes long."""
-    for limiter in limiters:
-        limiter.spent(tokens)
-    if (scope := current_scope()) and (shared := scope.run.shared_limits):
-        with standing_still(scope.deadlines):
-            for limiter in limiters:
-                await shared.spent(limiter, tokens)
-
-
-@dataclass(frozen=True, slots=True)
-class _Connection:
-    client: AsyncOpenAI
-    limiter: Limiter | None
-    guard: AsyncGenerator[None, None]
-
-
-class _Connections(WeakKeyDictionary[asyncio.AbstractEventLoop, _Connection]):
-    """Connections by event loop; which are open makes no model another one."""
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Connections)

@@ -1,4 +1,4 @@
-"""What models cost: a table that comes with this package, and the user's own file, which wins over it."""
+"""Prices of models: a table in this package, overridden by the user's own file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _KEYS = ("prompt", "completion")
 
 
 def known_price(name: str, base_url: str, environ: Mapping[str, str]) -> Price | None:
-    """What a model's tokens cost, as the user's file says, or else the table of this package; None where neither knows.
+    """Return the price of a model from the user's file, or else the table of this package; None if it is unknown.
 
     A model is known by its endpoint's host, with the port or without, and its name; a name that ends in a date
     and is not listed, such as ``gpt-4o-2024-08-06``, counts as the one without the date.
@@ -42,7 +42,7 @@ def known_price(name: str, base_url: str, environ: Mapping[str, str]) -> Price |
 
     Raises:
         InputError: The user's file cannot be read.
-        InvalidError: It is no file of prices; every issue has its line.
+        InvalidError: It is not a file of prices; every issue has its line.
     """
     try:
         parts = urlsplit(base_url)
@@ -69,7 +69,7 @@ def own_file(environ: Mapping[str, str]) -> Path | None:
         return Path(given)
     folder = config_folder(environ)
     file = folder and folder / "prices.yaml"
-    return file if file and os.path.exists(file) else None  # where one may not look, too
+    return file if file and os.path.exists(file) else None  # without permission, too
 
 
 def config_folder(environ: Mapping[str, str]) -> Path | None:
@@ -85,7 +85,7 @@ def read_prices(path: str | Path) -> Prices:
 
     Raises:
         InputError: There is no such file, it is too large, empty or not text.
-        InvalidError: It is no file of prices; every issue has its line.
+        InvalidError: It is not a file of prices; every issue has its line.
     """
     document = parse_document(FileDescriptor.of(path).read_text(MAX_BYTES), str(path))
     if issues := list(_issues(document)):
@@ -114,10 +114,10 @@ def _issues(document: Document) -> Iterator[Issue]:
 
 
 def _no_host(host: str, models: Any) -> str:
-    """What is wrong with the name of a host; empty where it may be one."""
+    """Return the fault of a host's name; empty if it is valid."""
     if isinstance(models, dict) and set(_KEYS) & cast("dict[str, Any]", models).keys():
         return "a model stands below the host of its endpoint, such as api.openai.com, not beside it"
-    if "/" in host or "@" in host:  # what stands before an @ may be a password
+    if "/" in host or "@" in host:  # the part before an @ may be a password
         return "write the host alone, such as api.openai.com or gpu-1:8000, without https:// and what follows"
     return "" if host.strip() else "a host has a name"
 

@@ -1,4 +1,4 @@
-"""A turn of a model: what is sent, the chunks that come back, and the completion that they make."""
+"""Turns of a model: the request, the chunks of the answer, and the resulting completion."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ ChatMessage = Mapping[str, Any]
 
 
 class ToolCall(Value):
-    """A tool that a model wants called.
+    """A tool call of a model.
 
     Attributes:
-        id: What the result refers to.
+        id: Id that the result refers to.
         name: The tool's name, as the model wrote it.
-        arguments: JSON text, as the model wrote it; it may be broken.
+        arguments: JSON text, as the model wrote it; it may be invalid.
     """
 
     model_config = ConfigDict(hide_input_in_errors=True)  # an endpoint may have repeated the key
@@ -32,7 +32,9 @@ class ToolCall(Value):
 
 
 class Price(Value):
-    """What a model's tokens cost, in US dollars.
+    """Prices of a model, in US dollars.
+
+        Model(name="llama-4", base_url="http://gpu-1:8000/v1", price=Price(prompt=0.5, completion=1.5))
 
     Attributes:
         prompt: For a million tokens read.
@@ -43,18 +45,18 @@ class Price(Value):
     completion: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
     def of(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """What so many tokens cost."""
+        """Return the cost of a number of tokens."""
         return (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1e6
 
 
 class Completion(Value):
-    """What a model said in one turn.
+    """Completion of one turn of a model.
 
     Attributes:
-        text: Its words; may be empty where it calls tools.
-        tool_calls: The tools that it wants called.
-        usage: What the turn cost.
-        finish_reason: Why it stopped, in the endpoint's words; ``length`` when `max_tokens` cut it off.
+        text: Its text; may be empty if it calls tools.
+        tool_calls: The tools that it calls.
+        usage: Usage of the turn.
+        finish_reason: Reason for the end, in the endpoint's words; ``length`` when `max_tokens` cut it off.
     """
 
     model_config = ConfigDict(hide_input_in_errors=True)
@@ -84,10 +86,10 @@ class _Call:
 
 @dataclass(slots=True)
 class Turn:
-    """A turn put together from its chunks.
+    """A turn assembled from its chunks.
 
     Attributes:
-        characters: How long it is so far, with what it says to tools.
+        characters: Number of characters so far, including the arguments of tool calls.
     """
 
     began: bool = False
@@ -100,7 +102,7 @@ class Turn:
     calls: dict[int, _Call] = field(default_factory=dict[int, _Call])
 
     def add(self, chunk: object) -> str:
-        """Take in a chunk, as JSON; its text. What is no object says nothing."""
+        """Add a chunk, as JSON; return its text. Anything but an object is ignored."""
         said = cast("Any", chunk if isinstance(chunk, dict) else {})
         if usage := said.get("usage"):
             self.prompt_tokens = usage.get("prompt_tokens") or 0

@@ -1,1 +1,1 @@
-"""What watches runs: the trace, OpenTelemetry, metrics, logs, notebooks."""
+"""Observation of runs: the trace, OpenTelemetry, metrics, logs, notebooks."""

@@ -1,4 +1,4 @@
-"""What this package says to `logging`: where in a run it was said, as JSON lines if wanted; and a run's events as log lines."""
+"""Logging: records with their place in a run, JSON lines, and a run's events as log lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RunFilter(logging.Filter):
     """Gives each record ``run_id``, ``operator`` (its path), ``round`` and ``attempt``, where it is written inside a run."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Let it through."""
+        """Add the fields to a record, and accept it."""
         scope = current_scope()
         if scope is not None and not hasattr(record, "run_id"):
             record.run_id = scope.run.root.log.run_id
@@ -30,7 +30,7 @@ class RunFilter(logging.Filter):
 
 
 class JsonFormatter(logging.Formatter):
-    """Records as JSON, one a line: ``time`` (UTC), ``level``, ``logger``, ``message``, where in a run, and ``error``."""
+    """Formatter for JSON lines: ``time`` (UTC), ``level``, ``logger``, ``message``, place in a run, and ``error``."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line, without its end."""
@@ -47,7 +47,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def log_event(event: Event) -> None:
-    """A workflow's listener that writes to the logger ``operad.run``: what begins, ends and fails, without contents.
+    """Log an event to ``operad.run``, as a workflow's listener: beginnings, ends and failures, without contents.
 
     Runs, rounds and operators at INFO; what failed or is tried again at WARNING; calls of models and tools at DEBUG.
     """

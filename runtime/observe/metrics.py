@@ -1,4 +1,4 @@
-"""What runs do, counted for Prometheus."""
+"""Prometheus metrics of runs."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 
 """The upper ends of the histogram's buckets."""
 
 MOST_NAMES = 500
-"""How many names of operators, of models and of tools are told apart: some are made up by models."""
+"""Maximum number of distinct names of operators, models and tools: models may invent any number."""
 
 MOST_OF_A_NAME = 200
 """Characters of such a name."""
 
 OTHER = "other"
-"""What is counted under when there are more."""
+"""Label for all further names."""
 
 
 class Metrics:
-    """A workflow's listener that counts, in a registry of its own.
+    """A workflow's listener that counts events, in a registry of its own.
 
-    What is told once more, because it was done earlier or by a worker, is counted by whoever did it.
+    Repeated events, of work done earlier or by a worker, are skipped: they were counted when they happened.
 
     Raises:
         MissingExtraError: The extra ``tracing`` is not installed.
@@ -74,7 +74,7 @@ class Metrics:
         self._asked: dict[tuple[str, tuple[str, ...]], set[str]] = {}
 
     def __call__(self, event: Event) -> None:
-        """Take in an event."""
+        """Count an event."""
         match event:
             case events.RunStarted():
                 [self._workflows[event.run_id]] = self._known("workflow", event.workflow)
@@ -101,7 +101,7 @@ class Metrics:
     ) -> None:
         self._running.dec()
         place = event.run_id, event.path
-        if self._asked.pop(place, None):  # nobody waits for an answer any more
+        if self._asked.pop(place, None):  # questions of an ended operator get no answer any more
             self._questions.set(sum(map(len, self._asked.values())))
         if place in self._done_before:
             self._done_before.discard(place)
@@ -141,7 +141,7 @@ class Metrics:
     # Names
 
     def _operator(self) -> tuple[str, str]:
-        """The workflow and the operator that the current code runs in."""
+        """Return the workflow and the operator in which the current code runs."""
         scope = current_scope()
         if scope is None:
             return OTHER, OTHER
@@ -156,15 +156,15 @@ class Metrics:
         known.add(names)
         return names
 
-    # What else is there to see
+    # Further gauges
 
     def watch(self, name: str, said: str, look: Callable[[], float]) -> None:
-        """Add a gauge that is looked at whenever the metrics are asked for.
+        """Add a gauge that is read whenever the metrics are requested.
 
         Args:
-            name: What it is called, after ``operad_``.
-            said: What it is.
-            look: Its value.
+            name: Name of the gauge, after ``operad_``.
+            said: Help text.
+            look: Function that returns the value.
         """
         _client().Gauge(f"operad_{name}", said, registry=self.registry).set_function(look)
 
@@ -180,14 +180,14 @@ def serve(registry: CollectorRegistry, port: int, host: str = "127.0.0.1") -> tu
 
     Args:
         registry: The metrics.
-        port: Where; 0 for any that is free.
-        host: Who can reach it: by default this machine alone.
+        port: Port; 0 for any free port.
+        host: Address to listen at; by default reachable from this machine only.
 
     Returns:
-        The port, and what ends it.
+        The port, and a function that stops the server.
 
     Raises:
-        InputError: That port cannot be had.
+        InputError: The port is not available.
     """
     try:
         server, thread = _client().start_http_server(port, host, registry)

@@ -1,4 +1,4 @@
-"""What a notebook shows: a workflow's picture, how a run gets on, what a message says."""
+"""Notebook displays: the picture of a workflow, the progress of a run, a message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from operad.runtime.observe.trace import Span, Trace, structural
 from operad.runtime.values.message_html import folded, shown, used
 
 SECONDS_BETWEEN = 0.2
-"""How long a shown state stays at least."""
+"""Minimum time between two updates of a display, in seconds."""
 
 MOST_ROWS = 300
 """Operators that a table shows."""
@@ -44,20 +44,20 @@ def picture(code: str) -> dict[str, str]:
         By media type: Markdown with the code; a picture too, where the extra ``media`` is installed.
     """
     bundle = {"text/markdown": f"```mermaid\n{code}```\n"}
-    with suppress(Exception):  # no extra, or too large to be drawn: then the code says as much
+    with suppress(Exception):  # without the extra, or too large to be drawn: the code is shown instead
         draw: Any = import_module("mermaid_render").mermaid_to_svg
         bundle["image/svg+xml"] = draw(code).decode()
     return bundle
 
 
 def progress_in_notebook() -> tuple[Listener, ...]:
-    """Who shows how a run gets on below the cell that it is started in; nobody where this is no notebook."""
+    """Return a listener that shows a run's progress below its cell; empty outside of notebooks."""
     ipython: Any = sys.modules.get("IPython")
     return (_Progress(),) if ipython and hasattr(ipython.get_ipython(), "kernel") else ()
 
 
 class _Progress:
-    """A listener that keeps a table below the cell up to date."""
+    """Listener that keeps a table below the cell up to date."""
 
     def __init__(self) -> None:
         self._trace = Trace()
@@ -78,7 +78,7 @@ class _Progress:
 
 
 def progress_html(trace: Trace) -> str:
-    """How a run gets on: a row for each operator, and what it said once it has ended."""
+    """Return the progress of a run as HTML: a row for each operator, with its message once it has ended."""
     root = trace.root
     if root is None:
         return ""
@@ -100,12 +100,12 @@ def progress_html(trace: Trace) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """An operator, in all its runs.
+    """Row of an operator, for all its runs.
 
     Attributes:
-        path: Where it is, without the numbers of items.
+        path: Path of the operator, without the indices of items.
         runs: Its spans.
-        asks: Whether one of them waits for a person.
+        asks: True if one of them waits for a person.
     """
 
     path: tuple[str, ...]

@@ -1,6 +1,6 @@
-"""Spans of a run in the words of OpenInference, which viewers of traces understand, and some of our own (``operad.…``).
+"""OpenTelemetry attributes of a run's spans, in OpenInference's conventions and some of our own (``operad.…``).
 
-How much is said is bounded: texts are cut, and of long conversations the first message and the last ones are told.
+Sizes are limited: texts are cut, and of long conversations only the first message and the last ones are included.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ MOST_IN_MESSAGES = 64_000
 """Characters of all messages that a model is asked with."""
 
 MOST_ATTRIBUTES = 80
-"""How many attributes these messages make: the SDK keeps 128 of a span, the last ones."""
+"""Maximum number of attributes for these messages: the SDK keeps the last 128 of a span."""
 
 MOST_SOURCES = 50
-"""How many passages that were looked up are named."""
+"""Number of passages that were looked up are named."""
 
 Said = dict[str, "str | int | float | bool | Sequence[str]"]
 """Attributes of a span."""
@@ -45,11 +45,11 @@ _KINDS = {"model": _Kind.LLM, "tool": _Kind.TOOL}
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What of a run's contents is written: texts of people, models and tools.
+    """Parts of a run's contents that are exported: texts of people, models and tools.
 
     Attributes:
-        inputs: What is asked: jobs, tasks, messages, arguments.
-        outputs: What comes of it: answers, results, verdicts, texts of errors.
+        inputs: True to export inputs: jobs, tasks, messages, arguments.
+        outputs: True to export outputs: answers, results, verdicts, texts of errors.
     """
 
     inputs: bool = True
@@ -57,7 +57,7 @@ class Shown:
 
 
 def kind_of(span: Span, judges: Sequence[str] = ()) -> str:
-    """OpenInference's kind of span: an operator is an AGENT where it asked a model, and an EVALUATOR where it judges."""
+    """Return OpenInference's kind of span: AGENT for an operator that asked a model, EVALUATOR for an evaluator."""
     if span.kind == "operator" and span.name in judges:
         return _Kind.EVALUATOR.value
     if span.kind == "operator" and "tasks" in span.details:
@@ -66,7 +66,7 @@ def kind_of(span: Span, judges: Sequence[str] = ()) -> str:
 
 
 def attributes_of(span: Span, shown: Shown) -> Said:
-    """What is known of a span that has ended; but for its kind."""
+    """Return the attributes of a span that has ended, except for its kind."""
     said: Said = dict(_usage(span) if span.kind == "model" else _account(span))
     said["operad.state"] = span.state
     details = span.details
@@ -87,7 +87,7 @@ def attributes_of(span: Span, shown: Shown) -> Said:
 
 
 def looked_up(event: KnowledgeRetrieved, goal: str, shown: Shown) -> Said:
-    """What is said of a look-up in a knowledge base."""
+    """Return the attributes of a search in a knowledge base."""
     said: Said = {SpanAttributes.OPENINFERENCE_SPAN_KIND: _Kind.RETRIEVER.value}
     if shown.inputs:
         said |= _value(SpanAttributes.INPUT_VALUE, SpanAttributes.INPUT_MIME_TYPE, goal)
@@ -100,17 +100,17 @@ def looked_up(event: KnowledgeRetrieved, goal: str, shown: Shown) -> Said:
 
 
 def of_session(session: str) -> Said:
-    """The conversation that a run belongs to."""
+    """Return the attribute for the conversation of a run."""
     return {SpanAttributes.SESSION_ID: session}
 
 
 def of_kind(kind: str) -> Said:
-    """A span's kind."""
+    """Return the attribute for a span's kind."""
     return {SpanAttributes.OPENINFERENCE_SPAN_KIND: kind}
 
 
 def _account(span: Span) -> Iterator[tuple[str, int | float]]:
-    """What models cost in it; not in OpenInference's words, whose readers add up what each call of a model says."""
+    """Yield usage attributes of our own: readers of OpenInference's add up the model calls themselves."""
     usage = span.usage
     if usage.calls:
         yield "operad.usage.calls", usage.calls
@@ -193,7 +193,7 @@ def _conversation(details: Mapping[str, Any], shown: Shown) -> Said:
 
 
 def _as_fit(messages: Sequence[Mapping[str, Any]]) -> tuple[list[Said], int]:
-    """The first message and the last ones, as many as there is room for; and how many are left out between."""
+    """Return the first message and as many of the last ones as fit, and the number of messages left out."""
     characters, attributes = MOST_IN_MESSAGES, MOST_ATTRIBUTES
     last_ones: list[Said] = []
     for message in (*messages[:1], *reversed(messages[1:])):
@@ -230,7 +230,7 @@ def _message(message: Mapping[str, Any]) -> Said:
 
 
 def _text(content: Any) -> str | None:
-    """What a message says."""
+    """Return the text of a message."""
     if isinstance(content, list):
         return "\n".join(map(_part, cast("list[dict[str, Any]]", content)))
     return content if isinstance(content, str) else None

@@ -7,7 +7,7 @@ before the next, a call of a model or a tool, a question to a person.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ Kind = Literal["run", "round", "operator", "item", "attempt", "pause", "model", 
 State = Literal["running", "done", "failed", "stopped", "skipped", "cached", "kept"]
 
 MOST_STREAMED = 100_000
-"""Characters that are kept of what a model writes, until its whole answer is known."""
+"""Maximum number of characters kept of a streamed answer, until the whole answer is known."""
 
 _INDEX = re.compile(r"\[\d+\]$")
 _STAMP = frozenset(Event.__struct_fields__)
@@ -28,22 +28,22 @@ _VERDICT = frozenset(events.RoundFinished.__struct_fields__) - _STAMP
 
 @dataclass(slots=True, eq=False)
 class Span:
-    """Something that takes time.
+    """A period of time in a run.
 
     Attributes:
-        id: Its place in the trace, from 0.
-        parent: The span around it; None for the run itself.
-        kind: What it is.
-        name: What it is called: an operator's id, a model's or a tool's name, a round's number.
-        path: Where in the run it is: as in events, but empty for what concerns the whole run.
-        round: The round of the workflow it is in; 0 for the run.
-        attempt: The operator's attempt it is in; 0 where there is none.
-        start: When it began, in seconds since the epoch.
-        end: When it ended; None while it goes on.
-        state: How it is, or how it ended.
-        usage: What models cost in it, as far as known.
-        details: What else is known of it, as plain values.
-        version: Which change of the trace was the last of this span.
+        id: Index in the trace, from 0.
+        parent: Id of the enclosing span; None for the run itself.
+        kind: Kind of span.
+        name: Name: an operator's id, a model's or a tool's name, a round's number.
+        path: Path in the run, as in events; empty for a span of the whole run.
+        round: Round of the workflow; 0 for the run.
+        attempt: Attempt of the operator; 0 if there is none.
+        start: Start, in seconds since the epoch.
+        end: End; None while it goes on.
+        state: State, or outcome.
+        usage: Usage of models in it, as far as known.
+        details: Further plain values.
+        version: Version of the trace in which the span last changed.
     """
 
     id: int
@@ -62,50 +62,53 @@ class Span:
 
     @property
     def seconds(self) -> float:
-        """How long it took; 0 while it goes on."""
+        """Duration in seconds; 0 while it goes on."""
         return 0.0 if self.end is None else max(0.0, self.end - self.start)
 
 
 @dataclass(slots=True, frozen=True)
 class Graph:
-    """What a workflow consists of.
+    """Structure of a workflow.
 
     Attributes:
         workflow: Its name.
-        before: Per operator, those before it.
-        judges: The ids of its evaluators.
-        instructions: What operators and evaluators are there for, of those that say so.
+        before: Per operator, the operators before it.
+        judges: Ids of its evaluators.
+        instructions: Purposes of operators and evaluators, if declared.
+        ports: Per operator, the ports that edges to it leave from, by the operator before it.
     """
 
     workflow: str
     before: Mapping[str, tuple[str, ...]]
     judges: tuple[str, ...] = ()
     instructions: Mapping[str, str] = field(default_factory=dict[str, str])
+    ports: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict[str, Mapping[str, tuple[str, ...]]])
 
     def joined(self, other: Graph) -> Graph:
-        """Both: a leader's workflow has other operators each time."""
+        """Return the union of two structures: a leader's workflow has other operators each time."""
         return Graph(
             other.workflow,
             {**self.before, **other.before},
             tuple(dict.fromkeys((*self.judges, *other.judges))),
             {**self.instructions, **other.instructions},
+            {**self.ports, **other.ports},
         )
 
 
 class Trace:
-    """The spans of a run, kept up to date by its events. Feed it with `apply`, in the order of the events.
+    """The spans of a run, updated by its events: call `apply` with each, in their order.
 
     Attributes:
-        run_id: The run's identity.
-        workflow: The workflow's name.
-        goal: What the job was.
-        spans: All spans, by their id; first the run's own.
-        graphs: The workflows in the run, by the path of the operator that runs them, without the numbers of
+        run_id: Id of the run.
+        workflow: Name of the workflow.
+        goal: Goal of the job.
+        spans: All spans, by their id; the run's own first.
+        graphs: Workflows in the run, by the path of the operator that runs them, without the indices of
             items; that of the run itself under ``()``.
-        version: How many events it has taken in.
-        began: The version of the run's first event: what was known before was of another run.
-        graphs_version: The version of the last event that told of a workflow.
-        now: The time of the last event, in seconds since the epoch.
+        version: Number of events applied.
+        began: Version of the run's first event; earlier versions were of another run.
+        graphs_version: Version of the last event that described a workflow.
+        now: Time of the last event, in seconds since the epoch.
     """
 
     def __init__(self) -> None:
@@ -125,7 +128,7 @@ class Trace:
 
     @classmethod
     def of(cls, happened: Iterable[Event]) -> Trace:
-        """The trace of these events."""
+        """Return the trace of these events."""
         trace = cls()
         for event in happened:
             trace.apply(event)
@@ -133,30 +136,30 @@ class Trace:
 
     @property
     def root(self) -> Span | None:
-        """The run's own span; None before its first event."""
+        """Span of the run; None before its first event."""
         return self.spans[0] if self.spans else None
 
     @property
     def ended(self) -> bool:
-        """Whether the run has ended."""
+        """True if the run has ended."""
         return bool(self.spans) and self.spans[0].end is not None
 
     def changed_since(self, version: int) -> list[Span]:
-        """The spans that changed after that many events."""
+        """Return the spans that changed after a version."""
         return [span for span in self.spans if span.version > version]
 
     def within(self, span: Span, *kinds: Kind) -> list[Span]:
-        """The spans right inside another, of these kinds or of all, in order of their beginning."""
+        """Return the direct children of a span, of these kinds or of all, in order of their beginning."""
         return [each for each in self.spans if each.parent == span.id and (not kinds or each.kind in kinds)]
 
     def apply(self, event: Event) -> Sequence[Span]:
-        """Take in an event.
+        """Apply an event.
 
         Returns:
-            The spans that it began, changed or ended, those around others first.
+            The spans that it began, changed or ended, enclosing ones first.
         """
         self.version += 1
-        if isinstance(event, events.RunStarted):  # what follows is another run, or the same one once more
+        if isinstance(event, events.RunStarted):  # the events of another run follow, or those of the same run again
             self._clear()
         self.now = max(self.now, event.time)
         changed = self._changed_by(event)
@@ -214,7 +217,7 @@ class Trace:
                 return self._called(event, span)
 
     def _called(self, event: Event, span: Span) -> Sequence[Span]:
-        """What models and tools are asked in an operator, and persons, and what they say."""
+        """Update calls of models and tools, and questions to persons, of an operator."""
         match event:
             case events.ModelAsked():
                 told = event.as_dict()
@@ -266,10 +269,13 @@ class Trace:
         operator = self._operator(event.path)
         if operator is None or not _is_item(event):
             return [operator] if operator else []
-        return [operator, self._begin(("item", event.path), operator, "item", event, event.path[-1])]
+        item = self._begin(("item", event.path), operator, "item", event, event.path[-1])
+        if event.item is not None:
+            item.details["item"] = event.as_dict()["item"]
+        return [operator, item]
 
     def _round_started(self, event: events.RoundStarted) -> Sequence[Span]:
-        closed = self._end(("round", event.path), event, "stopped")  # one that failed before it was judged
+        closed = self._end(("round", event.path), event, "stopped")  # an earlier round that failed without a verdict
         item = self._open.get(("item", event.path))
         if item:
             item.end, item.state = None, "running"
@@ -295,7 +301,7 @@ class Trace:
         return self._open.get(("round", event.path[:-1])) or self._operator(event.path[:-1]) or self.root
 
     def _operator(self, path: tuple[str, ...]) -> Span | None:
-        """The operator that is at work there; for an item of a map, the map."""
+        """Return the operator in progress at a path; for an item of a map, the map."""
         span = self._open.get(("operator", path))
         if span is None and path and _INDEX.search(path[-1]):
             span = self._open.get(("operator", (*path[:-1], _INDEX.sub("", path[-1]))))
@@ -334,7 +340,7 @@ class Trace:
         return [*self._end(("operator", span.path), event, state, **details), *left, *last]
 
     def _left_open(self, around: Span, event: Event) -> list[Span]:
-        """End what an operator leaves open: what it was doing when it ended or failed."""
+        """End all spans that an operator leaves open when it ends."""
         ended: list[Span] = []
         while inside := self._open_in.get(around.id):
             key, _ = inside.popitem()
@@ -352,7 +358,7 @@ class Trace:
         return [writing]
 
     def _answered(self, event: events.ModelAnswered, span: Span) -> Sequence[Span]:
-        if ("model", event.call_id) not in self._open:  # nobody said when it began
+        if ("model", event.call_id) not in self._open:  # its start was not reported
             asked = self._begin(("model", event.call_id), span, "model", event, event.model)
             asked.start -= event.usage.seconds
         told = event.as_dict()
@@ -373,7 +379,7 @@ class Trace:
     # Spans
 
     def _noted(self, event: Event, span: Span | None) -> Sequence[Span]:
-        """Write down an event that changes nothing but is worth to be told."""
+        """Record an event that changes no span but is shown."""
         if span is None:
             return []
         said = {name: value for name, value in event.as_dict().items() if name not in _STAMP}
@@ -381,7 +387,7 @@ class Trace:
         return [span]
 
     def _begin(self, key: tuple[object, ...], around: Span | None, kind: Kind, event: Event, name: str = "") -> Span:
-        self._end(key, event, "stopped")  # one of which nobody said that it ended
+        self._end(key, event, "stopped")  # a span whose end was not reported
         span = self._add(around, kind, event, name or event.operator_id)
         self._open[key] = span
         self._open_in.setdefault(span.parent, {})[key] = span
@@ -399,7 +405,7 @@ class Trace:
             return []
         around = self._open_in.setdefault(span.parent, {})
         around.pop(key, None)
-        around.update(self._open_in.pop(span.id, {}))  # what it leaves open is now inside what is around it
+        around.update(self._open_in.pop(span.id, {}))  # spans that it leaves open now belong to the enclosing span
         if span.end is not None:
             return []
         span.end, span.state, span.version = max(span.start, event.time), state, self.version
@@ -408,68 +414,14 @@ class Trace:
 
 
 def structural(path: Sequence[str]) -> tuple[str, ...]:
-    """A path without the numbers of items: the same for what is in the same place of a workflow."""
+    """Return a path without the indices of items: equal for the same place of a workflow."""
     return tuple(_INDEX.sub("", part) for part in path)
 
 
-def critical_path(trace: Trace) -> frozenset[int]:
-    """The ids of the operators' spans that made the run last as long as it did, those of workflows inside included.
-
-    From the end of each round back: the operator that ended last, of those that it waited for the one that ended
-    last, and so on.
-    """
-    critical: list[int] = []
-    inside: dict[int | None, list[Span]] = {}
-    for span in trace.spans:
-        inside.setdefault(span.parent, []).append(span)
-    todo = [*inside.get(None, ())]
-    while todo:
-        span = todo.pop()
-        children = inside.get(span.id, [])
-        if span.kind == "round":
-            operators = _chain([each for each in children if each.kind == "operator"], _waits_in(trace, span))
-            critical += [each.id for each in operators if each.state != "skipped"]
-            todo += operators
-        else:
-            todo += [each for each in children if each.kind == "round"]
-            todo += _chain([each for each in children if each.kind == "item"], _began_after)
-    return frozenset(critical)
-
-
-def _chain(spans: Sequence[Span], waited: Callable[[Span, Span], bool]) -> list[Span]:
-    """From the span that ended last back: of those that it `waited` for, the one that ended last, and so on."""
-    ended, chain = [span for span in spans if span.end is not None], list[Span]()
-    candidates = [span for span in ended if span.state != "stopped"] or ended  # who was stopped, by another's error
-    for span in sorted(candidates, key=_end_of, reverse=True):
-        if not chain or waited(chain[-1], span):
-            chain.append(span)
-    return chain
-
-
-def _waits_in(trace: Trace, round_: Span) -> Callable[[Span, Span], bool]:
-    """Whether an operator of a round waits for another one: that is before it, or that it judges."""
-    graph = trace.graphs.get(structural(round_.path)) or Graph("", {})
-
-    def waited(span: Span, earlier: Span) -> bool:
-        if span.name in graph.judges:
-            return earlier.name not in graph.judges
-        return earlier.name in graph.before.get(span.name, ())
-
-    return waited
-
-
-def _began_after(span: Span, earlier: Span) -> bool:
-    return _end_of(earlier) <= span.start
-
-
-def _end_of(span: Span) -> float:
-    return span.start if span.end is None else span.end
-
-
 def _graph_of(event: events.RunStarted | events.WorkflowEntered) -> Graph:
-    return Graph(event.workflow, event.operators, event.judges, event.instructions)
+    return Graph(event.workflow, event.operators, event.judges, event.instructions, event.ports)
 
 
 def _is_item(event: Event) -> bool:
-    """Whether it concerns an item of a map: its path ends with the map's id and the item's number."""
+    """Return True if it concerns an item of a map: its path ends with the map's id and the item's number."""
     return bool(event.path) and event.path[-1] != event.operator_id

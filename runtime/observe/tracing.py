@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer, TracerProvider
 
 _SKIPPED = ("attempt", "pause")
-"""Kinds of spans that are told as events of their operator."""
+"""Kinds of spans that are written as events of their operator."""
 
 _BEGINS = events.RunStarted | events.OperatorStarted | events.ModelAsked | events.ToolCalled
 _ENDS = (
@@ -45,19 +45,20 @@ _MOST_OF_AN_ERROR = 4_000
 
 
 class OpenTelemetryListener:
-    """A workflow's listener that writes its runs as spans: the run, rounds, operators, items of maps, calls of models
-    and tools, look-ups, questions; in the words of OpenInference.
+    """A workflow's listener that exports its runs as OpenTelemetry spans in OpenInference's conventions.
 
-    Inside an operator, and inside a tool, its span is OpenTelemetry's current one, so that what other libraries write
-    there lies within. A run begun where a span is current lies within that; else the trace's id follows from the run's
+    There are spans for the run, rounds, operators, items of maps, calls of models and tools, searches and questions.
+
+    Inside an operator, and inside a tool, its span is OpenTelemetry's current one, so that spans of other libraries
+    are nested in it. A run begun inside a span is nested in it; otherwise, the trace's id is derived from the run's
     id, so that all processes that work on a run write one trace, also after a crash.
 
     One listener serves any number of runs, workflows and threads.
 
     Args:
-        provider: Where spans go; None for what the program has set with ``opentelemetry.trace.set_tracer_provider``.
-        content: Whether texts are written: jobs, messages, answers, arguments, results, what errors say. Where
-            ``OPENINFERENCE_HIDE_INPUTS`` or ``OPENINFERENCE_HIDE_OUTPUTS`` is true, inputs or outputs are not.
+        provider: Receiver of spans; None for the one set with ``opentelemetry.trace.set_tracer_provider``.
+        content: True to export texts: jobs, messages, answers, arguments, results, errors. If
+            ``OPENINFERENCE_HIDE_INPUTS`` or ``OPENINFERENCE_HIDE_OUTPUTS`` is true, inputs or outputs are omitted.
 
     Raises:
         MissingExtraError: The extra ``tracing`` is not installed.
@@ -79,7 +80,7 @@ class OpenTelemetryListener:
         self._runs: dict[str, _Traced | None] = {}
 
     def __call__(self, event: Event) -> None:
-        """Take in an event."""
+        """Export an event."""
         if isinstance(event, events.RunStarted):
             self._runs[event.run_id] = None if self._is_heard_further_out() else self._begun(event.run_id)
         elif isinstance(event, events.OperatorStarted) and event.run_id not in self._runs:
@@ -99,13 +100,13 @@ class OpenTelemetryListener:
         return _Traced(tracer, self._api, self._context, self._words, self._shown, elsewhere=elsewhere)
 
     def _is_heard_further_out(self) -> bool:
-        """Whether the run is a part of one that is traced here already."""
+        """Return True if the run is a part of one that is traced here already."""
         scope = current_scope()
         return scope is not None and any(self._runs.get(each.run.log.run_id) for each in scope.outwards())
 
 
 class _Ids:
-    """The trace's id follows from the run's; those of spans are whatever the program's are."""
+    """Generator of ids: the trace's id is derived from the run's; ids of spans are those of the program's generator."""
 
     def __init__(self, run_id: str, others: Any) -> None:
         self._run_id = run_id
@@ -122,7 +123,7 @@ class _Ids:
 
 
 class _Traced:
-    """A run that is being traced; or, where `elsewhere`, the operators of one that another process drives."""
+    """A traced run; if `elsewhere`, the operators of a run that another process drives."""
 
     def __init__(self, tracer: Tracer, api: Any, context: Any, words: Any, shown: Any, *, elsewhere: bool) -> None:
         self._tracer = tracer
@@ -139,7 +140,7 @@ class _Traced:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left of what another process had done here."""
+        """True if nothing is left of what another process had done here."""
         return self._elsewhere and not self._written
 
     def apply(self, event: Event) -> None:
@@ -167,7 +168,7 @@ class _Traced:
         around = self._around(span)
         current = self._api.get_current_span()
         if self._elsewhere and around is None and current.get_span_context().is_remote:
-            self._written[span.id] = current  # whoever drives the run writes this one
+            self._written[span.id] = current  # the driver of the run writes this span
         else:
             within = None if around is None else self._api.set_span_in_context(around, self._context.Context())
             attributes = _sendable(self._place(span))
@@ -180,7 +181,7 @@ class _Traced:
             self._enter(span)
 
     def _around(self, span: Span) -> Written | None:
-        """The nearest span around it that is written."""
+        """Return the nearest enclosing span that is exported."""
         while span.parent is not None:
             if written := self._written.get(span.parent):
                 return written
@@ -204,7 +205,7 @@ class _Traced:
         return said
 
     def _enter(self, span: Span) -> None:
-        """Have it be the current one in the context that the event is written in: the operator's own."""
+        """Make it the current span in the context of the event, which is the operator's own."""
         written = self._written[span.id]
         self._before[span.id] = before = self._context.get_current()
         self._context.attach(self._api.set_span_in_context(written, before))
@@ -217,7 +218,7 @@ class _Traced:
                 root.set_attributes(_sendable(self._words.of_session(self._session)))
 
     def _leave(self, span: Span) -> None:
-        """Have what was current before be so again; not by its token, which belongs to one context."""
+        """Restore the previous current span; not by its token, which belongs to one context."""
         if (before := self._before.pop(span.id, None)) is not None:
             self._context.attach(before)
 
@@ -256,7 +257,7 @@ class _Traced:
         if span.state == "failed":
             written.add_event("exception", self._exception(fault), _nanoseconds(span.end or span.start))
 
-    # What is said in between
+    # Events within spans
 
     def _note(self, event: Event, changed: Sequence[Span], *, told: bool) -> None:
         written = self._written.get(changed[0].id) if changed else None
@@ -299,12 +300,12 @@ class _Traced:
 
 
 def trace_id_of(run_id: str) -> int:
-    """The id of the trace of a run that began within no span: 128 bits."""
+    """Return the trace id of a run that began outside of any span: 128 bits."""
     return int.from_bytes(hashlib.sha256(f"operad:{run_id}".encode()).digest()[:16], "big") or 1
 
 
 def carried() -> str:
-    """The current span as a text that `continued` takes in another process (W3C's ``traceparent``); empty without one."""
+    """Return the current span as text for `continued` in another process (W3C's ``traceparent``); empty without one."""
     if "opentelemetry.trace" not in sys.modules:
         return ""
     carrier: dict[str, str] = {}
@@ -313,7 +314,7 @@ def carried() -> str:
 
 
 def continued(text: str) -> None:
-    """Have a span of another process be the current one in this context, for what is written here."""
+    """Make a span of another process the current one in this context."""
     if text and "opentelemetry.trace" in sys.modules:
         import_module("opentelemetry.context").attach(_propagator().extract({"traceparent": text}))
 
@@ -323,7 +324,7 @@ def _propagator() -> Any:
 
 
 def _fault(span: Span) -> str | None:
-    """Why it counts as failed; None where it does not."""
+    """Return the reason for which a span counts as failed; None if it does not."""
     details = span.details
     if span.state == "failed":
         return str(details.get("error") or details.get("result") or "failed")
@@ -338,7 +339,7 @@ def _name(span: Span) -> str:
 
 
 def _sendable(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes that an exporter can encode; it would leave out the others."""
+    """Return the attributes that an exporter can encode."""
     return {name: _sendable_value(value) for name, value in attributes.items()}
 
 

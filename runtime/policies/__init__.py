@@ -1,1 +1,1 @@
-"""What an operator may take and what happens when it fails: Retry, Timeout, Limits, Budget, Cache."""
+"""Policies of operators: Retry, Timeout, Limits, Budget, Cache."""

@@ -1,4 +1,4 @@
-"""A cache of answers by content: of this process, or in an SQLite file that several share."""
+"""Content-addressed cache of answers: in this process, or in an SQLite file that several processes share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 APPLICATION_ID = 0x6F706164
-"""What marks an SQLite file as a cache of ours: "opad"."""
+"""Application id that marks an SQLite file as a cache: "opad"."""
 
 _CACHE = FileKind(
     name="a cache",
@@ -38,10 +38,10 @@ _CACHE = FileKind(
 
 
 def cache_key(*parts: object) -> str:
-    """A key for what depends on these parts alone: SHA-256, in hexadecimal, over their canonical JSON.
+    """Return a key for a result that depends on these parts alone: the hexadecimal SHA-256 of their canonical JSON.
 
-    Parts are JSON values, and whatever has a `fingerprint`; files count by their content, which is
-    read: call it in a thread where they may be large.
+    Parts are JSON values and objects with a `fingerprint`; files count by their content, which is
+    read: call it in a thread if they may be large.
 
     Raises:
         InputError: A part has no JSON form, or a file cannot be read.
@@ -62,7 +62,7 @@ class Cache:
     Args:
         path: An SQLite file, made when it is first needed; None to keep messages in memory.
         max_age: Seconds, or a `timedelta`, after which a message is forgotten, by the clock on the wall; None for never.
-        max_entries: How many messages are kept. Beyond that, memory forgets those not used for the
+        max_entries: Number of messages that are kept. Beyond that, memory forgets those not used for the
             longest time, and a file the oldest, which may be a sixteenth too many for a while.
 
     Raises:
@@ -84,7 +84,7 @@ class Cache:
         self._file = None if path is None else _File(path, seconds, max_entries)
 
     async def get(self, key: str) -> WorkflowMessage | None:
-        """The message with this key; None where there is none that is young enough and can be read.
+        """Return the message with this key; None if there is no readable and recent one.
 
         Raises:
             InputError: The file cannot be used.
@@ -98,7 +98,7 @@ class Cache:
         """Keep a message, in place of an earlier one with this key.
 
         Returns:
-            Whether it is kept. A file keeps only what it can give back as it was: a message whose
+            True if it is kept. A file keeps only what it can give back as it was: a message whose
             outputs are not plain JSON values is not kept.
 
         Raises:
@@ -156,7 +156,7 @@ class _File:
             return None
         try:
             return WorkflowMessage.model_validate_json(row[1])
-        except ValidationError:  # of another release, perhaps; the next `put` replaces it
+        except ValidationError:  # perhaps of another release; the next `put` replaces it
             return None
 
     def put(self, key: str, message: WorkflowMessage) -> bool:
@@ -187,10 +187,12 @@ def _is_over(stored: float, max_age: float | None) -> bool:
 
 
 def _lossless(message: WorkflowMessage) -> str | None:
-    """The message as JSON; None where it would come back as another one."""
+    """Return the message as JSON; None if it could not be restored exactly."""
     try:
         text = message.model_dump_json()
         again = WorkflowMessage.model_validate_json(text)
     except (ValueError, RecursionError):
         return None
-    return text if repr(again) == repr(message) else None  # to == an enum is its text, and True is 1
+    return (
+        text if repr(again) == repr(message) else None
+    )  # `==` does not distinguish an enum from its text, nor True from 1

@@ -1,4 +1,4 @@
-"""Time limits that wait while a person is asked."""
+"""Time limits that pause while a person is asked."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ T = TypeVar("T")
 
 
 class Deadline:
-    """A `Timeout` that runs, by the event loop's clock.
+    """A running `Timeout`, by the event loop's clock.
 
     Args:
-        timeout: How long.
-        expire: What to do then.
+        timeout: The time limits.
+        expire: Function to call when the time is over.
 
     Attributes:
-        expired: Why it is over, in words; empty until then.
+        expired: Text of the limit that was exceeded; empty until then.
     """
 
     def __init__(self, timeout: Timeout, expire: Callable[[], object]) -> None:
@@ -35,18 +35,18 @@ class Deadline:
         self._look()
 
     def sign_of_life(self) -> None:
-        """Something happened. Any thread may say so."""
+        """Restart the idle timer; callable from any thread."""
         self._alive = self._loop.time()
 
     def pause(self) -> None:
-        """Stop the clock; as often as this is called, `go_on` must be called."""
+        """Pause the clock; every call needs a call of `go_on`."""
         self._pauses += 1
         if self._pauses == 1:
             self._paused_at = self._loop.time()
             self.stop()
 
     def go_on(self) -> None:
-        """Let the clock run again."""
+        """Resume the clock."""
         self._pauses -= 1
         if not self._pauses and not self.expired:
             pause = self._loop.time() - self._paused_at
@@ -55,18 +55,18 @@ class Deadline:
             self._look()
 
     def stop(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         if self._timer:
             self._timer.cancel()
             self._timer = None
 
     def _look(self) -> None:
-        """See whether time is over, and look again when it may be."""
+        """Check the limits, and schedule the next check."""
         run, idle, now = self._timeout.run, self._timeout.idle, self._loop.time()
         if run is not None and now >= self._began + run:
             self.expired = f"ran longer than {run:g} s"
         elif idle is not None and now >= self._alive + idle:
-            self.expired = f"gave no sign of life for {idle:g} s"
+            self.expired = f"was idle for {idle:g} s"
         if self.expired:
             self._expire()
         elif run is not None or idle is not None:
@@ -76,7 +76,7 @@ class Deadline:
 
 @contextmanager
 def standing_still(deadlines: Iterable[Deadline]) -> Generator[None, None, None]:
-    """Meanwhile the clocks of these stand still."""
+    """Pause the clocks of these deadlines inside this context manager."""
     with ExitStack() as paused:
         for deadline in list(deadlines):
             deadline.pause()
@@ -88,12 +88,12 @@ async def within(timeout: Timeout, work: Coroutine[Any, Any, T], deadlines: list
     """Do the work in a task of its own, and cancel it when its time is over.
 
     Args:
-        timeout: How long it may take.
-        work: What to do.
-        deadlines: Where the deadline is found meanwhile by whoever pauses it.
+        timeout: Time limits of the work.
+        work: The work.
+        deadlines: List that holds the deadline meanwhile, so that it can be paused.
 
     Returns:
-        What the work returned; or the deadline, which has expired. By then the work has ended.
+        The result of the work; or the deadline if it has expired. The work has ended by then.
     """
     task = asyncio.ensure_future(work)
     deadline = Deadline(timeout, task.cancel)
@@ -105,13 +105,13 @@ async def within(timeout: Timeout, work: Coroutine[Any, Any, T], deadlines: list
         deadline.stop()
     if deadline.expired:
         if not task.cancelled():
-            task.exception()  # seen: that it took too long is what counts
+            task.exception()  # retrieved and ignored: the timeout is reported instead
         return deadline
     return task.result()
 
 
 async def ended(task: asyncio.Future[Any]) -> None:
-    """Wait until `task` has ended, whatever comes of it; cancel it when the caller is cancelled, and wait even then.
+    """Wait until `task` has ended, with any outcome; cancel it when the caller is cancelled, and wait even then.
 
     Raises:
         asyncio.CancelledError: The caller was cancelled.
@@ -125,5 +125,5 @@ async def ended(task: asyncio.Future[Any]) -> None:
             task.cancel()
     if cancelled:
         if not task.cancelled():
-            task.exception()  # seen: that the caller was cancelled is what counts
+            task.exception()  # retrieved and ignored: the cancellation is raised instead
         raise cancelled

@@ -1,4 +1,4 @@
-"""Limits on the calls to an endpoint, kept by all runs, threads and event loops of the process together."""
+"""Rate limits of an endpoint, shared by all runs, threads and event loops of the process."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ WINDOW = 60.0
 """Seconds over which requests and tokens are counted."""
 
 LONGEST_HOLD_OFF = 600.0
-"""Seconds that an endpoint can have its callers wait at most; then one of them asks again."""
+"""Maximum number of seconds that an endpoint can make its callers wait; then one of them asks again."""
 
 _OTHER_LOOPS = 1.0
-"""Seconds after which one that waits for a call of another event loop looks whether that was closed."""
+"""Seconds after which a call that waits for a call of another event loop checks if that loop was closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What an endpoint lets one do; None is no limit.
+    """Rate limits of an endpoint; None means no limit.
 
         limits = Limits(concurrency=8, requests_per_minute=60)
         workflow = Workflow(facts >> answer, limits=limits)
 
     Attributes:
-        concurrency: Calls at once.
-        requests_per_minute: Calls begun in any 60 seconds.
-        tokens_per_minute: Tokens read and written in any 60 seconds. They are known only
-            afterwards, so the calls that are under way when the limit is reached exceed it.
+        concurrency: Maximum number of concurrent calls.
+        requests_per_minute: Maximum number of calls begun in any 60 seconds.
+        tokens_per_minute: Maximum number of tokens read and written in any 60 seconds. They are known only
+            afterwards, so the calls in progress when the limit is reached exceed it.
 
     Raises:
         InvalidError: A limit is less than 1.
@@ -57,21 +57,21 @@ class Limits:
 
     @property
     def a_minute(self) -> bool:
-        """Whether any of them is one of so many a minute."""
+        """True if there is a limit per minute."""
         return self.requests_per_minute is not None or self.tokens_per_minute is not None
 
 
 class Limiter:
-    """Lets calls in one after another, in the order in which they come, as `Limits` allow.
+    """Admits calls in the order in which they arrive, as `Limits` allow.
 
-    It serves any number of threads and event loops, whose clocks are taken to be one, as
-    `asyncio`'s are. A call that is cancelled gives up its place. So does one whose event loop is
-    closed, a second later at most.
+    It serves any number of threads and event loops, whose clocks must be the same, as
+    `asyncio`'s are. A cancelled call gives up its place. So does a call whose event loop is
+    closed, within a second.
 
     Args:
-        limits: What is allowed.
-        name: Whose limits they are: an endpoint, or a workflow.
-        everywhere: Whether that name means the same to every process, as the address of an endpoint does.
+        limits: The limits.
+        name: Name of the endpoint or the workflow that has the limits.
+        everywhere: True if the name is valid in every process, as the address of an endpoint is.
     """
 
     def __init__(self, limits: Limits, name: str = "", *, everywhere: bool = False) -> None:
@@ -89,13 +89,13 @@ class Limiter:
 
     @staticmethod
     def of(endpoint: str, limits: Limits) -> Limiter:
-        """The process's one limiter for these limits at this endpoint.
+        """Return the process's only limiter for these limits at this endpoint.
 
-        It remembers the last minute for as long as somebody holds it, and the newest few longer.
+        It keeps the last minute's calls as long as it is referenced, and the newest few limiters longer.
 
         Args:
-            endpoint: The endpoint's address and, where it counts for each key or model, those too.
-            limits: What the endpoint allows.
+            endpoint: The endpoint's address and, if it counts for each key or model, those too.
+            limits: The limits of the endpoint.
         """
         with _making:
             limiter = _limiters.get((endpoint, limits))
@@ -106,7 +106,7 @@ class Limiter:
 
     @asynccontextmanager
     async def admitted(self) -> AsyncGenerator[None, None]:
-        """Wait for one's turn; the block within is the call."""
+        """Wait for admission; the body of the block is the call."""
         loop = asyncio.get_running_loop()
         with self._lock:
             last = next(reversed(self._queue), None)
@@ -130,14 +130,14 @@ class Limiter:
                 self._tokens += tokens
 
     def hold_off(self, seconds: float) -> None:
-        """Let nobody in for so many seconds, at most `LONGEST_HOLD_OFF`: the endpoint said Retry-After."""
+        """Admit no call for this many seconds, at most `LONGEST_HOLD_OFF`: the endpoint sent Retry-After."""
         if seconds > 0:
             with self._lock:
                 until = asyncio.get_running_loop().time() + min(seconds, LONGEST_HOLD_OFF)
                 self._held_until = max(self._held_until, until)
 
     def _enter(self, call: _Call) -> float | None:
-        """Let the call in, unless it is in already, or say when to try again; infinity is when it is called."""
+        """Admit the call, if possible, or return the time to try again; infinity to wait until it is called."""
         with self._lock:
             if call in self._inside:
                 return None
@@ -170,7 +170,7 @@ class Limiter:
         return opens
 
     def _forget(self, now: float) -> None:
-        """Drop what is older than a minute, and calls whose event loop was closed."""
+        """Drop entries older than a minute, and calls whose event loop was closed."""
         while self._begun and self._begun[0] + WINDOW <= now:
             self._begun.popleft()
         while self._spent and self._spent[0][0] + WINDOW <= now:
@@ -180,9 +180,9 @@ class Limiter:
             self._queue.pop(first, None)
 
     def _call_next(self) -> None:
-        """Let in and call those for whom there is room: one at a time would take a busy event loop a turn for each.
+        """Admit and call all calls for which there is room: one at a time would cost a busy event loop a turn for each.
 
-        The next is called, too, if it can know when there will be: it waits for that from now on.
+        The next call is called, too, if the time of its admission can be known: it waits for that time itself.
         """
         while first := next(iter(self._queue), None):
             if first.loop.is_closed():
@@ -204,10 +204,10 @@ class Limiter:
 
 
 class SharedLimits(Protocol):
-    """Keeps the limits a minute of limiters over several processes; what they let in at once is for each to keep."""
+    """Enforces a limiter's limits per minute across several processes; concurrency is limited in each process."""
 
     async def admit(self, limiter: Limiter) -> None:
-        """For a call that the limiter has let in: wait until those of all processes together let it in, too."""
+        """Wait until all processes together permit a call that the limiter has admitted."""
         ...
 
     async def spent(self, limiter: Limiter, tokens: int) -> None:
@@ -215,15 +215,15 @@ class SharedLimits(Protocol):
         ...
 
     async def hold_off(self, limiter: Limiter, seconds: float) -> None:
-        """Let nobody in for so many seconds, in any process."""
+        """Admit no call for this many seconds, in any process."""
         ...
 
 
 class Place:
-    """A place among those that a limiter lets in, which can be given away for a while.
+    """A place granted by a limiter, which can be released for a while.
 
     Args:
-        limiter: What lets in.
+        limiter: The limiter.
     """
 
     def __init__(self, limiter: Limiter) -> None:
@@ -232,7 +232,7 @@ class Place:
         self._taking = asyncio.Lock()
 
     async def take(self) -> None:
-        """Wait for it, if it is not taken already."""
+        """Wait for the place, unless it is held already."""
         async with self._taking:
             if self._held is None:
                 held = AsyncExitStack()
@@ -240,14 +240,16 @@ class Place:
                 self._held = held
 
     async def give(self) -> None:
-        """Let another have it, if it was taken."""
+        """Release the place, if it is held."""
         held, self._held = self._held, None
         if held is not None:
             await held.aclose()
 
 
 _making = threading.Lock()
-_newest: deque[Limiter] = deque(maxlen=64)  # models that are made anew for each job find their last minute
+_newest: deque[Limiter] = deque(
+    maxlen=64
+)  # keeps the newest alive: models created anew for each job find the calls of their last minute
 _limiters: WeakValueDictionary[tuple[str, Limits], Limiter] = WeakValueDictionary()
 
 
@@ -255,7 +257,7 @@ _limiters: WeakValueDictionary[tuple[str, Limits], Limiter] = WeakValueDictionar
 class _Call:
     loop: asyncio.AbstractEventLoop
     behind_others: bool
-    """Whether calls of other event loops came before it."""
+    """True if calls of other event loops are queued before it."""
     called: asyncio.Event = field(default_factory=asyncio.Event)
 
     def call(self) -> None:

@@ -1,4 +1,4 @@
-"""What an operator may take and what happens when it fails, as plain values."""
+"""Policies of operators: retries, time limits, budgets, fallbacks and caches, as plain values."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from operad.runtime.policies.duration import Duration, in_seconds
 from operad.runtime.values.errors import FetchError, InvalidError, Issue, ModelError
 from operad.runtime.values.message import Usage, WorkflowMessage
 
-_PASSING = (TimeoutError, asyncio.TimeoutError, ConnectionError)  # the second is the first since Python 3.11
+_PASSING = (TimeoutError, asyncio.TimeoutError, ConnectionError)  # since Python 3.11, both are the same class
 
 
 def check_positive(what: str, whole: Collection[str] = (), **given: float | None) -> None:
-    """Refuse what is given and not above zero; and those named in `whole`, where they are no whole numbers.
+    """Check that the given numbers are above zero, and that those named in `whole` are whole numbers.
 
     Raises:
         InvalidError: With an issue for each.
@@ -27,9 +27,9 @@ def check_positive(what: str, whole: Collection[str] = (), **given: float | None
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
-            issues.append(Issue("no-number", f"{value!r} is no number", f"{what}.{name}"))
+            issues.append(Issue("no-number", f"{value!r} is not a number", f"{what}.{name}"))
         elif name in whole and not isinstance(value, int):
-            issues.append(Issue("no-count", f"{value!r} is no whole number", f"{what}.{name}"))
+            issues.append(Issue("no-count", f"{value!r} is not a whole number", f"{what}.{name}"))
         elif not value > 0:
             issues.append(Issue("not-positive", f"{value:g} must be more than 0", f"{what}.{name}"))
     if issues:
@@ -37,7 +37,7 @@ def check_positive(what: str, whole: Collection[str] = (), **given: float | None
 
 
 def _set(value: object, **fields: Any) -> None:
-    """Fill in the fields of a frozen value that is being made."""
+    """Set fields of a frozen value during its creation."""
     for name, field in fields.items():
         object.__setattr__(value, name, field)
 
@@ -84,7 +84,7 @@ class Retry:
         _set(self, attempts=attempts, **delays, on=None if on is None else _errors(on))
 
     def wants(self, error: BaseException) -> bool:
-        """Whether this error, or the one that it comes from, is worth another attempt."""
+        """Return True if this error, or one of its causes, is worth another attempt."""
         chain = list(causes(error))
         if self.on is not None:
             return any(isinstance(link, self.on) for link in chain)
@@ -94,7 +94,7 @@ class Retry:
         )
 
     def delay(self, attempt: int, error: BaseException) -> float:
-        """Seconds to wait after that attempt failed with that error."""
+        """Return the number of seconds to wait after an attempt failed with an error."""
         most = min(self.max_delay, self.first_delay * 2 ** min(attempt - 1, 64))
         asked = max((link.retry_after or 0.0 for link in causes(error) if isinstance(link, ModelError)), default=0.0)
         return max(asked, random.uniform(0, most))  # noqa: S311 - jitter, not a secret
@@ -104,7 +104,7 @@ def _errors(on: Any) -> tuple[type[Exception], ...]:
     kinds: tuple[Any, ...] = (on,) if isinstance(on, type) else tuple(on)
     wrong: list[Any] = [kind for kind in kinds if not (isinstance(kind, type) and issubclass(kind, Exception))]
     if wrong:
-        raise InvalidError("Retry", [Issue("on", f"{kind!r} is no type of error", "Retry.on") for kind in wrong])
+        raise InvalidError("Retry", [Issue("on", f"{kind!r} is not a type of error", "Retry.on") for kind in wrong])
     return kinds
 
 
@@ -119,7 +119,7 @@ def retry_of(given: Any) -> Any:
 
 
 def causes(error: BaseException) -> list[BaseException]:
-    """The error and those that it comes from, nearest first."""
+    """Return an error and its causes, nearest first."""
     chain: list[BaseException] = []
     link: BaseException | None = error
     while link is not None and link not in chain:
@@ -194,11 +194,11 @@ class Budget:
         _set(self, **counts, **limits)
 
     def exceeded(self, usage: Usage, *, by_next: bool = False) -> str:
-        """What is used up, in words; empty where all is well.
+        """Return the exceeded limit as text; empty if none is exceeded.
 
         Args:
-            usage: What was used.
-            by_next: Whether another call is to be made, for which something must be left.
+            usage: Usage so far.
+            by_next: True to check before another call, for which something must be left.
         """
         for unit, used, most in (
             ("tokens", usage.tokens, self.tokens),
@@ -237,14 +237,14 @@ class Policy:
         policy = Policy(retry=3, timeout=Timeout(run=60), fallback="No claims were found.")
         facts = Operator("List what the text claims.", policy=policy)
 
-    None is what the workflow's own policy says; False is nothing, whatever that says.
+    None takes the value of the workflow's policy; False switches a feature off.
 
     Attributes:
-        retry: When to try again; a number is the number of attempts.
-        timeout: How long an attempt may take.
-        fallback: What takes its place when the last attempt failed: another operator or workflow,
+        retry: Rules for retries; a number is the number of attempts.
+        timeout: Time limits of an attempt.
+        fallback: Replacement after the last attempt failed: another operator or workflow,
             the same operator with another model, a message or a text.
-        cache: Where its messages are kept, so that the same work is not done twice.
+        cache: Cache of its messages, so that equal work is done once.
 
     Raises:
         InvalidError: A value is none of these.
@@ -266,19 +266,21 @@ class Policy:
         for name, kind in (("retry", Retry), ("timeout", Timeout), ("cache", Cache)):
             part = given[name]
             if part is not None and part is not False and not isinstance(part, kind):
-                issue = Issue(name, f"is no {kind.__name__} but {part!r}", f"Policy.{name}")
+                issue = Issue(name, f"expected {kind.__name__}, got {part!r}", f"Policy.{name}")
                 raise InvalidError("Policy", [issue])
         can = (
             isinstance(fallback, str | WorkflowMessage) or hasattr(fallback, "execute") or hasattr(fallback, "complete")
         )
         if fallback is not None and fallback is not False and not can:
             kind = type(fallback).__name__
-            issue = Issue("fallback", f"is no operator, model, message or text but {kind}", "Policy.fallback")
+            issue = Issue("fallback", f"expected an operator, model, message or text, got {kind}", "Policy.fallback")
             raise InvalidError("Policy", [issue])
         _set(self, **given, fallback=fallback)
 
     def or_else(self, default: Policy) -> Policy:
-        """This policy, completed by another."""
+        """Return this policy, completed by the values of another."""
+        if default is NO_POLICY:
+            return self
         return replace(
             self,
             retry=default.retry if self.retry is None else self.retry,
@@ -288,7 +290,7 @@ class Policy:
         )
 
     def __bool__(self) -> bool:
-        """Whether it says anything."""
+        """True if any value is set."""
         return any(
             part is not None and part is not False for part in (self.retry, self.timeout, self.fallback, self.cache)
         )

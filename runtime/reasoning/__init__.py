@@ -1,1 +1,1 @@
-"""From a task to an answer: Task, prompt, Reasoner, conversation."""
+"""Reasoning: Task, prompt, Reasoner, conversation."""

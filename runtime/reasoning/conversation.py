@@ -1,4 +1,4 @@
-"""A conversation with a model: it calls tools, round by round, and in the end it answers in a form."""
+"""Conversation with a model: rounds of tool calls, then an answer in the requested form."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from operad.runtime.values.message import new_id
 from operad.runtime.values.schema import Schema, SchemaMismatch, response_format, validate
 
 RESULT_BUDGET = 16_000
-"""Characters of a tool's result that go back to the model."""
+"""Maximum number of characters of a tool's result that are returned to the model."""
 
 MAX_EXCERPT = 200
-"""Characters of an answer that an error shows."""
+"""Maximum number of characters of an answer that an error shows."""
 
 _RAISE = "; raise max_tokens"
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form of an answer.
+    """Form of an answer.
 
     Attributes:
-        schema: What the answer must fit.
-        enclosed: Whether the model is asked for an object whose one key ``answer`` holds the
-            answer, because endpoints want objects.
+        schema: JSON Schema of the answer.
+        enclosed: True if the model is asked for an object with the single key ``answer``, because endpoints require
+            objects.
     """
 
     schema: Schema
@@ -42,12 +42,12 @@ class Form:
 
     @classmethod
     def of(cls, schema: Schema) -> Form:
-        """The form of answers that fit `schema`."""
+        """Return the form of answers that fit `schema`."""
         return cls(schema, enclosed=schema.get("type", "object") != "object")
 
     @property
     def asked(self) -> Schema:
-        """What a model is asked for."""
+        """Schema that the model is asked for."""
         if not self.enclosed:
             return self.schema
         moved = {key: self.schema[key] for key in ("$defs", "definitions") if key in self.schema}
@@ -61,7 +61,7 @@ class Form:
         }
 
     def read(self, text: str, *, repair: bool = True) -> Any:
-        """The value in an answer, given with its enclosure or without.
+        """Return the value of an answer, with or without the enclosing object.
 
         Raises:
             SchemaMismatch: It does not fit.
@@ -75,12 +75,12 @@ class Form:
 
 
 class Conversation:
-    """One model at work on one task.
+    """A model's work on one task.
 
     Args:
-        model: Who is asked.
-        messages: How it opens.
-        tools: What the model may call.
+        model: The model.
+        messages: Opening messages.
+        tools: Tools that the model may call.
     """
 
     def __init__(self, model: Model, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool] = ()) -> None:
@@ -89,23 +89,23 @@ class Conversation:
         self._tools = {tool.name: tool for tool in tools}
 
     def say(self, text: str) -> None:
-        """Add something for the model to read; to what it is about to read anyway, if there is such."""
+        """Add a text for the model; append it to the last message if that has not been read."""
         last = self._messages[-1]
         if last["role"] != "user":
             self._messages.append({"role": "user", "content": text})
         elif isinstance(last["content"], str):
             last["content"] += f"\n\n{text}"
-        else:  # parts, images among them, which an aside shares
+        else:  # a list of parts, with images, shared with asides
             last["content"] = [*last["content"], {"type": "text", "text": text}]
 
     async def work(self, max_rounds: int) -> Completion | None:
-        """Let the model call tools until it has something to say.
+        """Let the model call tools until it is ready to answer.
 
         Args:
-            max_rounds: How many turns it may take, that of the answer included.
+            max_rounds: Maximum number of turns, including the answer.
 
         Returns:
-            What it said; None where it only decided to answer, or has no turn left but to answer.
+            Its text; None if it only decided to answer, or has no turn left except for the answer.
         """
         for _ in range(max_rounds - 1 if self._tools else 0):
             if self.model.tools == "constrained":
@@ -127,18 +127,18 @@ class Conversation:
         return None
 
     async def answer(self, form: Form | None, draft: Completion | None = None, max_repairs: int = 0) -> str:
-        """The model's answer.
+        """Return the model's answer.
 
         Args:
-            form: What it must fit; None for words.
-            draft: What the model said last. It is taken if it fits.
-            max_repairs: How often an answer that does not fit is asked for again.
+            form: Form of the answer; None for text.
+            draft: Last turn of the model, used as the answer if it fits.
+            max_repairs: Number of times that an answer that does not fit is requested again.
 
         Returns:
-            Words, or normalised JSON.
+            Text, or normalised JSON.
 
         Raises:
-            AnswerError: It never fits, or there are no words.
+            AnswerError: No answer fits, or the text is empty.
         """
         if form is None:
             return await self._words(draft)
@@ -183,7 +183,7 @@ class Conversation:
         raise AnswerError(f"{self.model.name} said nothing{why}")
 
     async def _speak(self, form: Form | None = None) -> Completion:
-        """A turn without tool calls; the tools stay described where the conversation holds calls."""
+        """Run a turn without tool calls; tools stay described if the conversation holds calls."""
         turn = await self.model.complete(
             self._messages,
             tools=list(self._tools.values()) if self._native_tools else (),
@@ -194,7 +194,7 @@ class Conversation:
         return turn
 
     async def _choose(self) -> ToolCall | None:
-        """Have the model choose a tool, then its arguments, each held to a schema; None to answer."""
+        """Make the model choose a tool, then its arguments, each by a schema; return None for an answer instead."""
         answer = "answer" if "answer" not in self._tools else "give_answer"
         known = "\n".join(f"- {tool.name}: {tool.description}" for tool in self._tools.values())
         choice = _object({"tool": {"type": "string", "enum": [answer, *self._tools]}})
@@ -210,13 +210,13 @@ class Conversation:
         return ToolCall(id=f"call_{new_id()}", name=name, arguments=json.dumps(arguments, ensure_ascii=False))
 
     async def _decide(self, asked: str, schema: Schema) -> dict[str, Any]:
-        """A decision that is asked for beside the conversation, which keeps only what comes of it."""
+        """Ask for a decision outside the conversation, which keeps only its outcome."""
         aside = Conversation(self.model, self._messages)
         aside.say(asked)
         return cast("dict[str, Any]", json.loads(await aside.answer(Form(schema), max_repairs=1)))
 
     async def _call(self, call: ToolCall) -> str:
-        """Call a tool. What goes wrong is a result too, which the model can learn from."""
+        """Call a tool. An error is a result too, from which the model can learn."""
         began = time.perf_counter()
         arguments: dict[str, Any] = {}
         failed = True
@@ -249,7 +249,7 @@ def _was_cut(turn: Completion) -> bool:
 
 
 def _read(form: Form, turn: Completion) -> Any:
-    # A repaired end of an answer that was cut off would lose the rest without a word.
+    # Repairing an answer that was cut off would hide the missing rest.
     return form.read(turn.text, repair=not _was_cut(turn))
 
 
@@ -266,11 +266,11 @@ def _arguments(call: ToolCall) -> dict[str, Any]:
 
 
 def _no_number(word: str) -> Any:
-    raise ValueError(f"{word} is no number of JSON; give one that is finite")
+    raise ValueError(f"{word} is not a JSON number; give one that is finite")
 
 
 def _told(error: BaseException) -> str:
-    """What went wrong in a tool, for a model to read."""
+    """Return an error of a tool as text for a model."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001 - others wrote this error, its text too
@@ -278,13 +278,13 @@ def _told(error: BaseException) -> str:
 
 
 def _is_cancelled() -> bool:
-    """Whether whoever awaits the current task wants it to end, rather than something that a tool awaited has ended."""
+    """Return True if the current task itself is being cancelled, rather than something that a tool awaited."""
     task = asyncio.current_task()
     return getattr(task, "cancelling", lambda: 1)() > 0  # Python 3.10 cannot tell
 
 
 async def _all(*calls: Any) -> list[str]:
-    """Await all at once; when this is cancelled, all are cancelled, and have ended when it ends."""
+    """Await all calls at once; if this is cancelled, all are cancelled, and have ended when it ends."""
     results: list[Any] = await asyncio.gather(*calls, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):

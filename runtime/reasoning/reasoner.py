@@ -1,4 +1,4 @@
-"""Reasoners: whoever takes a task and answers it."""
+"""Reasoners: they take a task and return its answer."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ STEP = {
     "required": ["instruction", "finished"],
     "additionalProperties": False,
 }
-"""What a thinker says in a turn, as JSON Schema."""
+"""JSON Schema of a thinker's turn."""
 
 
 MAX_TRIES = 3
-"""How often at most an answer that can be read is asked for."""
+"""Maximum number of tries for an answer that can be parsed."""
 
 
 class Reasoner(Protocol):
@@ -54,12 +54,12 @@ class Reasoner(Protocol):
     """
 
     async def infer(self, task: Task) -> str:
-        """The answer: words, or JSON where the task's `output_schema` asks for it."""
+        """Return the answer: text, or JSON if the task's `output_schema` asks for it."""
         ...
 
 
 async def ask(reasoner: Reasoner, task: Task) -> str:
-    """The reasoner's answer; whoever watches the run is shown the task first."""
+    """Return the reasoner's answer; listeners of the run receive the task first."""
     if heard():
         emit(TaskBuilt(task=task.shown()))
     return await reasoner.infer(task)
@@ -68,18 +68,18 @@ async def ask(reasoner: Reasoner, task: Task) -> str:
 async def ask_until_read(
     reasoner: Reasoner, task: Task, read: Callable[[str], T], *, who: str, wanted: str, operator_id: str = ""
 ) -> T:
-    """Ask until an answer can be read; what was wrong with those that could not is added to the lesson.
+    """Ask until an answer can be parsed; the faults of unusable answers are added to the lesson.
 
     Args:
         reasoner: The reasoner.
         task: The task.
-        read: What reads an answer, and raises ValueError or `SchemaMismatch` for one that it cannot.
-        who: Who asks, for the error.
-        wanted: What is asked for, for the error.
+        read: Parser of an answer, which raises ValueError or `SchemaMismatch` for an unusable one.
+        who: Name of the caller, for the error.
+        wanted: Name of the requested value, for the error.
         operator_id: The operator that asks.
 
     Raises:
-        AnswerError: None of `MAX_TRIES` answers can be read.
+        AnswerError: None of `MAX_TRIES` answers can be parsed.
     """
     lessons = [task.lesson] if task.lesson else []
     answer, fault = "", ""
@@ -97,14 +97,14 @@ async def ask_until_read(
 
 
 def reasoner_of(model: Model | Reasoner | str | None) -> Reasoner:
-    """A reasoner from what a user says of a model.
+    """Return a reasoner for a user's choice of model.
 
     Args:
         model: A model or its name, for a reasoner with one model; None for the model that the environment names; a
             reasoner, which is returned as it is.
 
     Raises:
-        InputError: It is none of these.
+        InputError: The value is of another type.
     """
     if model is None or isinstance(model, str | Model):
         return MonoModelReasoner(model)
@@ -114,7 +114,7 @@ def reasoner_of(model: Model | Reasoner | str | None) -> Reasoner:
 
 
 class MonoModelReasoner:
-    """One model thinks, calls tools and answers.
+    """Reasoner with one model, which thinks, calls tools and answers.
 
         reasoner = MonoModelReasoner("gpt-5")  # at the endpoint that the environment names
         reasoner = MonoModelReasoner(Model(name="llama3.2", base_url="http://localhost:11434/v1"))
@@ -122,8 +122,8 @@ class MonoModelReasoner:
     Args:
         model: The model, or its name: the endpoint and the key come from the environment then. None for the
             model that the environment names. The environment is read at the first use.
-        max_rounds: How many turns a task may take at most: those with tools, and that of the answer.
-        max_repairs: How often an answer that does not fit its schema is asked for again.
+        max_rounds: Maximum number of turns for a task: those with tools, and that of the answer.
+        max_repairs: Number of times that an answer that does not fit its schema is asked for again.
 
     Raises:
         InputError: Fewer than one round, or fewer than no repairs.
@@ -138,7 +138,7 @@ class MonoModelReasoner:
 
     @property
     def model(self) -> Model:
-        """Who is asked.
+        """Model of the reasoner.
 
         Raises:
             InputError: No model is configured.
@@ -146,15 +146,15 @@ class MonoModelReasoner:
         return self._model.get()
 
     def check_model(self) -> None:
-        """Raises InputError if no model is configured."""
+        """Raise InputError if no model is configured."""
         _ = self.model
 
     def describe(self) -> str:
-        """Who is asked and where, in one line without secrets."""
+        """Return the model and its endpoint in one line, without secrets."""
         return self.model.describe()
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """What makes two of these answer alike."""
+        """Return the values that determine its answers."""
         return {
             "type": name_of(type(self)),
             "max_rounds": self._max_rounds,
@@ -164,15 +164,15 @@ class MonoModelReasoner:
 
     @property
     def writes_prose(self) -> bool:
-        """Whether its free text can be used; a very small model's cannot."""
+        """True if its free text is usable; a very small model's is not."""
         return self.model.prose
 
     def with_model(self, model: Model) -> MonoModelReasoner:
-        """The same with another model."""
+        """Return the same reasoner with another model."""
         return MonoModelReasoner(model, max_rounds=self._max_rounds, max_repairs=self._max_repairs)
 
     async def infer(self, task: Task) -> str:
-        """The model's answer, with the tools' results behind it.
+        """Return the model's answer, after its tool calls.
 
         Raises:
             ModelError: The model's endpoint fails.
@@ -186,7 +186,7 @@ class MonoModelReasoner:
 
 
 class DualModelReasoner:
-    """A thinker instructs, an actor acts (Chat2Graph's dual-model reasoner).
+    """Reasoner with two models: a thinker instructs, an actor acts (Chat2Graph's dual-model reasoner).
 
         reasoner = DualModelReasoner(actor="gpt-5-mini", thinker="gpt-5")
         workflow = Workflow(Operator("Check each claim.", tools=[search]), model=reasoner)
@@ -195,11 +195,11 @@ class DualModelReasoner:
     the thinker sees the result, until it says that the work is finished. Then the actor answers.
 
     Args:
-        actor: Who acts: a model or its name, as for `MonoModelReasoner`; None for the model that the environment names.
-        thinker: Who thinks, likewise; None for the actor's model.
-        max_rounds: How many instructions a task may take at most.
-        max_tool_rounds: How many turns the actor may take for each.
-        max_repairs: How often an answer that does not fit its schema is asked for again.
+        actor: Acting model or its name, as for `MonoModelReasoner`; None for the model that the environment names.
+        thinker: Thinking model, likewise; None for the actor's model.
+        max_rounds: Maximum number of instructions for a task.
+        max_tool_rounds: Maximum number of the actor's turns for each instruction.
+        max_repairs: Number of times that an answer that does not fit its schema is asked for again.
 
     Raises:
         InputError: Fewer than one round of either kind, or fewer than no repairs.
@@ -224,26 +224,26 @@ class DualModelReasoner:
 
     @property
     def actor(self) -> Model:
-        """Who acts."""
+        """Acting model."""
         return self._actor.get()
 
     @property
     def thinker(self) -> Model:
-        """Who thinks."""
+        """Thinking model."""
         return self._thinker.get()
 
     def check_model(self) -> None:
-        """Raises InputError if no model is configured."""
+        """Raise InputError if no model is configured."""
         _ = self.actor, self.thinker
 
     def describe(self) -> str:
-        """Who is asked and where, in one line without secrets."""
+        """Return the models and their endpoints in one line, without secrets."""
         if self.actor == self.thinker:
             return self.actor.describe()
         return f"{self.thinker.describe()}, thinks; {self.actor.describe()}, acts"
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """What makes two of these answer alike."""
+        """Return the values that determine its answers."""
         return {
             "type": name_of(type(self)),
             "max_rounds": self._max_rounds,
@@ -255,11 +255,11 @@ class DualModelReasoner:
 
     @property
     def writes_prose(self) -> bool:
-        """Whether its free text can be used; a very small model's cannot."""
+        """True if its free text is usable; a very small model's is not."""
         return self.actor.prose
 
     def with_model(self, model: Model) -> DualModelReasoner:
-        """The same with another model, which both thinks and acts."""
+        """Return the same reasoner with another model, which both thinks and acts."""
         return DualModelReasoner(
             model,
             max_rounds=self._max_rounds,
@@ -268,7 +268,7 @@ class DualModelReasoner:
         )
 
     async def infer(self, task: Task) -> str:
-        """The actor's answer, after the thinker's instructions.
+        """Return the actor's answer, after the thinker's instructions.
 
         Raises:
             ModelError: A model's endpoint fails.
@@ -293,7 +293,7 @@ class DualModelReasoner:
 
 
 class _Chosen:
-    """A model that was given, or the one that its name and the environment stand for when it is first asked for."""
+    """A given model, or the model that its name and the environment select on first use."""
 
     def __init__(self, model: Model | str | None) -> None:
         if not isinstance(model, Model | str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -308,7 +308,7 @@ class _Chosen:
             return self._model
 
     def fingerprint(self) -> dict[str, JsonValue] | None:
-        """That of the model; None where none is configured, and so none can have answered."""
+        """Return the fingerprint of the model; None if none is configured, so that no answer can come from it."""
         try:
             model = self.get()
         except InputError:
@@ -328,12 +328,12 @@ def _form(task: Task) -> Form | None:
 
 
 async def _opening(task: Task, model: Model) -> list[dict[str, Any]]:
-    """The rendered task. A JSON Schema is left out where the model is held to it from its first word."""
+    """Return the rendered task, without the JSON Schema if the endpoint enforces it from the first turn."""
     free_to_begin = bool(task.tools) and model.tools == "native"
     held = model.structured and not free_to_begin and is_json_schema(task.output_schema)
     if not task.files:
         return render(task, show_schema=not held, vision=model.vision)
-    return await asyncio.to_thread(render, task, show_schema=not held, vision=model.vision)  # they are read
+    return await asyncio.to_thread(render, task, show_schema=not held, vision=model.vision)  # the files are read
 
 
 def _led(opening: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The task: all that a reasoner may see."""
+"""Task: everything a reasoner may see."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from operad.runtime.values.message import Job, StepRecord, SubJob, Value, Workfl
 
 
 class Example(Value):
-    """An input of the same kind with its right answer.
+    """An example input with its right answer.
 
         example = Example(input="Tom wrote from Rome.", output="Tom, Rome")
         who = Operator("Extract the name and the city.", examples=[example])
 
     Attributes:
-        input: As a job's goal would say it.
+        input: Input, in the style of a job's goal.
         output: The answer, in the form that the task asks for.
     """
 
@@ -29,7 +29,7 @@ class Example(Value):
 
 
 class Task(Value):
-    """What an operator asks of a reasoner (Chat2Graph, Workflow module, section 2.2).
+    """Request of an operator to a reasoner (Chat2Graph, Workflow module, section 2.2).
 
         task = Task(job=Job("The moon has air."), instruction="List what the text claims.")
         print(asyncio.run(MonoModelReasoner().infer(task)))
@@ -41,14 +41,14 @@ class Task(Value):
         output_schema: The form of the answer: a JSON Schema, a YAML or JSON example, or words.
         actions: Recommended actions.
         tools: Recommended tools, those of the actions included.
-        workflow_messages: What the operators before this one said. When an operator that was
+        workflow_messages: Messages of the operators before this one. When an operator that was
             found at fault runs again, its own earlier messages follow, each with its verdict.
-        previous_expert_outputs: What earlier experts produced.
-        transcript: For who judges: what each operator was there for, and what it said.
+        previous_expert_outputs: Results of earlier experts.
+        transcript: For evaluators: purpose and message of each operator.
         knowledge: Passages that fit the job.
-        insights: What earlier runs learned.
-        lesson: What to do better than last time.
-        files: The files the job is about.
+        insights: Insights of earlier runs.
+        lesson: Advice after the last attempt.
+        files: Files of the job.
     """
 
     job: Job
@@ -66,7 +66,7 @@ class Task(Value):
     files: tuple[FileDescriptor, ...] = ()
 
     def shown(self) -> dict[str, JsonValue]:
-        """The task for people, as plain values: what there is nothing to say of is left out."""
+        """Return the task as plain values for display, without empty fields."""
         job = self.job
         said: dict[str, JsonValue] = {
             "instruction": self.instruction,
@@ -91,7 +91,7 @@ class Task(Value):
 
 
 def _said(messages: Iterable[WorkflowMessage]) -> list[JsonValue]:
-    """Who said what, with the verdict of those that bear one."""
+    """Return the messages with their authors, and their verdicts if any."""
     said: list[JsonValue] = []
     for message in messages:
         fields = {"operator_id": message.operator_id, "text": message.scratchpad, "lesson": message.lesson}

@@ -1,12 +1,13 @@
-"""Fakes for tests: a reasoner and a model that follow a script, and a clock that waits for nobody.
+"""Fakes for tests: a scripted reasoner, a scripted model, and a clock on which waiting takes no time.
 
 `ScriptedReasoner` stands in for all thinking. `ScriptedModel` is an HTTP server on this machine that
 speaks the OpenAI chat-completions protocol, so that the client, its errors and the reasoners are
 the real ones. Both say clearly when a test asked more or less of them than its script holds.
-`run_on_fake_clock` runs a coroutine on an event loop on which waiting takes no time.
+`FakeComfyUI` is a ComfyUI server whose runs make given files. `run_on_fake_clock` runs a coroutine on an event loop on which waiting takes no time.
 """
 
 from operad.runtime.testing.fake_clock import DeadlockError, FakeClockLoop, run_on_fake_clock
+from operad.runtime.testing.fake_comfyui import FakeComfyUI
 from operad.runtime.testing.scripted_model import (
     BreakOff,
     CallTools,
@@ -29,6 +30,7 @@ __all__ = [
     "DeadlockError",
     "Fail",
     "FakeClockLoop",
+    "FakeComfyUI",
     "Hang",
     "LeftoverStepsError",
     "Plausible",

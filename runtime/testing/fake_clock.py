@@ -25,26 +25,42 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PATIENCE = 0.1
+PATIENCE = 0.5
 """Seconds of real time in which a server on this machine is given the chance to say something."""
 
-_THREADS_PATIENCE = 10.0
-"""How many times longer threads are waited for: they work, where a descriptor may be merely open."""
+_THREADS_PATIENCE = 2.0
+"""Multiple of the time for which threads are waited for: they work, where a descriptor may be merely open."""
+
+
+_SLICES = 20
+"""Parts of a wait. On a busy machine this thread comes late out of each part, and so waits longer for others."""
 
 
 class DeadlockError(OperadError):
-    """Every task waits, and nothing is left that could wake one."""
+    """Every task waits, and nothing is left that could wake one.
+
+    Example:
+        try:
+            run_on_fake_clock(asyncio.Event().wait())
+        except DeadlockError as error:
+            print(error)
+    """
 
 
 class FakeClockLoop(asyncio.SelectorEventLoop):
     """An event loop whose time begins at 0 and stands still, except that it jumps to the next timer.
+
+        loop = FakeClockLoop()
+        loop.run_until_complete(asyncio.sleep(3600))  # takes no time
+        print(loop.time())  # 3600.0
+        loop.close()
 
     It jumps when no callback is ready. Where something may still come from outside (a socket or
     pipe is being read or written, an executor is at work), it first waits for that in real time.
     A thread that was not started by `asyncio.to_thread` or `run_in_executor` is not waited for.
 
     Args:
-        patience: Seconds of real time without a word from outside before a jump; ten times as
+        patience: Seconds of real time without a word from outside before a jump; twice as
             long while an executor is at work.
 
     Raises:
@@ -83,7 +99,7 @@ class FakeClockLoop(asyncio.SelectorEventLoop):
         self._jobs -= 1
 
     def _quiet(self, select: _Select, descriptors: int, seconds: float | None) -> _Selected:
-        """Nothing is ready: wait in real time for what may come from outside, then jump."""
+        """Wait in real time for events from outside, then advance the clock."""
         if seconds is None:
             if descriptors or self._jobs:
                 return select(None)
@@ -94,8 +110,9 @@ class FakeClockLoop(asyncio.SelectorEventLoop):
             return selected
         if descriptors or self._jobs:
             patience = self._patience * (_THREADS_PATIENCE if self._jobs else 1)
-            if selected := select(min(patience, seconds)):
-                return selected
+            for _ in range(_SLICES):
+                if selected := select(min(patience, seconds) / _SLICES):
+                    return selected
         there = self._now + seconds
         # Later than some months a float is coarser than the loop's resolution, and the timer would never be due.
         self._now = there if there + 1e-9 > there else math.nextafter(there, math.inf)
@@ -144,7 +161,7 @@ def run_on_fake_clock(main: Coroutine[Any, Any, T], *, patience: float = PATIENC
 
 
 async def _wind_up(loop: FakeClockLoop) -> None:
-    """What `asyncio.run` does at its end."""
+    """Cancel remaining tasks and close generators, as `asyncio.run` does at its end."""
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()

@@ -22,20 +22,54 @@ if TYPE_CHECKING:
 
 
 class UnexpectedStepError(OperadError):
-    """More was asked than the script holds."""
+    """More was asked than the script holds.
+
+    Example:
+        try:
+            with ScriptedModel([]) as scripted:
+                Workflow(Operator("Greet."), model=scripted.model).run("Ada")
+        except UnexpectedStepError as error:
+            print(error)  # the model was asked 1 times, 1 more than its script has steps
+    """
 
 
 class LeftoverStepsError(OperadError):
-    """Less was asked than the script holds."""
+    """Less was asked than the script holds.
+
+    Example:
+        try:
+            with ScriptedModel([Say("one"), Say("two")]) as scripted:
+                Workflow(Operator("Greet."), model=scripted.model).run("Ada")
+        except LeftoverStepsError as error:
+            print(error)
+    """
+
+
+class Step:
+    """One step of a script: the base of all kinds, so that a list of several kinds is a list of steps.
+
+    Example:
+        def answer(request: dict) -> Step:
+            return Plausible() if request.get("response_format") else Say("done")
+
+        with ScriptedModel(answer) as scripted:
+            print(Workflow(Operator("Greet."), model=scripted.model).run("Ada").text)  # done
+    """
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
-    """The model says `text`.
+class Say(Step):
+    """Answer with a text.
+
+        with ScriptedModel([Say("Good morning."), Say("cut o", finish_reason="length")]) as scripted:
+            print(Workflow(Operator("Greet."), model=scripted.model).run("Ada").text)
+            print(Workflow(Operator("Greet."), model=scripted.model).run("Ada").text)
 
     Attributes:
-        text: What it says; it streams word by word.
-        finish_reason: Why it stops; ``length`` when it was cut off.
+        text: The text; it streams word by word.
+        finish_reason: Reason for the end; ``length`` when it was cut off.
     """
 
     text: str
@@ -43,16 +77,27 @@ class Say:
 
 
 @dataclass(frozen=True, slots=True)
-class CallTools:
-    """The model calls tools: pairs of a name and arguments, or JSON text, which may be broken."""
+class CallTools(Step):
+    """The model calls tools: pairs of a name and arguments, or JSON text, which may be broken.
+
+    Example:
+        with ScriptedModel([CallTools([("search", {"claim": "x"})]), Say("done")]) as scripted:
+            Workflow(Operator("Check.", tools=[search]), model=scripted.model).run("x")
+    """
 
     calls: Sequence[tuple[str, Mapping[str, Any] | str]]
     text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Fail:
-    """The endpoint refuses with an HTTP status."""
+class Fail(Step):
+    """The endpoint refuses with an HTTP status.
+
+    Example:
+        with ScriptedModel([Fail(429, headers={"retry-after": "0"}), Say("done")]) as scripted:
+            model = scripted.model.model_copy(update={"max_retries": 1})
+            print(Workflow(Operator("Greet."), model=model).run("Ada").text)  # done
+    """
 
     status: int
     message: str = "scripted failure"
@@ -62,32 +107,61 @@ class Fail:
 
 
 @dataclass(frozen=True, slots=True)
-class Hang:
-    """The endpoint takes the request and says nothing until the model is closed."""
+class Hang(Step):
+    """The endpoint takes the request and says nothing until the model is closed.
+
+    Example:
+        with ScriptedModel([Hang()]) as scripted:
+            model = scripted.model.model_copy(update={"timeout": 0.1})
+            try:
+                Workflow(Operator("Greet."), model=model).run("Ada")
+            except OperatorError as error:
+                print(error)
+    """
 
 
 @dataclass(frozen=True, slots=True)
-class BreakOff:
-    """The connection breaks after so many characters of `text`."""
+class BreakOff(Step):
+    """The connection breaks after so many characters of `text`.
+
+    Example:
+        with ScriptedModel([BreakOff(after_chars=5)]) as scripted:
+            try:
+                Workflow(Operator("Greet."), model=scripted.model).run("Ada")
+            except OperatorError as error:
+                print(error)
+    """
 
     after_chars: int
-    text: str = "an answer that nobody will hear the end of"
+    text: str = "an answer that breaks off"
 
 
 @dataclass(frozen=True, slots=True)
-class Plausible:
-    """The model answers whatever is asked: a value that fits the JSON Schema of the request, or a word."""
+class Plausible(Step):
+    """The model answers whatever is asked: a value that fits the JSON Schema of the request, or a word.
+
+    Example:
+        with ScriptedModel(lambda request: Plausible()) as scripted:
+            print(Workflow(facts, model=scripted.model).run("hello").output)  # claims=['text']
+    """
 
 
 @dataclass(frozen=True, slots=True)
-class Raw:
-    """The endpoint sends these bytes as its answer, whatever they are."""
+class Raw(Step):
+    """The endpoint sends these bytes as its answer, whatever they are.
+
+    Example:
+        with ScriptedModel([Raw(b"<html>502 Bad Gateway</html>")]) as scripted:
+            try:
+                Workflow(Operator("Greet."), model=scripted.model).run("Ada")
+            except OperatorError as error:
+                print(error)
+    """
 
     body: bytes
     content_type: str = "text/html"
 
 
-Step = Say | CallTools | Fail | Hang | BreakOff | Plausible | Raw
 Request = dict[str, Any]
 """A request's body, as the protocol has it: ``messages``, ``tools``, ``response_format``, …"""
 
@@ -96,7 +170,7 @@ class ScriptedModel:
     """An endpoint on this machine that answers from a script.
 
         with ScriptedModel([CallTools([("search", {"query": "x"})]), Say("found")]) as scripted:
-            workflow.execute(job, MonoModelReasoner(scripted.model))
+            Workflow(Operator("Check.", tools=[search]), model=scripted.model).run("x")
         assert scripted.requests[1]["messages"][-1]["role"] == "tool"
 
     Args:
@@ -108,8 +182,8 @@ class ScriptedModel:
         requests: The bodies of the requests so far, those with a wrong key excepted.
 
     Raises:
-        UnexpectedStepError: On leaving the context: there were more requests than steps. The
-            requests themselves got an HTTP 500.
+        UnexpectedStepError: On leaving the context: there were more requests than steps. The requests themselves got an
+            HTTP 500; an error that this led to is the cause.
         LeftoverStepsError: On leaving the context: there were fewer.
     """
 
@@ -130,7 +204,7 @@ class ScriptedModel:
 
     @property
     def base_url(self) -> str:
-        """Where the endpoint is, while the context is open."""
+        """Address of the endpoint, while the context is open."""
         if self._server is None:
             raise OperadError("the scripted model is not running: use it in a with block")
         return f"http://127.0.0.1:{self._server.server_port}/v1"
@@ -154,12 +228,12 @@ class ScriptedModel:
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
-        if error is not None:
-            return
-        if self._unexpected:
+        if self._unexpected and (error is None or isinstance(error, Exception)):
             raise UnexpectedStepError(
                 f"the model was asked {len(self.requests)} times, {self._unexpected} more than its script has steps"
-            )
+            ) from error
+        if error is not None:
+            return
         if self._steps:
             raise LeftoverStepsError(
                 f"the model was asked {len(self.requests)} times; left of its script: "
@@ -191,6 +265,8 @@ class ScriptedModel:
 
 def plausible(schema: Mapping[str, Any]) -> Any:
     """A value that fits a JSON Schema: the first choice of each, one item per list, ``text`` for strings.
+
+        print(plausible({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}))
 
     Follows references inside the schema; knows no patterns or formats.
     """
@@ -266,10 +342,11 @@ class _Exchange(BaseHTTPRequestHandler):
             self._send(200, step.body, step.content_type)
         elif isinstance(step, BreakOff):
             self._stream(_chunks(Say(step.text[: step.after_chars]), request), broken=True)
-        elif request.get("stream"):
-            self._stream(_chunks(step, request))
-        else:
-            self._send(200, json.dumps(_whole(step, request)).encode(), "application/json")
+        elif isinstance(step, (Say, CallTools)):
+            if request.get("stream"):
+                self._stream(_chunks(step, request))
+            else:
+                self._send(200, json.dumps(_whole(step, request)).encode(), "application/json")
 
     def _send(self, status: int, body: bytes, content_type: str, headers: Mapping[str, str] | None = None) -> None:
         self.send_response(status)

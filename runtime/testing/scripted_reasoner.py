@@ -35,7 +35,7 @@ def _fitting(task: Task, answer: str) -> str:
 
 
 Answer = str | Exception | Callable[[Task], "str | Awaitable[str]"]
-"""What a scripted reasoner answers: a text, an error that it raises, or what a function makes of the task."""
+"""Answer of a scripted reasoner: a text, an error to raise, or a function of the task."""
 
 Script = Answer | Sequence[Answer]
 """Answers in the order of the calls, or one for every call."""

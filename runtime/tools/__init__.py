@@ -1,1 +1,1 @@
-"""What a model may call: Tool, ToolGroup, Toolkit, and the connections that tools hold."""
+"""Tools of models: Tool, ToolGroup, Toolkit, and the connections that tools hold."""

@@ -4,37 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterable
-from contextlib import asynccontextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import Iterable
 from types import TracebackType
+from typing import cast
 
+from operad.runtime.events import current_scope
 from operad.runtime.tools.tool import Tool, ToolGroup, ToolSource
 from operad.runtime.values.errors import ToolError
 
 log = logging.getLogger(__name__)
 
-_run_has: ContextVar[Connections | None] = ContextVar("operad_connections", default=None)
 
+def connections() -> Connections:
+    """Return the connections of the current run, or new ones outside of runs; the last one to leave them closes them.
 
-@asynccontextmanager
-async def connections() -> AsyncGenerator[Connections, None]:
-    """Those of the run that the current code is part of; outside of runs, some that end with the block."""
-    here = _run_has.get()
-    if here is not None:
-        yield here
-        return
-    async with Connections() as own:
-        token = _run_has.set(own)
-        try:
-            yield own
-        finally:
-            with suppress(ValueError):  # a run that is given up is closed elsewhere, in another context
-                _run_has.reset(token)
+    async with connections() as opened:
+        tools = await opened.tools(toolkit.recommend(actions).tools)
+    """
+    scope = current_scope()
+    return cast("Connections", scope.run.connections) if scope else Connections()
 
 
 class Connections:
-    """Opens each tool source when it is first needed, and closes all at the end of a run.
+    """Opens each tool source when it is first needed, and closes all when the last one that has entered them leaves.
 
     Every source is entered and left in a task of its own, so that any task of the run may be the
     first to need it. One that could not be opened is tried again by the next that needs it.
@@ -44,16 +36,21 @@ class Connections:
     """
 
     def __init__(self) -> None:
+        self._users = 0
         self._closing = asyncio.Event()
         self._opened: dict[str, asyncio.Future[ToolGroup]] = {}
         self._holders: dict[asyncio.Task[None], asyncio.Future[ToolGroup]] = {}
 
     async def __aenter__(self) -> Connections:
+        self._users += 1
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._users -= 1
+        if self._users:
+            return
         self._closing.set()
         for holder, opened in self._holders.items():
             if not opened.done():
@@ -65,7 +62,7 @@ class Connections:
         """The recommended tools, those of sources in the place of the sources, which are open from now on.
 
         Args:
-            recommended: What a toolkit recommends.
+            recommended: Recommendations of a toolkit.
 
         Returns:
             Tools with different names, for that is what a model tells them apart by.
@@ -93,7 +90,7 @@ class Connections:
         if opened is None:
             opened = self._opened[source.id] = asyncio.get_running_loop().create_future()
             holder = asyncio.create_task(self._hold(source, opened))
-            holder.add_done_callback(lambda _: opened.cancel())  # whoever still waits: it will not open
+            holder.add_done_callback(lambda _: opened.cancel())  # others that wait: it will not open
             self._holders[holder] = opened
         return await asyncio.shield(opened)
 

@@ -1,4 +1,4 @@
-"""What a docstring says: the text, and what it tells of each argument.
+"""Parser of docstrings: the text, and the description of each argument.
 
 Google ("Args:"), NumPy ("Parameters" underlined) and reST (":param x:") styles are read.
 """
@@ -20,11 +20,11 @@ _REST_TYPE = re.compile(r":type\s+\w+\s*:")
 
 @dataclass(frozen=True, slots=True)
 class Docstring:
-    """A docstring, taken apart.
+    """A parsed docstring.
 
     Attributes:
-        text: The summary and the body, without what is said of the arguments.
-        arguments: What is said of each argument, on one line.
+        text: The summary and the body, without the section on arguments.
+        arguments: Description of each argument, on one line.
     """
 
     text: str = ""
@@ -74,12 +74,12 @@ def _entries(lines: list[str], entry: re.Pattern[str]) -> dict[str, str]:
 
 
 def _end_of_indented(lines: list[str], start: int) -> int:
-    """Where the block that begins at `start` ends: at the first line that is neither indented nor blank."""
+    """Return the end of the block that begins at `start`: the first line that is neither indented nor blank."""
     return next((at for at in range(start, len(lines)) if lines[at].strip() and not _indent(lines[at])), len(lines))
 
 
 def _end_of_numpy_section(lines: list[str], start: int) -> int:
-    """Where the section that begins at `start` ends: at the head of the next."""
+    """Return the end of the section that begins at `start`: the head of the next."""
     return next((at for at in range(start, len(lines)) if _is_rule(lines, at + 1)), len(lines))
 
 

@@ -22,7 +22,7 @@ _UNUSABLE = (PydanticUserError, PydanticUndefinedAnnotation, SyntaxError)
 
 
 class Signature:
-    """What a function is called with.
+    """Signature of a function for calls by models.
 
     The fields of the pydantic model behind it are numbered, and aliased to the parameters' names,
     since a parameter may be called what a field may not: `_id`, `json`, `schema`.
@@ -114,7 +114,7 @@ def missing_argument(name: str) -> str:
 
 
 def unknown_argument(name: str, known: Iterable[str]) -> str:
-    """The fault of an argument that nobody asked for."""
+    """Return the fault of an unexpected argument."""
     return f"{name!r} is not an argument{did_you_mean(name, known)}"
 
 
@@ -138,7 +138,7 @@ class _ArgumentsSchema(GenerateJsonSchema):
 
 
 def _is_context(annotation: Any) -> bool:
-    """Whether a parameter is annotated with `RunContext`, or with that or None."""
+    """Return True if a parameter is annotated with `RunContext`, or with that or None."""
     if isinstance(annotation, str):
         return annotation.replace(" ", "").removesuffix("|None").rpartition(".")[2] == RunContext.__name__
     return annotation is RunContext or RunContext in get_args(annotation)

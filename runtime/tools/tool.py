@@ -9,7 +9,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, cast, overload
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeGuard, cast, overload
 
 from pydantic import BeforeValidator, Field, PrivateAttr
 
@@ -52,14 +52,14 @@ class Tool(Value):
     field by field, as one from an MCP server is, has its arguments checked against `parameters`.
 
     Attributes:
-        name: What the model calls it by: letters, digits, ``_`` and ``-``, at most 64.
-        description: What it does, for the model.
+        name: Name for the model: letters, digits, ``_`` and ``-``, at most 64.
+        description: Description for the model.
         parameters: JSON Schema of its arguments, an object.
-        function: What is called with the arguments, by name; sync or async.
+        function: Function to call with the arguments, by name; sync or async.
         timeout: Seconds, or a `timedelta`, that a call may take; None for any time. A sync function's thread goes on
-            after that, but nobody waits for it.
+            after that, but its result is discarded.
         id: Its identity in a toolkit.
-        approve: Whether a person is asked before each call, and shown the arguments.
+        approve: True if a person is asked before each call, and shown the arguments.
     """
 
     name: str = Field(pattern=f"^{_NAME.pattern}$")
@@ -74,7 +74,7 @@ class Tool(Value):
     _signature: Signature | None = PrivateAttr(default=None)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function itself, as in a test of it; nobody is asked, and the arguments are not checked."""
+        """Call the function itself, as in its tests: without approval, and without a check of the arguments."""
         return self.function(*args, **kwargs)
 
     @classmethod
@@ -95,11 +95,11 @@ class Tool(Value):
         so ``*args``, ``**kwargs`` and positional-only parameters are errors.
 
         Args:
-            function: What to call.
+            function: The function.
             name: Another name than its own.
             description: Another description than its docstring.
             timeout: Seconds, or a `timedelta`, that a call may take; None for any time.
-            approve: Whether a person is asked before each call, and shown the arguments.
+            approve: True if a person is asked before each call, and shown the arguments.
 
         Raises:
             ToolError: It has no name that a model can call, or a parameter that a model cannot give.
@@ -182,9 +182,12 @@ class Tool(Value):
 class ToolGroup(Value):
     """Tools that come and go together.
 
+        files = ToolGroup(name="files", description="Read and remove files.", tools=(search, delete))
+        Operator("Tidy up.", tools=[files])
+
     Attributes:
-        name: What people call it by.
-        description: What its tools are for.
+        name: Name for people.
+        description: Purpose of its tools.
         tools: Its tools.
         id: Its identity in a toolkit.
     """
@@ -226,6 +229,8 @@ def tool_in(module: ModuleType, module_path: str, name: str, description: str = 
             ) from error
     if isinstance(found, Tool):
         return found.model_copy(update={"description": description}) if description else found
+    if is_described(found):
+        return tool_of(found, **({"description": description} if description else {}))
     if not callable(found):
         raise ToolError(
             f"tool {name!r}: {module_path}.{name} gives {found!r}; "
@@ -275,9 +280,39 @@ def tool_of(function: Any, **options: Any) -> Tool:
     """
     if isinstance(function, Tool):
         return function.model_copy(update={**options, **_in_seconds(options)}) if options else function
+    if is_described(function):
+        said: dict[str, Any] = {"name": function.name, "description": function.description or ""}
+        return Tool.of(function.function, **{**said, **options})
     if isinstance(function, type) or not callable(function):
         raise ToolError(f"expected a function or a tool, got {shown(function)}")
     return Tool.of(function, **options)
+
+
+class DescribedFunction(Protocol):
+    """Tool of another framework, such as Chat2Graph: an object with a name, a description and a function."""
+
+    @property
+    def name(self) -> str:
+        """Name for the model."""
+        ...
+
+    @property
+    def description(self) -> str | None:
+        """Description for the model."""
+        ...
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """Function that the tool calls."""
+        ...
+
+
+def is_described(tool: Any) -> TypeGuard[DescribedFunction]:
+    """Return whether an object has the form of a `DescribedFunction`."""
+    has_name = isinstance(getattr(tool, "name", None), str) and isinstance(
+        getattr(tool, "description", None), str | None
+    )
+    return has_name and not isinstance(tool, type) and callable(getattr(tool, "function", None))
 
 
 def _in_seconds(options: Mapping[str, Any]) -> dict[str, Any]:

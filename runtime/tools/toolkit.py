@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 from pydantic import BeforeValidator, Field
 
-from operad.runtime.tools.tool import Tool, ToolGroup, ToolSource, as_tools
+from operad.runtime.tools.tool import DescribedFunction, Tool, ToolGroup, ToolSource, as_tools
 from operad.runtime.values.errors import ToolError, did_you_mean
 from operad.runtime.values.message import Value, new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     Neighbours = Iterable[tuple["Action", float]]
+    Tools = Sequence[
+        Tool | ToolGroup | DescribedFunction | Callable[..., Any]
+    ]  # what is given; what is kept is a tuple of tools
+else:
+    Tools = tuple[Tool | ToolGroup, ...]
 
 
 class Action(Value):
@@ -24,20 +29,20 @@ class Action(Value):
         check = Operator("Check each claim.", actions=[look_up])
 
     Attributes:
-        name: What people and models call it by.
-        description: What to do, for the model.
-        tools: What it is done with: tools, groups of tools, or functions. In a toolkit, it calls each with the score 1.
+        name: Name for people and models.
+        description: Description for the model.
+        tools: Its tools: tools, groups of tools, or functions. In a toolkit, it calls each with the score 1.
         id: Its identity in a toolkit.
     """
 
     name: str
     description: str = ""
-    tools: Annotated[tuple[Tool | ToolGroup, ...], BeforeValidator(as_tools)] = ()
+    tools: Annotated[Tools, BeforeValidator(as_tools)] = ()
     id: str = Field(default_factory=new_id)
 
 
 class Recommendation(Value):
-    """What a toolkit recommends.
+    """Recommendation of a toolkit.
 
     Attributes:
         actions: The actions asked about, then those they lead to, the nearest first.
@@ -111,21 +116,21 @@ class Toolkit:
             raise ToolError(f"{len(named)} actions of the toolkit are named {id_or_name!r}: get one by its id")
         return named[0]
 
-    def add_action(self, action: Action, next_actions: Neighbours = (), previous_actions: Neighbours = ()) -> None:
+    def add_action(self, action: Action, next_actions: Neighbours = (), prev_actions: Neighbours = ()) -> None:
         """Add an action and its own tools.
 
         Args:
             action: The action.
             next_actions: Actions of the toolkit that may follow it, with scores.
-            previous_actions: Actions of the toolkit that it may follow, with scores.
+            prev_actions: Actions of the toolkit that it may follow, with scores.
 
         Raises:
             ToolError: A neighbour is not in the toolkit, or a score is not from 0 to 1.
         """
         following = self._checked(next_actions)
-        preceding = self._checked(previous_actions)
+        preceding = self._checked(prev_actions)
         self._put(action)
-        for tool in action.tools:
+        for tool in cast("Sequence[Tool | ToolGroup]", action.tools):
             self._put(tool)
             self._connect(action.id, tool.id, 1.0)
         for neighbour, score in following:
@@ -140,29 +145,29 @@ class Toolkit:
         for action, following in pairwise(actions):
             self._connect(action.id, following.id, 1.0)
 
-    def add_tool(self, tool: Tool, actions: Neighbours = ()) -> None:
+    def add_tool(self, tool: Tool, connected_actions: Neighbours = ()) -> None:
         """Add a tool.
 
         Args:
             tool: The tool.
-            actions: Actions of the toolkit that call it, with scores.
+            connected_actions: Actions of the toolkit that call it, with scores.
 
         Raises:
             ToolError: An action is not in the toolkit, or a score is not from 0 to 1.
         """
-        self._add_called(tool, actions)
+        self._add_called(tool, connected_actions)
 
-    def add_tool_group(self, group: ToolGroup, actions: Neighbours = ()) -> None:
+    def add_tool_group(self, group: ToolGroup, connected_actions: Neighbours = ()) -> None:
         """Add a tool group with its tools, or a source.
 
         Args:
             group: The group.
-            actions: Actions of the toolkit that call it, with scores.
+            connected_actions: Actions of the toolkit that call it, with scores.
 
         Raises:
             ToolError: An action is not in the toolkit, or a score is not from 0 to 1.
         """
-        self._add_called(group, actions)
+        self._add_called(group, connected_actions)
 
     def remove_action(self, action: Action) -> None:
         """Remove an action, and the tools and groups that nothing else calls.
@@ -187,6 +192,77 @@ class Toolkit:
             ToolError: It is not in the toolkit.
         """
         self._remove(group, self.tool_groups)
+
+    # The graph, by ids, as in Chat2Graph
+
+    def vertices(self) -> list[str]:
+        """The ids of all actions, tools and groups, in order of adding."""
+        return list(self._items)
+
+    def edges(self) -> list[tuple[str, str]]:
+        """The edges, by the ids of their start and end."""
+        return [(start, end) for start, scores in self._scores.items() for end in scores]
+
+    def has_vertex(self, id: str) -> bool:
+        """Return whether an action, a tool or a group has this id."""
+        return id in self._items
+
+    def has_edge(self, start: str, end: str) -> bool:
+        """Return whether an edge leads from one id to the other."""
+        return end in self._scores.get(start, {})
+
+    def successors(self, id: str) -> list[str]:
+        """The ids that edges lead to from this one."""
+        return list(self._scores.get(id, {}))
+
+    def predecessors(self, id: str) -> list[str]:
+        """The ids from which edges lead to this one."""
+        return [start for start, scores in self._scores.items() if id in scores]
+
+    def get_score(self, start: str, end: str) -> float:
+        """The score of an edge.
+
+        Raises:
+            ToolError: There is no such edge.
+        """
+        if not self.has_edge(start, end):
+            raise ToolError(f"no edge leads from {start!r} to {end!r} in the toolkit")
+        return self._scores[start][end]
+
+    def set_score(self, start: str, end: str, score: float) -> None:
+        """Set the score of an edge, which may be lower than before.
+
+        Raises:
+            ToolError: There is no such edge, or the score is not from 0 to 1.
+        """
+        self.get_score(start, end)
+        if not 0 <= score <= 1:
+            raise ToolError(f"the score of the edge from {start!r} to {end!r} is {score}: a score is from 0 to 1")
+        self._scores[start][end] = score
+
+    def get_tool(self, id_or_name: str) -> Tool:
+        """The tool with this id, or else the only one with this name.
+
+        Raises:
+            ToolError: There is none, or several have the name.
+        """
+        by_id = [tool for tool in self.tools if tool.id == id_or_name]
+        named = by_id or [tool for tool in self.tools if tool.name == id_or_name]
+        if not named:
+            raise self._unknown(id_or_name, self.tools)
+        if len(named) > 1:
+            raise ToolError(f"{len(named)} tools of the toolkit are named {id_or_name!r}: get one by its id")
+        return named[0]
+
+    def subgraph(self, ids: Iterable[str]) -> Toolkit:
+        """Return a toolkit of these ids with the edges between them; ids that are not in this one are left out."""
+        kept = dict.fromkeys(key for key in ids if key in self._items)
+        part = Toolkit()
+        part._items = {key: self._items[key] for key in kept}
+        part._scores = {
+            start: {end: score for end, score in self._scores[start].items() if end in kept} for start in kept
+        }
+        return part
 
     def recommend(self, actions: Iterable[Action], threshold: float = 0.5, hops: int = 0) -> Recommendation:
         """Recommend actions and tools, breadth-first from the given actions.
@@ -233,7 +309,7 @@ class Toolkit:
         return [end for end, score in self._scores.get(start, {}).items() if score >= threshold]
 
     def _called(self, caller: Action | ToolGroup, threshold: float) -> Iterator[Tool | ToolSource]:
-        """What an action or a group calls, groups by their tools."""
+        """Yield the tools that an action or a group calls; groups are replaced by their tools."""
         known = caller.id in self._items
         items = [self._items[end] for end in self._targets(caller.id, threshold)] if known else caller.tools
         for item in items:

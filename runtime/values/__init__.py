@@ -1,1 +1,1 @@
-"""What all packages build on: messages, files, errors, JSON Schema, documents with line numbers."""
+"""Values shared by all packages: messages, files, errors, JSON Schema, documents with line numbers."""

@@ -1,4 +1,4 @@
-"""Several awaitables at once, none left behind."""
+"""Concurrent awaiting of several awaitables, without leaving any behind."""
 
 from __future__ import annotations
 
@@ -16,13 +16,19 @@ async def concurrently(awaitables: Iterable[Awaitable[T]]) -> list[T]:
         Their results, in order.
 
     Raises:
-        Exception: What the first that failed raised. By then the others have been cancelled and
-            have ended; so too when the caller is cancelled.
+        Exception: The first error raised. The other awaitables have been cancelled and have ended by then; the same
+            happens when the caller is cancelled.
     """
     tasks = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
+    if not tasks:
+        return []
     try:
-        return await asyncio.gather(*tasks)
+        # `gather` would end with the first that is cancelled, while others still clean up; to cancel these again would
+        # interrupt that
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+    failed = [task for task in tasks if task in done and (task.cancelled() or task.exception())]
+    return [task.result() for task in failed or tasks]

@@ -1,37 +1,36 @@
-"""YAML text → plain values that know where they came from. Hostile text ends in an error, not in harm."""
+"""Safe YAML parser: plain values with their lines. Hostile text ends in an error, within limits of size and depth."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import yaml
-from yaml.composer import Composer
 
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
 from operad.runtime.values.file import FileDescriptor
 
 MAX_BYTES = 4 * 2**20
-"""The largest YAML file, in bytes."""
+"""Maximum size of a YAML file, in bytes."""
 
 MAX_VALUES = 200_000
-"""The most values that a document may hold once its aliases are replaced by what they stand for."""
-
-_MOST_NODES = 2 * MAX_VALUES
-"""Nodes, keys among them, past which a document is read no further: it has too many values in any case."""
+"""Maximum number of values in a document after its aliases are expanded."""
 
 TEXT_SIZE = 20
-"""Characters of a text with an anchor that count as a value, so that aliases make no more text than a file may have."""
+"""Number of characters of an anchored text that count as one value, to limit the text that aliases expand to."""
 
 MAX_NUMBER = 300
-"""Characters that a number may have."""
+"""Maximum length of a number, in characters."""
 
 MAX_DEPTH = 60
-"""How deep values may be nested."""
+"""Maximum nesting of values."""
 
-_COLLECTIONS = {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
+_COLLECTIONS = {None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
+_SCALARS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null", "timestamp")}
+_TEXTS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "value", "merge")}
+"""Tags of text; a bare `=` or `<<` is text, except for a key `<<`."""
 
 Path_ = tuple["str | int", ...]
 
@@ -41,11 +40,11 @@ class Document:
     """A parsed YAML file.
 
     Attributes:
-        name: The file, as the user named it.
+        name: Name of the file, as given by the user.
         data: Its content: mappings, lists, text, numbers, booleans, None. An alias is the same
-            object as what it stands for.
-        anchors: The names given by anchors, by the `id` of the value.
-        lines: The line of each value, by its path, counted from 1: that of its key, or its own in a list.
+            object as its anchor.
+        anchors: Names of anchors, by the `id` of the value.
+        lines: Line of each value, by its path, counted from 1: the line of its key or, in a list, its own.
     """
 
     name: str
@@ -54,209 +53,287 @@ class Document:
     lines: dict[Path_, int]
 
     def line(self, path: Path_) -> int:
-        """The line of the value at `path`, or of the nearest one around it."""
+        """Return the line of the value at `path`, or of the nearest enclosing value."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
 
     def where(self, path: Path_) -> str:
-        """``file:line path``, for people."""
+        """Return ``file:line path``, for messages."""
         return f"{self.name}:{self.line(path)} {dotted(path)}".rstrip()
 
 
 def read_document(path: str | Path, name: str = "") -> Document:
-    """Read and parse a YAML file; `name` is what errors call it, by default its path.
+    """Read and parse a YAML file; `name` is its name in messages, by default its path.
 
     Raises:
         InputError: There is no such file, it is too large or not text.
-        InvalidError: It is not YAML, not a mapping, nested too deep or too large once aliases are
-            replaced; duplicate keys.
+        InvalidError: It is not YAML, not a mapping, nested too deeply, too large after its aliases are expanded, or has
+            duplicate keys.
     """
     file = FileDescriptor.of(path)
     return parse_document(file.read_text(MAX_BYTES), name or str(path))
 
 
-def parse_document(text: str, name: str, *, list_as: str = "") -> Document:
-    """Parse YAML text.
+class YamlValues(NamedTuple):
+    """Values of a YAML text, with their lines.
+
+    Attributes:
+        value: Mappings with text as keys, lists, text, numbers, booleans, dates, None. An alias is the same object as
+            its anchor.
+        lines: Line of each value in a mapping or a list, by the `id` of that and the key or index, counted from 1.
+        anchors: Names of the anchors of mappings and lists, by the `id` of the value.
+        first: Line of the whole value; 0 for a text without a value.
+    """
+
+    value: Any
+    lines: Mapping[tuple[int, str | int], int]
+    anchors: dict[int, str]
+    first: int
+
+    def line(self, holder: Any, key: str | int) -> int:
+        """Return the line of a value in a mapping or a list; 0 if there is none."""
+        return self.lines.get((id(holder), key), 0)
+
+
+def parse_yaml(text: str, name: str) -> YamlValues:
+    """Parse YAML text with any value.
 
     Args:
         text: The text.
-        name: What errors call it.
-        list_as: The key under which a list is put that is all of the text; without it, such a text is refused.
+        name: Name of the text in messages.
+
+    Raises:
+        InvalidError: It is not YAML, nested too deeply, too large after its aliases are expanded, or has duplicate
+            keys.
+    """
+    try:
+        reader = _Reader(text, name)
+    except (yaml.YAMLError, UnicodeEncodeError) as error:  # a character that is not allowed in YAML; a lone surrogate
+        raise InvalidError(f"{name} is not YAML", [Issue("yaml", " ".join(str(error).split()), name)]) from error
+    try:
+        return reader.read()
+    except yaml.YAMLError as error:
+        raise InvalidError(f"{name} is not YAML", [*reader.issues, _issue(error, text, name)]) from error
+
+
+def parse_document(text: str, name: str, *, list_as: str = "") -> Document:
+    """Parse YAML text with a mapping.
+
+    Args:
+        text: The text.
+        name: Name of the document in messages.
+        list_as: Key under which to put a top-level list; by default, such a text is an error.
 
     Raises:
         InputError: It is empty.
         InvalidError: As `read_document`.
     """
-    try:
-        loader = _Loader(text)
-    except (yaml.YAMLError, UnicodeEncodeError) as error:  # a character that YAML does not have; half a surrogate pair
-        raise InvalidError(f"{name} is not YAML", [Issue("yaml", " ".join(str(error).split()), name)]) from error
-    try:
-        node = loader.get_single_node()
-    except yaml.YAMLError as error:
-        raise InvalidError(f"{name} is not YAML", [_issue(error, text, name, loader.anchor_names.values())]) from error
-    except RecursionError as error:
-        raise InvalidError(f"{name} cannot be read", [Issue("depth", "is nested too deep", name)]) from error
-    except _TooManyError as error:
-        issue = Issue("size", f"holds more than {MAX_VALUES:,} values", f"{name}:{error.args[0]}")
-        raise InvalidError(f"{name} cannot be read", [issue]) from error
-    finally:
-        loader.dispose()
-    if node is None:
+    parsed = parse_yaml(text, name)
+    data, lines = parsed.value, parsed.lines
+    if data is None:
         raise InputError(f"{name}: is empty")
-    if list_as and isinstance(node, yaml.SequenceNode):
-        key = yaml.ScalarNode("tag:yaml.org,2002:str", list_as, node.start_mark, node.start_mark)
-        node = yaml.MappingNode("tag:yaml.org,2002:map", [(key, node)], node.start_mark, node.end_mark)
-    if not isinstance(node, yaml.MappingNode):
+    if list_as and isinstance(data, list):
+        data = {list_as: cast("Any", data)}
+        lines = {**lines, (id(data), list_as): parsed.first}
+    if not isinstance(data, dict):
         raise InvalidError(f"{name} cannot be read", [Issue("shape", "must be a mapping of keys to values", name)])
-    return _Values(name, loader).document(node)
+    return Document(name, cast("dict[str, Any]", data), parsed.anchors, dict(_by_path(data, parsed.first, lines)))
 
 
 def dotted(path: Path_) -> str:
-    """``experts[0].workflow`` for ``("experts", 0, "workflow")``."""
+    """Return ``experts[0].workflow`` for ``("experts", 0, "workflow")``."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
 
 
-_Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""Reads ten times as fast, where libyaml is there."""
+def _by_path(data: Any, first: int, lines: Mapping[tuple[int, str | int], int]) -> Iterator[tuple[Path_, int]]:
+    open_: list[tuple[Any, Path_, int]] = [(data, (), first)]
+    left = MAX_VALUES
+    while open_ and left:
+        value, path, line = open_.pop()
+        left -= 1
+        yield path, line
+        if isinstance(value, dict | list):
+            holder = cast("dict[str, Any] | list[Any]", value)
+            inside: Iterable[tuple[str | int, Any]] = holder.items() if isinstance(holder, dict) else enumerate(holder)
+            open_ += [(item, (*path, key), lines[id(holder), key]) for key, item in inside]
 
 
-class _TooManyError(Exception):
-    """More nodes than a file may have; its argument is the line of the first that is too many."""
+class _Open:
+    """A mapping or a list that is being read, and the line where it begins."""
+
+    def __init__(self, value: dict[str, Any] | list[Any], anchor: str | None, line: int) -> None:
+        self.value = value
+        self.anchor = anchor
+        self.line = line
+        self.key: str | None = None
+        self.size = 1
 
 
-class _Loader(Composer, _Parser):
-    """A safe loader that remembers anchors."""
+class _Reader:
+    """Builds values from events, without recursion, so that the limits hold while it reads."""
 
-    def __init__(self, text: str) -> None:
-        _Parser.__init__(self, text)
-        Composer.__init__(self)
-        self.anchor_names: dict[int, str] = {}
-        self._nodes = 0
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        event: Any = cast("Any", self).peek_event()
-        self._nodes += 1
-        if self._nodes > _MOST_NODES:
-            raise _TooManyError(event.start_mark.line + 1)
-        anchor = getattr(event, "anchor", None)
-        node = super().compose_node(parent, index)
-        if node is not None and anchor:
-            self.anchor_names[id(node)] = anchor
-        return node
-
-
-class _Values:
-    """Makes plain values of nodes; each node once, so that aliases stay identical."""
-
-    def __init__(self, name: str, loader: _Loader) -> None:
+    def __init__(self, text: str, name: str) -> None:
+        parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is ten times as fast
+        self._loader: Any = parser(text)
+        self._text = text
         self._name = name
-        self._loader = loader
-        self._made: dict[int, tuple[Any, int]] = {}
-        self._open: set[int] = set()
-        self._issues: list[Issue] = []
+        self._open: list[_Open] = []
+        self._named: dict[str, tuple[Any, int, int]] = {}
+        self._root: Any = None
+        self._first = 0
+        self._count = 0
+        self._at = 0
+        self._lines: dict[tuple[int, str | int], int] = {}
         self._anchors: dict[int, str] = {}
+        self.issues: list[Issue] = []
 
-    def document(self, root: yaml.MappingNode) -> Document:
-        data, _ = self._make(root, 0)
-        if self._issues:
-            raise InvalidError(f"{self._name} cannot be read", self._issues)
-        lines = dict(_lines(root, (), MAX_VALUES))
-        return Document(self._name, data, self._anchors, lines)
+    def read(self) -> YamlValues:
+        documents = 0
+        try:
+            while self._loader.check_event():
+                event = self._loader.get_event()
+                self._at = event.start_mark.line + 1
+                documents += isinstance(event, yaml.DocumentStartEvent)
+                if documents > 1:
+                    raise self._refusal("yaml", "a second document begins here; put it into a file of its own")
+                self._take(event)
+        finally:
+            self._loader.dispose()
+        if self.issues:
+            raise InvalidError(f"{self._name} cannot be read", self.issues)
+        return YamlValues(self._root, self._lines, self._anchors, self._first)
 
-    def _make(self, node: yaml.Node, depth: int) -> tuple[Any, int]:
-        """The node's value, and how many values it holds."""
-        if id(node) in self._open:
-            raise self._refuse(node, "cycle", "contains itself")
-        if id(node) in self._made:
-            return self._made[id(node)]
-        if depth > MAX_DEPTH:
-            raise self._refuse(node, "depth", f"is nested deeper than {MAX_DEPTH} levels")
-        self._open.add(id(node))
-        if isinstance(node, yaml.ScalarNode):
-            value = self._scalar(node)
-            size = 1 + len(node.value) // TEXT_SIZE if id(node) in self._loader.anchor_names else 1
+    def _take(self, event: Any) -> None:
+        if isinstance(event, yaml.ScalarEvent):
+            self._scalar(event)
+        elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
+            self._begin(event)
+        elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
+            done = self._open.pop()
+            if done.anchor:
+                self._named[done.anchor] = (done.value, done.size, done.line)
+            self._add(done.value, done.size, done.line)
+        elif isinstance(event, yaml.AliasEvent):
+            self._alias(event)
+
+    def _alias(self, event: Any) -> None:
+        anchor: str = event.anchor
+        if any(around.anchor == anchor for around in self._open):
+            raise self._refusal("cycle", f"*{anchor[:80]} contains itself")
+        if anchor not in self._named:
+            problem = f"there is no anchor &{anchor[:80]}{did_you_mean(anchor[:80], self._named)}"
+            mark = event.start_mark
+            issue = Issue(
+                "yaml", _in_line(problem, self._text, mark.line), f"{self._name}:{self._at}:{mark.column + 1}"
+            )
+            raise InvalidError(f"{self._name} is not YAML", [*self.issues, issue])
+        value, size, line = self._named[anchor]
+        if self._wants_key():
+            if not isinstance(value, str):
+                raise self._refusal("key", "a key must be plain text")
+            self._key(value)
+            return
+        self._tally(size)
+        self._add(value, size, line)
+
+    def _scalar(self, event: Any) -> None:
+        text: str = event.value
+        size = 1 + len(text) // TEXT_SIZE
+        if self._wants_key():
+            if text == "<<" and event.implicit[0]:
+                raise self._refusal("key", "merge keys (<<) are not supported; write the keys themselves")
+            self._key(text)
+            value: Any = text
         else:
-            if node.tag not in _COLLECTIONS:
-                self._issues.append(Issue("tag", f"the tag {node.tag!r} is not allowed here", self._where(node)))
-            make = self._mapping if isinstance(node, yaml.MappingNode) else self._sequence
-            value, size = make(node, depth + 1)
-        if size > MAX_VALUES:
-            raise self._refuse(node, "size", f"holds more than {MAX_VALUES:,} values once its aliases are replaced")
-        if id(node) in self._loader.anchor_names:
-            self._anchors[id(value)] = self._loader.anchor_names[id(node)]
-        self._open.remove(id(node))
-        self._made[id(node)] = (value, size)
-        return value, size
+            value = self._value(event)
+            self._tally(1)
+            self._add(value, size if event.anchor else 1, self._at)
+        if event.anchor:
+            self._named[event.anchor] = (value, size, self._at)
 
-    def _mapping(self, node: yaml.Node, depth: int) -> tuple[dict[str, Any], int]:
-        mapping: dict[str, Any] = {}
-        size = 1
-        for key_node, value_node in node.value:
-            key = self._key(key_node)
-            if key in mapping:
-                self._issues.append(Issue("duplicate-key", f"key {key!r} stands here twice", self._where(key_node)))
-            mapping[key], count = self._make(value_node, depth)
-            size += count
-        return mapping, size
-
-    def _sequence(self, node: yaml.Node, depth: int) -> tuple[list[Any], int]:
-        made = [self._make(item, depth) for item in node.value]
-        return [value for value, _ in made], 1 + sum(count for _, count in made)
-
-    def _key(self, node: yaml.Node) -> str:
-        if isinstance(node, yaml.ScalarNode) and node.tag != "tag:yaml.org,2002:merge":
-            return str(node.value)
-        if isinstance(node, yaml.ScalarNode):
-            raise self._refuse(node, "key", "merge keys (<<) are not read; write the keys themselves")
-        raise self._refuse(node, "key", "a key must be plain text")
-
-    def _scalar(self, node: yaml.Node) -> Any:
-        if node.tag.endswith((":int", ":float")) and len(node.value) > MAX_NUMBER:
-            self._issues.append(Issue("tag", f"a number of {len(node.value):,} characters", self._where(node)))
+    def _value(self, event: Any) -> Any:
+        tag = event.tag
+        if tag is None or tag == "!":
+            tag = self._loader.resolve(yaml.ScalarNode, event.value, event.implicit)
+        if tag in _TEXTS:
+            return event.value
+        if tag not in _SCALARS:
+            self._report("tag", f"the tag {tag!r} is not allowed here")
+            return None
+        if tag.endswith(("int", "float")) and len(event.value) > MAX_NUMBER:
+            self._report("tag", f"a number of {len(event.value):,} characters")
             return None
         try:
-            return cast("Any", self._loader).construct_object(node)
-        except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, OverflowError) as error:  # bad tags
-            no_value = f"{node.value[:80]!r} is no {node.tag.rpartition(':')[2]}"
-            problem = getattr(error, "problem", None) or (str(error) if isinstance(error, ValueError) else no_value)
-            self._issues.append(Issue("tag", f"this value cannot be read: {problem}", self._where(node)))
+            return self._loader.construct_object(yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark))
+        except (ValueError, LookupError, AttributeError, OverflowError) as error:  # a value that does not match its tag
+            no_value = f"{event.value[:80]!r} is not a valid {tag.rpartition(':')[2]}"
+            problem = str(error) if isinstance(error, ValueError) else no_value
+            self._report("tag", f"this value cannot be read: {problem}")
             return None
 
-    def _refuse(self, node: yaml.Node, code: str, message: str) -> InvalidError:
-        return InvalidError(f"{self._name} cannot be read", [*self._issues, Issue(code, message, self._where(node))])
+    def _wants_key(self) -> bool:
+        return bool(self._open) and isinstance(self._open[-1].value, dict) and self._open[-1].key is None
 
-    def _where(self, node: yaml.Node) -> str:
-        return f"{self._name}:{node.start_mark.line + 1}"
+    def _key(self, key: str) -> None:
+        around = self._open[-1]
+        if key in around.value:
+            self._report("duplicate-key", f"duplicate key {key!r}")
+        around.key = key
+        self._lines[id(around.value), key] = self._at
+
+    def _begin(self, event: Any) -> None:
+        if self._wants_key():
+            raise self._refusal("key", "a key must be plain text")
+        if event.tag not in _COLLECTIONS:
+            self._report("tag", f"the tag {event.tag!r} is not allowed here")
+        if len(self._open) > MAX_DEPTH:
+            raise self._refusal("depth", f"is nested deeper than {MAX_DEPTH} levels")
+        self._tally(1)
+        value: dict[str, Any] | list[Any] = {} if isinstance(event, yaml.MappingStartEvent) else []
+        if event.anchor:
+            self._anchors[id(value)] = event.anchor
+        self._open.append(_Open(value, event.anchor, self._at))
+
+    def _add(self, value: Any, size: int, line: int) -> None:
+        if not self._open:
+            self._root, self._first = value, line
+            return
+        around = self._open[-1]
+        around.size += size
+        if isinstance(around.value, list):
+            self._lines[id(around.value), len(around.value)] = line
+            around.value.append(value)
+        elif around.key is not None:
+            around.value[around.key] = value
+            around.key = None
+
+    def _tally(self, size: int) -> None:
+        self._count += size
+        if self._count > MAX_VALUES:
+            raise self._refusal("size", f"holds more than {MAX_VALUES:,} values once its aliases are replaced")
+
+    def _report(self, code: str, message: str) -> None:
+        self.issues.append(Issue(code, message, f"{self._name}:{self._at}"))
+
+    def _refusal(self, code: str, message: str) -> InvalidError:
+        self._report(code, message)
+        return InvalidError(f"{self._name} cannot be read", self.issues)
 
 
-def _lines(node: yaml.Node, path: Path_, budget: int) -> Iterator[tuple[Path_, int]]:
-    open_: list[tuple[yaml.Node, Path_, int]] = [(node, path, node.start_mark.line + 1)]
-    while open_ and budget:
-        node, path, line = open_.pop()
-        budget -= 1
-        yield path, line
-        if isinstance(node, yaml.MappingNode):
-            open_ += [(value, (*path, str(key.value)), key.start_mark.line + 1) for key, value in node.value]
-        elif isinstance(node, yaml.SequenceNode):
-            open_ += [(item, (*path, n), item.start_mark.line + 1) for n, item in enumerate(node.value)]
-
-
-def _issue(error: yaml.YAMLError, text: str, name: str, anchors: Iterable[str]) -> Issue:
+def _issue(error: yaml.YAMLError, text: str, name: str) -> Issue:
     mark: Any = getattr(error, "problem_mark", None)
     if mark is None:
         return Issue("yaml", str(error), name)
     row, column = int(mark.line), int(mark.column)
-    line = "".join(text.splitlines()[row : row + 1])
     problem = " ".join(filter(None, (getattr(error, "context", None), getattr(error, "problem", None))))
-    _, undefined, alias = problem.partition("found undefined alias ")
-    if "\t" in line[: column + 1]:
+    if "\t" in "".join(text.splitlines()[row : row + 1])[: column + 1]:
         problem = "a tab; YAML indents with spaces only"
-    elif undefined:
-        alias = alias.strip("'")
-        problem = f"nothing has the anchor &{alias[:80]}{did_you_mean(alias[:80], anchors)}"
-    return Issue("yaml", f"{problem}: {line.strip()[:80]!r}", f"{name}:{row + 1}:{column + 1}")
+    return Issue("yaml", _in_line(problem, text, row), f"{name}:{row + 1}:{column + 1}")
+
+
+def _in_line(problem: str, text: str, row: int) -> str:
+    return f"{problem}: {''.join(text.splitlines()[row : row + 1]).strip()[:80]!r}"

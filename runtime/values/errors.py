@@ -1,31 +1,34 @@
-"""One tree of errors.
+"""Errors of Operad, a tree below `OperadError`.
 
 OperadError                 operator_id, attempt; the cause is chained
-├── InvalidError            what was given is wrong: .issues, all found at once
+├── InvalidError            a workflow or configuration is not valid: .issues holds all faults
 ├── InputError              a file or a value that a run cannot work with
 ├── OperatorError           an operator raised while a workflow ran
 ├── OperatorTimeoutError    an attempt of an operator took longer than its policy allows
-├── FaultError              an operator says who is at fault, and what to do better
+├── FaultError              an operator blames an operator and gives a lesson
 ├── PortError               an operator took a port that it does not have
-├── SkippedError            every way to the end of a workflow was skipped
+├── SkippedError            all end operators of a workflow were skipped
 ├── JobError                a leader's expert cannot do its part of a job
 ├── BudgetError             a run used more than its budget
 ├── PausedError             a run waits for a person's answers
 ├── ModelError              a model's endpoint failed: unreachable, refused, broken
-│   └── RequestError        it works, and does not take this one request: too long, not allowed
-├── FetchError              an address of the web could not be fetched, or may not be
-├── AnswerError             a model answered, but never as its schema asks
-├── ToolError               a tool could not be made or called as asked
+│   └── RequestError        the endpoint rejects this request: too long, not allowed
+├── FetchError              a web address could not be fetched, or is not allowed
+├── AnswerError             a model's answers never fit its schema
+├── ToolError               a tool could not be created or called
 ├── MissingExtraError       an optional dependency is not installed
-└── RunningLoopError        a synchronous door was used inside a running event loop
+└── RunningLoopError        a synchronous method was called inside a running event loop
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
+
+from operad.runtime.values.blame import Blamable, ids_of_blamed
+from operad.runtime.values.near_names import near_name
 
 if TYPE_CHECKING:
     from operad.runtime.values.message import Usage, WorkflowMessage
@@ -34,12 +37,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """One fault found by a static check.
+    """A fault found by a static check.
+
+        issue = Issue("unknown-key", "there is no key 'modle' (did you mean 'model'?)", "expert.yaml:3")
+        print(issue)
 
     Attributes:
-        code: What kind of fault, in lower case with dashes: ``cycle``, ``unknown-key``.
-        message: What is wrong and what to do.
-        where: Where: an operator id, a file with its line, or a path inside a document.
+        code: Kind of fault, in lower case with dashes: ``cycle``, ``unknown-key``.
+        message: Description of the fault and its remedy.
+        where: Location: an operator id, a file with its line, or a path inside a document.
     """
 
     code: str
@@ -51,7 +57,7 @@ class Issue:
 
 
 class OperadError(Exception):
-    """The base of every error this package raises on purpose.
+    """Base class of all errors that this package raises on purpose.
 
         try:
             Operator("Say.", output="nonsense")
@@ -59,30 +65,30 @@ class OperadError(Exception):
             print(error)
 
     Args:
-        message: What happened, where, why, and what to do.
-        operator_id: The operator concerned, if one is.
-        attempt: Its attempt, counted from 1; 0 when no operator is concerned.
+        message: Description: the fault, its place, its cause and its remedy.
+        operator_id: The operator concerned, if any.
+        attempt: Its attempt, counted from 1; 0 if no operator is concerned.
 
     Attributes:
-        finished: The messages of what had finished before, by id or path, where a run or a map was at work.
+        finished: Messages of the operators that had finished, by id or path, for errors of a run or a map.
     """
 
     def __init__(self, message: str, *, operator_id: str = "", attempt: int = 0) -> None:
-        super().__init__(message)
+        Exception.__init__(self, message)  # an error of another type may be a base, too: see `OperatorError.of`
         self.operator_id = operator_id
         self.attempt = attempt
         self.finished: Mapping[str, WorkflowMessage] = {}
 
 
 class InvalidError(OperadError):
-    """A workflow or a configuration that cannot be used; ``issues`` holds every fault found.
+    """A workflow or a configuration is not valid; ``issues`` holds every fault found.
 
         try:
             Workflow().run("hello")
         except InvalidError as error:
             print(error.issues[0].code)  # no-operators
 
-    Each issue has a ``code``, a ``message`` and its place, ``where``.
+    Each issue has a ``code``, a ``message`` and its location, ``where``.
     """
 
     def __init__(self, subject: str, issues: Sequence[Issue]) -> None:
@@ -99,19 +105,31 @@ class InputError(OperadError):
         except InputError as error:
             print(error)
 
-    The message says which one, and what to do.
+    The message names the file or value, and the remedy.
     """
 
 
 class OperatorError(OperadError):
-    """An operator raised. The original error is the ``__cause__``.
+    """An operator raised an error, which is the ``__cause__``.
+
+        @operator
+        def parse(job: Job) -> int:
+            return int(job.goal)
+
+        try:
+            Workflow(parse).run("no number")
+        except ValueError as error:  # also an OperatorError
+            print(isinstance(error, OperatorError), error)
+
+    What a run raises is of the type of the original error, too: ``except ValueError`` catches it where the operator
+    raised a ValueError. Attributes of that are those of the original error.
 
     Attributes:
-        workflow: The name of the workflow that it belongs to.
-        round: The round of the workflow, counted from 1.
-        cancelled: The paths of the operators that were stopped for it.
-        finished: The messages of the operators that had finished, by id; and those of the items of a map that
-            failed, by its id and their place.
+        workflow: Name of the operator's workflow.
+        round: Round of the workflow, counted from 1.
+        cancelled: Paths of the operators that were stopped because of it.
+        finished: Messages of the operators that had finished, by id; and those of the items of a failed map,
+            by its id and their index.
     """
 
     def __init__(self, workflow: str, operator_id: str, attempt: int, cause: BaseException, round: int = 1) -> None:
@@ -126,17 +144,65 @@ class OperatorError(OperadError):
             attempt=attempt,
         )
 
+    @classmethod
+    def of(cls, workflow: str, operator_id: str, attempt: int, cause: BaseException, round: int = 1) -> OperatorError:
+        """Return the error for what an operator raised, which is of the type of that, too."""
+        original = cause
+        while isinstance(original, OperatorError) and original.__cause__ is not None:
+            original = original.__cause__
+        return _of_type(type(original))(workflow, operator_id, attempt, cause, round)
+
     def __str__(self) -> str:
-        text = super().__str__()
-        return f"{text} (stopped for it: {shorten(self.cancelled)})" if self.cancelled else text
+        text = Exception.__str__(self)
+        return f"{text} (stopped because of it: {shorten(self.cancelled)})" if self.cancelled else text
+
+
+_NOT_CAUGHT = (OperadError, StopIteration, StopAsyncIteration)
+"""Types that an operator's error is not made of: errors of Operad, which say themselves what to do, and Python's signals."""
+
+
+@cache
+def _of_type(kind: type[BaseException]) -> type[OperatorError]:
+    """The class of an operator's error that is also of another type; `OperatorError` itself where that cannot be."""
+    if issubclass(kind, _NOT_CAUGHT) or not issubclass(kind, Exception):
+        return OperatorError
+    members = {"__module__": OperatorError.__module__, "__qualname__": "OperatorError", "__getattr__": _of_cause}
+    try:
+        made = type("OperatorError", (OperatorError, kind), members)
+        made.__new__(made, "")
+    except Exception:  # noqa: BLE001 - a user's class may raise anything
+        return OperatorError
+    return cast("type[OperatorError]", made)
+
+
+def _of_cause(error: OperatorError, name: str) -> Any:
+    """An attribute of the original error."""
+    cause = error.__cause__
+    while isinstance(cause, OperatorError):
+        cause = cause.__cause__
+    if cause is None or name.startswith("__"):
+        raise AttributeError(name)
+    return getattr(cause, name)
 
 
 class OperatorTimeoutError(OperadError, TimeoutError):
-    """An attempt of an operator ran, or was silent, longer than its `Timeout` allows."""
+    """An attempt of an operator ran, or was silent, longer than its `Timeout` allows.
+
+    Example:
+        @operator(policy=Policy(timeout=Timeout(run=0.01)))
+        async def slow(job: Job) -> str:
+            await asyncio.sleep(1)
+            return "done"
+
+        try:
+            Workflow(slow).run("hello")
+        except OperatorError as error:
+            print(isinstance(error.__cause__, OperatorTimeoutError))  # True
+    """
 
 
 class FaultError(OperadError):
-    """What an operator raises that finds a fault in what it was given, or in what it made.
+    """An operator found a fault in its input or in its own result.
 
         @operator
         def newest(facts: Claims) -> str:
@@ -144,34 +210,67 @@ class FaultError(OperadError):
                 raise FaultError("there is no claim", lesson="List one claim at least.", blame=["facts"])
             return facts.claims[-1]
 
-    Where the workflow has rounds left, the blamed operators and all that depends on them run again
+    If the workflow has rounds left, the blamed operators, and all operators that depend on them, run again
     with the lesson.
 
     Args:
-        message: What is wrong.
-        lesson: What to do better; by default the message.
-        blame: The ids of the operators at fault; by default the one that raises.
+        message: The fault.
+        lesson: Advice for the blamed operators; by default the message.
+        blame: Operators at fault: ids, operators or functions; by default the operator that raises.
+
+    Attributes:
+        blame: The ids of the operators at fault.
+
+    Raises:
+        InputError: Something else is blamed.
     """
 
-    def __init__(self, message: str, *, lesson: str = "", blame: Sequence[str] = ()) -> None:
+    def __init__(self, message: str, *, lesson: str = "", blame: Sequence[Blamable] | Blamable = ()) -> None:
         super().__init__(message)
         self.lesson = lesson
-        self.blame = (blame,) if isinstance(blame, str) else tuple(blame)
+        self.blame = ids_of_blamed(blame)
 
 
 class PortError(OperadError):
-    """An operator took a port that it does not have, and that no edge leaves from."""
+    """An operator took a port that it does not have, and from which no edge leaves.
+
+    Example:
+        @operator(ports=["short", "long"])
+        def measure(job: Job) -> Take:
+            return Take("medium")
+
+        try:
+            Workflow([measure["short"] >> facts, measure["long"] >> check]).run("hello")
+        except OperatorError as error:
+            print(isinstance(error.__cause__, PortError))  # True
+    """
 
 
 class SkippedError(OperadError):
-    """Every tail of a workflow was skipped, so that it has no result; the message names the ports that did it."""
+    """All end operators of a workflow were skipped, so it has no result; the message names the ports responsible.
+
+    Example:
+        @operator(ports=["spam", "mail"])
+        def sort(job: Job) -> Take:
+            return Take("spam")
+
+        try:
+            Workflow(sort["mail"] >> answer).run("win a prize")
+        except SkippedError as error:
+            print(error)
+    """
 
 
 class JobError(OperadError):
-    """An expert cannot do a part of a job, and nothing that its leader may still try would help.
+    """An expert cannot do a part of a job, and its leader has no other way to try.
+
+        try:
+            raise JobError("no expert could check the figures", operator_id="figures")
+        except JobError as error:
+            print(error.operator_id, error.verdict)
 
     Attributes:
-        verdict: How the part was judged; None where the expert failed with an error, which is the cause.
+        verdict: Verdict on the part; None if the expert failed with an error, which is the cause.
     """
 
     def __init__(self, message: str, *, operator_id: str, verdict: WorkflowMessage | None = None) -> None:
@@ -182,10 +281,15 @@ class JobError(OperadError):
 class BudgetError(OperadError):
     """A run used more than its `Budget`.
 
+        try:
+            Workflow(facts, budget=Budget(tokens=1)).run("The moon is made of cheese.")
+        except BudgetError as error:
+            print(error.usage.tokens, list(error.finished))
+
     Attributes:
-        usage: What it used.
-        finished: The messages of the operators that had finished, by id; those inside another
-            operator by their path, with slashes.
+        usage: Its usage.
+        finished: Messages of the operators that had finished, by id; nested operators
+            by their path, with slashes.
     """
 
     def __init__(self, message: str, usage: Usage) -> None:
@@ -194,7 +298,7 @@ class BudgetError(OperadError):
 
 
 class PausedError(OperadError):
-    """A run waits for a person's answers, and nothing else in it can go on.
+    """A run waits for a person's answers, and no other operator can proceed.
 
         @operator
         async def order(job: Job, context: RunContext) -> str:
@@ -207,8 +311,8 @@ class PausedError(OperadError):
             message = shop.resume(paused.run_id, {question.id: True for question in paused.questions})
 
     Attributes:
-        run_id: The run, which goes on with ``workflow.resume(run_id, answers)``.
-        questions: What it asks.
+        run_id: Id of the run, which resumes with ``workflow.resume(run_id, answers)``.
+        questions: Its open questions.
     """
 
     def __init__(self, run_id: str, questions: Sequence[Question]) -> None:
@@ -221,9 +325,15 @@ class PausedError(OperadError):
 class ModelError(OperadError):
     """A model's endpoint could not be reached, refused the call, or broke off.
 
+        nowhere = Model(name="any", base_url="http://127.0.0.1:9/v1", max_retries=0)
+        try:
+            Workflow(facts, model=nowhere).run("hello")
+        except OperatorError as error:
+            print(isinstance(error.__cause__, ModelError))  # True
+
     Attributes:
-        transient: Whether the same call may well succeed a little later.
-        retry_after: Seconds that the endpoint asks to wait first, if it does.
+        transient: True if the same call may succeed a little later.
+        retry_after: Seconds to wait before a retry, if the endpoint requests it.
     """
 
     def __init__(self, message: str, *, transient: bool = False, retry_after: float | None = None) -> None:
@@ -233,14 +343,14 @@ class ModelError(OperadError):
 
 
 class RequestError(ModelError):
-    """A model's endpoint works, and does not take this one request: it is too long, say, or asks what it will not do."""
+    """A model's endpoint works, but rejects this request, for example because it is too long or not allowed."""
 
 
 class FetchError(OperadError):
-    """An address of the web could not be fetched, or may not be.
+    """A web address could not be fetched, or is not allowed.
 
     Attributes:
-        transient: Whether the same request may well succeed a little later.
+        transient: True if the same request may succeed a little later.
     """
 
     def __init__(self, message: str, *, transient: bool = False) -> None:
@@ -249,61 +359,92 @@ class FetchError(OperadError):
 
 
 class AnswerError(OperadError):
-    """A model said nothing, or never answered as its schema asks."""
+    """A model's answer was empty, or never fitted its schema.
+
+    Example:
+        with ScriptedModel([Say("")]) as silent:
+            try:
+                Workflow(Operator("Answer."), model=silent.model).run("hello")
+            except OperatorError as error:
+                print(isinstance(error.__cause__, AnswerError))  # True
+    """
 
 
 class ToolError(OperadError):
-    """A tool that cannot be made from a function, or that was called with wrong arguments."""
+    """A tool cannot be created from a function, or was called with wrong arguments.
+
+    Example:
+        try:
+            Operator("Check.", tools=["search"])
+        except ToolError as error:
+            print(error)
+    """
 
 
 class MissingExtraError(OperadError):
-    """A feature whose optional dependency is not installed; the message says what to install."""
+    """A feature needs an optional dependency that is not installed; the message names the package.
+
+    Example:
+        try:
+            flow.as_awel()
+        except MissingExtraError as error:
+            print(error)  # names the package and the command that installs it
+    """
 
 
 class RunningLoopError(OperadError):
-    """A synchronous method was called where an event loop is already running."""
+    """A synchronous method was called where an event loop is already running.
+
+    Example:
+        async def main() -> None:
+            try:
+                flow.run("hello")
+            except RunningLoopError:
+                print((await flow.arun("hello")).text)
+
+        asyncio.run(main())
+    """
 
 
 def describe(error: BaseException) -> str:
-    """The error in one line: our own errors by their text, others with their type in front."""
+    """Return an error in one line: Operad's errors as their text, others with their type in front."""
     if isinstance(error, OperadError):
         return str(error)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """``" (did you mean 'x'?)"`` for the nearest known name, or an empty string."""
+    """Return ``" (did you mean 'x'?)"`` for the nearest known name, or an empty string."""
     nearest = near_name(name, known)
     return f" (did you mean {nearest!r}?)" if nearest else ""
 
 
-def near_name(name: str, known: Iterable[str]) -> str:
-    """Return the nearest known name, or an empty string."""
-    return next(iter(get_close_matches(name, list(known), n=1, cutoff=0.6)), "")
-
-
 MOST_COMPARED = 200_000
-"""With how many names others are compared, in one check, to find near ones; each takes some 10 microseconds."""
+"""Maximum number of comparisons in one check, to find near names; each takes some 10 microseconds."""
 
 _LONGEST_NAME = 200
-"""The longest name, in characters, that near ones are looked for."""
+"""Maximum length, in characters, of a name for which near names are searched."""
 
 
 class Hints:
-    """Near names, for as many as one check may cost."""
+    """Search for near names, limited in the total cost of one check."""
 
     def __init__(self) -> None:
         self._left = MOST_COMPARED
 
     def near(self, name: str, known: Collection[str]) -> str:
-        """What `did_you_mean` says, or an empty string where that would cost too much by now."""
+        """Return the text of `did_you_mean`, or an empty string if the limit of this check is reached."""
+        return did_you_mean(name, known) if self.allow(name, known) else ""
+
+    def allow(self, name: str, known: Collection[str]) -> bool:
+        """Return True if this check may still search near names among so many, and count the search."""
         if len(known) > self._left or len(name) > _LONGEST_NAME:
-            return ""
+            return False
         self._left -= len(known)
-        return did_you_mean(name, known)
+        return True
 
 
 def shorten(names: Sequence[str], most: int = 8) -> str:
-    """The names with commas; of many the first, and how many more."""
+    """Return names joined by commas; of many, the first ones and the number of the rest."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

@@ -1,4 +1,4 @@
-"""Files as jobs name them: described by reference, read late and within bounds."""
+"""Files of jobs: described by reference, read late and within limits."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from operad.runtime.values.errors import InputError, did_you_mean
+from operad.runtime.values.errors import InputError
+from operad.runtime.values.near_names import near_name
 
 MAX_TEXT_BYTES = 16 * 2**20
-"""The largest text that is read whole into memory, in bytes."""
+"""Maximum size of a text that is read into memory, in bytes."""
 
 _MIME_TYPES = {".webp": "image/webp"}
-"""Types that Python's own table lacks before 3.13."""
+"""Types missing from Python's own table before 3.13."""
 
 _SUFFIXES = {
     "audio/flac": ".flac",
@@ -25,11 +26,11 @@ _SUFFIXES = {
     "audio/x-wav": ".wav",
     "image/webp": ".webp",
 }
-"""The ends of names that Python's own table lacks in some version, or has others for."""
+"""Suffixes that Python's own table lacks or changes between versions."""
 
 
 def suffix_of(mime_type: str) -> str:
-    """How the name of a file of this type ends, with the dot; ``.bin`` of an unknown one."""
+    """Return the suffix of file names for a type, with the dot; ``.bin`` for an unknown type."""
     return _SUFFIXES.get(mime_type) or mimetypes.guess_extension(mime_type) or ".bin"
 
 
@@ -40,10 +41,10 @@ class FileDescriptor(BaseModel):
         result = flow.run(Job("Answer this letter.", files=[letter]))
 
     Attributes:
-        path: Where it lies.
+        path: Location of the file.
         name: Its name without folders.
-        size: Bytes.
-        mime_type: As guessed from the name; ``application/octet-stream`` when unknown.
+        size: Its size in bytes.
+        mime_type: Type guessed from the name; ``application/octet-stream`` if unknown.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -71,16 +72,15 @@ class FileDescriptor(BaseModel):
             if path.is_dir():
                 raise InputError(f"{path}: is a folder; name the files in it")
             if path.exists():
-                raise InputError(f"{path}: is not a regular file; write what it gives into one")
-            beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-            raise InputError(f"{path}: no such file{did_you_mean(path.name, beside)}")
+                raise InputError(f"{path}: is not a regular file; write its output into one")
+            raise InputError(f"{path}: no such file{_near(path)}")
         mime_type = mimetypes.guess_type(path.name)[0] or _MIME_TYPES.get(
             path.suffix.lower(), "application/octet-stream"
         )
         return cls(path=path.resolve(), name=path.name, size=path.stat().st_size, mime_type=mime_type)
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """What makes two files count as the same: name, type and content, which is read; not where they lie.
+        """Return the values that make two files equal: name, type and content, which is read; not the location.
 
         Raises:
             InputError: It cannot be read.
@@ -94,24 +94,26 @@ class FileDescriptor(BaseModel):
             raise InputError(f"{self.path}: cannot be read: {error.strerror or error}") from error
         return {"name": self.name, "mime_type": self.mime_type, "sha256": digest.hexdigest()}
 
+    def read_bytes(self, max_bytes: int) -> bytes:
+        """Return the content of the file, of which at most one byte too many is read.
+
+        Raises:
+            InputError: It is larger than `max_bytes` or cannot be read.
+        """
+        return read_bytes(self.path, max_bytes)
+
     def read_text(self, max_bytes: int = MAX_TEXT_BYTES) -> str:
-        """The file's text, read as UTF-8.
+        """Return the file's text, read as UTF-8.
 
         Raises:
             InputError: It is larger than `max_bytes`, unreadable, binary, or in another encoding.
         """
         if self.size > max_bytes:
             raise InputError(
-                f"{self.path}: {self.size:,} bytes are more than the {max_bytes:,} that are read as text; "
-                "cut out the part that matters"
+                f"{self.path}: {self.size:,} bytes are more than the maximum of {max_bytes:,} for a text; "
+                "cut out the relevant part"
             )
-        try:
-            with self.path.open("rb") as stream:
-                data = stream.read(max_bytes + 1)
-        except OSError as error:
-            raise InputError(f"{self.path}: cannot be read: {error.strerror or error}") from error
-        if len(data) > max_bytes:
-            raise InputError(f"{self.path}: grew beyond the {max_bytes:,} bytes that are read as text")
+        data = self.read_bytes(max_bytes)
         if data.startswith(b"\x1f\x8b"):
             raise InputError(f"{self.path}: is compressed; unpack it, for example with: gunzip -k")
         if b"\0" in data:
@@ -124,3 +126,27 @@ class FileDescriptor(BaseModel):
                 f"{self.path}:{line}: is not UTF-8 text (byte {data[error.start]:#04x} at offset {error.start}); "
                 "convert it, for example with: iconv -f LATIN1 -t UTF-8"
             ) from error
+
+
+def read_bytes(path: Path, max_bytes: int) -> bytes:
+    """Return the content of a file, of which at most one byte too many is read.
+
+    Raises:
+        InputError: The file is larger than `max_bytes` or cannot be read.
+    """
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(max_bytes + 1)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if len(data) > max_bytes:
+        raise InputError(f"{path}: larger than {max_bytes:,} bytes, the most that are read")
+    return data
+
+
+def _near(path: Path) -> str:
+    """Return the file beside it with nearly the same name, as a hint; the suffix alone makes no name near."""
+    beside = {p.stem: p.name for p in sorted(path.parent.iterdir(), reverse=True)} if path.parent.is_dir() else {}
+    beside |= {p.stem: p.name for p in path.parent.iterdir() if p.suffix == path.suffix} if beside else {}
+    stem = near_name(path.stem, beside)
+    return f" (did you mean {beside[stem]!r}?)" if stem else ""

@@ -1,4 +1,4 @@
-"""Fingerprints: what makes two things answer alike, as JSON, the same in every process."""
+"""Fingerprints: JSON values that are equal, in every process, for things that behave alike."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from operad.runtime.values.private_modules import public_name
 
 @runtime_checkable
 class Fingerprinted(Protocol):
-    """Anything that says itself what makes it answer as it does."""
+    """Object that declares its own fingerprint."""
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """What makes it answer as it does, without secrets and without what is so by chance."""
+        """Return the attributes that determine its answers, without secrets and random values."""
         ...
 
 
 def fingerprint(value: object) -> JsonValue:
-    """The fingerprint of a value: its own where it has one; plain values and collections by content.
+    """Return the fingerprint of a value: its own if it declares one; plain values and collections by content.
 
-    A function counts as its module and qualified name, a `functools.partial` also as what it binds,
-    another callable object as its type. Code is not looked at.
+    A function is represented by its module and qualified name, a `functools.partial` also by its bound arguments,
+    another callable object by its type. Source code is not compared.
 
     Raises:
-        InputError: The value, or one in it, has no fingerprint and no JSON form.
+        InputError: The value, or a part of it, has no fingerprint and no JSON form.
     """
     thing: Any = value
     if isinstance(value, Fingerprinted) and not isinstance(value, type):
@@ -55,8 +55,8 @@ def fingerprint(value: object) -> JsonValue:
     elif callable(thing):
         return name_of(thing if hasattr(thing, "__qualname__") else type(thing))
     raise InputError(
-        f"{type(thing).__name__} has no JSON form and no fingerprint(), so nothing that depends on it can be told from "
-        f"others: {repr(thing)[:100]}"
+        f"{type(thing).__name__} has no JSON form and no fingerprint(), so its values cannot be distinguished from "
+        f"each other: {repr(thing)[:100]}"
     )
 
 
@@ -64,12 +64,12 @@ _OWN_CLASS = re.compile(r"operad(?:\.[a-z_]\w*)*\._?([A-Z]\w*)")
 
 
 def name_of(thing: object) -> str:
-    """The module and qualified name of a class or function; see `lasting`."""
+    """Return the module and qualified name of a class or function; see `lasting`."""
     return lasting(f"{public_name(getattr(thing, '__module__', None))}.{getattr(thing, '__qualname__', None)}")
 
 
 def lasting(name: str) -> str:
-    """A name that outlasts releases: a class of Operad's own is named without its module, which may move.
+    """Return a name that is stable across releases: a class of Operad is named without its module, which may move.
 
     >>> lasting("operad.runtime.workflow.map.Map"), lasting("mine.Map")
     ('operad.Map', 'mine.Map')

@@ -1,4 +1,4 @@
-"""The text of an answer's form: brackets that close, keys with values, words that are types; each slip with its place.
+"""Syntax of answer forms: matching brackets, keys with values, type words; each fault with its place.
 
 The grammar, as JSON or as YAML: a form is a mapping of keys to values, a list of values, or a JSON Schema; a value is a
 type (`string`, `number`, `integer`, `boolean`, `any`), a choice (``a | b`` or ``{enum: [a, b]}``), a number, true,
@@ -15,13 +15,13 @@ from functools import cache
 from typing import Any, NamedTuple, cast
 
 PathInForm = Sequence[int | str]
-"""The keys and places that lead to a value of a form."""
+"""Path to a value of a form: keys and indices."""
 
 AND_SO_ON = "..."
-"""What stands in a form for more of the same."""
+"""Marker in a form for further items of the same form."""
 
 OPTIONAL = "?"
-"""What a key ends with that may be missing."""
+"""Suffix of a key that may be missing."""
 
 _PAIRS = {"{": "}", "[": "]"}
 _BEFORE_QUOTE = frozenset("{[,:")
@@ -35,7 +35,7 @@ _WRITTEN: Mapping[str, str] = {
     **dict.fromkeys(("null", "none", "unknown", "json"), "any"),
     "enum": "{enum: [a, b]}",
 }
-"""How to write types that have another name elsewhere."""
+"""Type words of other languages, with their equivalents here."""
 
 _OF_OTHERS = re.compile(
     r"(list|array|tuple|set|dict|map|optional|union|literal|enum)\s*[\[(<].*", re.IGNORECASE | re.DOTALL
@@ -47,12 +47,12 @@ _BRACKETS = frozenset("{[")
 
 
 class Slip(NamedTuple):
-    """Place of a form's text that cannot be read.
+    """Fault in a form's text.
 
     Attributes:
-        what: The fault and its remedy.
-        at: The place, in characters.
-        code: The kind of fault.
+        what: Description of the fault and its remedy.
+        at: Place, in characters.
+        code: Kind of fault.
     """
 
     what: str
@@ -61,16 +61,16 @@ class Slip(NamedTuple):
 
 
 def said_of(slip: Slip, text: str, before: int = 0) -> str:
-    """Return a slip with its line, its column and a ``^`` before its place.
+    """Return a fault with its line, its column and a ``^`` before its place.
 
     Args:
-        slip: The slip.
+        slip: The fault.
         text: The text.
-        before: How much of the text stands before the form that the place is counted from.
+        before: Offset of the form in the text; places are counted from there.
 
     Example:
-        >>> said_of(Slip("'strng' is no type", 6), "{why: strng}")
-        "line 1, column 7, at the ^ of {why: ^strng}: 'strng' is no type"
+        >>> said_of(Slip("'strng' is not a type", 6), "{why: strng}")
+        "line 1, column 7, at the ^ of {why: ^strng}: 'strng' is not a type"
     """
     if slip.at is None:
         return slip.what
@@ -82,7 +82,7 @@ def said_of(slip: Slip, text: str, before: int = 0) -> str:
 
 
 def bracket_slip(text: str) -> Slip | None:
-    """Return the first bracket or quote of a text that is not closed, or closes nothing; and what stands behind it all."""
+    """Return the first bracket or quote that is unclosed or unexpected, or the first text after the form."""
     open_: list[int] = []
     at, last = 0, ""
     while at < len(text):
@@ -98,10 +98,10 @@ def bracket_slip(text: str) -> Slip | None:
             open_.append(at)
         elif char in "}]":
             if not open_:
-                return Slip(f"{char} closes nothing", at)
+                return Slip(f"{char} without an opening bracket", at)
             begun = text[open_.pop()]
             if _PAIRS[begun] != char:
-                return Slip(f"{char} where {_PAIRS[begun]} is to close {begun}", at)
+                return Slip(f"{char} where {_PAIRS[begun]} must close {begun}", at)
             if not open_ and (rest := text[at + 1 :].strip()):
                 return Slip("the form ends before this; begin with words, if words are meant", text.index(rest, at + 1))
         last = last if char.isspace() else char
@@ -110,7 +110,7 @@ def bracket_slip(text: str) -> Slip | None:
 
 
 def _end_of_quote(text: str, at: int) -> int:
-    """Return the place of the quote that ends one; -1 for none."""
+    """Return the place of the closing quote; -1 if there is none."""
     if text[at] == "'":
         found = re.compile(r"(?:[^']|'')*'").match(text, at + 1)
     else:
@@ -161,7 +161,7 @@ def _number(text: str) -> int | float | None:
 
 
 def is_of_a_type(text: str, types: Mapping[str, Any]) -> bool:
-    """Return whether a text of a form without braces shows that it is one: a type, nearly a type, or a choice.
+    """Return True if a text of a form without braces is meant as a type: a type, nearly a type, or a choice.
 
     Args:
         text: The text.
@@ -173,11 +173,11 @@ def is_of_a_type(text: str, types: Mapping[str, Any]) -> bool:
 
 
 def word_slip(text: str, key: str, types: Sequence[str]) -> str | None:
-    """Return why a text of a form is neither a type nor a description; None for what is one.
+    """Return the fault of a text that is neither a type nor a description; None for a valid text.
 
     Args:
         text: The text.
-        key: The key that it stands at.
+        key: The key of the text in the form.
         types: The words that are types.
     """
     word = text.strip()
@@ -189,7 +189,7 @@ def word_slip(text: str, key: str, types: Sequence[str]) -> str | None:
     if word in types:
         return None
     what = _slip_of(word, types)
-    return what and f"{word!r} is no type{what}"
+    return what and f"{word!r} is not a type{what}"
 
 
 def _slip_of(word: str, types: Sequence[str]) -> str | None:
@@ -207,7 +207,7 @@ def _slip_of(word: str, types: Sequence[str]) -> str | None:
 
 
 def _is_near(word: str, known: str) -> bool:
-    """Whether a word is one slip of the pen away from a type: a letter more, less or other, or two in turn."""
+    """Return True if a word differs from a type by one letter more, less or other, or by two letters swapped."""
     if word in (known, f"{known}s"):
         return True
     if len(known) < 5:
@@ -225,10 +225,10 @@ def _is_near(word: str, known: str) -> bool:
 
 
 def read_yaml_form(text: str) -> tuple[Any, Sequence[Slip]]:
-    """Return the value of YAML, and what of it says less than it seems to: keys twice, keys without a value in braces.
+    """Return the value of YAML text, and its faults: duplicate keys, and keys without a value in braces.
 
     Raises:
-        ValueError: It is no YAML, or has what JSON lacks; the place is the second argument, if it is known.
+        ValueError: It is not YAML, or has values that JSON lacks; the place is the second argument, if it is known.
     """
     import yaml
 
@@ -239,19 +239,19 @@ def read_yaml_form(text: str) -> tuple[Any, Sequence[Slip]]:
         mark = error.problem_mark or error.context_mark
         what = " ".join(f"{error.context or ''} {error.problem or ''}".split())
         raise ValueError(what, mark.index if mark else None) from error
-    except (yaml.YAMLError, LookupError, AttributeError) as error:  # the latter from a tag whose value is none of it
+    except (yaml.YAMLError, LookupError, AttributeError) as error:  # the latter for a value that does not match its tag
         raise ValueError(" ".join(str(error).split()), None) from error
 
 
 def value_at(form: Any, path: PathInForm) -> str:
-    """Return the text of the value that a path leads to."""
+    """Return the text of the value at a path."""
     for key in path:
         form = form[key]
     return str(form)
 
 
 def place_of(text: str, path: PathInForm, value: str) -> int | None:
-    """Return the place of a value in a form's text; of the first such text, where the path does not lead to it."""
+    """Return the place of a value in a form's text; if the path does not lead to it, of the first such text."""
     import yaml
 
     try:
@@ -272,11 +272,11 @@ def _inner(node: Any, key: int | str) -> Any:
 
 @cache
 def _loader() -> type[Any]:
-    """A safe loader of what JSON could say too; ``on``, ``12:30`` and ``2024-01-01`` are text, as they would be there."""
+    """Safe loader restricted to values that JSON has; ``on``, ``12:30`` and ``2024-01-01`` are read as text."""
     import yaml
     from yaml.composer import Composer
 
-    parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # which reads {why?: string} too, unlike the other
+    parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # unlike the C parser, it also reads {why?: string}
 
     class Loader(Composer, parser):
         yaml_implicit_resolvers = {}  # noqa: RUF012 - as the base class declares it
@@ -291,7 +291,7 @@ def _loader() -> type[Any]:
             for key, value in node.value:
                 said, at = key.value, key.start_mark.index
                 if isinstance(said, str) and said in keys:
-                    self.slips.append(Slip(f"the key {said!r} stands twice", at, "duplicate-key"))
+                    self.slips.append(Slip(f"duplicate key {said!r}", at, "duplicate-key"))
                 elif isinstance(said, str):
                     keys.add(said)
                 empty = isinstance(value, yaml.ScalarNode) and value.value == "" and not value.style

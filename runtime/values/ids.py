@@ -1,4 +1,4 @@
-"""Ids of operators that were given none."""
+"""Ids for operators without one."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def slug(text: str) -> str:
 
 
 def settled_id(wanted: str, taken: Collection[str]) -> str:
-    """Return the id, with a number where it is taken: ``check_2``."""
+    """Return the id, with a number if it is taken: ``check_2``."""
     if wanted not in taken:
         return wanted
     return next(numbered for number in count(2) if (numbered := f"{wanted}_{number}") not in taken)
 
 
 def as_name(operator_id: str) -> str:
-    """Return an id as a Python name, which is what a parameter is called: ``check_facts`` for ``check-facts``."""
+    """Return an id as a Python name, for parameters: ``check_facts`` for ``check-facts``."""
     name = re.sub(r"\W", "_", operator_id)
     return f"_{name}" if name[:1].isdigit() else name

@@ -1,4 +1,4 @@
-"""Images by their first bytes, and as what models are shown."""
+"""Images: recognised by their first bytes, and encoded for models."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from operad.runtime.values.errors import InputError
 from operad.runtime.values.file import FileDescriptor
 
 IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""The types of image that models are shown."""
+"""Image types that models accept."""
 
 MAX_IMAGE_BYTES = 10 * 2**20
-"""The largest image that a model is shown, in bytes."""
+"""Maximum size of an image for a model, in bytes."""
 
 
 def image_type(data: bytes) -> str:
-    """Which of `IMAGE_TYPES` this is; empty where it is none of them."""
+    """Return which of `IMAGE_TYPES` the data is; empty for anything else."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if data.startswith(b"\xff\xd8\xff"):
@@ -26,18 +26,12 @@ def image_type(data: bytes) -> str:
 
 
 def data_url(file: FileDescriptor) -> str:
-    """The image in a file as a ``data:`` URL.
+    """Return the image in a file as a ``data:`` URL.
 
     Raises:
-        InputError: It cannot be read, is larger than `MAX_IMAGE_BYTES`, or is no such image.
+        InputError: It cannot be read, is larger than `MAX_IMAGE_BYTES`, or is not of a supported type.
     """
-    try:
-        with file.path.open("rb") as stream:
-            data = stream.read(MAX_IMAGE_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{file.path}: cannot be read: {error.strerror or error}") from error
-    if len(data) > MAX_IMAGE_BYTES:
-        raise InputError(f"{file.path}: is larger than the {MAX_IMAGE_BYTES:,} bytes that a model is shown; shrink it")
+    data = file.read_bytes(MAX_IMAGE_BYTES)
     if not (mime_type := image_type(data)):
-        raise InputError(f"{file.path}: is no image that models are shown; convert it to PNG or JPEG")
+        raise InputError(f"{file.path}: is not an image of a supported type; convert it to PNG or JPEG")
     return f"data:{mime_type};base64,{b64encode(data).decode()}"

@@ -1,4 +1,4 @@
-"""JSON Schemas of others: validation that fetches nothing, and takes a time in proportion to what is validated."""
+"""Validation by untrusted JSON Schemas: nothing is fetched, and the time is proportional to the value."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ if TYPE_CHECKING:
     from jsonschema import ValidationError
 
 MOST_REFERENCES = 100_000
-"""How many references one validation may follow: a few that each follow two others are soon a billion."""
+"""Maximum number of references that one validation follows; their number may grow exponentially."""
 
 UNCHECKED = ("unevaluatedProperties", "unevaluatedItems")
-"""Keywords that are passed over: looking for what nothing else looked at takes time out of proportion."""
+"""Ignored keywords: their validation takes time out of proportion."""
 
 _left: ContextVar[int] = ContextVar("operad_references_left")
 
 
 class EndlessSchemaError(Exception):
-    """A validation that follows more than `MOST_REFERENCES`, or leads in a circle."""
+    """A validation follows more than `MOST_REFERENCES`, or leads in a circle."""
 
 
 def schema_errors(schema: Mapping[str, Any], value: Any) -> list[ValidationError]:
-    """What of a value does not fit a JSON Schema, which has to be a valid one.
+    """Return the violations of a valid JSON Schema by a value.
 
-    Patterns that `matcher` cannot match, and `UNCHECKED` keywords, are passed over.
+    Patterns that `matcher` does not support, and `UNCHECKED` keywords, are ignored.
 
     Raises:
-        EndlessSchemaError: There is no end to it.
-        OverflowError: A number is too large to be looked at.
-        Unresolvable: It refers to something that it does not hold; nothing is fetched.
+        EndlessSchemaError: The validation has no end.
+        OverflowError: A number is too large.
+        Unresolvable: The schema refers to a schema outside itself; nothing is fetched.
     """
     from jsonschema import Draft202012Validator
     from jsonschema.validators import validator_for
@@ -48,21 +48,21 @@ def schema_errors(schema: Mapping[str, Any], value: Any) -> list[ValidationError
 
 @lru_cache(maxsize=1024)
 def matcher(pattern: str) -> Callable[[str], bool] | None:
-    """Whether a text holds what a regular expression describes, in linear time; None for one that this cannot be told of.
+    """Return a function that searches a text for a regular expression in linear time; None for unsupported expressions.
 
-    Python's `re` backtracks: for ``(a+)+$`` and thirty letters it takes minutes, and holds the whole process up.
+    Python's `re` backtracks: for ``(a+)+$`` and thirty letters it takes minutes, and blocks the whole process.
     """
     from pydantic_core import SchemaError, SchemaValidator, core_schema
 
     try:
         return SchemaValidator(core_schema.str_schema(pattern=pattern)).isinstance_python
-    except SchemaError:  # look-around, a reference to a group
+    except SchemaError:  # look-around, a back-reference
         return None
 
 
 @cache
 def _bounded(validator: Any) -> Any:
-    """A validator's class with keywords in bounds instead of its own."""
+    """Return a validator class whose keywords are replaced by bounded ones."""
     from jsonschema import validators
 
     own: Mapping[str, Any] = validator.VALIDATORS
@@ -126,7 +126,7 @@ _RULES: Mapping[str, Any] = {
 
 
 def _matches(pattern: str, text: str) -> bool:
-    """Whether it matches, as far as can be told."""
+    """Return True if the pattern matches, as far as `matcher` supports it."""
     matches = matcher(pattern)
     return matches is None or matches(text)
 

@@ -1,9 +1,12 @@
-"""What travels: a job goes into a workflow, messages go from operator to operator."""
+"""Messages and jobs: a job goes into a workflow, messages go from operator to operator."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from enum import Enum
-from typing import Annotated, Any, ClassVar, Literal, cast
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 from uuid import uuid4
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, field_serializer
@@ -11,23 +14,29 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, f
 from operad.runtime.values.errors import InputError, did_you_mean
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.fingerprint import fingerprint, name_of
+from operad.runtime.values.json_like import as_json
+
+if TYPE_CHECKING:
+    Ids = Sequence[str]  # what is given may be a list; what is kept is a tuple
+else:
+    Ids = tuple[str, ...]
 
 
 def new_id() -> str:
-    """A fresh identifier: a random UUID as text."""
+    """Return a new identifier: a random UUID as text."""
     return str(uuid4())
 
 
 class Value(BaseModel):
-    """A frozen value in which an unknown field is an error."""
+    """A frozen value that rejects unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="base64")
 
     _indifferent: ClassVar[frozenset[str]] = frozenset({"id"})
-    """The fields that change no answer, and those that hold secrets."""
+    """Fields that do not influence answers, and fields with secrets."""
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """What makes two of these count as the same: type and fields, without random ids, secrets and costs.
+        """Return the values that make two instances equal: type and fields, without random ids, secrets and costs.
 
         Raises:
             InputError: A field has no JSON form.
@@ -37,12 +46,12 @@ class Value(BaseModel):
 
 
 class WorkflowStatus(str, Enum):
-    """How a run was judged (Chat2Graph, Workflow module, section 2.3), in falling priority.
+    """Verdict on a run (Chat2Graph, Workflow module, section 2.3), in falling priority.
 
         result = flow.run("Is this so? The moon has air.")
         print(result.status is WorkflowStatus.SUCCESS)
 
-    Of several that hold, the first counts.
+    If several apply, the first counts.
     """
 
     EXECUTION_ERROR = "EXECUTION_ERROR"
@@ -50,9 +59,9 @@ class WorkflowStatus(str, Enum):
     JOB_TOO_COMPLICATED_ERROR = "JOB_TOO_COMPLICATED_ERROR"
     SUCCESS = "SUCCESS"
 
-    @property
+    @cached_property
     def priority(self) -> int:
-        """Its rank when several hold: 0 is the highest."""
+        """Rank of the status if several apply: 0 is the highest."""
         return list(WorkflowStatus).index(self)
 
     @classmethod
@@ -78,7 +87,7 @@ def _unpriced(said: dict[str, Any]) -> int:
 
 
 def _amount(dollars: float) -> str:
-    """Dollars, with six places where they are less than one; never 0 for what is more."""
+    """Return an amount of dollars, with six decimals below one; never 0 for a positive amount."""
     if dollars >= 1:
         return f"{dollars:,.2f}"
     if 0 < dollars < 1e-6:
@@ -87,15 +96,18 @@ def _amount(dollars: float) -> str:
 
 
 class Usage(Value):
-    """What model calls cost. Usages add up.
+    """Usage and cost of model calls. Usages can be added.
+
+        usage = Usage(calls=1, prompt_tokens=200) + Usage(calls=1, completion_tokens=40)
+        print(usage.calls, usage.tokens)  # 2 240
 
     Attributes:
-        calls: Requests to a model.
+        calls: Number of requests to a model.
         prompt_tokens: Tokens read.
         completion_tokens: Tokens written.
         seconds: Time spent waiting for models, summed over concurrent calls.
-        cost: US dollars, for the calls whose price is known. As JSON null where it is known of none.
-        unpriced: Calls of models whose price is unknown. Where it is not said: all of them if `cost` is 0, else none.
+        cost: US dollars, for the calls whose price is known; 0.0 and JSON null if no price is known: see `known_cost`.
+        unpriced: Number of calls whose price is unknown. By default, all calls if `cost` is 0, otherwise none.
     """
 
     model_config = ConfigDict(hide_input_in_errors=True)  # an endpoint may give its key as a number
@@ -109,7 +121,7 @@ class Usage(Value):
 
     @property
     def known_cost(self) -> float | None:
-        """US dollars; None where models were asked, and of those whose price is known there is nothing to add up."""
+        """US dollars; None if models were called, and no price is known."""
         return None if self.unpriced and not self.cost else self.cost
 
     @field_serializer("cost", when_used="json")
@@ -117,7 +129,7 @@ class Usage(Value):
         return self.known_cost
 
     def money(self) -> str:
-        """What it cost, for people: ``0.0123 USD``, ``unknown`` or ``0.0123 USD + 3 calls of unknown price``."""
+        """Return the cost as text: ``0.0123 USD``, ``unknown`` or ``0.0123 USD + 3 calls of unknown price``."""
         if self.known_cost is None:
             return "unknown"
         others = (
@@ -146,27 +158,31 @@ NO_USAGE = Usage()
 
 _set = object.__setattr__
 _STAMP = {"operator_id", "job_id", "usage"}
+_TEXT = {"scratchpad", *_STAMP}
+_TEXT_AND_OUTPUTS = {"outputs", *_TEXT}
 
 
 class WorkflowMessage(Value):
-    """What an operator, an evaluator or a whole workflow says.
+    """Message of an operator, an evaluator or a whole workflow.
 
         message = WorkflowMessage(scratchpad="Two claims.", outputs={"claims": ["air", "water"]})
         print(message.scratchpad, message.outputs["claims"])
 
     Attributes:
         scratchpad: The text: an operator's answer; in a verdict, the text that was judged.
-        status: The verdict; SUCCESS where nobody judged.
-        evaluation: Why that verdict.
-        lesson: What to do better next time.
+        status: The verdict; SUCCESS if there is no evaluator.
+        evaluation: Reason for the verdict.
+        lesson: Advice for the next attempt.
         outputs: Named values for the operators that follow.
-        ports: The ways on that are taken, of those that edges leave from; None for all.
+        ports: Ports that are taken, of those that edges leave from; None for all.
         blame: Ids of the operators at fault.
-        score: How good the work is; larger is better. None where it was not measured.
-        job_id: The job it belongs to.
-        operator_id: Who said it.
-        usage: What it cost.
-        parts: Where it joins several tails of a workflow: their messages, in order of adding.
+        score: Quality of the work; larger is better. None if it was not measured.
+        job_id: Id of its job.
+        operator_id: Id of the operator that wrote it.
+        usage: Its usage and cost.
+        parts: Messages of the end operators, in order of adding, if it joins several of them; of a map, those of the
+            items.
+        item: Of a part of a map's message: the item that it is about.
     """
 
     scratchpad: str = ""
@@ -175,43 +191,87 @@ class WorkflowMessage(Value):
     lesson: str = ""
     outputs: dict[str, Any] = Field(default_factory=dict)
     ports: tuple[str, ...] | None = None
-    blame: Annotated[tuple[str, ...], BeforeValidator(_as_ids)] = ()
+    blame: Annotated[Ids, BeforeValidator(_as_ids)] = ()
     score: float | None = Field(default=None, allow_inf_nan=False)
     job_id: str = ""
     operator_id: str = ""
     usage: Usage = NO_USAGE
     parts: tuple[WorkflowMessage, ...] = ()
+    item: Any = None
 
     _indifferent: ClassVar[frozenset[str]] = frozenset({"job_id", "operator_id", "blame", "usage"})
 
+    def fingerprint(self) -> dict[str, JsonValue]:
+        """Return plain values that are the same for messages that say the same; see `Value.fingerprint`."""
+        made = super().fingerprint()
+        return made if self.item is not None else {name: value for name, value in made.items() if name != "item"}
+
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """HTML for notebooks."""
         from operad.runtime.values.message_html import message_html
 
         return message_html(cast("Any", self))
 
     def stamped(self, operator_id: str, job_id: str, usage: Usage) -> WorkflowMessage:
-        """The message as one of that operator, on that job, at that cost: itself, or a copy."""
+        """Return the message with this operator, job and usage: itself, or a copy."""
         if self.operator_id == operator_id and self.job_id == job_id and self.usage is usage:
             return self
-        copied = self.__class__.__new__(self.__class__)  # model_copy costs more, and every operator pays it
-        fields = vars(copied)
-        fields.update(vars(self))
-        fields["operator_id"], fields["job_id"], fields["usage"] = operator_id, job_id, usage
-        _set(copied, "__pydantic_fields_set__", self.__pydantic_fields_set__ | _STAMP)
+        return self._copied({"operator_id": operator_id, "job_id": job_id, "usage": usage}, _STAMP)
+
+    def changed(self, **fields: Any) -> WorkflowMessage:
+        """Return a copy with other values, which are not validated: `model_copy`, faster, for code that every run pays for."""
+        return self._copied(fields, fields.keys())
+
+    def _copied(self, fields: Mapping[str, Any], names: AbstractSet[str]) -> WorkflowMessage:
+        copied = self.__class__.__new__(self.__class__)
+        _set(copied, "__dict__", {**vars(self), **fields})
+        _set(copied, "__pydantic_fields_set__", self.__pydantic_fields_set__ | names)
         _set(copied, "__pydantic_extra__", None)
         _set(copied, "__pydantic_private__", self.__pydantic_private__)
         return copied
 
+    @classmethod
+    def of_text(
+        cls, text: str, operator_id: str, job_id: str, usage: Usage = NO_USAGE, outputs: dict[str, Any] | None = None
+    ) -> WorkflowMessage:
+        """Return an operator's text, with its outputs if there are any, as its message; without validation, likewise."""
+        message = cls.__new__(cls)
+        fields = {
+            **_DEFAULTS,
+            "scratchpad": str.__str__(text),  # of an Enum that is a string, the plain one
+            "outputs": outputs or {},
+            "operator_id": operator_id,
+            "job_id": job_id,
+            "usage": usage,
+        }
+        _set(message, "__dict__", fields)
+        _set(message, "__pydantic_fields_set__", _TEXT_AND_OUTPUTS if outputs else _TEXT)
+        _set(message, "__pydantic_extra__", None)
+        _set(message, "__pydantic_private__", None)
+        return message
+
+
+_DEFAULTS = vars(WorkflowMessage())
+
 
 class StepRecord(Value):
-    """The part of an operator in a run.
+    """Record of an operator in a run.
+
+        class Short(Evaluator):
+            async def run(self, call: OperatorCall) -> WorkflowMessage:
+                long: list[StepRecord] = [step for step in transcript() if len(step.message.scratchpad) > 500]
+                if not long:
+                    return WorkflowMessage(evaluation="short enough")
+                blame = [step.operator_id for step in long]
+                return WorkflowMessage(status=WorkflowStatus.EXECUTION_ERROR, lesson="Be brief.", blame=blame)
+
+        Workflow(facts >> answer, evaluator=Short("Brief texts."), max_rounds=2).run("hello")
 
     Attributes:
         operator_id: The operator.
-        instruction: What the operator is there for; empty where it does not say.
-        before: The ids of the operators before it.
-        message: The operator's message.
+        instruction: Purpose of the operator; empty if it declares none.
+        before: Ids of the operators before it.
+        message: Message of the operator.
     """
 
     operator_id: str
@@ -235,18 +295,18 @@ class Turn(Value):
 
 
 class Job(Value):
-    """What is to be done.
+    """Job: a task for a workflow.
 
         job = Job("Is this so? The moon has air.", context="For a school book.")
 
     Attributes:
-        goal: The task, in words.
-        context: What one needs to know for it.
-        id: The job's id.
-        session_id: The conversation it belongs to.
-        assigned_expert_name: The expert that shall do it, if that is settled.
-        files: Files that it is about.
-        inputs: Named values that it is about.
+        goal: The task, in words. May be left out for a job with inputs.
+        context: Background for the task.
+        id: Id of the job.
+        session_id: Id of its conversation.
+        assigned_expert_name: Name of the expert to do it, if assigned.
+        files: Files for the task.
+        inputs: Named values for the task.
         turns: The conversation before it, the oldest turn first; a model gets each as a message of its own.
     """
 
@@ -256,29 +316,37 @@ class Job(Value):
     session_id: str = Field(default_factory=new_id)
     assigned_expert_name: str | None = None
     files: tuple[FileDescriptor, ...] = ()
-    inputs: dict[str, JsonValue] = Field(default_factory=dict)
+    inputs: Annotated[dict[str, JsonValue], BeforeValidator(as_json)] = Field(default_factory=dict)
     turns: tuple[Turn, ...] = ()
 
     _indifferent: ClassVar[frozenset[str]] = frozenset({"id", "session_id", "parent_id"})
 
     def __init__(self, *goal: str, **fields: Any) -> None:
         if len(goal) > 1:
-            raise InputError(f"Job(…) expects the goal first, and all else by name; got {len(goal)} values")
-        super().__init__(**(fields | {"goal": goal[0]} if goal else fields))
+            raise InputError(
+                f"Job(…) expects the goal as its only positional argument; got {len(goal)} positional arguments"
+            )
+        if goal:
+            fields["goal"] = goal[0]
+        elif "inputs" in fields:
+            fields.setdefault("goal", "")
+        super().__init__(**fields)
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """Return plain values that are the same for jobs that are answered alike; see `Value.fingerprint`."""
+        """Return plain values that are equal for jobs with equal answers; see `Value.fingerprint`."""
         made = super().fingerprint()
         return made if self.turns else {name: value for name, value in made.items() if name != "turns"}
 
 
 class SubJob(Job):
-    """A part of a job, as a leader splits it.
+    """Part of a job, as split by a leader.
+
+        SubJob("Write the letter.", id="write", dependencies=("find",), completion_criteria="It has a greeting.")
 
     Attributes:
-        parent_id: The job it is a part of: the whole one, also where it is a part of a part.
-        completion_criteria: When it counts as done.
-        dependencies: The ids of the parts whose results it needs.
+        parent_id: Id of the whole job, also for a part of a part.
+        completion_criteria: Criteria by which it counts as done.
+        dependencies: Ids of the parts whose results it needs.
     """
 
     parent_id: str = ""

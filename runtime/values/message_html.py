@@ -1,4 +1,4 @@
-"""A message as a notebook shows it."""
+"""HTML of messages for notebooks."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from operad.runtime.values.message import Usage, WorkflowMessage
 
 MOST_SHOWN = 20_000
-"""Characters of a text that are shown."""
+"""Maximum length of a displayed text, in characters."""
 
 
 def message_html(message: WorkflowMessage) -> str:
-    """A message with all that it bears; what operators and models say is text, and never markup."""
+    """Return a message with all its fields as HTML; texts of operators and models are escaped."""
     said = [
         ("says", message.scratchpad),
         *(
@@ -35,14 +35,14 @@ def message_html(message: WorkflowMessage) -> str:
 
 
 def used(usage: Usage) -> str:
-    """What models were used, as it stands behind a name; empty where none was."""
+    """Return model usage as a suffix of a name; empty if no model was called."""
     if not usage.calls:
         return ""
     return f" · {usage.calls:,} model call{'s' * (usage.calls != 1)}, {usage.tokens:,} tokens, cost {usage.money()}"
 
 
 def folded(text: str) -> str:
-    """A text in a cell: its first line, and the rest when asked."""
+    """Return a text as a collapsible cell: its first line, and the rest on demand."""
     first, _, rest = text.strip().partition("\n")
     if not rest and len(first) <= 120:
         return escape(first)
@@ -50,6 +50,6 @@ def folded(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """A text in HTML, cut where it is very long."""
+    """Return a text as HTML, cut if it is very long."""
     more = len(text) - MOST_SHOWN
     return escape(text if more <= 0 else f"{text[:MOST_SHOWN]}… and {more:,} more characters")

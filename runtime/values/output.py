@@ -1,4 +1,4 @@
-"""The type of an answer: a JSON Schema for the model, and the value that a message holds."""
+"""Type of an answer: a JSON Schema for the model, and conversion of a message to the type."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ EXPECTED = (
 )
 
 ANY_TEXT = ("", "string", "str")
-"""What declares plain text, which has no form."""
+"""Declarations of plain text, which has no form."""
 
 MOST_FAULTS = 5
-"""How many faults of one value an error lists."""
+"""Maximum number of faults of one value that an error lists."""
 
 
 class Output(Generic[T]):
-    """The type of an operator's answers.
+    """Type of an operator's answers.
 
         output = Output(Claims)
         output.schema  # the JSON Schema, as text for `OperatorConfig.output_schema`
@@ -39,11 +39,12 @@ class Output(Generic[T]):
 
     Args:
         type: The type; None for any value.
-        schema: What a model is told about it; by default the JSON Schema of the type, and nothing for text.
+        schema: Description for the model; by default the JSON Schema of the type, and none for text.
 
     Attributes:
         type: The type.
-        schema: What a model is told about it.
+        schema: Description for the model.
+        called: Name of the type in errors.
 
     Raises:
         InputError: pydantic cannot read or describe the type.
@@ -51,6 +52,7 @@ class Output(Generic[T]):
 
     def __init__(self, type: Any = None, schema: str | None = None) -> None:
         self.type = type
+        self.called = name(type) if type else "answer of the wanted form"
         self._adapter: TypeAdapter[Any] | None = None
         if type is not None and type is not str:
             self._adapter = adapter(type)
@@ -58,10 +60,10 @@ class Output(Generic[T]):
 
     @classmethod
     def of(cls, declared: Any) -> Output[Any]:
-        """The type that a user declares: see `EXPECTED`; None for text.
+        """Return the type declared by a user: see `EXPECTED`; None for text.
 
         Raises:
-            InputError: It is none of these.
+            InputError: The declaration has another form.
         """
         if declared is None or declared is str or (isinstance(declared, str) and declared.strip() in ANY_TEXT):
             return Output(str)
@@ -78,11 +80,11 @@ class Output(Generic[T]):
 
     @property
     def is_text(self) -> bool:
-        """Whether the answer is plain text."""
+        """True if the answer is plain text."""
         return self.type is str
 
     def read(self, message: WorkflowMessage) -> T:
-        """The value that a message holds, as an instance of the type.
+        """Return the value of a message, as an instance of the type.
 
         Raises:
             ValueError: The value does not fit the type; the text lists its faults on one line.
@@ -102,6 +104,15 @@ class Output(Generic[T]):
         except (ValidationError, TypeError, ValueError):
             raise ValueError(_faults(fault)) from fault
 
+    def written_schema(self) -> dict[str, Any] | None:
+        """Return the JSON Schema of values of the type as they are written; None for text, any value, and none."""
+        if self._adapter is None:
+            return None
+        try:
+            return cast("dict[str, Any]", _closed(self._adapter.json_schema(mode="serialization")))
+        except PydanticUserError:
+            return None
+
     def _described(self) -> str:
         if self._adapter is None:
             return ""
@@ -116,14 +127,14 @@ class Output(Generic[T]):
 
 
 class _AnswerSchema(GenerateJsonSchema):
-    """JSON Schema without the titles that repeat names."""
+    """JSON Schema generator that omits titles which repeat names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
 
 def adapter(kind: Any) -> TypeAdapter[Any]:
-    """What validates values of a type.
+    """Return pydantic's validator for a type.
 
     Raises:
         InputError: pydantic cannot read the type.
@@ -139,26 +150,31 @@ def adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def plain_value(message: WorkflowMessage) -> Any:
-    """What a message holds: its output named ``output`` where that is the only one, its outputs, or its text."""
+    """Return the value of a message: its output named ``output`` if it is the only one, its outputs, or its text."""
     outputs = message.outputs
     if not outputs:
         return message.scratchpad
     return outputs["output"] if outputs.keys() == {"output"} else outputs
 
 
+def is_class(kind: object) -> bool:
+    """Return whether a type is a class. On Python 3.10, ``list[str]`` says of itself that it is one, and is not."""
+    return isinstance(kind, type) and get_origin(kind) is None
+
+
 def name(kind: Any) -> str:
-    """A type's name, as errors show it."""
-    return kind.__name__ if isinstance(kind, type) and get_origin(kind) is None else str(kind).replace("typing.", "")
+    """Return a type's name for error messages."""
+    return kind.__name__ if is_class(kind) else str(kind).replace("typing.", "")
 
 
 def shown(value: object) -> str:
-    """A value that is of a wrong type, as errors show it."""
+    """Return a value of a wrong type for error messages."""
     text = repr(value)
     return f"{text if len(text) <= 60 else text[:60] + '…'} ({type(value).__name__})"
 
 
 def _typed_dict(kind: Any) -> Any:
-    """The same as one of typing_extensions, which is what pydantic reads before Python 3.12."""
+    """Return a TypedDict as one of typing_extensions, which pydantic requires before Python 3.12."""
     if kind.__class__.__module__ == TypedDict.__module__:
         return kind
     hints = get_type_hints(kind, include_extras=True)
@@ -168,7 +184,7 @@ def _typed_dict(kind: Any) -> Any:
 
 
 def _closed(part: Any) -> Any:
-    """A schema whose objects take no other keys than those that they declare, unless they say so."""
+    """Return a schema whose objects forbid undeclared keys, unless they declare otherwise."""
     if isinstance(part, list):
         return [_closed(item) for item in part]  # pyright: ignore
     if not isinstance(part, dict):

@@ -14,7 +14,7 @@ from operad.runtime.values.schema import faults
 
 
 class Question(Value):
-    """What a run asks.
+    """A question of a run to a person.
 
         async def main() -> None:
             run = Workflow(Operator("Delete the file.", tools=[delete])).start("Delete a.txt.")
@@ -25,10 +25,10 @@ class Question(Value):
         asyncio.run(main())
 
     Attributes:
-        id: What the answer is given under: the path of who asks, with slashes; its second question
+        id: Id to answer it by: the path of the operator that asks, with slashes; its second question
             ends in ``#2``, and so on.
         text: The question.
-        schema_: The JSON Schema of the answer; None for any.
+        schema_: JSON Schema of the answer; None for any answer.
     """
 
     id: str
@@ -37,11 +37,11 @@ class Question(Value):
 
 
 class Questions:
-    """The open questions of a run.
+    """Open questions of a run.
 
     Attributes:
-        asked: By id, each with what waits for its answer.
-        allowed: The tools that a person has allowed for the rest of the run.
+        asked: Questions by id, each with the future of its answer.
+        allowed: Tools that a person has allowed for the rest of the run.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Questions:
         self.asked: dict[str, tuple[Question, asyncio.Future[JsonValue]]] = {}
 
     def ask(self, question: Question) -> asyncio.Future[JsonValue]:
-        """Open a question; the future gets its answer."""
+        """Open a question; the returned future gets its answer."""
         future: asyncio.Future[JsonValue] = asyncio.get_running_loop().create_future()
         self.asked[question.id] = question, future
         return future
@@ -59,18 +59,18 @@ class Questions:
         self.asked.pop(question_id, None)
 
     def open(self) -> Sequence[Question]:
-        """What is asked and not answered yet, in order of asking."""
+        """Questions without an answer, in order of asking."""
         return [question for question, future in self.asked.values() if not future.done()]
 
     def waits(self) -> bool:
-        """Whether something is asked, and nobody is about to go on with an answer."""
+        """True if a question is open, and no operator is about to continue with an answer."""
         return bool(self.asked) and not any(future.done() for _, future in self.asked.values())
 
     def answer(self, answers: Mapping[str, JsonValue]) -> None:
         """Answer questions: all that are given, or none.
 
         Raises:
-            InvalidError: An answer breaks its question's schema, or nobody asks what it answers.
+            InvalidError: An answer breaks its question's schema, or there is no such question.
         """
         open_ = {question.id: question for question in self.open()}
         issues: list[Issue] = []
@@ -78,7 +78,13 @@ class Questions:
             question = open_.get(question_id)
             if question is None:
                 hint = did_you_mean(question_id, open_)
-                issues.append(Issue("unknown-question", f"nobody asks this{hint}; open: {_names(open_)}", question_id))
+                issues.append(
+                    Issue(
+                        "unknown-question",
+                        f"there is no open question with this id{hint}; open: {_names(open_)}",
+                        question_id,
+                    )
+                )
             elif question.schema_ is not None:
                 issues += [Issue("wrong-answer", fault, question_id) for fault in faults(question.schema_, value)]
         if issues:

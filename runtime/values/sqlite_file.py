@@ -1,4 +1,4 @@
-"""An SQLite file of ours: opened late, claimed by a mark, shared by threads and processes."""
+"""SQLite files of Operad: opened late, marked by an application id, shared by threads and processes."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     import sqlite3
 
 BUSY_SECONDS = 10.0
-"""How long one waits for another process that is writing."""
+"""Seconds to wait for another process that is writing."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileKind:
-    """What such a file is for.
+    """Kind of SQLite file.
 
     Attributes:
-        name: What errors call it, such as ``a cache``.
-        application_id: What marks it as of this kind: the `application_id` of the SQLite format.
-        version: Of its tables; a file of another is left alone.
-        tables: The statements that make them.
-        private: Whether a new file is made for its owner's eyes alone.
+        name: Name of the kind in error messages, such as ``a cache``.
+        application_id: Mark of the kind: the `application_id` of the SQLite format.
+        version: Version of its tables; files of other versions are refused.
+        tables: Statements that create the tables.
+        private: True to create files readable by their owner only.
     """
 
     name: str
@@ -40,11 +40,11 @@ class FileKind:
 
 
 class SqliteFile:
-    """An SQLite file of one kind. Where it was deleted or replaced since it was opened, what is there now is used.
+    """An SQLite file of one kind. A file that was deleted or replaced since it was opened is opened again.
 
     Args:
-        path: Where it is; made when it is first needed. None for memory, which closing empties.
-        kind: What it is for.
+        path: Path of the file, created on first use. None for memory, which closing empties.
+        kind: The kind of file.
     """
 
     def __init__(self, path: str | Path | None, kind: FileKind) -> None:
@@ -56,15 +56,19 @@ class SqliteFile:
         self._identities: dict[str, tuple[int, int] | None] = {}
 
     def check(self) -> None:
-        """Look whether the file can be used, if it is there; none is made.
+        """Check that an existing file can be used; none is created.
 
         Raises:
-            InputError: As `connection`, or there is something else than a file.
+            InputError: As `connection`, or the path is not a regular file.
         """
-        if not os.path.exists(self.path):  # memory neither
+        if not os.path.exists(self.path):  # for memory, too
             return
         if not os.path.isfile(self.path):
-            problem = "is a folder; name a file in it" if os.path.isdir(self.path) else "is no file; name another one"
+            problem = (
+                "is a folder; name a file in it"
+                if os.path.isdir(self.path)
+                else "is not a regular file; name another one"
+            )
             raise InputError(f"{self.path}: {problem}")
         with self.connection():
             pass
@@ -72,12 +76,12 @@ class SqliteFile:
 
     @contextmanager
     def connection(self) -> Generator[sqlite3.Connection, None, None]:
-        """The connection, for one thread at a time. It commits by itself unless a transaction is begun.
+        """Yield the connection, to one thread at a time. It commits automatically unless a transaction is begun.
 
         Raises:
-            InputError: The file cannot be used: SQLite finds something wrong, or it is of another kind.
+            InputError: The file cannot be used: SQLite reports an error, or it is of another kind.
         """
-        import sqlite3  # where it is needed: most runs keep nothing in a file
+        import sqlite3  # imported late: most runs need no file
 
         try:
             with self._lock:
@@ -87,15 +91,18 @@ class SqliteFile:
                     self._opened = self._open()
                     self._closing = weakref.finalize(self, self._opened.close)
                 yield self._opened
-        except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter where what SQLite says is broken, too
-            what_to_do = "the file is left as it is: move it away, or name another one"
+        except (
+            sqlite3.Error,
+            UnicodeDecodeError,
+        ) as error:  # UnicodeDecodeError if SQLite's own message is damaged, too
+            what_to_do = "the file was not changed: move it away, or name another one"
             if isinstance(error, sqlite3.OperationalError):
-                what_to_do = "is its folder there, may it be written to, is there room, does another program hold it?"
+                what_to_do = "check that its folder exists, permissions, free space, and other programs that use it"
             raise InputError(f"{self.path}: cannot be used as {self._kind.name}: {error}; {what_to_do}") from error
 
     @contextmanager
     def transaction(self) -> Generator[sqlite3.Connection, None, None]:
-        """The connection, in a transaction that no other writer breaks into; undone if the block raises.
+        """Yield the connection in a transaction, without other writers in between; rolled back if the block raises.
 
         Raises:
             InputError: As `connection`.
@@ -105,7 +112,7 @@ class SqliteFile:
             yield connection
 
     def close(self) -> None:
-        """Close the file. It can be used again."""
+        """Close the file, which can be used again."""
         with self._lock:
             self._close()
 
@@ -115,11 +122,11 @@ class SqliteFile:
         self._opened = self._closing = None
 
     def _is_replaced(self) -> bool:
-        """Whether the file at the path is not the one that is open, or none is there."""
+        """Return True if the file at the path is missing, or is not the one that is open."""
         return self.path != ":memory:" and _identity(self.path) != self._identities[str(self.path)]
 
     def _let_go(self) -> None:
-        """Close a file that is at the path no more, and remove its journal: SQLite would play it into the next file."""
+        """Close a replaced or deleted file, and remove its journal, which SQLite would replay into the next file."""
         self._close()
         for beside in self._journal():
             identity = self._identities.get(beside)
@@ -134,17 +141,17 @@ class SqliteFile:
         import sqlite3
 
         if self._kind.private and self.path != ":memory:":
-            with suppress(OSError):  # it is there, or SQLite says what is wrong; its journal gets the same rights
+            with suppress(OSError):  # it exists, or SQLite reports the error; its journal gets the same permissions
                 os.close(os.open(os.path.realpath(self.path), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             with connection:
                 connection.execute("BEGIN IMMEDIATE")
                 self._claim(connection)
-            with suppress(sqlite3.OperationalError):  # another process is at it, and sets the same
+            with suppress(sqlite3.OperationalError):  # another process is setting the same mode
                 connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # from now on there is a journal
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the journal exists from here on
             self._identities = {path: _identity(path) for path in (str(self.path), *self._journal())}
         except BaseException:
             connection.close()
@@ -152,7 +159,7 @@ class SqliteFile:
         return connection
 
     def _claim(self, connection: sqlite3.Connection) -> None:
-        """Make a new file ours; leave one alone that is somebody else's."""
+        """Mark a new file as one of this kind; refuse a file of another kind."""
         kind = self._kind
         application, version, tables = (
             connection.execute(question).fetchone()[0]
@@ -166,8 +173,7 @@ class SqliteFile:
                 "delete it, or name another file"
             )
         if application or version or tables:
-            name = kind.name.split(" ", 1)[1]
-            raise InputError(f"{self.path}: is an SQLite file, but no {name} of operad; name another file")
+            raise InputError(f"{self.path}: is an SQLite file, but not {kind.name} of operad; name another file")
         for statement in kind.tables:
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {kind.application_id}")
@@ -175,7 +181,7 @@ class SqliteFile:
 
 
 def _identity(path: str | Path) -> tuple[int, int] | None:
-    """What tells a file from another one at the same path; None where there is none."""
+    """Return values that tell a file from another one at the same path; None if there is none."""
     try:
         found = os.stat(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""The synchronous door: callers without an event loop share one that runs in the background."""
+"""Synchronous calls of coroutines: callers without an event loop share one that runs in the background."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ T = TypeVar("T")
 LONGEST_WIND_UP = 1.0
 """Seconds that runs have to clean up when the process ends."""
 
-_first_call = threading.Lock()  # `cache` alone may start a loop for each of several first callers
+_first_call = threading.Lock()  # `cache` alone may start several loops for concurrent first callers
 
 
 def run_sync(start: Callable[[], Coroutine[Any, Any, T]], instead: str) -> T:
-    """Run the coroutine that `start` makes, and wait for it.
+    """Run the coroutine that `start` returns, and wait for it.
 
     The loop lives as long as the process, so that connections kept by model clients serve later
     calls too. Ctrl-C cancels the coroutine and waits until it has ended.
 
     Args:
-        start: Makes the coroutine.
-        instead: What to await where a loop is running already.
+        start: Function that returns the coroutine.
+        instead: Expression to await inside a running loop, for the error message.
 
     Raises:
         RunningLoopError: The caller is inside a running event loop.
@@ -54,8 +54,10 @@ def run_sync(start: Callable[[], Coroutine[Any, Any, T]], instead: str) -> T:
     try:
         return future.result()
     except KeyboardInterrupt:
-        loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])  # cancelling the future would not wait
-        with suppress(CancelledError, Exception):  # it has ended; the interrupt is what counts
+        loop.call_soon_threadsafe(
+            lambda: [task.cancel() for task in tasks]
+        )  # cancelling the future would not wait for the coroutine's end
+        with suppress(CancelledError, Exception):  # it has ended; the interrupt is raised instead of its error
             future.result()
         raise
     finally:
@@ -80,7 +82,7 @@ def _background_loop(pid: int) -> asyncio.AbstractEventLoop:  # a forked process
 
 
 def _wind_up(loop: asyncio.AbstractEventLoop, pid: int) -> None:
-    """At the end of the process: runs that still wait, for a person perhaps, are cancelled and clean up."""
+    """Cancel runs that still wait, for example for a person, when the process ends, and let them clean up."""
     if os.getpid() == pid:
         with suppress(TimeoutError, FutureTimeoutError, CancelledError):
             asyncio.run_coroutine_threadsafe(_cancel_all(), loop).result(LONGEST_WIND_UP)
@@ -95,5 +97,5 @@ async def _cancel_all() -> None:
 
 def _keep_running(loop: asyncio.AbstractEventLoop) -> None:
     while True:
-        with suppress(SystemExit, KeyboardInterrupt):  # asyncio hands them to their caller, and stops the loop
+        with suppress(SystemExit, KeyboardInterrupt):  # asyncio passes these to their caller, and stops the loop
             loop.run_forever()

@@ -1,4 +1,4 @@
-"""JSON and texts that every reader takes, whatever is in them."""
+"""JSON and texts that every reader accepts, whatever their content."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:]', re.DOTALL)
 
 
 class RepeatedKey(NamedTuple):
-    """A key that stands in its object for the second time or more; its place is counted from 1."""
+    """A key that occurs in its object for the second time or more; its place is counted from 1."""
 
     key: str
     line: int
@@ -23,9 +23,9 @@ class RepeatedKey(NamedTuple):
 
 
 def repeated_keys(text: str) -> Iterator[RepeatedKey]:
-    """Yield the keys of a text of sound JSON that stand in their object already, in the order of the text."""
+    """Yield the repeated keys of a valid JSON text, in the order of the text."""
     begins = [0, *(found.end() for found in re.finditer("\n", text))]
-    around: list[set[str]] = []  # the keys of the objects around; of a list, none ever
+    around: list[set[str]] = []  # keys of the enclosing objects; always empty for a list
     last: re.Match[str] | None = None
     for token in _TOKEN.finditer(text):
         match token[0]:
@@ -44,18 +44,18 @@ def repeated_keys(text: str) -> Iterator[RepeatedKey]:
 
 
 def to_json(value: object) -> str:
-    """A value as JSON on one line, in ASCII, for models say what no encoding can.
+    """Return a value as JSON on one line, in ASCII, because models write characters that no encoding has.
 
-    Numbers that JSON lacks are null; what else it has no form for is said as Python does.
+    Numbers that JSON lacks become null; other values without a JSON form become their `repr`.
     """
     try:
         return _dumped(value)
-    except (TypeError, ValueError):  # a number that JSON lacks, or a key that is none of its own
+    except (TypeError, ValueError):  # a number that JSON lacks, or a key that is not a string
         return _dumped(_valid(value))
 
 
 def to_text(said: str) -> str:
-    """A text that can be encoded: half surrogate pairs, which models may say, are told as escapes."""
+    """Return a text that can be encoded: lone surrogates, which models may write, become escapes."""
     return said.encode(errors="backslashreplace").decode()
 
 

@@ -1,4 +1,4 @@
-"""The words of a text, for search and for comparing texts: folded, and in any script."""
+"""Words of a text, for search and for comparing texts: case-folded, and in any script."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _UNSPACED = (
     "\u3105-\u312f\u31a0-\u31bf"  # Bopomofo
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
 )
-"""Letters of scripts that don't part words by spaces."""
+"""Letters of scripts that do not separate words by spaces."""
 
 
-@cache  # compiled at the first text: these patterns are large, and most commands read no text
+@cache  # compiled on first use: these patterns are large, and most commands read no text
 def _run() -> re.Pattern[str]:
     """Return the pattern of a run: letters of an unspaced script, or letters and digits with their marks."""
-    # Signs that belong to the letter before them, as the vowels of Hindi do; to `re` they are no letters.
+    # Signs that belong to the letter before them, such as the vowels of Hindi, which `re` does not count as letters.
     marks = "".join(mark for mark in map(chr, range(0x300, 0xE00)) if unicodedata.category(mark).startswith("M"))
     return re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|[^\W_{_UNSPACED}](?:[^\W_{_UNSPACED}]|[{marks}])*")
 
 
 @cache
 def _hump() -> re.Pattern[str]:
-    """Return the pattern of where a part of a name in code begins, as in `maxAge` and `HTTPServer`; not in `URLs`."""
+    """Return the pattern of word boundaries inside a name in code, as in `maxAge` and `HTTPServer`; not in `URLs`."""
     cased = [chr(number) for number in range(0x41, 0x590)]
     upper, lower = "".join(filter(str.isupper, cased)), "".join(filter(str.islower, cased))
     return re.compile(
@@ -37,12 +37,12 @@ def _hump() -> re.Pattern[str]:
 
 
 def words(text: str) -> list[str]:
-    """The words of `text` in their order, those that occur more than once as often as they do.
+    """Return the words of `text` in order, with repetitions.
 
-    Letters are folded (NFKC, no capitals). Words are runs of letters and digits; `_` parts them, so
-    that the parts of a name in code are words. Those of `maxAge` are words beside the whole, for it
-    may be written `maxage`, as SQLite is. Chinese, Japanese, Korean, Thai and others that don't part
-    words by spaces are cut into pairs of neighbouring letters; a letter that stands alone is a word.
+    Letters are folded (NFKC, lower case). Words are runs of letters and digits; `_` separates them, so
+    that the parts of a name in code are words. The parts of `maxAge` are words beside the whole, because it
+    may be written `maxage`, as SQLite is. Chinese, Japanese, Korean, Thai and other scripts without spaces between
+    words are cut into pairs of neighbouring letters; a letter that stands alone is a word.
 
     >>> words("Die Straße, FTS5 und max_age")
     ['die', 'strasse', 'fts5', 'und', 'max', 'age']

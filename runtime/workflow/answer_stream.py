@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
 from typing import Any
 
-from operad.runtime.events import Event, TokenStreamed
+from operad.runtime.events import Event, RunFinished, TokenStreamed
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import AnswerError
+from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.workflow.workflow import Workflow
 
 _PIECE = re.compile(r"\S*\s*", re.DOTALL)
 
 
 def answering_operator(workflow: Workflow[Any], reasoner: Reasoner) -> str | None:
-    """Return the id of the operator whose text is the answer as it comes; None where the answer is known at the end only.
+    """Return the id of the operator whose streamed text is the answer; None if the answer is known only at the end.
 
-    It is the one tail, asks one model once, and nobody judges its text before it counts.
+    It is the only end operator, asks one model once, and has no evaluator.
     """
     graph = workflow.graph()
     parents = {parent for before in graph.before.values() for parent in before}
@@ -64,3 +67,34 @@ class AnswerStream:
                 "the operator began anew after a part of its answer was sent, and said something else; ask again"
             )
         yield from filter(None, _PIECE.findall(text[len(self._sent) :]))
+
+
+async def pieces(
+    workflow: Workflow[Any], reasoner: Reasoner, events: AsyncGenerator[Event, None]
+) -> AsyncGenerator[str, None]:
+    """Yield the text of a run's answer, piece by piece, as the model writes it where that is certain to be the answer.
+
+    Args:
+        workflow: The workflow that runs.
+        reasoner: The reasoner of the run.
+        events: The events of the run; the last one has its message. They are closed at the end.
+    """
+    live = AnswerStream(answering_operator(workflow, reasoner))
+    last: Event | None = None
+    async with aclosing(events):
+        async for event in events:
+            last = event
+            if piece := live.next(event):
+                yield piece
+    if isinstance(last, RunFinished):
+        for piece in live.rest(answer_text(last.message)):
+            yield piece
+
+
+def answer_text(message: WorkflowMessage) -> str:
+    """Return the text of an answer; of one that has outputs only, the one that is a text, or all of them as JSON."""
+    outputs = list(message.outputs.values())
+    if message.scratchpad or not outputs:
+        return message.scratchpad
+    only = outputs[0] if len(outputs) == 1 else None
+    return only if isinstance(only, str) else json.dumps(message.outputs, ensure_ascii=False, default=str)

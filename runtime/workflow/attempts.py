@@ -1,4 +1,4 @@
-"""What happens around an operator's attempts: cache, places, time limits, retries, fallback."""
+"""Attempts of an operator: cache, places, time limits, retries, fallback."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from operad.runtime.values.message import NO_USAGE, WorkflowMessage, WorkflowSta
 
 
 async def run_with_policy(node: Node, call: OperatorCall, scope: Scope) -> Answer:
-    """Run an operator as its policy says.
+    """Run an operator with its policy.
 
     Args:
         node: The operator, its policy, and how many operators of its workflow may run at once.
-        call: What it is given.
+        call: Its input.
         scope: Where it runs.
 
     Raises:
@@ -107,7 +107,7 @@ async def _timed(operator: BaseOperator, call: OperatorCall, timeout: Timeout, s
 async def _fall_back(
     fallback: Executes | Completes | WorkflowMessage | str, node: Node, call: OperatorCall, scope: Scope
 ) -> Answer:
-    """What takes the operator's place, within the time and the limits of an attempt."""
+    """Run the operator's fallback, within the time and the limits of an attempt."""
     if isinstance(fallback, WorkflowMessage | str):
         return fallback
     if not isinstance(fallback, Model):

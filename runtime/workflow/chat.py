@@ -1,9 +1,8 @@
-"""Chat: a conversation with a workflow, which remembers what was said."""
+"""Chat: a conversation with a workflow that remembers earlier turns."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import Job, Turn, Usage, WorkflowMessage, new_id
 from operad.runtime.values.output import shown
 from operad.runtime.values.sync import run_sync
-from operad.runtime.workflow.answer_stream import AnswerStream, answering_operator
+from operad.runtime.workflow.answer_stream import answer_text, pieces
 from operad.runtime.workflow.chat_store import ChatStore
 from operad.runtime.workflow.memory import DEFAULT_TOKENS, Memory
 from operad.runtime.workflow.result import Result
@@ -66,7 +65,7 @@ class Chat(Generic[T]):
         id: The id of the conversation.
 
     Raises:
-        InputError: A value is none of these.
+        InputError: A value has another type.
     """
 
     def __init__(
@@ -101,7 +100,7 @@ class Chat(Generic[T]):
             result = chat.send("What is my name?")
             print(result.text)
 
-        Takes and raises what `asend` does.
+        Arguments and errors are those of `asend`.
 
         Raises:
             RunningLoopError: An event loop is running here: await `asend` instead.
@@ -112,7 +111,7 @@ class Chat(Generic[T]):
         """Send a message and return the result of the run that answers it; its usage includes that of a summary.
 
         Args:
-            message: A text; or a `Job`, whose goal is the message, with files and inputs.
+            message: A text, or a `Job`, whose goal is the message, with files and inputs.
 
         Raises:
             InputError: The message is neither; another message is being answered; or another program has added to the
@@ -137,26 +136,21 @@ class Chat(Generic[T]):
         without tools, ports and output type, and no evaluator can ask for another round. Otherwise they come at the end.
         The message is kept when the run has finished; closing the stream before cancels the run.
 
-        Takes and raises what `asend` does.
+        Arguments and errors are those of `asend`.
 
         Raises:
-            AnswerError: The model broke off and said something else when it was asked again; `turns` has the answer.
+            AnswerError: The model broke off, and its repeated answer differs; `turns` has the new answer.
         """
-        live = AnswerStream(answering_operator(self._workflow, self._reasoner))
-        async with aclosing(self.events(message)) as events:
-            async for event in events:
-                if piece := live.next(event):
-                    yield piece
-                if isinstance(event, RunFinished) and len(event.path) == 0:
-                    for piece in live.rest(answer_text(event.message)):
-                        yield piece
+        async with aclosing(pieces(self._workflow, self._reasoner, self.events(message))) as texts:
+            async for piece in texts:
+                yield piece
 
     async def events(self, message: str | Job) -> AsyncGenerator[Event, None]:
         """Send a message and yield the events of the run that answers it, as `Workflow.stream` does.
 
         The message is kept once the run has finished. A question of the run is answered with `Workflow.answer`.
 
-        Takes and raises what `asend` does.
+        Arguments and errors are those of `asend`.
         """
         with self._alone():
             exchange = await self._opened(message)
@@ -201,12 +195,3 @@ class Chat(Generic[T]):
     async def _keep(self, exchange: _Exchange, message: WorkflowMessage) -> None:
         answer = answer_text(message)
         await asyncio.to_thread(self._store.add, self.id, exchange.number, exchange.job.goal, answer)
-
-
-def answer_text(message: WorkflowMessage) -> str:
-    """Return the text of an answer; of one that has outputs only, the one that is a text, or all of them as JSON."""
-    outputs = list(message.outputs.values())
-    if message.scratchpad or not outputs:
-        return message.scratchpad
-    only = outputs[0] if len(outputs) == 1 else None
-    return only if isinstance(only, str) else json.dumps(message.outputs, ensure_ascii=False, default=str)

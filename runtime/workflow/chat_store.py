@@ -22,13 +22,19 @@ _CHATS = FileKind(
         "CREATE TABLE turns (chat TEXT NOT NULL, number INTEGER NOT NULL, message TEXT NOT NULL, answer TEXT NOT NULL, "
         "summary TEXT, written REAL NOT NULL, PRIMARY KEY (chat, number)) WITHOUT ROWID",
     ),
-    private=True,  # what somebody says is nobody else's business
+    private=True,  # conversations are private
 )
 
 
 @dataclass(frozen=True, slots=True)
 class KeptChat:
     """A conversation in a store.
+
+        flow.chat("ada", store="chats.db").send("hello")
+        with closing(ChatStore("chats.db")) as store:
+            chat: KeptChat
+            for chat in store.chats():
+                print(chat.id, chat.messages)
 
     Attributes:
         id: Its id.
@@ -56,7 +62,7 @@ class ChatStore:
         path: The file; made when it is first needed. None for memory.
 
     Raises:
-        InputError: It is no path. When it is used: the file is of another kind or version, or cannot be written to.
+        InputError: It is not a path. When it is used: the file is of another kind or version, or cannot be written to.
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
@@ -141,7 +147,7 @@ class ChatStore:
 
 
 def _text(column: str) -> str:
-    """A column as text, whatever somebody wrote into the file."""
+    """Return a column as text, whatever another program wrote into the file."""
     return f"CAST(ifnull({column}, '') AS TEXT)"
 
 

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from threading import RLock
-from typing import Any, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args, overload
 
-from typing_extensions import TypeVar
+from typing_extensions import TypedDict, TypeVar, Unpack
 
 from operad.runtime.graph.build import Build
 from operad.runtime.graph.call import Executable
 from operad.runtime.graph.chart import chart
-from operad.runtime.graph.edges import Chain, Function, Port, Step, chain_of, check_step, is_executable
+from operad.runtime.graph.edges import (
+    AnswerPath,
+    Chain,
+    Function,
+    Port,
+    Step,
+    chain_of,
+    check_step,
+    is_awel,
+    is_executable,
+)
 from operad.runtime.graph.graph import WorkflowGraph
 from operad.runtime.graph.operator import BaseOperator, as_operator
 from operad.runtime.graph.schedule import Join, Ports
@@ -21,10 +32,19 @@ from operad.runtime.values.errors import InputError, InvalidError, Issue, did_yo
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.output import plain_value, shown
 from operad.runtime.workflow.function import FunctionOperator
+from operad.runtime.workflow.function_evaluator import FunctionEvaluator
 from operad.runtime.workflow.within import Within
+
+if TYPE_CHECKING:
+    from operad.runtime.workflow.map import Map
 
 T = TypeVar("T", default=Any, covariant=True)
 U = TypeVar("U")
+
+
+class _How(TypedDict, total=False):
+    join: Join | None
+    policy: Policy | None
 
 
 class Definition(Step[T]):
@@ -32,7 +52,7 @@ class Definition(Step[T]):
 
     Args:
         name: The workflow's name; its id in another workflow.
-        policy: How its operators run, where their own policy says nothing.
+        policy: Default policy of its operators.
     """
 
     def __init__(self, name: str, policy: Policy = NO_POLICY) -> None:
@@ -46,20 +66,24 @@ class Definition(Step[T]):
         self._policies: dict[str, Policy] = {}
         self._doubles: list[str] = []
         self._evaluators: list[tuple[Executable, Policy]] = []
-        self._functions: list[FunctionOperator[Any]] = []
+        self._made: dict[object, BaseOperator] = {}  # of functions and AWEL operators
 
     def get_id(self) -> str:
         """Return its id as an operator of another workflow: its name."""
         return self.name
 
     @overload
-    def add(
-        self, step: Step[U], after: Sequence[Any] = (), *, join: Join | None = None, policy: Policy | None = None
-    ) -> Step[U]: ...
+    def add(self, step: Step[U], after: Sequence[Any] = (), **how: Unpack[_How]) -> Step[U]: ...
     @overload
     def add(
-        self, step: Any, after: Sequence[Any] = (), *, join: Join | None = None, policy: Policy | None = None
-    ) -> Any: ...
+        self, step: Callable[..., AsyncIterator[str] | Iterator[str]], after: Sequence[Any] = (), **how: Unpack[_How]
+    ) -> Step[str]: ...
+    @overload
+    def add(self, step: Callable[..., Awaitable[U]], after: Sequence[Any] = (), **how: Unpack[_How]) -> Step[U]: ...
+    @overload
+    def add(self, step: Callable[..., U], after: Sequence[Any] = (), **how: Unpack[_How]) -> Step[U]: ...
+    @overload
+    def add(self, step: Any, after: Sequence[Any] = (), **how: Unpack[_How]) -> Any: ...
     def add(
         self, step: Any, after: Sequence[Any] = (), *, join: Join | None = None, policy: Policy | None = None
     ) -> Any:
@@ -69,7 +93,7 @@ class Definition(Step[T]):
 
         Args:
             step: An operator, a workflow or a plain function; or several with edges between them, as ``a >> b``.
-            after: What comes before it: operators, ports, functions, or ids.
+            after: Predecessors: operators, ports, functions, or ids.
             join: When it runs, and
             policy: how it runs; both as for `add_operator`, and for a single operator only.
 
@@ -77,7 +101,7 @@ class Definition(Step[T]):
             The step; of a function, the operator that is made of it.
 
         Raises:
-            InputError: A value is none of these.
+            InputError: A value has another type.
             InvalidError: There is no such join.
         """
         if isinstance(after, str) or not isinstance(after, list | tuple):
@@ -94,6 +118,46 @@ class Definition(Step[T]):
             self.add_operator(head, cast("Sequence[Any]", after))
         return cast("Any", step)
 
+    def map(
+        self,
+        each: Any,
+        over: str | AnswerPath,
+        *,
+        id: str = "",
+        after: Sequence[Any] = (),
+        concurrency: int = 8,
+        on_error: Literal["fail", "skip", "keep"] = "fail",
+        policy: Policy | None = None,
+    ) -> Map:
+        """Add a map, which runs an operator for each item of a list, after the operator that gives the list.
+
+            flow = Workflow(facts)
+            checked = flow.map(check, over=facts.output.claims)
+
+        Args:
+            each: Body to run for each item: an operator, a workflow or a function.
+            over: The list: ``facts.output.claims``, or the same as text: ``facts.claims``.
+            id: The id of the map; by default that of what it runs.
+            after: Other operators that come before it, as for `add`.
+            concurrency: Maximum number of items at once.
+            on_error: Effect of a failing item; see `Map`.
+            policy: How the map as a whole runs.
+
+        Returns:
+            The map, an operator.
+
+        Raises:
+            InputError: A value has another type.
+            InvalidError: `concurrency` is below 1, or `on_error` none of these.
+        """
+        from operad.runtime.workflow.map import Map  # not at import: it is made of workflows
+
+        made = Map(id, each=each, over=over, concurrency=concurrency, on_error=on_error)
+        lists = made.reads or ([over] if isinstance(over, str) and over in self._operators else [])
+        before = [read for read in lists if read not in map(self._id_of, after)]
+        self.add(made, after=[*before, *after], policy=policy)
+        return made
+
     def add_operator(
         self,
         operator: Executable | Definition | Function,
@@ -109,9 +173,9 @@ class Definition(Step[T]):
 
         Args:
             operator: The operator; a workflow, which runs inside this one; or a plain function.
-            previous_ops: What comes before it, given by itself or its id; a `Port` where the edge is taken only if
+            previous_ops: Predecessors, as objects or ids; a `Port` if the edge is taken only if
                 that operator's message takes the port.
-            next_ops: What comes after it, likewise.
+            next_ops: Successors, likewise.
             join: When it runs: ``all_done`` (the default), when all before it have ended or been
                 skipped, and one at least ran; ``all``, only if all ran; ``any``, as soon as the
                 first ran, with that one's message alone.
@@ -124,7 +188,7 @@ class Definition(Step[T]):
         step: Executable | Definition = self._as_step(operator)
         operator_id = step.get_id()
         self._check_added(operator_id, previous_ops, next_ops, join)
-        parents = [self._leaves(previous) for previous in previous_ops or ()]
+        parents = [self._leaves(previous, operator_id) for previous in previous_ops or ()]
         children = [self._id_of(following) for following in next_ops or ()]
         with self._lock:
             self._built = None
@@ -200,36 +264,47 @@ class Definition(Step[T]):
         with self._lock:
             return list(self._operators.values())
 
-    def set_evaluator(self, evaluator: Executable | None, *, policy: Policy = NO_POLICY) -> None:
-        """Set what judges the result, in place of all that did; None for nobody.
+    def set_evaluator(self, evaluator: Executable | Function | None, *, policy: Policy = NO_POLICY) -> None:
+        """Set the evaluator of the result, in place of all earlier ones; None for none.
+
+        The operators run again after its verdict where the workflow was made with `max_rounds` above 1.
 
         Args:
-            evaluator: What judges.
+            evaluator: The evaluator, or a function: it returns a `WorkflowMessage` with a status, or None for a right
+                result, and raises `FaultError` for a wrong one.
             policy: How it runs. The workflow's own completes it, except for the fallback: a text
-                that stands in for an answer is no verdict.
+                that replaces an answer is not a verdict.
         """
-        if evaluator is not None:
-            self._check_evaluator(evaluator)
+        judges = [] if evaluator is None else [(self._as_evaluator(evaluator), policy)]
         with self._lock:
             self._built = None
-            self._evaluators = [(evaluator, policy)] if evaluator else []
+            self._evaluators = judges
 
-    def add_evaluator(self, evaluator: Executable, *, policy: Policy = NO_POLICY) -> None:
-        """Add another one that judges. All judge at once, and their verdicts are joined: see `verdict.joined`.
+    def add_evaluator(self, evaluator: Executable | Function, *, policy: Policy = NO_POLICY) -> None:
+        """Add another evaluator. All evaluators run concurrently, and their verdicts are joined: see `verdict.joined`.
 
         Args:
-            evaluator: What judges.
-            policy: How it runs, as in `set_evaluator`.
+            evaluator: The evaluator.
+            policy: Its policy, as in `set_evaluator`.
         """
-        self._check_evaluator(evaluator)
+        judge = self._as_evaluator(evaluator)
         with self._lock:
             self._built = None
-            self._evaluators.append((evaluator, policy))
+            self._evaluators.append((judge, policy))
 
-    def _check_evaluator(self, evaluator: object) -> None:
-        if not is_executable(evaluator):
-            raise InputError(f"evaluator: expected an Evaluator, such as Evaluator('…'); got {shown(evaluator)}")
-        self._settle(evaluator)
+    def _as_evaluator(self, evaluator: Executable | Function) -> Executable:
+        """An evaluator as it is, with an id of its own; the one that is made of a function."""
+        judge: Any = evaluator
+        if not is_executable(judge):
+            if isinstance(judge, type) or not callable(judge):
+                raise InputError(
+                    f"evaluator: expected an Evaluator, such as Evaluator('…'), or a function; got {shown(judge)}"
+                )
+            judge = FunctionOperator(judge)
+        if isinstance(judge, FunctionOperator):
+            judge = FunctionEvaluator(cast("FunctionOperator[Any]", judge))
+        self._settle(judge)
+        return judge
 
     def graph(self) -> WorkflowGraph:
         """The workflow as it stands, frozen."""
@@ -251,7 +326,7 @@ class Definition(Step[T]):
             )
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        """What a notebook shows: the operators as a flowchart."""
+        """Return the operators as a flowchart for notebooks."""
         from operad.runtime.observe.notebook import picture
 
         return {"text/plain": repr(self), **picture(chart(self.graph()))}
@@ -273,10 +348,10 @@ class Definition(Step[T]):
         """An operator or a workflow as it is, with an id of its own; the operator that is made of a function."""
         check_step(step)
         if not is_executable(step):
-            made = next((each for each in self._functions if each.function == step), None)
+            key = step if inspect.isroutine(step) else id(step)  # a bound method is a new object each time
+            made = self._made.get(key)
             if made is None:
-                made = FunctionOperator(step)
-                self._functions.append(made)
+                made = self._made[key] = _made_of(step)
             step = made
         self._settle(step)
         return step
@@ -285,19 +360,21 @@ class Definition(Step[T]):
         if isinstance(step, BaseOperator):
             with self._lock:
                 judges = [evaluator for evaluator, _ in self._evaluators]
-                named = {each.get_id() for each in (*self._operators.values(), *judges) if each is not step}
-                step.settle_id(named | {key for key in self._before if key not in self._operators})
+                step.settle_id(_TakenIds(cast("object", step), self._operators, self._before, judges))
 
     def _id_of(self, step: Any) -> str:
         """The id of an operator that is given by itself or by that."""
         return step if isinstance(step, str) else self._as_step(step).get_id()
 
-    def _leaves(self, step: Any) -> tuple[str, Ports]:
-        """Where an edge leaves: the id of the operator, and its port."""
+    def _leaves(self, step: Any, operator_id: str = "") -> tuple[str, Ports]:
+        """Return the source of an edge: the id of the operator, and its port; of an AWEL branch, that of the operator's id."""
         if isinstance(step, Port):
             port = cast("Port[Any]", step)
             return self._id_of(port.operator), frozenset({port.name})
-        return self._id_of(step), frozenset()
+        before = step if isinstance(step, str) else self._as_step(step).get_id()
+        known = self._operators.get(before, step)
+        is_branch = isinstance(known, BaseOperator) and is_awel(known.added) and operator_id in known.ports
+        return before, frozenset({operator_id}) if is_branch else frozenset()
 
     def _add_chain(self, chain: Chain[Any]) -> None:
         dangling: list[Port[Any]] = [tail for tail in chain.tails if isinstance(tail, Port)]
@@ -333,6 +410,37 @@ class Definition(Step[T]):
             hint = did_you_mean(operator_id, self._operators)
             issue = Issue("unknown-operator", f"is not in the workflow{hint}", operator_id)
             raise InvalidError(f"workflow {self.name!r}: nothing to {what}", [issue])
+
+
+def _made_of(step: Any) -> BaseOperator:
+    """The operator that is made of a function or an AWEL operator."""
+    if not is_awel(step):
+        return FunctionOperator(step)
+    from operad.runtime.workflow.awel import AwelOperator  # not at import: it imports dbgpt
+
+    return AwelOperator(step)
+
+
+class _TakenIds(Collection[str]):
+    """Ids of a workflow's other operators and evaluators; looked up, for a set of all for each operator is quadratic."""
+
+    def __init__(
+        self, step: object, operators: Mapping[str, object], before: Mapping[str, object], judges: Sequence[Executable]
+    ) -> None:
+        self._step, self._operators, self._before, self._judges = step, operators, before, judges
+
+    def __contains__(self, name: object) -> bool:
+        known = self._operators.get(cast("str", name), self._step if name not in self._before else None)
+        return known is not self._step or any(
+            judge.get_id() == name for judge in self._judges if judge is not self._step
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        judges = (judge.get_id() for judge in self._judges)
+        return (name for name in dict.fromkeys((*self._operators, *self._before, *judges)) if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def _add_edge(before: dict[str, Ports], parent: str, ports: Ports) -> None:

@@ -1,4 +1,4 @@
-"""Functions as operators: parameters are bound to what comes before, and what is returned becomes a message."""
+"""Functions as operators: parameters are bound to earlier answers, and the return value becomes a message."""
 
 from __future__ import annotations
 
@@ -7,21 +7,11 @@ import functools
 import inspect
 import json
 import logging
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Generic,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-    overload,
-)
+from typing import Any, Generic, cast, get_args, get_origin, get_type_hints
 
 from pydantic import JsonValue
 from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -37,19 +27,17 @@ from operad.runtime.values.errors import InputError, Issue, OperadError, PortErr
 from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.ids import as_name, settled_id, slug
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.output import Output, name, shown
+from operad.runtime.values.output import Output, is_class, name, shown
 from operad.runtime.workflow.parameters import (
     Parameter,
     Special,
     as_value,
     bindings,
     item_in,
+    misfits,
     parameters_of,
     without_partial,
 )
-
-if TYPE_CHECKING:
-    from operad.runtime.workflow.run import Run
 
 T = TypeVar("T", default=Any, covariant=True)
 
@@ -58,7 +46,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Take(Generic[T]):
-    """What a function returns to take a port, with its answer.
+    """Answer of a function with the port that it takes.
 
         @operator
         def triage(mail: str) -> Take[str]:
@@ -76,15 +64,22 @@ class Take(Generic[T]):
 class FunctionOperator(BaseOperator[T]):
     """A function as an operator of a workflow; `operator` makes one.
 
+        def count(job: Job) -> str:
+            return str(len(job.goal.split()))
+
+        print(Workflow(FunctionOperator(count, id="words")).run("three short words").text)  # 3
+
     Args:
         function: The function: sync, which runs in a thread, or async; a generator streams its text.
         id: The operator's id; by default the function's name.
         ports: The ports that the function may take, each by returning `Take`.
-        policy: How the operator runs.
+        policy: Policy of the operator.
+        inline: True if a sync function runs on the event loop; see `operator`.
 
     Attributes:
         function: The function.
         policy: How it runs.
+        inline: Whether it runs on the event loop.
 
     Raises:
         InputError: It is not a function, or has parameters that cannot be bound by name.
@@ -97,6 +92,7 @@ class FunctionOperator(BaseOperator[T]):
         id: str = "",
         ports: Sequence[str] = (),
         policy: Policy | None = None,
+        inline: bool = False,
         names: Mapping[str, Any] | None = None,
     ) -> None:
         if not callable(function) or isinstance(function, type):
@@ -115,10 +111,13 @@ class FunctionOperator(BaseOperator[T]):
         self._instruction = (inspect.getdoc(plain) or "").partition("\n")[0] if plain is not type(function) else ""
         self._id = id or (own_name if own_name.isidentifier() else slug(own_name))
         self._settled = bool(id)
-        self._bound: dict[tuple[str, ...], Mapping[str, str]] = {}
+        self._bound: dict[Sequence[str], Mapping[str, str]] = {}
+        self._text_bound: dict[Sequence[str], str] = {}
         self._signature = parameters_of(function, self._id)
         self._is_async = inspect.iscoroutinefunction(plain) or inspect.isasyncgenfunction(plain)
         self._streams = inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain)
+        self._awaited = self._is_async and not self._streams
+        self.inline = inline
         functools.update_wrapper(self, function, updated=())
         self._names = names
         with suppress(InputError):  # then it is resolved, or told, when the workflow is built
@@ -155,12 +154,22 @@ class FunctionOperator(BaseOperator[T]):
         """Return what tells the operator from others: the function's name and what it binds, not its code."""
         return {"type": name_of(type(self)), "function": fingerprint(self.function), "ports": list(self.ports)}
 
+    @property
+    def answer_type(self) -> Any:
+        """The type that the function is annotated to return; None if it is not known."""
+        with suppress(OperadError):  # `check` reports it
+            return self._returns.type
+
     def read_output(self, message: WorkflowMessage) -> T:
         """Return the value of one of its messages, as an instance of the function's return type."""
         return self._returns.read(message)
 
     def check(self, before: Mapping[str, BaseOperator]) -> list[Issue]:
         """Return what is wrong with the function's parameters, where these operators come before it."""
+        return self.check_among(before, ())
+
+    def check_among(self, before: Mapping[str, BaseOperator], others: Collection[str]) -> list[Issue]:
+        """Return the issues of `check`; a parameter named after one of the others lacks an edge from that operator."""
         try:
             free = self._free
             _ = self._returns
@@ -170,16 +179,31 @@ class FunctionOperator(BaseOperator[T]):
             return []
         found, known = bindings(free, list(before)), [as_name(each) for each in before]
         self._warn_of_near_misses([each for each in free if each.name not in found], known)
-        return [
-            Issue(
-                "parameter",
-                f"parameter {parameter.name!r} is no operator before it{did_you_mean(parameter.name, known)}; "
-                f"before it: {shorten(known)}. Other parameters are annotated with Job, Reasoner or RunContext",
-                self._id,
-            )
+        named = {as_name(each): each for each in others}
+        wrong = misfits(free, found, {each: operator.answer_type for each, operator in before.items()})
+        return [Issue("parameter", misfit, self._id) for misfit in wrong] + [
+            Issue("parameter", self._unbound(parameter.name, known, named.get(parameter.name)), self._id)
             for parameter in free
             if parameter.name not in found and parameter.default is inspect.Parameter.empty
         ]
+
+    def further(self, before: Collection[str], others: Collection[str]) -> list[str]:
+        """Return those of the others that a parameter is named after which no operator before it gives."""
+        bound = bindings(self._free, list(before))
+        wanted = {parameter.name for parameter in self._free if parameter.name not in bound}
+        return [each for each in others if each not in before and as_name(each) in wanted]
+
+    def _unbound(self, parameter: str, known: Sequence[str], source: str | None) -> str:
+        if source is not None:
+            own = as_name(self._id)
+            return (
+                f"parameter {parameter!r}: operator {source!r} has no edge to {self._id!r}; add the edge: "
+                f"[… >> {own}, {parameter} >> {own}]; in YAML, the chain [{source}, {self._id}]"
+            )
+        return (
+            f"parameter {parameter!r} is not an operator before it{did_you_mean(parameter, known)}; "
+            f"before it: {shorten(known)}. Other parameters are annotated with Job, Reasoner or RunContext"
+        )
 
     def _warn_of_near_misses(self, unbound: Iterable[Parameter], known: Sequence[str]) -> None:
         """Warn of parameters that keep their default where an operator has nearly their name."""
@@ -193,22 +217,31 @@ class FunctionOperator(BaseOperator[T]):
         """Call the function with its parameters bound, and return what it returns as a message.
 
         Raises:
-            FaultError: What an operator before it said does not fit the parameter's type; that operator is blamed.
-            InputError: A parameter has no value, or what the function returns has no JSON form.
+            FaultError: The answer of an operator before it does not fit the parameter's type; that operator is blamed.
+            InputError: A parameter has no value, or the return value has no JSON form.
             PortError: The function has ports, and takes none.
         """
-        arguments = self._given(call.job, call.messages) if self._free else {}
+        returned = await self.returned(call)
+        if isinstance(returned, str) and not self._ports:
+            return returned
+        message = self._message(returned)
+        self._check_return(cast("Take[Any]", returned).value if isinstance(returned, Take) else returned, message)
+        return message
+
+    def returned(self, call: OperatorCall, before: Sequence[str] | None = None) -> Awaitable[Any]:
+        """Call the function with its parameters bound, and return its value as it is, to be awaited.
+
+        Args:
+            call: Input of the operator.
+            before: The operators whose answers it is given; by default those that come before it.
+        """
+        arguments = self._given(call.job, call.messages, before) if self._free else {}
         for parameter, special in self._special:
             if special == "context":
                 arguments[parameter] = RunContext.current(call.lesson)
             else:
                 arguments[parameter] = call.job if special == "job" else call.reasoner
-        returned = await self._call(arguments)
-        if isinstance(returned, str) and not self.ports:
-            return returned
-        message = self._message(returned)
-        self._check_return(cast("Take[Any]", returned).value if isinstance(returned, Take) else returned, message)
-        return message
+        return self.function(**arguments) if self._awaited else self._call(arguments)
 
     # Parameters
 
@@ -255,10 +288,28 @@ class FunctionOperator(BaseOperator[T]):
         except InputError as error:
             raise InputError(f"what it returns: {error}") from error
 
-    def _given(self, job: Job, messages: Sequence[WorkflowMessage]) -> dict[str, Any]:
+    @cached_property
+    def schema(self) -> Mapping[str, Any] | None:
+        """The JSON Schema of the function's answers; None where their type is not declared, or is text."""
+        try:
+            return self._returns.written_schema()
+        except InputError:  # which `check` reports
+            return None
+
+    def _given(
+        self, job: Job, messages: Sequence[WorkflowMessage], after: Sequence[str] | None = None
+    ) -> dict[str, Any]:
         """The values of the free parameters."""
         scope = current_scope()
-        before = cast("Run", scope.run).build.before.get(scope.operator_id, ()) if scope else ()
+        run: Any = scope.run if scope else None  # a `Run`; a cast costs time
+        before: Sequence[str] = after or (run.build.before.get(scope.operator_id, ()) if scope else ())
+        if (
+            len(messages) == 1
+            and (text := self._text_bound.get(before)) is not None
+            and not (message := messages[0]).outputs
+            and message.operator_id in before
+        ):
+            return {text: message.scratchpad}  # the common case, in short
         own = scope.operator_id if scope else self._id
         said: dict[str, WorkflowMessage] = {}
         for message in messages:
@@ -267,20 +318,34 @@ class FunctionOperator(BaseOperator[T]):
                 said.setdefault(message.operator_id, meant)
             else:
                 break  # an earlier answer of its own, and the verdicts on it
+        if not before and (item := item_in(messages, scope)) is not None:
+            return self._from_item(item, said)
         if not before:
             before = tuple(said)
         if not before:
             return self._from_job(job)
-        if len(self._free) > 1 and (item := item_in(messages, scope)) is not None:
-            return {each.name: each.value(item[each.name == "index"]) for each in self._free}
         bound = self._bound.get(before)
         if bound is None:
             bound = self._bound[before] = bindings(self._free, before)
+            [first, *others] = self._free
+            if first.name in bound and not others and len(before) == 1 and first.output.is_text:
+                self._text_bound[before] = first.name
         return {
             parameter.name: parameter.value(said.get(bound.get(parameter.name, "")))
             for parameter in self._free
             if parameter.default is inspect.Parameter.empty or bound.get(parameter.name) in said
         }
+
+    def _from_item(
+        self, item: tuple[WorkflowMessage, WorkflowMessage], said: Mapping[str, WorkflowMessage]
+    ) -> dict[str, Any]:
+        """For a function that a map runs: its item, and by name its place and the answers of the operators before."""
+        known = {"index": item[1]}
+        if len(self._free) > 1:
+            known |= {as_name(key): message for key, message in said.items() if key != item[0].operator_id}
+        else:
+            known = {}
+        return {each.name: each.value(known.get(each.name, item[0])) for each in self._free}
 
     def _from_job(self, job: Job) -> dict[str, Any]:
         """For an operator without others before it: the job's inputs by name, or its goal for a single parameter."""
@@ -297,10 +362,10 @@ class FunctionOperator(BaseOperator[T]):
             else:
                 hint = did_you_mean(parameter.name, job.inputs)
                 raise InputError(
-                    f"parameter {parameter.name!r} of {self._id!r} is no input of the job{hint}; "
+                    f"parameter {parameter.name!r} of {self._id!r} is not an input of the job{hint}; "
                     f"its inputs: {shorten(list(job.inputs)) or 'none'}"
                 )
-            message = WorkflowMessage(scratchpad=given) if isinstance(given, str) else _message_of(given)
+            message = WorkflowMessage(scratchpad=given) if isinstance(given, str) else message_of(given)
             try:
                 values[parameter.name] = parameter.output.read(message)
             except ValueError as error:
@@ -311,18 +376,19 @@ class FunctionOperator(BaseOperator[T]):
 
     # The call
 
-    async def _call(self, arguments: dict[str, Any]) -> Any:
-        if self._is_async and not self._streams:
-            return await self.function(**arguments)
+    async def _call(self, arguments: Mapping[str, Any]) -> Any:
         if self._is_async:
             return "".join([_streamed(self._id, part) async for part in self.function(**arguments)])
-        returned = await asyncio.to_thread(_in_thread, self.function, arguments)
-        return await returned if inspect.isawaitable(returned) else returned
+        if self.inline:
+            returned = _called(self.function, arguments)
+        else:
+            returned = await asyncio.to_thread(_called, self.function, arguments)
+        return returned if isinstance(returned, str) or not inspect.isawaitable(returned) else await returned
 
     def _check_return(self, value: Any, message: WorkflowMessage) -> None:
         """Refuse a value that is not of the type that the function is annotated with."""
         kind = self._returns.type
-        if kind is None or (isinstance(kind, type) and not is_typeddict(kind) and isinstance(value, kind)):
+        if kind is None or (is_class(kind) and not is_typeddict(kind) and isinstance(value, kind)):
             return
         try:
             self._returns.read(message)
@@ -340,7 +406,7 @@ class FunctionOperator(BaseOperator[T]):
             message = returned if ports is None else returned.model_copy(update={"ports": ports})
         else:
             try:
-                message = _message_of(returned, ports)
+                message = message_of(returned, ports)
             except PydanticSerializationError as error:
                 raise InputError(
                     f"{self._id!r} returned {shown(returned)}, which has no JSON form; return text, a pydantic model, "
@@ -353,85 +419,11 @@ class FunctionOperator(BaseOperator[T]):
         return message
 
 
-class _Decorator:
-    """What `operator(id=…)` makes: the decorator, typed for each kind of function."""
-
-    def __init__(self, options: Mapping[str, Any]) -> None:
-        self._options = options
-
-    @overload
-    def __call__(self, function: Callable[..., AsyncIterator[str] | Iterator[str]]) -> FunctionOperator[str]: ...
-    @overload
-    def __call__(self, function: Callable[..., Awaitable[Take[T]]]) -> FunctionOperator[T]: ...
-    @overload
-    def __call__(self, function: Callable[..., Take[T]]) -> FunctionOperator[T]: ...
-    @overload
-    def __call__(self, function: Callable[..., Awaitable[T]]) -> FunctionOperator[T]: ...
-    @overload
-    def __call__(self, function: Callable[..., T]) -> FunctionOperator[T]: ...
-    def __call__(self, function: Callable[..., Any]) -> FunctionOperator[Any]:
-        return FunctionOperator(function, **self._options, names=_names(sys._getframe(1)))  # pyright: ignore[reportPrivateUsage]
-
-
-@overload
-def operator(function: Callable[..., AsyncIterator[str] | Iterator[str]], /) -> FunctionOperator[str]: ...
-@overload
-def operator(function: Callable[..., Awaitable[Take[T]]], /) -> FunctionOperator[T]: ...
-@overload
-def operator(function: Callable[..., Take[T]], /) -> FunctionOperator[T]: ...
-@overload
-def operator(function: Callable[..., Awaitable[T]], /) -> FunctionOperator[T]: ...
-@overload
-def operator(function: Callable[..., T], /) -> FunctionOperator[T]: ...
-@overload
-def operator(*, id: str = "", ports: Sequence[str] = (), policy: Policy | None = None) -> _Decorator: ...
-def operator(
-    function: Callable[..., Any] | None = None,
-    /,
-    *,
-    id: str = "",
-    ports: Sequence[str] = (),
-    policy: Policy | None = None,
-) -> Any:
-    r"""Make an operator of a function.
-
-        @operator
-        def bullets(facts: Claims) -> str:  # the parameter is the answer of the operator 'facts'
-            return "\n".join(f"- {claim}" for claim in facts.claims)
-
-    Parameters are bound by their annotation (`Job`, `Reasoner`, `RunContext`), else by the id of an operator before
-    it, whose answer is validated into the annotated type. A single such parameter takes the answer of the only
-    operator before it, whatever its name. An operator without others before it gets the job's inputs by name, or the
-    job's goal. A name that fits nothing is an issue before anything runs.
-
-    The function returns text, a pydantic model or JSON values, `Take(port, value)`, or a `WorkflowMessage`. A
-    generator streams its text. A sync function runs in a thread, an async one on the event loop.
-
-    Args:
-        function: The function.
-        id: The operator's id; by default the function's name.
-        ports: The ports that the function may take.
-        policy: How the operator runs.
-
-    Raises:
-        InputError: It is not a function, or has parameters that cannot be bound by name.
-    """
-    if function is None:
-        return _Decorator({"id": id, "ports": ports, "policy": policy})
-    names = _names(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
-    return FunctionOperator(function, id=id, ports=ports, policy=policy, names=names)
-
-
-def _names(frame: Any) -> Mapping[str, Any] | None:
-    """The local names where a function is defined, for annotations that are text; None at the top of a module."""
-    return None if frame.f_locals is frame.f_globals else dict(frame.f_locals)
-
-
-def _in_thread(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+def _called(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
     """Call a sync function; a generator is run to its end, and what it yields is streamed."""
     try:
         returned = function(**arguments)
-        if inspect.isgenerator(returned):
+        if not isinstance(returned, str) and inspect.isgenerator(returned):
             return "".join(_streamed(getattr(function, "__name__", "operator"), part) for part in returned)
     except StopIteration as error:  # which no future can hold
         raise RuntimeError("the function raised StopIteration") from error
@@ -445,8 +437,8 @@ def _streamed(who: str, part: Any) -> str:
     return part
 
 
-def _message_of(value: Any, ports: tuple[str, ...] | None = None) -> WorkflowMessage:
-    """A value as a message: text as it is, an object by its fields, any other value as the output ``output``."""
+def message_of(value: Any, ports: tuple[str, ...] | None = None) -> WorkflowMessage:
+    """Return a value as a message: text as it is, an object by its fields, any other value as the output ``output``."""
     if isinstance(value, str):
         return WorkflowMessage(scratchpad=value, ports=ports)
     plain = to_jsonable_python(value, by_alias=True)

@@ -1,23 +1,25 @@
-"""What a run is given, as users write it."""
+"""Inputs of a run, in the forms that users write."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pydantic import JsonValue, ValidationError
 
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.models.model import Model
 from operad.runtime.reasoning.reasoner import Reasoner, reasoner_of
-from operad.runtime.values.errors import InputError
+from operad.runtime.values.errors import InputError, shorten
+from operad.runtime.values.json_like import JsonLike, as_json, json_value
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.output import shown
+from operad.runtime.values.questions import Question
 
-JobLike = Job | str | Mapping[str, JsonValue]
-"""What a run is given: a job, a text, which is the job's goal, or a dict, which is its inputs."""
+JobLike = Job | str | Mapping[str, JsonLike]
+"""Input of a run: a job, a text, which is the job's goal, or a dict, which is its inputs."""
 
 ReasonerLike = Reasoner | Model | str | None
-"""Who thinks: a reasoner, a model or its name; None for the workflow's own."""
+"""Reasoner of a run: a reasoner, a model or its name; None for the workflow's own."""
 
 
 def call_of(
@@ -31,9 +33,9 @@ def call_of(
 
     Args:
         job: The job.
-        reasoner: Who thinks; by default `own_reasoner`.
+        reasoner: The reasoner; by default `own_reasoner`.
         messages: The messages of earlier experts.
-        lesson: What to do better than last time.
+        lesson: Advice from the last attempt.
         own_reasoner: The workflow's reasoner.
 
     Raises:
@@ -41,6 +43,17 @@ def call_of(
     """
     thinks = own_reasoner if reasoner is None else reasoner_of(reasoner)
     return OperatorCall(thinks, job_of(job), previous=tuple(messages or ()), lesson=lesson)
+
+
+def one_of(reasoner: ReasonerLike, model: ReasonerLike) -> ReasonerLike:
+    """Return the reasoner of a run that is given by position, or by the keyword `model`.
+
+    Raises:
+        InputError: Both are given.
+    """
+    if reasoner is not None and model is not None:
+        raise InputError("the run's model is given twice: as the second argument and as model=…; give one of the two")
+    return model if reasoner is None else reasoner
 
 
 def job_of(job: JobLike) -> Job:
@@ -56,8 +69,32 @@ def job_of(job: JobLike) -> Job:
     if not isinstance(job, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"expected a text, a dict of inputs or a Job; got {shown(job)}")
     try:
-        return Job(goal="", inputs=dict(job))
+        return Job(goal="", inputs=as_json(job))
     except ValidationError as error:
         fault = error.errors()[0]
         where = ".".join(map(str, fault["loc"]))
         raise InputError(f"{where}: the inputs of a job are JSON values by name: {fault['msg']}") from error
+
+
+def answers_of(answers: JsonLike, run_id: str, questions: Callable[[], Sequence[Question]]) -> dict[str, JsonValue]:
+    """Return the answers that a user gives, by the ids of the questions.
+
+    Args:
+        answers: A dict by the ids of the questions; any other value is the answer to the only open question.
+        run_id: The run.
+        questions: Returns the open questions of the run; called for an answer without an id.
+
+    Raises:
+        InputError: An answer without an id is given, and not exactly one question is open.
+    """
+    if isinstance(answers, Mapping):
+        return {question_id: json_value(value) for question_id, value in answers.items()}
+    open_ = [question.id for question in questions()]
+    if len(open_) == 1:
+        return {open_[0]: json_value(answers)}
+    asked = f"it asks {shorten([repr(each) for each in open_])}" if open_ else "it has no open question"
+    form = ", ".join(f"{each!r}: …" for each in open_[:2] or ["QUESTION"])
+    raise InputError(
+        f"run {run_id!r}: the answer {answers!r:.100} names no question, and {asked}; answers are a dict by the ids of "
+        f"the questions: {{{form}}}"
+    )

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
 from typing import Any, Generic
 
-from pydantic import JsonValue
 from typing_extensions import TypeVar
 
 from operad.runtime.events import Event
 from operad.runtime.events.stream import Buffer
+from operad.runtime.values.json_like import JsonLike
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.questions import Question
+from operad.runtime.workflow.given import answers_of
 from operad.runtime.workflow.live import LiveRun
 from operad.runtime.workflow.result import Result
 
@@ -28,8 +29,8 @@ class RunHandle(Generic[T]):
                 await run.answer({event.interrupt_id: True})
         result = await run
 
-    Iterating yields the events from the first on; of a run that nobody has iterated yet, the last 1,000 are kept. A
-    consumer that falls far behind slows the run down; a run whose events nobody reads is not slowed.
+    Iterating yields the events from the first on; before the first iteration, the last 1,000 are kept. A
+    consumer that falls far behind slows the run down; a run without consumers is not slowed.
 
     Attributes:
         run_id: The run's id.
@@ -53,7 +54,7 @@ class RunHandle(Generic[T]):
         """Wait for the result.
 
         Raises:
-            PausedError: The run waits for a person, and nobody reads its events; after `answer` it can be awaited again.
+            PausedError: The run waits for a person, and its events have no reader; await it again after `answer`.
             Exception: As `Workflow.aexecute`.
         """
         return self._result().__await__()
@@ -63,28 +64,31 @@ class RunHandle(Generic[T]):
 
     @property
     def done(self) -> bool:
-        """Whether the run has ended."""
+        """True if the run has ended."""
         return self._live.task.done()
 
     @property
     def questions(self) -> Sequence[Question]:
-        """What the run asks and nobody has answered yet."""
+        """Questions of the run without an answer."""
         return () if self.done else self._live.run.questions.open()
 
-    async def answer(self, answers: Mapping[str, JsonValue]) -> None:
+    async def answer(self, answers: JsonLike) -> None:
         """Answer questions of the run, by their ids; not all need be answered at once.
 
+        A value other than a dict is the answer to the only open question.
+
         Raises:
-            InvalidError: An answer breaks its question's schema, or nobody asks what it answers; no answer was given.
+            InputError: An answer names no question, and not exactly one is open.
+            InvalidError: An answer breaks its question's schema, or there is no such question; no answer was given.
         """
-        await self._live.answer(answers)
+        await self._live.answer(answers_of(answers, self.run_id, lambda: self.questions))
 
     async def cancel(self) -> None:
         """End the run, and wait until all in it has ended."""
         await self._live.cancel()
 
     async def _result(self) -> Result[T]:
-        if self._readers:  # who reads the events learns of the questions
+        if self._readers:  # readers of the events learn of the questions from them
             return self._make(await asyncio.shield(self._live.task))
         return self._make(await self._live.outcome())
 

@@ -18,23 +18,23 @@ from operad.runtime.workflow.run import Run
 T = TypeVar("T")
 
 MOMENT = 3
-"""Turns of the event loop in which whoever listens to a run may answer its question at once."""
+"""Turns of the event loop in which a listener may answer a question immediately."""
 
 
 class LiveRun:
-    """A run in a task of its own, so that it can stay as it is while nobody waits for it.
+    """A run in a task of its own, which can stay paused without a waiting caller.
 
     Args:
-        run_id: Its identity.
-        run: What runs.
-        work: What runs it.
-        streamed: Whether somebody consumes its events, and so learns of its questions and its end.
-        forget: Called when it has ended and somebody knows: one that fails while it waits for a
-            person keeps its error for whoever resumes it.
+        run_id: Id of the run.
+        run: The run.
+        work: Coroutine that drives it.
+        streamed: True if its events have a consumer, which learns of its questions and its end.
+        forget: Called when it has ended and a caller knows: one that fails while it waits for a
+            person keeps its error for the caller that resumes it.
 
     Attributes:
-        run: What runs.
-        streamed: Whether somebody consumes its events.
+        run: The run.
+        streamed: True if its events have a consumer.
         task: The run's task.
         loop: The event loop that it runs in.
     """
@@ -63,11 +63,11 @@ class LiveRun:
         self.task.add_done_callback(self._end)
 
     async def outcome(self) -> WorkflowMessage:
-        """Its message, once it has ended.
+        """Return its message, once it has ended.
 
         Raises:
-            PausedError: It waits for a person; it stays as it is.
-            Exception: What it failed with.
+            PausedError: It waits for a person, and stays paused.
+            Exception: The error it failed with.
         """
         self._waiting += 1
         try:
@@ -90,10 +90,10 @@ class LiveRun:
             del self  # self -> task -> error -> traceback -> this frame -> self
 
     async def answer(self, answers: Mapping[str, JsonValue]) -> None:
-        """Answer what it asks, and let it go on; what comes of it is in its events.
+        """Answer its questions, and let it continue; further events show the effect.
 
         Raises:
-            InvalidError: An answer cannot be taken; none was given.
+            InvalidError: An answer is not valid; none was given.
         """
         self.run.questions.answer(answers)
         if not self.streamed:
@@ -102,16 +102,16 @@ class LiveRun:
             self.run.look_whether_paused()
             self._going_on = asyncio.ensure_future(
                 self.outcome()
-            )  # somebody has to wait for it, or it is never forgotten
+            )  # a caller must wait for it, or it is never forgotten
             self._going_on.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def resume(self, answers: Mapping[str, JsonValue]) -> WorkflowMessage | None:
-        """Answer what it asks, and wait for what comes of it, unless it is streamed.
+        """Answer its questions, and wait for its result, unless it is streamed.
 
         Raises:
-            InvalidError: An answer cannot be taken; none was given.
+            InvalidError: An answer is not valid; none was given.
             PausedError: It waits for more answers.
-            Exception: What it failed with.
+            Exception: The error it failed with.
         """
         if self.task.done():
             return await self.outcome()
@@ -125,14 +125,14 @@ class LiveRun:
 
     async def cancel(self) -> None:
         """End it, and wait until all in it has ended; unless what asks for it is a part of it, and ends with it."""
-        self._is_cancelled = True  # nobody asks for it any more, even where it finishes before it is cancelled
+        self._is_cancelled = True  # no caller asks for it any more, even if it finishes before it is cancelled
         self.task.cancel()
         scope = current_scope()
         if scope is not None and any(outer.run is self.run for outer in scope.outwards()):
             return
         await ended(self.task)
         if not self.task.cancelled():
-            self.task.exception()  # seen, where whoever waited for it has left before it was raised
+            self.task.exception()  # retrieved, in case the waiting caller left before it was raised
 
     def _end(self, task: asyncio.Task[WorkflowMessage]) -> None:
         if self.streamed or self._waiting or self._is_cancelled or task.cancelled():
@@ -170,10 +170,10 @@ class LiveRuns:
 
         Args:
             run_id: The id.
-            unless_done: Whether a run that has ended counts no more, though nobody asked for its result.
+            unless_done: True to accept the id of a run that has ended, although its result was not requested.
 
         Raises:
-            InputError: A run with this id goes on.
+            InputError: A run with this id is in progress.
         """
         going = self._runs.get(run_id)
         if going is not None and not (unless_done and going.task.done()):
@@ -184,13 +184,13 @@ class LiveRuns:
     def start(
         self, run_id: str, run: Run, work: Callable[[], Coroutine[Any, Any, WorkflowMessage]], *, streamed: bool
     ) -> LiveRun:
-        """Start a run in the running event loop; it is forgotten once it has ended and somebody knows.
+        """Start a run in the running event loop; it is forgotten once it has ended and a caller knows.
 
         Args:
             run_id: Its id.
             run: The run.
-            work: What runs it.
-            streamed: Whether somebody consumes its events.
+            work: Function that returns the coroutine of the run.
+            streamed: True if its events have a consumer.
         """
         live = self._runs[run_id] = LiveRun(run_id, run, work, streamed=streamed, forget=partial(self.forget, run_id))
         return live
@@ -210,7 +210,7 @@ class LiveRuns:
             hint = did_you_mean(run_id, self._runs)
             raise InputError(
                 f"workflow {self._workflow!r}: no run with the id {run_id!r} is going on{hint}; "
-                "it ended, or the event loop that it waited in did"
+                "the run has ended, or its event loop was closed"
             )
         return live
 

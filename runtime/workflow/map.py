@@ -3,46 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Literal, cast
+from typing import Any, cast
 
-from operad.runtime.events import Progress, current_scope, emit
+from operad.runtime.events import current_scope
 from operad.runtime.graph.call import Executable, OperatorCall
-from operad.runtime.graph.edges import Function, check_step, is_executable
-from operad.runtime.graph.operator import BaseOperator
-from operad.runtime.policies.policy import causes, check_positive
-from operad.runtime.values.concurrently import concurrently
+from operad.runtime.graph.edges import AnswerPath, Function, check_step, is_executable
+from operad.runtime.graph.operator import BaseOperator, refusing_jobs
+from operad.runtime.policies.policy import check_positive
 from operad.runtime.values.errors import (
-    BudgetError,
     InputError,
     InvalidError,
     Issue,
-    OperadError,
-    OperatorError,
-    describe,
     did_you_mean,
 )
-from operad.runtime.values.message import Job, Value, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.ids import settled_id
+from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.output import plain_value, shown
+from operad.runtime.workflow.declared import declared, fault_in_list
 from operad.runtime.workflow.function import FunctionOperator
-from operad.runtime.workflow.within import contains, run_inside
+from operad.runtime.workflow.items import Calls, ItemError, OnError, for_each
+from operad.runtime.workflow.parameters import is_item
+from operad.runtime.workflow.within import contains
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
-OnError = Literal["fail", "skip", "keep"]
+_as_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
-
-class ItemError(Value):
-    """What stands in the place of an item that failed.
-
-    Attributes:
-        index: The item's place in the list, counted from 0.
-        error: What went wrong, in words.
-        kind: The name of the type of the error that it began with.
-    """
-
-    index: int
-    error: str
-    kind: str
+Items = Callable[[Job], "Iterable[Any] | AsyncIterable[Any]"]
+"""Function that returns the items for a job, such as a generator function."""
 
 
 class Map(BaseOperator[list[Any]]):
@@ -55,43 +44,67 @@ class Map(BaseOperator[list[Any]]):
         def shout(word: str) -> str:
             return word.upper()
 
-        print(Workflow(split >> Map("each", shout, over="words")).run("one two").output)  # ['ONE', 'TWO']
+        print(Workflow(split >> Map(over="split.words", each=shout)).run("one two").output)  # ['ONE', 'TWO']
 
-    The first operators of the body get one message: its text is the item (as JSON, where it is not
-    text), its outputs are ``item`` and ``index``, counted from 0. The map's message has the output ``items``: for each item what the body made of it, in the order of the list, which
+    The first operators of the body get a message with the item, and after it the messages that the map itself gets. The
+    text of the first is the item (as JSON, where it is not text), its outputs are ``item`` and ``index``, counted from
+    0. The map's message has the output ``items``: for each item what the body made of it, in the order of the list, which
     is the body's output named ``output``, all its outputs if it has others, or its text. The bodies'
-    messages are its parts, and the worst of their statuses is its own.
+    messages are its parts, and the worst of their statuses is its own. A model that follows is shown each item with its
+    result.
 
     Args:
-        id: Its identity in a workflow.
-        body: What is run for each item: a workflow, a single operator, or a function, which takes the item.
-        over: The name of the output of an operator before it, or of an input of the job, that holds
-            the list; None for the only list among the outputs of the operators before it.
-        concurrency: How many items at once.
-        on_error: What a failing item does: ``fail`` ends the map with its error; ``skip`` leaves the
+        id: Its identity in a workflow; by default that of its body.
+        body: Body to run for each item: a workflow, a single operator, or a function, which takes the item.
+        each: The same, by another name.
+        over: The list: the name of an output of an operator before it, or of an input of the job; an operator with the
+            name of its output, as ``facts.claims`` or as ``facts.output.claims`` in Python; an operator whose whole
+            answer is the list; None for the only list among the outputs of the operators before it. Or a function that
+            takes the job and returns the items, as a generator function does, sync or async: the next item is asked for
+            when there is room for it.
+        concurrency: Maximum number of items at once.
+        on_error: Effect of a failing item: ``fail`` ends the map with its error; ``skip`` leaves the
             item out; ``keep`` puts an `ItemError` in its place.
+        collect: False to forget what the body made of an item as soon as it is done, so that any number of items needs
+            as much memory as a few: the output ``items`` holds no more than the `ItemError`s, ``count`` is the number of
+            the items. The results are in the events, or wherever the body writes them.
 
     Raises:
         InvalidError: `concurrency` is below 1, or `on_error` none of these.
+        InputError: There is no body, or two; or `over` is not a name.
     """
 
     def __init__(
         self,
-        id: str,
-        body: Workflow | Executable | Function,
+        id: str = "",
+        body: Workflow | Executable | Function | None = None,
         *,
-        over: str | None = None,
+        each: Workflow | Executable | Function | None = None,
+        over: str | AnswerPath | Items | None = None,
         concurrency: int = 8,
         on_error: OnError = "fail",
+        collect: bool = True,
     ) -> None:
         check_positive("Map", ("concurrency",), concurrency=concurrency)
         if on_error not in ("fail", "skip", "keep"):
             hint = did_you_mean(on_error, ("fail", "skip", "keep"))
             issue = Issue("on-error", f"{on_error!r} is not fail, skip or keep{hint}", "Map.on_error")
             raise InvalidError(f"map {id!r}", [issue])
-        self._id = id
-        self.body: Workflow[Any] = cast("Workflow[Any]", body) if isinstance(body, Workflow) else _alone(body)
-        self._over = over
+        if not isinstance(id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"Map(…): id: expected a text, got {shown(id)}; the body is given as each=…")
+        if (body is None) == (each is None):
+            raise InputError("Map(…): expected what runs for each item, once: Map(over='facts.claims', each=check)")
+        if not (isinstance(over, str | AnswerPath | None) or callable(over)):
+            raise InputError(
+                f"Map(…): over: expected the name of a list, such as 'facts.claims', or facts.output.claims; got {shown(over)}"
+            )
+        runs = body if each is None else each
+        self.body: Workflow[Any] = cast("Workflow[Any]", runs) if isinstance(runs, Workflow) else _alone(runs)
+        self._id = id or self.body.get_id()
+        self._settled = bool(id)
+        self._source = None if isinstance(over, str | AnswerPath | None) else over
+        self._over_path = over if isinstance(over, str | AnswerPath) else None
+        self._collect = collect
         self._concurrency = concurrency
         self._on_error: OnError = on_error
 
@@ -104,31 +117,50 @@ class Map(BaseOperator[list[Any]]):
         """Its identity."""
         return self._id
 
+    def settle_id(self, taken: Collection[str]) -> None:
+        """Make the id unique among those that are taken, unless it was chosen or is settled."""
+        if not self._settled:
+            self._id, self._settled = settled_id(self._id, taken), True
+
+    @property
+    def _over(self) -> str | None:
+        """The list, as text."""
+        return repr(self._over_path) if isinstance(self._over_path, AnswerPath) else self._over_path
+
+    @property
+    def reads(self) -> Sequence[str]:
+        """The operator whose answer holds the list, where that is named."""
+        if isinstance(self._over_path, AnswerPath):
+            return (self._over_path._operator.get_id(),)  # pyright: ignore[reportPrivateUsage]
+        operator, dot, _ = (self._over_path or "").partition(".")
+        return (operator,) if dot else ()
+
     @property
     def settings(self) -> Mapping[str, str | None]:
-        """What it does besides its body."""
-        return {"over": self._over, "on_error": self._on_error}
+        """Settings besides its body."""
+        over = getattr(self._source, "__qualname__", None) if self._source else self._over
+        return {"over": over, "on_error": self._on_error}
 
     def check(self, before: Mapping[str, BaseOperator]) -> list[Issue]:
-        """What is wrong with it, and with its body, after these operators."""
+        """Return the issues of the map and its body after these operators."""
         if contains(self.body, self):
             return [Issue("nested-in-itself", f"its body {self.body.name!r} contains it", self._id)]
         issues = [
             Issue(i.code, i.message, f"{self._id}/{i.where}" if i.where else self._id)
             for i in self.body.graph().check()
         ]
-        properties = {
-            name: cast("Mapping[str, Any]", schema)
-            for operator in reversed(list(before.values()))
-            for name, schema in _declared(operator).items()
-        }
-        kind = properties.get(self._over, {}).get("type") if self._over else None
-        if kind not in (None, "array"):
-            issues.append(
-                Issue("not-a-list", f"{self._over!r} is declared as {kind}, and a map needs a list", self._id)
-            )
+        owner, _, path = (self._over or "").partition(".")
+        names = path.split(".") if path else []
+        source = before.get(owner) if names else None
+        for operator in reversed([*before.values()]) if owner and not names else ():
+            if owner in declared(operator).get("properties", {}):
+                source, names = operator, [owner]
+        if source is not None and (fault := fault_in_list(declared(source), source.get_id(), names)):
+            code, message = fault
+            issues.append(Issue(code, message, self._id))
         return issues
 
+    @refusing_jobs
     async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Run the body for each item.
 
@@ -140,15 +172,41 @@ class Map(BaseOperator[list[Any]]):
             OperadError: The body failed for an item, and `on_error` is ``fail``; by then the bodies
                 of the other items have been cancelled and have ended.
         """
-        items = self._items(call.job, call.messages)
-        calls = [
-            OperatorCall(call.reasoner, call.job, (self._message(call.job, item, index),), call.previous, call.lesson)
-            for index, item in enumerate(items)
+        items = self._source(call.job) if self._source else self._items(call.job, call.messages)
+        before = tuple(call.messages[: _earlier(call.messages)])
+        taken: list[Any] = []
+
+        def call_for(item: Any, index: int) -> OperatorCall:
+            if self._collect:
+                taken.append(item)
+            message = self._message(call.job, item, index)
+            return OperatorCall(call.reasoner, call.job, (message, *before), call.previous, call.lesson)
+
+        outcomes = await for_each(
+            self.body,
+            Calls(items, call_for, self._id),
+            self._id,
+            concurrency=self._concurrency,
+            on_error=self._on_error,
+            collect=self._collect,
+        )
+        worst = outcomes.worst
+        if not self._collect:
+            return WorkflowMessage(
+                scratchpad=f"{outcomes.count:,} items",
+                status=worst.status,
+                evaluation=worst.evaluation,
+                lesson=worst.lesson,
+                outputs={"items": outcomes.said, "count": outcomes.count},
+                job_id=call.job.id,
+                operator_id=self._id,
+            )
+        kept = [
+            outcome if isinstance(outcome, ItemError) else outcome.changed(item=item)
+            for outcome, item in zip(outcomes.said, taken, strict=True)
+            if outcome is not None
         ]
-        said = await for_each(self.body, calls, self._id, concurrency=self._concurrency, on_error=self._on_error)
-        kept = [outcome for outcome in said if outcome is not None]
         messages = [outcome for outcome in kept if isinstance(outcome, WorkflowMessage)]
-        worst = min(messages, key=lambda message: message.status.priority, default=WorkflowMessage())
         return WorkflowMessage(
             scratchpad="\n\n".join(message.scratchpad for message in messages),
             status=worst.status,
@@ -167,13 +225,16 @@ class Map(BaseOperator[list[Any]]):
         return [item if isinstance(item, ItemError) else self.body.read_output(next(parts)) for item in items]
 
     def _message(self, job: Job, item: Any, index: int) -> WorkflowMessage:
-        text = item if isinstance(item, str) else json.dumps(item, ensure_ascii=False, default=str)
-        return WorkflowMessage(
-            scratchpad=text, outputs={"item": item, "index": index}, job_id=job.id, operator_id=self._id
-        )
+        text = item if isinstance(item, str) else _as_json(item)
+        return WorkflowMessage.of_text(text, self._id, job.id, outputs={"item": item, "index": index})
 
     def _items(self, job: Job, messages: Sequence[WorkflowMessage]) -> list[Any]:
         before = messages[: _earlier(messages)]
+        if self.reads:
+            return self._items_of(self.reads[0], before)
+        around = next((message for message in before if is_item(message)), None)  # of a map around this one
+        if self._over is None and around is not None and isinstance(around.outputs["item"], list | tuple):
+            before = (around,)
         values = {name: value for message in reversed(before) for name, value in message.outputs.items()}
         if self._over is None:
             lists = [name for name, value in values.items() if isinstance(value, list | tuple)]
@@ -184,6 +245,8 @@ class Map(BaseOperator[list[Any]]):
                 )
             return list(values[lists[0]])
         known = {**job.inputs, **values}
+        if self._over not in known and self._over in (message.operator_id for message in before):
+            return self._items_of(self._over, before)
         if self._over not in known:
             hint = did_you_mean(self._over, known)
             raise InputError(
@@ -193,58 +256,38 @@ class Map(BaseOperator[list[Any]]):
         found = known[self._over]
         if not isinstance(found, list | tuple):
             raise InputError(
-                f"map {self._id!r}: {self._over!r} is no list but {type(found).__name__}, and a map needs a list"
+                f"map {self._id!r}: {self._over!r} is not a list but {type(found).__name__}; a map needs a list"
             )
         return list(cast("list[Any]", found))
 
-
-async def for_each(
-    body: Workflow, calls: Sequence[OperatorCall], name: str, *, concurrency: int, on_error: OnError
-) -> list[WorkflowMessage | ItemError | None]:
-    """Run a workflow once per call, inside the operator that the current code is.
-
-    Args:
-        body: The workflow.
-        calls: What each run of it is given.
-        name: What the operator is called in errors and paths.
-        concurrency: How many runs at once.
-        on_error: What a failing run does, as for a `Map`.
-
-    Returns:
-        What came of each call: a message, or for one that failed an `ItemError` or None, as `on_error` says.
-
-    Raises:
-        OperadError: A run failed, and `on_error` is ``fail``; by then the others have been cancelled and have ended.
-    """
-    said: list[WorkflowMessage | ItemError | None] = [None] * len(calls)
-    turns = iter(range(len(calls)))
-    done = 0
-
-    async def work() -> None:
-        nonlocal done
-        for index in turns:
-            try:
-                said[index] = await run_inside(body, calls[index], f"{name}[{index}]")
-            except BudgetError:
-                raise
-            except Exception as error:
-                if on_error == "fail":
-                    failed = OperadError(f"item {index} of map {name!r}: {describe(error)}")
-                    done_items = ((place, each) for place, each in enumerate(said) if isinstance(each, WorkflowMessage))
-                    failed.finished = {f"{name}[{place}]": each for place, each in done_items}
-                    raise failed from error
-                if on_error == "keep":
-                    first = next(link for link in causes(error) if not isinstance(link, OperatorError))
-                    said[index] = ItemError(index=index, error=describe(error), kind=type(first).__name__)
-            done += 1
-            emit(Progress(done=done, total=len(calls)))
-
-    await concurrently(work() for _ in range(min(concurrency, len(calls))))
-    return said
+    def _items_of(self, operator_id: str, messages: Sequence[WorkflowMessage]) -> list[Any]:
+        """The list in the answer of an operator that is named."""
+        path = tuple((self._over or "").split(".")[1:])
+        message = next((each for each in messages if each.operator_id == operator_id), None)
+        if message is None:
+            raise InputError(
+                f"map {self._id!r}: {operator_id!r} has no answer: it did not run, or is not before the map"
+            )
+        value: Any = plain_value(message)
+        if path and path[0] in message.outputs:
+            value = message.outputs
+        for place, name in enumerate(path):
+            known: Mapping[str, Any] = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+            if name not in known:
+                at = ".".join((operator_id, *path[:place]))
+                raise InputError(
+                    f"map {self._id!r}: {at!r} has no {name!r}{did_you_mean(name, known)}; "
+                    f"there are: {', '.join(known) or 'none'}"
+                )
+            value = known[name]
+        if not isinstance(value, list | tuple):
+            kind: str = type(cast("object", value)).__name__
+            raise InputError(f"map {self._id!r}: {self._over!r} is not a list but {kind}; a map needs a list")
+        return list(cast("list[Any]", value))
 
 
 def _earlier(messages: Sequence[WorkflowMessage]) -> int:
-    """Where, after the messages of the operators before it, earlier ones of its own begin, each with its verdict.
+    """Return the index, after the messages of the operators before it, of its own earlier messages with verdicts.
 
     A blamed operator finds those there; so do the first operators of a blamed workflow.
     """
@@ -256,18 +299,12 @@ def _earlier(messages: Sequence[WorkflowMessage]) -> int:
     return len(messages)
 
 
-def _alone(body: Executable | Function) -> Workflow:
+def _alone(body: Any) -> Workflow:
     check_step(body)
     operator: Executable = cast("Executable", body) if is_executable(body) else FunctionOperator(cast("Function", body))
     workflow = BuiltinWorkflow(name=operator.get_id())
     workflow.add_operator(operator)
     return workflow
-
-
-def _declared(operator: BaseOperator) -> Mapping[str, Any]:
-    """The outputs that an operator's schema declares."""
-    schema = getattr(operator.added, "schema", None)
-    return cast("Mapping[str, Any]", schema).get("properties", {}) if isinstance(schema, Mapping) else {}
 
 
 def _value(message: WorkflowMessage) -> Any:

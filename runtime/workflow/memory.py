@@ -71,7 +71,7 @@ class Memory:
         tokens: The budget of the summary, the newest turns and the new message together.
 
     Raises:
-        InputError: The budget is no number, or smaller than `LEAST_TOKENS`.
+        InputError: The budget is not a number, or smaller than `LEAST_TOKENS`.
     """
 
     def __init__(self, workflow: Workflow[Any], reasoner: Reasoner, tokens: int = DEFAULT_TOKENS) -> None:
@@ -139,7 +139,7 @@ class Memory:
         summarizing = BuiltinWorkflow(
             [_Summarizer(self._share * 2 // 5)],
             name="memory",
-            policy=replace(workflow.policy, fallback=None, cache=None),  # a text that stands in is no summary
+            policy=replace(workflow.policy, fallback=None, cache=None),  # a fallback's text is not a summary
             budget=workflow.budget,
             listeners=workflow._listeners,  # pyright: ignore[reportPrivateUsage] - who traces the answers traces this, too
         )

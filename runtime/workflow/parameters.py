@@ -1,14 +1,16 @@
-"""Parameters of functions as operators: what each asks for, and the answer that it is bound to."""
+"""Parameters of functions as operators, and their binding to answers."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
+
+from pydantic import BaseModel, RootModel
 
 from operad.runtime.events import Scope
 from operad.runtime.events.run_context import RunContext
@@ -16,7 +18,7 @@ from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import FaultError, InputError
 from operad.runtime.values.ids import as_name
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.output import Output
+from operad.runtime.values.output import Output, is_class
 from operad.runtime.values.output import name as name_of_type
 
 Special = Literal["job", "reasoner", "context"]
@@ -30,7 +32,7 @@ class Parameter:
         name: Its name.
         special: What its annotation asks for besides the answers of operators.
         output: The type that an answer is validated into.
-        optional: Whether it accepts None.
+        optional: True if it accepts None.
         default: Its default; `inspect.Parameter.empty` without one.
     """
 
@@ -60,8 +62,25 @@ class Parameter:
 
     @property
     def required(self) -> bool:
-        """Whether it needs an answer."""
+        """True if an answer is required."""
         return self.default is inspect.Parameter.empty and not self.optional
+
+    def misfit(self, source: str, given: Any) -> str:
+        """Return the fault where no answer of a type can be a value of the parameter; empty where one can, or may.
+
+        Args:
+            source: The operator that gives the answer.
+            given: The type of its answers.
+        """
+        wants_number = any(self.output.type is number for number in (int, float, bool))
+        is_model = is_class(given) and issubclass(given, BaseModel) and not issubclass(given, RootModel)
+        if not (wants_number and is_model) or _can_be_plain(cast("type[BaseModel]", given)):
+            return ""
+        wanted, gets = name_of_type(self.output.type), name_of_type(given)
+        return (
+            f"parameter {self.name!r} is annotated as {wanted}, and the answers of operator {source!r} are {gets}; "
+            f"annotate it as {gets}"
+        )
 
     def value(self, message: WorkflowMessage | None) -> Any:
         """Return the answer that a message holds; None where no operator gave one and none is needed.
@@ -123,6 +142,26 @@ def parameters_of(function: Callable[..., Any], who: str) -> Sequence[inspect.Pa
     return [parameter for parameter in parameters if parameter.name not in bound]
 
 
+def misfits(free: Sequence[Parameter], bound: Mapping[str, str], types: Mapping[str, Any]) -> list[str]:
+    """Return the faults of parameters that are bound to operators whose answers can never be their values.
+
+    Args:
+        free: The parameters.
+        bound: The operator that each is bound to, by name.
+        types: The types of the operators' answers; None where one is not known.
+    """
+    told = [each.misfit(bound[each.name], types[bound[each.name]]) for each in free if each.name in bound]
+    return [misfit for misfit in told if misfit]
+
+
+def _can_be_plain(model: type[BaseModel]) -> bool:
+    """Return True if an object of the model may be read as the value of its only field ``output``, or of any other."""
+    fields = model.model_fields.values()
+    written = {*model.model_fields, *(field.serialization_alias or field.alias for field in fields)}
+    decorators = model.__pydantic_decorators__
+    return "output" in written or bool(decorators.model_serializers) or model.model_config.get("extra") == "allow"
+
+
 def _bare(annotation: Any) -> Any:
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
 
@@ -138,7 +177,7 @@ def _special_of(annotation: Any) -> Special | None:
             return "reasoner"
         if kind is RunContext:
             return "context"
-        if isinstance(kind, type) and get_origin(kind) is None and issubclass(kind, Job):
+        if is_class(kind) and issubclass(kind, Job):
             return "job"
     return None
 
@@ -157,18 +196,22 @@ def as_value(message: WorkflowMessage, scope: Scope | None) -> WorkflowMessage:
     """The message with the item alone, where it is what a map around this workflow gives; of a map, with its list."""
     if message.outputs.keys() == {"items"} and message.parts:
         return message.model_copy(update={"outputs": {"output": message.outputs["items"]}})
-    return message if not _is_item(message, scope) else _with_output(message, "item")
+    return message if not _is_item_around(message, scope) else _with_output(message, "item")
 
 
 def item_in(messages: Sequence[WorkflowMessage], scope: Scope | None) -> tuple[WorkflowMessage, WorkflowMessage] | None:
     """The item that a map around this workflow gives, and its place in the list; None where there is no map."""
-    found = next((message for message in messages if _is_item(message, scope)), None)
+    found = next((message for message in messages if _is_item_around(message, scope)), None)
     return None if found is None else (_with_output(found, "item"), _with_output(found, "index"))
 
 
-def _is_item(message: WorkflowMessage, scope: Scope | None) -> bool:
-    around = {outer.operator_id for outer in scope.outwards()} if scope else set[str]()
-    return message.operator_id in around and message.outputs.keys() == {"item", "index"}
+def is_item(message: WorkflowMessage) -> bool:
+    """Return True if a message looks like that with which a map gives an item."""
+    return message.outputs.keys() == {"item", "index"}
+
+
+def _is_item_around(message: WorkflowMessage, scope: Scope | None) -> bool:
+    return is_item(message) and bool(scope) and message.operator_id in {outer.operator_id for outer in scope.outwards()}
 
 
 def _with_output(message: WorkflowMessage, name: str) -> WorkflowMessage:

@@ -1,4 +1,4 @@
-"""One operator's work in a run, and the message that comes of it."""
+"""Execution of one operator in a run, and its message."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from operad.runtime.workflow.verdict import bearing
 
 
 async def perform(node: Node, call: OperatorCall, scope: Scope) -> WorkflowMessage:
-    """Run an operator as its policy says, and return its message.
+    """Run an operator with its policy, and return its message.
 
     Args:
         node: The operator.
-        call: What it is given.
+        call: Its input.
         scope: Where it runs.
 
     Raises:
@@ -30,29 +30,32 @@ async def perform(node: Node, call: OperatorCall, scope: Scope) -> WorkflowMessa
 
 
 def completed(said: Answer, node: Node, call: OperatorCall, scope: Scope) -> WorkflowMessage:
-    """Return what an operator said as a message of its own that bears what it cost.
+    """Return an operator's answer as its own message, with its usage.
 
     Args:
-        said: What it said.
+        said: The answer.
         node: The operator.
-        call: What it was given.
-        scope: Where it ran.
+        call: Its input.
+        scope: Its context in the run.
 
     Raises:
-        TypeError: It is no message, or an evaluator's is plain text.
+        TypeError: It is not a message, or an evaluator's is plain text.
         PortError: It takes a port that the operator does not have.
         BudgetError: The run has used more than its budget.
     """
+    budget = scope.run.budget
     if isinstance(said, str):
         if node.judges:
             raise TypeError("an evaluator returns a message with a status, not text")
-        said = WorkflowMessage(scratchpad=said)
-    elif not isinstance(said, WorkflowMessage):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if budget is not NO_BUDGET:
+            scope.run.check_budget()
+        return WorkflowMessage.of_text(said, scope.operator_id, call.job.id, scope.usage)
+    if not isinstance(said, WorkflowMessage):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"execute returned {type(said).__name__}, not a WorkflowMessage or text")
     passed_on = bool(said.operator_id) and any(said is message for message in call.messages)
     if scope.usage is NO_USAGE and said.usage is not NO_USAGE and not passed_on:
         scope.charge(said.usage)  # it kept an account of its own
-    if scope.run.budget is not NO_BUDGET:
+    if budget is not NO_BUDGET:
         scope.run.check_budget()  # it may have gone on after it was told
     if call.judged is not None:
         said = bearing(said, call.judged)

@@ -1,14 +1,14 @@
-"""Result: what came of a run, with the answers as values of their types."""
+"""Result of a run, with the answers as values of their types."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, cast, overload
 
 from typing_extensions import TypeVar
 
-from operad.runtime.graph.edges import Step
+from operad.runtime.graph.edges import AwelNode, Step
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.values.errors import AnswerError, InputError, did_you_mean, shorten
 from operad.runtime.values.message import Usage, WorkflowMessage, WorkflowStatus
@@ -20,7 +20,7 @@ U = TypeVar("U")
 
 @dataclass(frozen=True, repr=False)
 class Result(Generic[T]):
-    """What came of a run.
+    """Result of a run.
 
         result: Result[str] = flow.run("Is this so? The moon has air.")
         result.output  # the answer of the last operator, an instance of its type
@@ -32,7 +32,7 @@ class Result(Generic[T]):
         messages: The messages of the operators that ran, by id, in order of adding: those of the round that counts.
         steps: The operators, by id.
         tails: The ids of the operators that nothing follows.
-        rounds: How many rounds the run had.
+        rounds: Number of rounds the run had.
         run_id: The run's id.
     """
 
@@ -63,7 +63,13 @@ class Result(Generic[T]):
     @overload
     def __getitem__(self, of: Step[U]) -> U: ...
     @overload
-    def __getitem__(self, of: str | Callable[..., Any]) -> Any: ...
+    def __getitem__(self, of: str | AwelNode) -> Any: ...
+    @overload
+    def __getitem__(self, of: Callable[..., AsyncIterator[str] | Iterator[str]]) -> str: ...
+    @overload
+    def __getitem__(self, of: Callable[..., Awaitable[U]]) -> U: ...
+    @overload
+    def __getitem__(self, of: Callable[..., U]) -> U: ...
     def __getitem__(self, of: Any) -> Any:
         """The answer of an operator, given by its id or itself, as an instance of its type.
 
@@ -77,7 +83,7 @@ class Result(Generic[T]):
         return _value(self.steps[key], key, self.messages[key])
 
     def __contains__(self, of: object) -> bool:
-        """Whether an operator, given by its id or itself, has an answer."""
+        """Return True if an operator, given by its id or itself, has an answer."""
         return self._id_of(of) in self.messages
 
     def __repr__(self) -> str:
@@ -87,6 +93,16 @@ class Result(Generic[T]):
     def text(self) -> str:
         """The run's text."""
         return self.message.scratchpad
+
+    @property
+    def scratchpad(self) -> str:
+        """The same as `text`, under the name that it has in a message."""
+        return self.message.scratchpad
+
+    @property
+    def outputs(self) -> Mapping[str, Any]:
+        """The named outputs of the run's message."""
+        return self.message.outputs
 
     @property
     def status(self) -> WorkflowStatus:
@@ -105,12 +121,12 @@ class Result(Generic[T]):
 
     @property
     def usage(self) -> Usage:
-        """What the run's model calls used."""
+        """Usage of the run's model calls."""
         return self.message.usage
 
     @property
     def cost(self) -> float | None:
-        """US dollars; None where no price is known."""
+        """US dollars; None where no price is known, which `usage.cost` counts as 0.0."""
         return self.usage.known_cost
 
     def _id_of(self, of: Any) -> str:
@@ -123,7 +139,7 @@ class Result(Generic[T]):
 
     def _id_of_function(self, of: Any) -> str:
         for key, step in self.steps.items():
-            if getattr(step.added, "function", None) == of:
+            if step.added is of or getattr(step.added, "function", None) == of:
                 return key
         raise InputError(f"result[…] expects an operator or its id, got {of!r}")
 

@@ -1,6 +1,6 @@
-"""The rounds of a run as a pure state machine: which round counts, what is learned, and when the run is over.
+"""Rounds of a run as a pure state machine: the round that counts, the lessons, and the end of the run.
 
-A live run and whoever reads its kept events take the same steps:
+A live run and a reader of its kept events take the same steps:
 
 | state | event | next state |
 |---|---|---|
@@ -13,15 +13,17 @@ A live run and whoever reads its kept events take the same steps:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from operad.runtime.events import Event, RoundFinished, RoundStarted
 from operad.runtime.values.message import WorkflowStatus
 
 
 class Verdict(Protocol):
-    """What ends a round: a message of an evaluator, or the event `RoundFinished`."""
+    """Verdict that ends a round: a message of an evaluator, or the event `RoundFinished`."""
 
     @property
     def status(self) -> WorkflowStatus:
@@ -30,11 +32,11 @@ class Verdict(Protocol):
 
     @property
     def lesson(self) -> str:
-        """What to do better."""
+        """Advice for the next round."""
         ...
 
     @property
-    def blame(self) -> tuple[str, ...]:
+    def blame(self) -> Sequence[str]:
         """The ids of the operators at fault; none for all."""
         ...
 
@@ -44,19 +46,18 @@ class Verdict(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Rounds:
-    """How far the rounds of a run are.
+class Rounds(Struct, frozen=True):
+    """State of the rounds of a run.
 
         state = Rounds(max_rounds=3).begun().judged(verdict)
 
     Attributes:
-        max_rounds: How many there may be.
-        number: The last one that began, counted from 1; 0 before the first.
-        lessons: What was learned so far, the newest last, each lesson once.
-        best: The verdict on the best round so far; None where none had a result.
-        best_round: The number of that round.
-        is_over: Whether no round follows.
+        max_rounds: Maximum number of rounds.
+        number: Number of the last round that began, counted from 1; 0 before the first.
+        lessons: Lessons so far, the newest last, each lesson once.
+        best: Verdict on the best round so far; None if none had a result.
+        best_round: Number of that round.
+        is_over: True if no round follows.
     """
 
     max_rounds: int = 1
@@ -68,7 +69,7 @@ class Rounds:
 
     @property
     def lesson(self) -> str | None:
-        """What the operators are told in the next round."""
+        """Lessons for the operators in the next round."""
         return "\n".join(self.lessons) or None
 
     def begun(self) -> Rounds:
@@ -80,21 +81,15 @@ class Rounds:
 
         Args:
             verdict: The verdict.
-            has_result: Whether the round came to a result; not where an operator's error ended it.
+            has_result: True if the round came to a result; not where an operator's error ended it.
         """
         is_best = has_result and (self.best is None or at_least_as_good(verdict, self.best))
         is_over = verdict.status is not WorkflowStatus.EXECUTION_ERROR or self.number >= self.max_rounds
         lessons = self.lessons
         if verdict.lesson and not is_over:
             lessons = (*(earlier for earlier in lessons if earlier != verdict.lesson), verdict.lesson)
-        return Rounds(
-            self.max_rounds,
-            self.number,
-            lessons,
-            verdict if is_best else self.best,
-            self.number if is_best else self.best_round,
-            is_over,
-        )
+        best, best_round = (verdict, self.number) if is_best else (self.best, self.best_round)
+        return replace(self, lessons=lessons, best=best, best_round=best_round, is_over=is_over)
 
 
 def replayed(events: Iterable[Event], state: Rounds) -> Rounds:
@@ -113,12 +108,12 @@ def replayed(events: Iterable[Event], state: Rounds) -> Rounds:
 
 
 def at_fault(blame: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Return the operators that are to run again: those blamed, or all where nobody known is."""
+    """Return the operators that run again: the blamed ones, or all if none of those is known."""
     return [each for each in known if each in blame] or list(known)
 
 
 def at_least_as_good(verdict: Verdict, as_: Verdict) -> bool:
-    """Return whether a later verdict counts instead of an earlier one: by status, then by score, then as the later one."""
+    """Return True if a later verdict replaces an earlier one: by status, then by score, then as the later one."""
     return _rank(verdict) >= _rank(as_)
 
 

@@ -1,4 +1,4 @@
-"""Verdicts: what ends a round, whoever says it: an evaluator, several of them, or an operator that raised."""
+"""Verdicts, which end a round: from an evaluator, several evaluators, or an operator that raised."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _FINAL = (
     PausedError,
     RunningLoopError,
 )
-"""What no lesson mends: the same call would fail the same way, or has been tried again already."""
+"""Errors that no lesson helps against: the same call would fail again, or has been retried already."""
 
 
 def mendable(error: BaseException) -> bool:
-    """Whether the operator that raised may do better with a lesson."""
+    """Return True if the operator that raised may do better with a lesson."""
     first = _first(error)
     return isinstance(first, Exception) and not isinstance(first, _FINAL)
 
@@ -72,16 +72,18 @@ def verdict_of(error: BaseException, operator_id: str, job: Job, known: Collecti
 
 
 def _first(error: BaseException) -> BaseException:
-    """What went wrong, without the errors that workflows and maps around it have put it into."""
-    return next((link for link in causes(error) if type(link) not in (OperadError, OperatorError)), error)
+    """Return the original error, without those that enclosing workflows and maps have wrapped around it."""
+    return next(
+        (link for link in causes(error) if type(link) is not OperadError and not isinstance(link, OperatorError)), error
+    )
 
 
 def joined(verdicts: Sequence[WorkflowMessage]) -> WorkflowMessage:
-    """Several verdicts as one.
+    """Join several verdicts into one.
 
-    The status with the highest priority wins. Evaluations and lessons are joined, each with who
-    says it. Those are blamed whom verdicts of that status blame; nobody, if one of these blames
-    nobody, for then anybody may be at fault. The score is the lowest.
+    The status with the highest priority wins. Evaluations and lessons are joined, each with its
+    author. The operators blamed by verdicts of that status are blamed; none, if one of these blames
+    none, because then any operator may be at fault. The score is the lowest.
     """
     if len(verdicts) == 1:
         return verdicts[0]
@@ -129,7 +131,7 @@ def bearing(verdict: WorkflowMessage, judged: WorkflowMessage) -> WorkflowMessag
 
 
 def unknown(blame: Sequence[str], known: Collection[str]) -> str:
-    """Who is blamed and is nobody, with the nearest known name, in words; empty where there is none."""
+    """Return blamed names that are unknown, with the nearest known names, as text; empty if there are none."""
     strangers = [f"{who!r}{did_you_mean(who, known)}" for who in blame if who not in known]
     return ", ".join(strangers)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from operad.runtime.events import current_scope
+from operad.runtime.events import Scope, current_scope
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.graph import read_outside
 from operad.runtime.graph.operator import BaseOperator, as_operator
@@ -75,16 +75,21 @@ async def run_inside(workflow: Workflow, call: OperatorCall, place: str | None =
 
     Args:
         workflow: The workflow.
-        call: What it is given; its first operators get the call's messages.
-        place: What replaces the operator's id in the paths of what runs.
+        call: Its input; its first operators get the call's messages.
+        place: Replacement of the operator's id in paths.
     """
-    outer = current_scope()
-    assert outer is not None  # noqa: S101 - operators run in runs
-    return await workflow.run_within(outer, workflow.with_own_model(call), place).execute()
+    return await workflow.run_within(inside(), workflow.with_own_model(call), place).execute()
+
+
+def inside() -> Scope:
+    """Return the scope of the operator that the current code is."""
+    scope = current_scope()
+    assert scope is not None  # noqa: S101 - operators run in runs
+    return scope
 
 
 def contains(workflow: Definition, wanted: object) -> bool:
-    """Return whether a workflow holds an operator or a workflow, however deep inside."""
+    """Return True if a workflow holds an operator or a workflow, however deep inside."""
     from operad.runtime.workflow.definition import Definition
 
     open_, seen = [workflow], {id(workflow)}

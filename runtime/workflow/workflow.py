@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -19,33 +20,50 @@ from operad.runtime.events import Event, Listener, RunLog, Scope
 from operad.runtime.events.stream import Buffer
 from operad.runtime.graph.build import Build, Engine
 from operad.runtime.graph.call import Executable, OperatorCall
-from operad.runtime.graph.edges import Function, Step, chain_of
-from operad.runtime.graph.engines import EngineName, awel_is_installed, engine_for
+from operad.runtime.graph.edges import AwelNode, Function, Step, chain_of
+from operad.runtime.graph.engines import INSTALL_AWEL, EngineName, awel_is_installed, engine_for
 from operad.runtime.graph.graph import asks_model
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.graph.schedule import Plan
-from operad.runtime.knowledge.insights import Insights, RunInsights
-from operad.runtime.models.model import Model
+from operad.runtime.knowledge.insights import Insights, without_item
+from operad.runtime.knowledge.run_insights import RunInsights
+from operad.runtime.models.model import Model, NoModelError
 from operad.runtime.policies.limits import Limiter, Limits
 from operad.runtime.policies.policy import NO_BUDGET, NO_POLICY, Budget, Policy, check_positive
 from operad.runtime.reasoning.reasoner import Reasoner, reasoner_of
-from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError, RunningLoopError, did_you_mean
+from operad.runtime.values.arguments import known_arguments
+from operad.runtime.values.errors import (
+    InputError,
+    InvalidError,
+    Issue,
+    MissingExtraError,
+    OperadError,
+    RunningLoopError,
+    did_you_mean,
+    shorten,
+)
+from operad.runtime.values.json_like import JsonLike
 from operad.runtime.values.message import WorkflowMessage, new_id
 from operad.runtime.values.questions import Question
 from operad.runtime.values.sync import run_sync, running_loop
 from operad.runtime.workflow.definition import Definition
-from operad.runtime.workflow.event_stream import EventStream
-from operad.runtime.workflow.given import JobLike, ReasonerLike, call_of
+from operad.runtime.workflow.event_stream import EventStream, TextStream
+from operad.runtime.workflow.given import JobLike, ReasonerLike, answers_of, call_of, one_of
 from operad.runtime.workflow.handle import RunHandle
-from operad.runtime.workflow.kept import Ledger, ledger_of
 from operad.runtime.workflow.live import LiveRun, LiveRuns
 from operad.runtime.workflow.result import Result
 from operad.runtime.workflow.run import Run
+from operad.runtime.workflow.run_store import RunStore, run_store_of
 
 if TYPE_CHECKING:
+    from operad.runtime.workflow.awel import WorkflowNode
     from operad.runtime.workflow.chat import Chat
     from operad.runtime.workflow.chat_store import ChatStore
 
 T = TypeVar("T", default=Any, covariant=True)
+
+ROUNDS_WITH_EVALUATOR = 3
+"""Default of `max_rounds` for a workflow that is given an evaluator."""
 
 
 class Workflow(Definition[T]):
@@ -67,37 +85,44 @@ class Workflow(Definition[T]):
 
     Args:
         graph: The operators with their edges, such as ``a >> [b, c] >> d``; a single operator or function; or a list.
-        max_rounds: How often at most the operators run until the evaluator is content.
-        evaluator: What judges the result.
-        model: Who does the thinking in its runs: a model, its name, or a reasoner; by default the model that the
+        max_rounds: Maximum number of times that the operators run until the evaluator is content; by default 3 with an
+            `evaluator`, as in YAML, and 1 without.
+        evaluator: Evaluator of the result, or a function, as for `set_evaluator`.
+        model: Model of its runs: a model, its name, or a reasoner; by default the model that the
             environment names.
         engine: ``dbgpt`` or ``builtin``; by default dbgpt where it is installed.
-        durable: Where its runs are kept, so that they survive a crash: a URL such as ``sqlite:///runs.db``, a path, or a
+        durable: Database of its runs, so that they survive a crash: a URL such as ``sqlite:///runs.db``, a path, or a
             `Ledger`.
-        name: What errors and events call it; its id in another workflow.
-        policy: How its operators run, where their own policy says nothing; but not the workflows
+        name: Name in errors and events; id in another workflow.
+        policy: Default policy of its operators, but not of the workflows
             and maps in it, whose operators have policies of their own.
-        limits: How many of its operators may run at once, and how many requests and tokens a
+        limits: Maximum number of operators at once, and of requests and tokens per
             minute they may send to models; over all its runs in this process.
-        budget: What each of its runs may use, all that runs inside included.
+        budget: Budget of each run, including nested runs.
         listeners: Called with every event of every run.
-        insights: What its runs learn from and add to, those of workflows inside it included; None
+        insights: Insights that its runs use and extend, including those of nested workflows; None
             for nothing.
 
     Raises:
-        InputError: A value is none of these.
+        InputError: A value has another type, or there is no argument of that name.
         InvalidError: `max_rounds` is below 1, or a listener or the insights cannot be used.
     """
 
+    @known_arguments
     def __init__(
         self,
-        graph: Step[T] | Sequence[Step[Any] | Executable | Function] | Function | int | None = None,
-        max_rounds: int = 1,
+        graph: Step[T]
+        | Sequence[Step[Any] | Executable | AwelNode | Function]
+        | AwelNode
+        | Function
+        | int
+        | None = None,
+        max_rounds: int | None = None,
         *,
-        evaluator: Executable | None = None,
+        evaluator: Executable | Function | None = None,
         model: Model | Reasoner | str | None = None,
         engine: EngineName | None = None,
-        durable: Ledger | str | Path | None = None,
+        durable: RunStore | str | Path | None = None,
         name: str = "workflow",
         policy: Policy = NO_POLICY,
         limits: Limits | None = None,
@@ -107,6 +132,8 @@ class Workflow(Definition[T]):
     ) -> None:
         if isinstance(graph, int):
             graph, max_rounds = None, graph  # its first argument was max_rounds before it was the graph
+        if max_rounds is None:
+            max_rounds = 1 if evaluator is None else ROUNDS_WITH_EVALUATOR
         check_positive(f"workflow {name!r}", ("max_rounds",), max_rounds=max_rounds)
         self._engine = engine
         if engine is not None and engine != self.engine:
@@ -124,11 +151,11 @@ class Workflow(Definition[T]):
         self.insights = insights
         self._places, self._calls = _limiters(limits or Limits(), name)
         self._live = LiveRuns(name)
-        self._ledger: Ledger | None = None
+        self._store: RunStore | None = None
         self._given_reasoner = None if model is None else reasoner_of(model)
         self._reasoner = self._given_reasoner or reasoner_of(None)
         if durable is not None:
-            self.keep_in(ledger_of(durable))
+            self.keep_in(run_store_of(durable))
         if graph is not None:
             self._add_chain(chain_of(graph))
         if evaluator is not None:
@@ -154,36 +181,40 @@ class Workflow(Definition[T]):
     @staticmethod
     def _check_listener(listener: Listener, name: str) -> None:
         if not callable(listener) or inspect.iscoroutinefunction(listener):
-            issue = Issue("listener", "is no plain function of an event; it is called, and not awaited", repr(listener))
+            issue = Issue(
+                "listener", "is not a plain function of an event; listeners are called, and not awaited", repr(listener)
+            )
             raise InvalidError(f"workflow {name!r}", [issue])
 
-    def keep_in(self, ledger: Ledger | None) -> None:
+    def keep_in(self, ledger: RunStore | None) -> None:
         """Have every run that begins from now on kept in a ledger, such as a `Ledger`; None for nowhere.
 
         What runs inside of it is kept with it.
         """
-        self._ledger = ledger
+        self._store = ledger
 
     def run(
         self,
         job: JobLike,
         reasoner: ReasonerLike = None,
         *,
+        model: ReasonerLike = None,
         lesson: str | None = None,
         run_id: str | None = None,
     ) -> Result[T]:
         """Run the workflow, wait for it, and return the result; for callers without an event loop.
 
-            result = flow.run("Is this so? The moon has air.")
+            result = flow.run("Is this so? The moon has air.", model="gpt-5")
             print(result.output)
 
-        Takes and raises what `arun` does.
+        Arguments and errors are those of `arun`.
 
         Raises:
             RunningLoopError: An event loop is running here: await `arun` instead.
         """
         return run_sync(
-            partial(self.arun, job, reasoner, lesson=lesson, run_id=run_id), instead=f"{type(self).__name__}.arun(…)"
+            partial(self.arun, job, reasoner, model=model, lesson=lesson, run_id=run_id),
+            instead=f"{type(self).__name__}.arun(…)",
         )
 
     async def arun(
@@ -191,29 +222,32 @@ class Workflow(Definition[T]):
         job: JobLike,
         reasoner: ReasonerLike = None,
         *,
+        model: ReasonerLike = None,
         lesson: str | None = None,
         run_id: str | None = None,
     ) -> Result[T]:
-        """Run the workflow and return the result. In a notebook, the cell shows how it gets on.
+        """Run the workflow and return the result. In a notebook, the cell shows its progress.
 
         Called inside an operator or a tool, it is a part of that operator's run, as with `aexecute`.
 
         Args:
-            job: What is to be done: a text; a dict of inputs; or a `Job`.
-            reasoner: Who does the thinking in this run: a reasoner, a model or its name; by default the workflow's `model`.
-            lesson: What to do better than last time.
+            job: The job: a text, a dict of inputs, or a `Job`.
+            reasoner: The same as `model`, by position.
+            model: Model of this run: a model, its name or a reasoner; by default the workflow's `model`.
+            lesson: Advice from the last attempt.
             run_id: The run's id; a fresh one by default.
 
         Raises:
-            InputError: The job is none of these, or a run with this id is going on.
+            InputError: The job has another type, `reasoner` and `model` are both given, or a run with this id is in
+                progress.
             Exception: As `aexecute`.
         """
-        call = call_of(job, reasoner, None, lesson, self._reasoner)
+        call = call_of(job, one_of(reasoner, model), None, lesson, self._reasoner)
         outer = events.current_scope()
         if outer is not None:
             run = self.run_within(outer, call)
             return self._result(run, await run.execute())
-        live = self._start(call, run_id, watchers=_watchers())
+        live = self._start(call, run_id, watchers=_watchers(), left=await self._left(run_id))
         return self._result(live.run, await live.outcome())
 
     def start(
@@ -221,6 +255,7 @@ class Workflow(Definition[T]):
         job: JobLike,
         reasoner: ReasonerLike = None,
         *,
+        model: ReasonerLike = None,
         lesson: str | None = None,
         run_id: str | None = None,
     ) -> RunHandle[T]:
@@ -231,7 +266,7 @@ class Workflow(Definition[T]):
                 print(event)
             result = await run
 
-        Takes and raises what `arun` does.
+        Arguments and errors are those of `arun`.
 
         Raises:
             RunningLoopError: No event loop is running here: call `run` instead.
@@ -240,7 +275,7 @@ class Workflow(Definition[T]):
             raise RunningLoopError("start(…) needs a running event loop; without one, call run(…)")
         buffer = Buffer(slows=False)
         run_id = run_id or new_id()
-        call = call_of(job, reasoner, None, lesson, self._reasoner)
+        call = call_of(job, one_of(reasoner, model), None, lesson, self._reasoner)
         live = self._start(call, run_id, buffer, streamed=False)
         live.task.add_done_callback(lambda _: self._live.forget(run_id))
         return RunHandle(run_id, live, buffer, partial(self._result, live.run))
@@ -256,7 +291,7 @@ class Workflow(Definition[T]):
     ) -> WorkflowMessage:
         """Run the workflow and wait for it; for callers without an event loop.
 
-        Takes, returns and raises what `aexecute` does.
+        Arguments, result and errors are those of `aexecute`.
 
         Raises:
             RunningLoopError: An event loop is running here: await `aexecute` instead.
@@ -275,17 +310,17 @@ class Workflow(Definition[T]):
         *,
         run_id: str | None = None,
     ) -> WorkflowMessage:
-        """Run the workflow. In a notebook, the cell shows how it gets on.
+        """Run the workflow. In a notebook, the cell shows its progress.
 
-        Called inside an operator or a tool, it is a part of that operator's run: its events appear
+        Called inside an operator or a tool, it becomes a part of that operator's run: its events appear
         there, its usage counts there, its questions are asked there.
 
         Args:
-            job: What is to be done: a `Job`; a text, which is its goal; or a dict of its inputs.
-            reasoner: Who does the thinking in this run: a reasoner, a model or its name; by default the workflow's `model`.
-            workflow_messages: What earlier experts produced.
-            lesson: What to do better than last time.
-            run_id: The run's identity in events; a fresh one by default.
+            job: The job: a `Job`, a text, which is its goal, or a dict of its inputs.
+            reasoner: Reasoner of this run: a reasoner, a model or its name; by default the workflow's `model`.
+            workflow_messages: Messages of earlier experts.
+            lesson: Advice from the last attempt.
+            run_id: Id of the run; a fresh one by default.
 
         Returns:
             The last round's verdict with the text and outputs that it judged; without an
@@ -296,14 +331,14 @@ class Workflow(Definition[T]):
             OperatorError: An operator raised; its error is the cause.
             SkippedError: Every tail was skipped.
             BudgetError: The run used more than its budget.
-            PausedError: The run waits for a person; `aresume` goes on with it.
-            InputError: A run with this id is going on.
+            PausedError: The run waits for a person; resume it with `aresume`.
+            InputError: A run with this id is in progress.
         """
         call = call_of(job, reasoner, workflow_messages, lesson, self._reasoner)
         outer = events.current_scope()
         if outer is not None:
             return await self.run_within(outer, call).execute()
-        return await self._start(call, run_id, watchers=_watchers()).outcome()
+        return await self._start(call, run_id, watchers=_watchers(), left=await self._left(run_id)).outcome()
 
     def stream(
         self,
@@ -312,38 +347,70 @@ class Workflow(Definition[T]):
         workflow_messages: Sequence[WorkflowMessage] | None = None,
         lesson: str | None = None,
         *,
+        model: ReasonerLike = None,
         run_id: str | None = None,
         only: Sequence[type[Event]] | type[Event] = (),
-        under: Sequence[str] | str = (),
+        under: Sequence[Any] | Step[Any] | Function | str = (),
     ) -> EventStream:
-        """Run the workflow and yield its events as they happen; the last one bears the message.
+        """Run the workflow and yield its events as they happen; the last one has the message.
 
             for event in flow.stream("Is this so? The moon has air.", only=events.OperatorFinished):
                 print(event.operator_id)
 
         With an event loop it is iterated by ``async for``.
 
-        Takes and raises what `aexecute` does, except that a run that asks a person goes on waiting:
+        Arguments and errors are those of `aexecute`, except that a run that asks a person goes on waiting:
         the stream yields `events.Interrupted`, and `resume` answers. Closing the stream cancels the
         run. A consumer that falls far behind slows the run down instead of filling memory.
 
         Args:
-            job: What is to be done: a `Job`; a text, which is its goal; or a dict of its inputs.
-            reasoner: Who does the thinking in this run: a reasoner, a model or its name; by default the workflow's `model`.
-            workflow_messages: What earlier experts produced.
-            lesson: What to do better than last time.
-            run_id: The run's identity in events; a fresh one by default.
+            job: The job: a `Job`, a text, which is its goal, or a dict of its inputs.
+            reasoner: The same as `model`, by position.
+            workflow_messages: Messages of earlier experts.
+            lesson: Advice from the last attempt.
+            model: Model of this run: a model, its name or a reasoner; by default the workflow's `model`.
+            run_id: Id of the run; a fresh one by default.
             only: The kinds of events to yield; none for all.
-            under: Where: the beginning of the paths of the events to yield, with slashes or one by one.
+            under: Prefix of the paths of the events to yield: an operator, its id, or a path as text with slashes or as
+                a sequence.
 
         Raises:
-            InvalidError: `only` or `under` is none of this.
+            InvalidError: `only` or `under` has another type.
         """
-        kinds, path = _filters(only, under)
-        call = call_of(job, reasoner, workflow_messages, lesson, self._reasoner)
+        kinds, path = self._filters(only, under)
+        call = call_of(job, one_of(reasoner, model), workflow_messages, lesson, self._reasoner)
         return EventStream(
             self._events(call, run_id, lambda event: isinstance(event, kinds) and event.path[: len(path)] == path)
         )
+
+    def stream_text(
+        self,
+        job: JobLike,
+        reasoner: ReasonerLike = None,
+        *,
+        model: ReasonerLike = None,
+        lesson: str | None = None,
+        run_id: str | None = None,
+    ) -> TextStream:
+        """Run the workflow and yield the text of its answer, piece by piece.
+
+            for piece in flow.stream_text("Is this so? The moon has air."):
+                print(piece, end="", flush=True)
+
+        With an event loop it is iterated by ``async for``. Pieces come as the model writes them where they are certain
+        to be the answer: the last operator is a plain one without tools, ports and output type, and no evaluator can
+        ask for another round. Otherwise they come at the end. Arguments and errors are those of `arun`; a run that
+        asks a person is for `stream`.
+
+        Raises:
+            AnswerError: The model broke off, and its repeated answer differs.
+        """
+        from operad.runtime.workflow.answer_stream import pieces  # not at import: it reads workflows
+
+        given = one_of(reasoner, model)
+        thinks = self._reasoner if given is None else reasoner_of(given)
+        heard = self.stream(job, thinks, lesson=lesson, run_id=run_id)
+        return TextStream(pieces(cast("Any", self), thinks, heard))
 
     async def _events(
         self, call: OperatorCall, run_id: str | None, wanted: Callable[[Event], bool]
@@ -378,90 +445,143 @@ class Workflow(Definition[T]):
             model: The model of the answers and the summaries; by default the workflow's.
 
         Raises:
-            InputError: A value is none of these.
+            InputError: A value has another type.
         """
         from operad.runtime.workflow.chat import Chat  # not at import: it is made of workflows
 
         reasoner = self._reasoner if model is None else reasoner_of(model)
         return Chat(cast("Any", self), reasoner, id, store=store, memory=memory)
 
+    def as_awel(
+        self, *, stream: bool = False, model: Model | Reasoner | str | None = None, **options: Any
+    ) -> WorkflowNode:
+        """Return the workflow as an AWEL operator, to put into an AWEL DAG: ``a >> workflow.as_awel() >> b``.
+
+        Its input is the job: a text is the goal, a dict the inputs. Its output is the workflow's answer.
+
+        Args:
+            stream: Whether its output is a stream of pieces of the text, for AWEL's operators of streams.
+            model: The model of its runs; by default the workflow's.
+            options: For AWEL's BaseOperator: ``task_name`` (by default the workflow's name), ``dag``, ``runner``.
+
+        Raises:
+            MissingExtraError: dbgpt is not installed.
+        """
+        try:
+            from operad.runtime.workflow.awel import WorkflowNode  # not at import: it imports dbgpt
+        except ImportError as error:
+            raise MissingExtraError(
+                f"workflow {self.name!r}: as_awel() needs dbgpt ({error}): {INSTALL_AWEL}"
+            ) from error
+        reasoner = self._reasoner if model is None else reasoner_of(model)
+        return WorkflowNode(cast("Any", self), reasoner, stream=stream, **options)
+
     # Runs that wait for a person
 
     def questions(self, run_id: str) -> Sequence[Question]:
-        """What a run asks and nobody has answered yet.
+        """Return the questions of a run without an answer.
 
         Raises:
-            InputError: No run with this id is going on.
+            InputError: No run with this id is in progress.
         """
-        if self._ledger is not None and run_id not in self._live:
-            return self._ledger.open_questions(run_id)
+        if self._store is not None and run_id not in self._live:
+            return self._store.open_questions(run_id)
         return self._live.find(run_id).run.questions.open()
 
-    async def answer(self, run_id: str, answers: Mapping[str, JsonValue]) -> None:
-        """Answer what a run asks, and return once the answers are taken; what comes of the run is in its events.
+    async def answer(self, run_id: str, answers: JsonLike) -> None:
+        """Answer questions of a run, and return once the answers are accepted; further events show the effect.
 
         Args:
             run_id: The run.
-            answers: By the ids of the questions. Not all need be answered at once.
+            answers: By the ids of the questions; not all need be answered at once. Another value is the
+                answer to the only open question.
 
         Raises:
-            InputError: No run with this id is going on, or is kept.
-            InvalidError: An answer breaks its question's schema, or nobody asks what it answers; no answer was given.
+            InputError: No run with this id is in progress, or is kept.
+            InvalidError: An answer breaks its question's schema, or there is no such question; no answer was given.
         """
-        if self._ledger is not None and run_id not in self._live:
-            await asyncio.to_thread(self._ledger.answer, run_id, answers)
+        given = await self._answers(run_id, answers)
+        if self._store is not None and run_id not in self._live:
+            await asyncio.to_thread(self._store.answer, run_id, given)
             return
-        await self._live.answer(run_id, answers)
+        await self._live.answer(run_id, given)
 
-    async def aresume(self, run_id: str, answers: Mapping[str, JsonValue]) -> WorkflowMessage | None:
-        """Answer what a run asks, and go on with it.
+    async def aresume(self, run_id: str, answers: JsonLike, model: ReasonerLike = None) -> Result[T] | None:
+        """Answer questions of a run, and resume it.
+
+        A kept run that no process drives starts the operators again that had not finished. Where one of these asks
+        something else than before, the answer does not count, and the run waits again.
 
         Args:
             run_id: The run.
-            answers: By the ids of the questions. Not all need be answered at once.
+            answers: By the ids of the questions; not all need be answered at once. Another value is the
+                answer to the only open question.
+            model: For a kept run that no process drives: a model, its name, or a reasoner to go on with; by default the
+                workflow's `model`.
 
         Returns:
-            The run's message; None where somebody consumes its stream, which will bear it, or where the
+            The result; None if the run's stream has a consumer, which receives it, or if the
             run is kept and goes on in another process. A kept run that no process drives goes on here.
 
         Raises:
-            InputError: No run with this id is going on, or is kept.
-            InvalidError: An answer breaks its question's schema, or nobody asks what it answers;
+            InputError: No run with this id is in progress, or is kept.
+            InvalidError: An answer breaks its question's schema, or there is no such question;
                 then no answer was given.
             PausedError: The run waits for more answers.
             Exception: As `aexecute`.
         """
-        if self._ledger is None or run_id in self._live:
-            return await self._live.resume(run_id, answers)
-        await asyncio.to_thread(self._ledger.answer, run_id, answers)
-        call = await asyncio.to_thread(self._ledger.to_resume, run_id, self._reasoner)
-        return None if call is None else await self._start(call, run_id, watchers=_watchers()).outcome()
+        given = await self._answers(run_id, answers)
+        if self._store is None or run_id in self._live:
+            live = self._live.find(run_id)
+            message = await self._live.resume(run_id, given)
+            return None if message is None else self._result(live.run, message)
+        store = self._store
+        going_on = reasoner_of(model) if model is not None else self._reasoner
+        call = await asyncio.to_thread(store.to_resume, run_id, self, going_on)
+        left = await self._left(run_id)
+        if call is not None and store.workers is None:
+            with _told_in_python():  # first: an answer is not to be used up by a run that cannot go on
+                self.check_model(call.reasoner, left)
+        await asyncio.to_thread(store.answer, run_id, given)
+        if call is None:
+            return None
+        live = self._start(call, run_id, watchers=_watchers(), left=left)
+        return self._result(live.run, await live.outcome())
 
-    def resume(self, run_id: str, answers: Mapping[str, JsonValue]) -> WorkflowMessage | None:
+    def resume(self, run_id: str, answers: JsonLike, model: ReasonerLike = None) -> Result[T] | None:
         """The same as `aresume`, for callers without an event loop, and for consumers of a stream.
 
         Raises:
-            RunningLoopError: An event loop is running here and nobody consumes the run's stream:
+            RunningLoopError: An event loop is running here and the run's stream has no consumer:
                 await `aresume` instead.
         """
         live = self._live.get(run_id)
         if live is not None and live.streamed and running_loop() is live.loop:
-            live.run.questions.answer(answers)
+            live.run.questions.answer(answers_of(answers, run_id, live.run.questions.open))
             return None
-        return run_sync(partial(self.aresume, run_id, answers), instead=f"{type(self).__name__}.aresume(…)")
+        return run_sync(partial(self.aresume, run_id, answers, model), instead=f"{type(self).__name__}.aresume(…)")
+
+    async def _answers(self, run_id: str, answers: JsonLike) -> dict[str, JsonValue]:
+        given = partial(answers_of, answers, run_id, partial(self.questions, run_id))
+        return given() if self._store is None or isinstance(answers, Mapping) else await asyncio.to_thread(given)
 
     async def cancel(self, run_id: str) -> None:
         """End a run that waits or works, and wait until all in it has ended.
 
         Raises:
-            InputError: No run with this id is going on.
+            InputError: No run with this id is in progress.
         """
         await self._live.cancel(run_id)
 
-    def check_model(self, reasoner: Reasoner) -> None:
-        """Raises InputError if an operator, however deep inside, asks a model and the reasoner has none.
+    def check_model(self, reasoner: Reasoner, operators: Collection[BaseOperator] | None = None) -> None:
+        """Check that the reasoner has a model, if an operator, however deep inside, is known to ask one.
 
-        Operators say so with ``asks_model``; the others are not known to ask.
+        Args:
+            reasoner: The reasoner.
+            operators: The operators and evaluators that are going to run; by default all.
+
+        Raises:
+            InputError: It has none.
         """
         check: Callable[[], None] | None = getattr(reasoner, "check_model", None)
         if check is None:
@@ -470,8 +590,14 @@ class Workflow(Definition[T]):
             check()
         except OperadError:
             graph = self.graph()
-            if asks_model([*graph.operators.values(), *graph.evaluators]):
+            if asks_model([*graph.operators.values(), *graph.evaluators] if operators is None else operators):
                 raise
+
+    async def _left(self, run_id: str | None) -> Collection[BaseOperator] | None:
+        """Return the operators that a kept run has not finished; None where all may run."""
+        if self._store is None or run_id is None or run_id in self._live:
+            return None
+        return await asyncio.to_thread(self._store.unfinished, run_id, self.graph())
 
     # Inside
 
@@ -490,24 +616,28 @@ class Workflow(Definition[T]):
         watchers: tuple[Listener, ...] = (),
         *,
         streamed: bool | None = None,
+        left: Collection[BaseOperator] | None = None,
     ) -> LiveRun:
         run_id = run_id or new_id()
-        self._live.refuse_second(run_id, unless_done=self._ledger is not None)  # its message is kept then
+        self._live.refuse_second(run_id, unless_done=self._store is not None)  # its message is kept then
         build = self.built()
         outer = events.current_scope()
         if outer is None:
             self._refuse_unknown_reads(build)
-            if self._ledger is None or self._ledger.workers is None:  # whose models are their own
-                self.check_model(call.reasoner)
-                for operator in build.with_models:
-                    operator.check_model()
+            if self._store is None or self._store.workers is None:  # workers configure models themselves
+                with _told_in_python():
+                    if asking := build.may_ask if left is None else left:
+                        self.check_model(call.reasoner, asking)
+                    for operator in build.with_models:
+                        if left is None or operator in left:
+                            operator.check_model()
         path = outer.path if outer else ()
         insights, listeners = self._insights_in(outer)
         outer_log = outer.run.log if outer else None
         log = RunLog(run_id, (*listeners, *watchers), buffer, outer=outer_log, depth=len(path))
         run = Run(build, call, log, outer=outer, prefix=path, insights=insights)
-        kept = self._ledger is not None and outer is None
-        work = partial(self._ledger.drive, self, run, call) if self._ledger and kept else run.execute
+        kept = self._store is not None and outer is None
+        work = partial(self._store.execute, self, run, call) if self._store and kept else run.execute
         return self._live.start(run_id, run, work, streamed=buffer is not None if streamed is None else streamed)
 
     def run_within(self, outer: Scope, call: OperatorCall, place: str | None = None) -> Run:
@@ -519,22 +649,50 @@ class Workflow(Definition[T]):
             log = RunLog(new_id(), listeners, outer=log, depth=len(prefix))
         return Run(self.built(), call, log, outer=outer, prefix=prefix, insights=insights)
 
+    def _filters(
+        self, only: Sequence[type[Event]] | type[Event], under: Any
+    ) -> tuple[tuple[type[Event], ...], tuple[str, ...]]:
+        kinds: tuple[Any, ...] = tuple(only) if isinstance(only, list | tuple | set) else (only,)
+        steps: list[Any] = [*under] if isinstance(under, list | tuple) else [under]
+        issues = [
+            Issue("only", f"{kind!r} is not a type of event; use types such as events.OperatorFinished", "only")
+            for kind in kinds
+            if not (isinstance(kind, type) and issubclass(kind, Event))
+        ]
+        path: list[str] = []
+        for step in steps:
+            try:
+                path += filter(None, step.split("/")) if isinstance(step, str) else [self._id_of(step)]
+            except InputError as error:
+                issues.append(Issue("under", str(error), "under"))
+        known = [*self._operators, *(evaluator.get_id() for evaluator, _ in self._evaluators)]
+        if path and events.current_scope() is None and without_item(path[0]) not in known:
+            told = (
+                f"no operator has the id {path[0]!r}{did_you_mean(path[0], known)}; the workflow has: {shorten(known)}"
+            )
+            issues.append(Issue("under", told, "under"))
+        if issues:
+            raise InvalidError("the filters of a stream", issues)
+        return kinds or (Event,), tuple(path)
+
     def _refuse_unknown_reads(self, build: Build) -> None:
         known = build.graph.operators
         issues = [
             Issue(
-                "unknown-operator", f"reads what {read!r} said, and nobody is called so{did_you_mean(read, known)}", key
+                "unknown-operator",
+                f"reads the message of {read!r}, which is not an operator{did_you_mean(read, known)}",
+                build.plan.ids[node],
             )
-            for key, operator in known.items()
-            for read in operator.reads
+            for node, reads in build.reads.items()
+            for read in reads
             if read not in known
         ]
         if issues:
             raise InvalidError(f"workflow {self.name!r} cannot be built", issues)
 
     def _insights_in(self, outer: Scope | None) -> tuple[RunInsights | None, tuple[Listener, ...]]:
-        """What a run inside of `outer` is told by earlier ones, and who listens to it: what is told first, so as to
-        learn, unless it listens further out already.
+        """Return the insights for a run inside `outer`, and its listeners; the insights listen first, to learn, unless
+        they listen further out already.
         """
         if self.insights is None:
             return None, self._listeners
@@ -578,7 +736,11 @@ class Workflow(Definition[T]):
 
 
 class BuiltinWorkflow(Workflow[T]):
-    """A workflow that the built-in engine runs, without dbgpt."""
+    """A workflow that the built-in engine runs, without dbgpt.
+
+    Example:
+        print(BuiltinWorkflow(facts >> check).engine)  # builtin
+    """
 
     @property
     def engine(self) -> Literal["builtin"]:
@@ -601,31 +763,24 @@ class DbgptWorkflow(Workflow[T]):
         return "dbgpt"
 
 
-def _filters(
-    only: Sequence[type[Event]] | type[Event], under: Sequence[str] | str
-) -> tuple[tuple[type[Event], ...], tuple[str, ...]]:
-    kinds: tuple[Any, ...] = tuple(only) if isinstance(only, list | tuple | set) else (only,)
-    path: tuple[Any, ...] = tuple(under.split("/")) if isinstance(under, str) and under else tuple(under)
-    issues = [
-        Issue("only", f"{kind!r} is no type of event; name such as events.OperatorFinished", "only")
-        for kind in kinds
-        if not (isinstance(kind, type) and issubclass(kind, Event))
-    ]
-    issues += [Issue("under", f"{step!r} is no id", "under") for step in path if not isinstance(step, str)]
-    if issues:
-        raise InvalidError("the filters of a stream", issues)
-    return kinds or (Event,), path
+@contextmanager
+def _told_in_python() -> Generator[None, None, None]:
+    """Tell callers in Python what to write where no model is configured: one error, without the one for commands."""
+    try:
+        yield
+    except NoModelError as error:
+        raise InputError(error.in_python) from None
 
 
 def _limiters(limits: Limits, name: str) -> tuple[Limiter | None, Limiter | None]:
-    """What limits the operators that run at once, and what their calls of models."""
+    """Return the limiters for operators that run at once, and for their model calls."""
     places = Limiter(Limits(concurrency=limits.concurrency)) if limits.concurrency else None
     rates = Limits(requests_per_minute=limits.requests_per_minute, tokens_per_minute=limits.tokens_per_minute)
     return places, Limiter(rates, f"workflow {name}") if rates.a_minute else None
 
 
 def _watchers() -> tuple[Listener, ...]:
-    """Who shows a run in a notebook, where this is one."""
+    """Return listeners that show a run in a notebook; empty outside of notebooks."""
     if "IPython" not in sys.modules:
         return ()
     from operad.runtime.observe.notebook import progress_in_notebook

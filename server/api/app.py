@@ -34,7 +34,7 @@ an MCP server (streamable HTTP) under `/mcp`."""
 
 
 class Health(Value):
-    """Whether it serves."""
+    """True if it serves."""
 
     status: Literal["ok", "ending"]
 
@@ -44,9 +44,9 @@ class Serving:
 
     Args:
         offers: The experts, by name.
-        keys: The keys that let in; without any, nobody is asked for one.
-        hosts: The hosts that requests may name; None for any.
-        bounds: What is taken on.
+        keys: Accepted keys; empty to require no key.
+        hosts: Hosts that requests may name; None for any.
+        bounds: Limits of the server.
         origins: The origins, other than its own, whose pages may use it.
 
     Attributes:
@@ -111,7 +111,7 @@ class Serving:
             tags=["server"],
         )
         async def health() -> Response:  # pyright: ignore[reportUnusedFunction]
-            """Whether it serves."""
+            """Return True if it serves."""
             ending = self.runs.ending
             return json_reply(Health(status="ending" if ending else "ok"), 503 if ending else 200)
 

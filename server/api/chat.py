@@ -40,7 +40,7 @@ class ModelList(BaseModel):
 
 
 class AssistantMessage(BaseModel):
-    """What the expert says."""
+    """Message of the expert."""
 
     role: Literal["assistant"]
     content: str
@@ -55,7 +55,7 @@ class Choice(BaseModel):
 
 
 class ChatUsage(BaseModel):
-    """What the run has cost: the tokens of all its calls of models."""
+    """Usage of the run: the tokens of all its model calls."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -75,10 +75,10 @@ class ChatCompletion(BaseModel):
 
 
 def chat_routes(runs: Runs) -> APIRouter:
-    """The routes.
+    """Return the routes.
 
     Args:
-        runs: What they begin.
+        runs: Runs of the server.
     """
     router = APIRouter(prefix="/v1", tags=["chat"])
 
@@ -120,7 +120,7 @@ def chat_routes(runs: Runs) -> APIRouter:
             return EventStream(until_closed(runs, run, reply.chunks(runs.bounds.beat, usage=usage)))
         if not await unless_gone(request, run.pause_or_end()):
             await runs.cancel(run, GONE)
-            return Response(status_code=204)  # to nobody
+            return Response(status_code=204)  # the client has disconnected
         return json_reply(reply.whole())
 
     return router
@@ -135,10 +135,10 @@ class _Reply:
         self._head = {"id": f"chatcmpl-{run.id}", "created": int(time.time()), "model": model}
 
     def whole(self) -> dict[str, Any]:
-        """The answer of a run that has ended, or asks.
+        """Return the answer of a run that has ended, or its question.
 
         Raises:
-            RefusedError: Nothing came of it.
+            RefusedError: The run has no result.
         """
         message = {"role": "assistant", "content": said_by(self._run, self._wrong)}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
@@ -146,7 +146,7 @@ class _Reply:
         return {**whole, "usage": _tokens(self._run.usage), "operad": note_on(self._run).model_dump()}
 
     async def chunks(self, beat: float, *, usage: bool) -> AsyncGenerator[bytes, None]:
-        """The answer as it comes: what is sent, put together, is what `whole` says; or the last chunk is an error."""
+        """Yield the answer in chunks as it is written; together they equal `whole`, unless the last one is an error."""
         yield self._chunk({"role": "assistant", "content": ""})
         try:
             async with aclosing(spoken(self._run, self._wrong, beat)) as pieces:

@@ -27,7 +27,7 @@ class TextPart(BaseModel):
 
 
 class OtherPart(BaseModel):
-    """A piece of a message that is no text, and is refused."""
+    """A part of a message that is not text, and is refused."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -46,7 +46,7 @@ class ChatMessage(BaseModel):
 
 
 class StreamOptions(BaseModel):
-    """How to stream."""
+    """Options of streaming."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -212,7 +212,7 @@ async def answered_run(runs: Runs, asked_for: Asked) -> tuple[ServedRun, str] | 
     run = await runs.find(run_id)
     question = next((each for each in run.questions if each.id == question_id), None)
     if question is None:
-        return run, ""  # it was answered before; what came of it is said again
+        return run, ""  # the same turn as before: its run is answered again
     return run, await answer_question(runs, run, question, asked_for.goal)
 
 

@@ -1,4 +1,4 @@
-"""The events of a run, kept within bounds for whoever follows it, from the beginning or from where it was."""
+"""Bounded log of a run's events, for followers from the beginning or from an event number."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class EventLog:
     """The last events of a run.
 
     Args:
-        most: How many are kept.
-        most_bytes: How many bytes of them, as JSON; the last is kept whatever its size.
+        most: Maximum number of events.
+        most_bytes: Maximum size as JSON, in bytes; the last event is kept whatever its size.
 
     Attributes:
-        last: The number of the last event; 0 before the first.
+        last: Number of the last event; 0 before the first.
     """
 
     def __init__(self, most: int, most_bytes: int) -> None:
@@ -73,10 +73,10 @@ class EventLog:
         self._tell()
 
     async def follow(self, after: int = 0, beat: float | None = None) -> AsyncGenerator[Entry | None, None]:
-        """The events after a number, as they come, until the last.
+        """Yield the events after a number, as they come, until the last.
 
-        Whoever asks for some that are dropped, or is so slow that they are by the time, is told by an entry
-        ``EventsMissed`` with the numbers of the first and the last of them.
+        A follower that asks for dropped events, or is too slow, gets an entry
+        ``EventsMissed`` with the numbers of the first and the last dropped event.
 
         Args:
             after: The number.

@@ -1,4 +1,4 @@
-"""What a server offers: the experts of files, each under one name."""
+"""Experts offered by a server, from files, each under a unique name."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Offer:
     """An expert that is offered.
 
     Attributes:
-        agent: Who does the jobs.
-        source: What it is made from.
-        variables: The inputs of a workflow of typed nodes; None where it is a configuration.
-        ledger: What keeps its runs; None for nothing.
-        durable: Which of its finished runs are deleted, where they are kept.
+        agent: The agent.
+        source: Source of the agent.
+        variables: Inputs of a workflow of typed nodes; None for a configuration.
+        ledger: Ledger of its runs; None if they are not durable.
+        durable: Rule for deleting its finished runs.
     """
 
     agent: Agent
@@ -51,12 +51,12 @@ class Offer:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name of the expert."""
         return self.agent.profile.name
 
     @property
     def description(self) -> str:
-        """What it can do."""
+        """Description of its abilities."""
         return self.agent.profile.description
 
     def kept_in(self, ledger: Ledger) -> Offer:
@@ -72,12 +72,12 @@ class Offer:
         turns: Sequence[Turn] = (),
         session_id: str | None = None,
     ) -> Job:
-        """What it is to do.
+        """Return the job of a request.
 
-        Where a workflow of typed nodes has one input, which is a text, and no input is given, the goal is that.
+        If a workflow of typed nodes has a single input of type text, and no input is given, the goal becomes its value.
 
         Raises:
-            RefusedError: It takes no such inputs; or one is a file, which would be one of this machine.
+            RefusedError: The inputs are not those of the workflow; or one is a file, which would be one of this machine.
         """
         given: dict[str, JsonValue] = dict(inputs)
         if not given and self.variables and [kind for _, kind in self.variables] == [VariableType.STRING]:
@@ -112,11 +112,11 @@ def offers_of(source: Source, trust: Trust = False) -> list[Offer]:
 
     Args:
         source: The file, and what the command was given.
-        trust: Whether the code that it names may run.
+        trust: True if the code that it names may run.
 
     Raises:
         UntrustedError: It names code that is not trusted.
-        InputError: There is no such file, or it configures nobody.
+        InputError: There is no such file, or it has no experts.
         InvalidError: It cannot be used; every issue is listed.
     """
     graph = find_graph(source.file)
@@ -167,7 +167,9 @@ def find_offer(offers: Mapping[str, Offer], name: str, param: str) -> Offer:
     if name not in offers:
         hint = did_you_mean(name[:200], offers)
         there = ", ".join(offers)
-        raise RefusedError(404, f"{param}: nobody is called {name[:200]!r}{hint}; there are: {there}", param=param)
+        raise RefusedError(
+            404, f"{param}: no expert has the name {name[:200]!r}{hint}; there are: {there}", param=param
+        )
     return offers[name]
 
 
@@ -189,5 +191,5 @@ def _inputs_in(workflow: Workflow) -> Iterator[StartVariable]:
 
 
 def leads(offer: Offer) -> bool:
-    """Whether it is a leader."""
+    """Return True if it is a leader."""
     return isinstance(offer.agent, Leader)

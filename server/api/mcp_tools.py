@@ -33,7 +33,7 @@ MOST_SESSIONS = 100
 
 
 class ToolArguments(Value):
-    """What an expert's tool takes."""
+    """Arguments of an expert's tool."""
 
     goal: str = Field(description="What is to be done, in words.")
     context: str = Field(default="", description="What one needs to know for it.")
@@ -41,7 +41,7 @@ class ToolArguments(Value):
 
 
 class AnswerArguments(Value):
-    """What the tool takes that answers."""
+    """Arguments of the tool that answers questions."""
 
     run_id: str = Field(description="The run that asks.")
     question_id: str = Field(description="The id of its question.")
@@ -54,7 +54,7 @@ class McpDoor:
     It serves from `open` to `close`, in a task of its own, so that it can be closed before the connections are.
 
     Args:
-        runs: What its tools begin.
+        runs: Runs of the server.
     """
 
     def __init__(self, runs: Runs) -> None:
@@ -118,7 +118,7 @@ class McpDoor:
             whole = True
         finally:
             if not whole:
-                await self._runs.cancel(run, "was cancelled, for whoever called the tool has gone")
+                await self._runs.cancel(run, "was cancelled, because the caller of the tool has disconnected")
         return _result(run)
 
     async def _run_of(self, name: str, arguments: Mapping[str, Any]) -> ServedRun:

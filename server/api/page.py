@@ -1,4 +1,4 @@
-"""The page at `/`: what the server offers, and a box to chat in. It asks nobody but its own server."""
+"""The page at `/`: the offered experts, and a chat. It sends requests to its own server only."""
 
 from __future__ import annotations
 

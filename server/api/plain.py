@@ -52,7 +52,7 @@ class Answer(Value):
 
 
 class QuestionView(Value):
-    """What a run asks."""
+    """A question of a run."""
 
     id: str = Field(description="What it is answered under: POST /runs/{run_id}/answers/{question_id}.")
     text: str
@@ -125,7 +125,7 @@ EVENTS: dict[str, Any] = {
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """What else a path may answer, for the OpenAPI document; what any may is among them."""
+    """Return the error responses of a path for the OpenAPI document, including those common to all paths."""
     said = {
         400: "The request is wrong; the message says what is, and where.",
         401: "The key is missing, or is none of this server's.",
@@ -192,7 +192,7 @@ class PlainDoor:
     """Runs as plain HTTP.
 
     Args:
-        runs: What is begun, shown, answered and ended.
+        runs: Runs of the server.
     """
 
     def __init__(self, runs: Runs) -> None:
@@ -228,7 +228,7 @@ class PlainDoor:
         return router
 
     async def list_experts(self) -> Response:
-        """Who does jobs here."""
+        """List the experts."""
         return json_reply(ExpertList(experts=[_expert_view(offer) for offer in self._runs.offers.values()]))
 
     async def begin_run(
@@ -239,7 +239,7 @@ class PlainDoor:
             Header(description="The same as `id` in the body.", min_length=1, max_length=100, pattern=RUN_ID),
         ] = None,
     ) -> Response:
-        """Begin a run. It goes on whether anybody follows it or not."""
+        """Begin a run. It continues without followers."""
         if asked.id is not None and idempotency_key is not None and asked.id != idempotency_key:
             raise RefusedError(409, "the body's id and Idempotency-Key differ; give one of them", param="id")
         offer = find_offer(self._runs.offers, asked.expert, "expert")
@@ -264,7 +264,7 @@ class PlainDoor:
             int, Header(description="The number of the last event that was seen; 0 for none.", ge=0, le=2**53)
         ] = 0,
     ) -> Response:
-        """Follow a run: what happened after some event, and what happens from now on, as server-sent events."""
+        """Follow a run: events after a number, then new events as they happen, as server-sent events."""
         run = await self._runs.find(run_id)
         if run.ended is not None and 0 < run.log.last <= last_event_id:
             return Response(status_code=204)

@@ -1,4 +1,4 @@
-"""What goes back: JSON that is valid whatever is in it, and streams that end when whoever reads them has gone."""
+"""Responses: JSON that is always valid, and streams that end when the client disconnects."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def error_reply(problem: RefusedError) -> Response:
 
 
 class EventStream(Response):
-    """Server-sent events. Whoever reads them may leave at any time; what makes them is closed then.
+    """Server-sent events, whose source is closed when the client disconnects.
 
     Args:
-        parts: What makes them.
+        parts: Source of the events.
         closed: Called when it is closed.
     """
 
@@ -74,7 +74,7 @@ async def unless_gone(request: Request, work: Any) -> bool:
     """Await something, as long as the client is there.
 
     Returns:
-        Whether it still is; if not, the work was cancelled.
+        True if it still is; if not, the work was cancelled.
     """
     working = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(until_gone(request.receive))

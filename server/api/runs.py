@@ -42,22 +42,22 @@ class ServedRun:
     """A run of a server.
 
     Attributes:
-        id: Its id.
-        offer: Who does it.
-        job: What is to be done.
-        answers: Answers that were given beforehand, by the ids of their questions.
+        id: Id of the run.
+        offer: Its expert.
+        job: Its job.
+        answers: Answers given beforehand, by the ids of their questions.
         log: Its events.
-        began: Seconds since 1970.
-        task: What drives it; None where that is not done here.
-        state: Where it stands; ``asks`` is found out by asking it.
-        message: What came of it.
-        usage: What it has cost.
-        error: Why nothing came of it.
-        timed_out: Whether it was ended for the time that it took.
-        ended: When it ended, on the event loop's clock.
-        size: About how many bytes it holds, once it has ended.
-        memory: The memory that its turns go through before it begins; None to send them all.
-        previous: The id of the run whose conversation it continues; empty for none.
+        began: Start, in seconds since 1970.
+        task: Task that drives it; None if it is driven elsewhere.
+        state: Last known state; ``asks`` is determined from its questions.
+        message: Its result.
+        usage: Its usage and cost.
+        error: Reason for the missing result.
+        timed_out: True if it was ended by its time limit.
+        ended: End, on the event loop's clock.
+        size: Approximate size in bytes, once it has ended.
+        memory: Memory that shortens its turns before it begins; None to send them all.
+        previous: Id of the run whose conversation it continues; empty for none.
     """
 
     id: str
@@ -79,7 +79,7 @@ class ServedRun:
 
     @property
     def questions(self) -> Sequence[Question]:
-        """What it asks and nobody has answered yet."""
+        """Questions without an answer."""
         if self.ended is None and self.task is not None:
             with suppress(InputError):  # it ends just now
                 return self.offer.agent.workflow.questions(self.id)
@@ -95,7 +95,7 @@ class ServedRun:
 
     @property
     def shown_state(self) -> State:
-        """Where it stands."""
+        """State of the run, as displayed."""
         return "asks" if self.questions else self.state
 
     async def pause_or_end(self) -> None:
@@ -112,13 +112,13 @@ class Runs:
     """The runs of a server.
 
     Args:
-        offers: Who does them, by name.
-        bounds: How many there may be.
+        offers: Experts by name.
+        bounds: Limits on their number.
 
     Attributes:
-        offers: Who does them, by name.
-        bounds: How many there may be.
-        ending: Whether no more are begun.
+        offers: Experts by name.
+        bounds: Limits on their number.
+        ending: True if no more are begun.
     """
 
     def __init__(self, offers: Mapping[str, Offer], bounds: Bounds) -> None:
@@ -130,7 +130,7 @@ class Runs:
 
     @property
     def open(self) -> list[ServedRun]:
-        """Those that have not ended."""
+        """Return the runs that have not ended."""
         return [run for run in self._runs.values() if run.ended is None]
 
     def listed(self) -> list[ServedRun]:
@@ -266,7 +266,7 @@ class Runs:
             try:
                 offer = self._offer_of(await asyncio.to_thread(ledger.run, listed.run_id))
                 job = await asyncio.to_thread(ledger.job, listed.run_id)
-            except InputError as error:  # somebody has deleted it since, or it cannot be read
+            except InputError as error:  # deleted meanwhile, or unreadable
                 _logger.warning("%s", error)
                 continue
             if offer is not None:
@@ -384,7 +384,7 @@ class Runs:
 
     @staticmethod
     async def _is_left(run: ServedRun) -> bool:
-        """Whether it has not ended, and nobody drives it."""
+        """Return True if it has not ended, and no process drives it."""
         ledger = run.offer.ledger
         if run.ended is not None or run.task is not None or ledger is None:
             return False

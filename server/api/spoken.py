@@ -20,7 +20,7 @@ GONE = "was cancelled, for the client had gone"
 
 
 class RunNote(BaseModel):
-    """What the protocol has no place for: the run, how its result was judged, and what it asks."""
+    """Extension of the protocol: the run, the verdict on its result, and its questions."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -53,7 +53,7 @@ def said_by(run: ServedRun, wrong: str = "") -> str:
         wrong: The fault of the last answer to its question; empty if there is none.
 
     Raises:
-        RefusedError: Nothing came of it.
+        RefusedError: The run has no result.
     """
     if questions := run.questions:
         return asked(run, questions[0], wrong)
@@ -68,7 +68,7 @@ async def spoken(run: ServedRun, wrong: str, beat: float) -> AsyncGenerator[str 
     """Yield the text of `said_by` in pieces as they come; and, as bytes, comments on progress, which clients skip.
 
     Raises:
-        RefusedError: Nothing came of it, or not what was said so far.
+        RefusedError: The run has no result, or another one than the text sent so far.
     """
     live = AnswerStream(run.offer.streaming_operator())
     if not wrong:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from operad.runtime.observe.trace import Graph, Span, Trace, critical_path
+from operad.runtime.observe.critical_path import critical_path
+from operad.runtime.observe.trace import Graph, Span, Trace
 from operad.runtime.values.message import NO_USAGE
 
 MOST_ROWS = 100
@@ -114,7 +115,7 @@ def _rounds(trace: Trace, root: Span) -> Iterator[str]:
 
 
 def _errors(trace: Trace) -> Iterator[str]:
-    """What failed, the innermost operators, and why; the run's own error where no operator did."""
+    """Yield the failed operators, innermost only, with their errors; the run's own error if no operator failed."""
     failed = [span for span in trace.spans if span.kind == "operator" and span.state == "failed"]
     around = {outer for span in failed for outer in _around(span.path)}
     innermost = [span for span in failed if span.path not in around]

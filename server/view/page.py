@@ -1,4 +1,4 @@
-"""The page as one HTML text: for a server, or with a run inside as a report. It asks nobody else for anything."""
+"""The page as one HTML text: for a server, or as a report with a run inside. It sends no requests to other hosts."""
 
 from __future__ import annotations
 
@@ -14,18 +14,30 @@ from operad.runtime.values.valid_json import to_json
 from operad.server.view.picture import details, picture
 
 _SCRIPTS = (
-    "dom", "run", "source", "layout", "graph", "timeline", "answer", "operator", "diff", "rounds", "search", "replay", "main",
+    "dom", "markdown", "run", "source", "layout", "graph", "timeline", "answer", "tools", "operator", "diff", "rounds", "search",
+    "replay", "main",
 )  # fmt: skip
+_LIST = ("dom", "runs")
 _LIVE, _REPORT = "'self'", "'none'"
 
 
 def page(title: str) -> str:
-    """The page that asks the server that it came from: ``data/picture``, ``data/changes`` and so on, below its own path.
+    """Return the page that requests ``data/picture``, ``data/changes`` and so on from its server, below its path.
 
     Args:
-        title: What the window is called until the run's name is known.
+        title: Title of the window until the run's name is known.
     """
     return _page(title, connect=_LIVE)
+
+
+def runs_page(title: str, runs: object) -> str:
+    """Return the list of runs, which requests ``data/runs`` below its path.
+
+    Args:
+        title: Title of the page.
+        runs: The runs, as ``data/runs`` answers.
+    """
+    return _page(title, _json(runs), connect=_LIVE, file="runs.html", scripts=_LIST)
 
 
 def report(trace: Trace) -> str:
@@ -33,8 +45,16 @@ def report(trace: Trace) -> str:
     return _page(trace.workflow or "run", _json(picture(trace)), _json(details(trace)), connect=_REPORT)
 
 
-def _page(title: str, picture: str = "", details: str = "", *, connect: str) -> str:
-    style, script = _style(), _script()
+def _page(
+    title: str,
+    picture: str = "",
+    details: str = "",
+    *,
+    connect: str,
+    file: str = "page.html",
+    scripts: tuple[str, ...] = _SCRIPTS,
+) -> str:
+    style, script = _style(), _script(scripts)
     policy = (
         f"default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; connect-src {connect};"
         f" style-src '{_hash(style)}'; script-src '{_hash(script)}'"
@@ -47,7 +67,7 @@ def _page(title: str, picture: str = "", details: str = "", *, connect: str) -> 
         "picture": picture,
         "details": details,
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _file("page.html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _file(file))
 
 
 def _json(value: object) -> str:
@@ -65,9 +85,9 @@ def _style() -> str:
 
 
 @cache
-def _script() -> str:
-    """All scripts as one, in a scope of their own."""
-    texts = "\n".join(_file(f"{name}.js") for name in _SCRIPTS)
+def _script(names: tuple[str, ...]) -> str:
+    """Scripts as one, in a scope of their own."""
+    texts = "\n".join(_file(f"{name}.js") for name in names)
     return f'(() => {{\n"use strict";\n{texts}}})();'
 
 

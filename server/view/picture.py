@@ -1,14 +1,18 @@
-"""What the page is told of a run, as JSON: an outline that it draws, and the details that it shows when asked."""
+"""JSON of a run for the page: an outline that it draws, and details on demand."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from operad.runtime.observe.trace import Graph, Span, Trace, critical_path
+from operad.runtime.observe.critical_path import critical_path
+from operad.runtime.observe.trace import Graph, Span, Trace
 
-MOST_OF_AN_ERROR = 300
-"""Characters of an error that are in the outline; all of it is in the details."""
+MOST_OF_A_TEXT = 300
+"""Characters of an error or a question that are in the outline; all of it is in the details."""
+
+MOST_ITEMS = 100
+"""Items of a map whose inputs are told with the map."""
 
 _APART = ("round", "item", "operator")
 """The kinds of spans that have details of their own, and are not told with what is around them."""
@@ -51,7 +55,8 @@ def details(trace: Trace, of: int | None = None) -> dict[int, dict[str, Any]]:
 
     Args:
         trace: The run.
-        of: Only this span and what it did itself, its attempts, pauses, calls and questions; None for all spans.
+        of: Only this span and what it did itself, its attempts, pauses, calls, questions, and the items of a map; None
+            for all spans.
     """
     if of is None:
         spans = iter(trace.spans)
@@ -61,11 +66,13 @@ def details(trace: Trace, of: int | None = None) -> dict[int, dict[str, Any]]:
 
 
 def _with_its_own(trace: Trace, span: Span) -> Iterator[Span]:
-    own = {span.id}
+    own, items = {span.id}, 0
     yield span
-    for each in trace.spans[span.id + 1 :]:  # what is inside of a span comes after it
+    for each in trace.spans[span.id + 1 :]:  # descendants follow their span
         if each.parent in own and each.kind not in _APART:
             own.add(each.id)
+            yield each
+        elif each.parent == span.id and each.kind == "item" and (items := items + 1) <= MOST_ITEMS:
             yield each
 
 
@@ -75,6 +82,7 @@ def _graph(graph: Graph) -> dict[str, Any]:
         "before": {name: list(before) for name, before in graph.before.items()},
         "judges": list(graph.judges),
         "instructions": dict(graph.instructions),
+        "ports": {name: {before: list(ports) for before, ports in own.items()} for name, own in graph.ports.items()},
     }
 
 
@@ -95,8 +103,9 @@ def _outline(span: Span) -> dict[str, Any]:
     told = span.details
     if "progress" in told:
         outline["progress"] = told["progress"]
-    if "error" in told:
-        outline["error"] = told["error"][:MOST_OF_AN_ERROR]
+    for name in ("error", "question"):
+        if name in told:
+            outline[name] = told[name][:MOST_OF_A_TEXT]
     if span.kind == "round":
         outline |= {name: told[name] for name in ("status", "score", "blame", "by_error") if name in told}
         if span.round > 1:  # in the first all run

@@ -1,4 +1,4 @@
-"""Where the page has a run from: this process, a file of events, a database."""
+"""Sources of a run for the page: this process, a file of events, a database."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pydantic import JsonValue
 
-from operad.runtime.durable.drive import in_thread
+from operad.runtime.durable.replay import in_thread
 from operad.runtime.events import Event
 from operad.runtime.events.events_file import EventsFile
 from operad.runtime.values.errors import InputError, OperadError, did_you_mean
@@ -39,13 +39,13 @@ _HEAD = 256
 
 
 class Control(Protocol):
-    """Who answers what a run asks, and ends it."""
+    """Answers a run's questions, and cancels it."""
 
     async def answer(self, run_id: str, question_id: str, value: JsonValue) -> None:
         """Answer a question.
 
         Raises:
-            OperadError: Nobody asks this, or the answer does not fit.
+            OperadError: There is no such question, or the answer does not fit.
         """
         ...
 
@@ -59,19 +59,19 @@ class Control(Protocol):
 
 
 class Source(Protocol):
-    """Where a run's events come from."""
+    """Source of a run's events."""
 
     def note(self, *, ended: bool) -> str:
-        """What people should know of it; empty for nothing.
+        """Return a remark on the run for the reader; empty for none.
 
         Args:
-            ended: Whether the run has ended, as far as its events say.
+            ended: True if the run has ended, as far as its events say.
         """
         ...
 
     @property
     def control(self) -> Control | None:
-        """Who answers and ends it; None where nobody can."""
+        """Object that answers and cancels the run; None if that is impossible."""
         ...
 
     async def news(self) -> Sequence[Event]:
@@ -83,11 +83,11 @@ class Source(Protocol):
 
 
 class LiveSource:
-    """The runs of a workflow in this process, which may go on in another thread.
+    """The runs of a workflow in this process, which may run in another thread.
 
     Args:
         workflow: The workflow.
-        end: What ends the run; by default the workflow does.
+        end: Function that cancels the run; by default, the workflow's.
     """
 
     def __init__(self, workflow: Workflow, end: Callable[[], object] | None = None) -> None:
@@ -106,7 +106,7 @@ class LiveSource:
         self._closed = True
 
     def note(self, *, ended: bool) -> str:
-        """Nothing."""
+        """Return no remark."""
         return ""
 
     @property
@@ -115,14 +115,14 @@ class LiveSource:
         return self
 
     async def news(self) -> Sequence[Event]:
-        """What was heard since the last call."""
+        """Return the events since the last call."""
         return [self._heard.popleft() for _ in range(len(self._heard))]
 
     async def answer(self, run_id: str, question_id: str, value: JsonValue) -> None:
-        """Answer a question; what comes of the run afterwards is seen in its events.
+        """Answer a question; further events show the effect on the run.
 
         Raises:
-            OperadError: Nobody asks this, or the answer does not fit.
+            OperadError: There is no such question, or the answer does not fit.
         """
         await self._workflow.answer(run_id, {question_id: value})
 
@@ -164,7 +164,7 @@ class FileSource:
             )
 
     def note(self, *, ended: bool) -> str:
-        """What is wrong with the file, or that nothing was written for long, though the run has not ended."""
+        """Return a remark on an unreadable file, or on a long silence although the run has not ended."""
         if self._fault or ended:
             return self._fault
         with suppress(OSError):
@@ -177,7 +177,7 @@ class FileSource:
         return ""
 
     async def news(self) -> Sequence[Event]:
-        """The next lines. After one that is no event, nothing is read until the file is replaced."""
+        """Return the next events. After a line that is not an event, nothing is read until the file is replaced."""
         happened: list[Event] = []
         try:
             if self._is_another():
@@ -192,7 +192,7 @@ class FileSource:
         return happened
 
     def _is_another(self) -> bool:
-        """Whether the file is not the one that was read: shorter, or with another beginning."""
+        """Return True if the file is not the one that was read: shorter, or with another beginning."""
         if not self._path.is_file():
             raise FileNotFoundError(ENOENT, "it is gone")
         with self._path.open("rb") as file:
@@ -221,16 +221,16 @@ class LedgerSource:
         self._note = ""
 
     def note(self, *, ended: bool) -> str:
-        """That nobody drives the run, or that the database does not answer."""
+        """Return a remark if no process drives the run, or if the database does not answer."""
         return "" if ended else self._note
 
     @property
     def control(self) -> Control:
-        """The database, which whoever drives the run looks into."""
+        """The database, through which the driver of the run receives answers."""
         return self
 
     async def news(self) -> Sequence[Event]:
-        """What was kept since the last call; all of it, if it begins otherwise by now."""
+        """Return the events kept since the last call; all of them, if their beginning has changed."""
         if time.monotonic() < self._next:
             return ()
         known = self._known
@@ -244,8 +244,8 @@ class LedgerSource:
 
     def _look(self) -> Sequence[Event]:
         kept = self._ledger.run(self._run_id)
-        driven = kept.driver in self._ledger.alive()  # what the clocks say is enough to be shown
-        self._note = "" if driven else f"nobody drives this run; operad runs resume {self._run_id} goes on with it"
+        driven = kept.driver in self._ledger.alive()  # by the clocks alone, which suffices for display
+        self._note = "" if driven else f"no process drives this run; to resume it: operad runs resume {self._run_id}"
         noted = (kept.state, kept.drives, kept.updated, driven)
         if noted == self._noted:
             return self._known
@@ -254,10 +254,10 @@ class LedgerSource:
         return happened
 
     async def answer(self, run_id: str, question_id: str, value: JsonValue) -> None:
-        """Answer a question: whoever drives the run hears of it, now or when it is gone on with.
+        """Answer a question: the driver of the run receives the answer, now or when the run is resumed.
 
         Raises:
-            InputError: Nobody asks this, or the answer does not fit.
+            InputError: There is no such question, or the answer does not fit.
         """
         await in_thread(self._ledger.answer, self._run_id, {question_id: value})
         self._look_at_once()
@@ -279,7 +279,7 @@ def _no_file(path: Path) -> str:
     if path.is_dir():
         return f"{path}: is a folder; name a file in it that operad run --events FILE.jsonl has written"
     if path.exists():
-        return f"{path}: is no regular file; name one that operad run --events FILE.jsonl has written"
+        return f"{path}: is not a regular file; name one that operad run --events FILE.jsonl has written"
     near = ""
     with suppress(OSError):
         near = did_you_mean(path.name, sorted(each.name for each in path.parent.iterdir())[:MOST_NEAR])

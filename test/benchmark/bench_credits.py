@@ -27,10 +27,13 @@ from time import perf_counter
 from typing import Any
 
 from operad.configs import load
-from operad.evaluators.release_credits import credit_phrases
-from operad.operators.changelog import name_candidates, releases, split_release
 from operad.operators.operator import Operator
 from operad.runtime import Job, WorkflowMessage, events
+
+EXAMPLE = Path(__file__).parents[1] / "example" / "release_credits"
+sys.path.insert(0, str(EXAMPLE))
+from changelog import name_candidates, releases, split_release  # noqa: E402
+from credit_judge import credit_phrases  # noqa: E402
 
 GOLD = Path(__file__).with_name("credits_gold.json")
 
@@ -48,10 +51,10 @@ class GivenEntries(Operator):
 
 async def credit(entries: list[str]) -> tuple[list[list[set[str]]], int]:
     """After each round, the persons found per entry; and how many entries were asked about."""
-    workflow = load("release_credits").expert().workflow
+    workflow = load(EXAMPLE / "release_credits.yaml", trust=True).expert().workflow
     read, asking, *_ = workflow.get_operators()
     workflow.update_operator(GivenEntries(read.config, entries))  # type: ignore[attr-defined]
-    reasoner = load("release_credits").expert().reasoner
+    reasoner = load(EXAMPLE / "release_credits.yaml", trust=True).expert().reasoner
     rounds: list[list[set[str]]] = []
     asked = 0
     async with aclosing(workflow.stream(Job(goal="credits"), reasoner)) as stream:

@@ -2,8 +2,9 @@
 
     python test/benchmark/bench_durable.py
 
-An operator does nothing but make its message. Workers are this machine's, in processes of their own. All are
-measured in turns and the least counts; on a busy machine only the ratios say anything.
+An operator does nothing but make its message. Workers are this machine's, in processes of their own. "polling" is the
+same without wake-ups. Beside them: steps of dbos alone, and one commit. All are measured in turns and the least counts;
+on a busy machine only the ratios say anything.
 """
 
 from __future__ import annotations
@@ -11,31 +12,39 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "durability"))
 
 from databases import Sqlite, has_postgres, postgres  # pyright: ignore[reportMissingImports]
 from graphs import JOB, Graph, chain, fan
-from page import markdown, write_into
+from page import end, markdown, worsened, write_into
 from rich.console import Console
 from rich.table import Table
+from sqlalchemy import create_engine
+from sqlalchemy import text as sql
 
 from operad.runtime import Agent, BuiltinWorkflow, Profile, Workflow, WorkflowMessage
-from operad.runtime.durable import Ledger
+from operad.runtime.durable import Ledger, run_owner, worker
+from operad.runtime.durable.places import database_url
 from operad.runtime.durable.served import Served
+from operad.runtime.durable.store import Store
 from operad.runtime.durable.worker import Worker
 
 SHAPES: Mapping[str, Graph] = {"chain 50": chain(50), "wide 50": fan(50)}
 PLAIN = "nothing kept"
 
-Measure = Callable[[Graph], float]
+IDLE = "idle worker"
+IDLE_AFTER, IDLE_FOR = 70.0, 20.0
+"""Seconds after its start from which, and for which, an idle worker is watched: dbos polls more in its first minute."""
 
 
 class Nothing:
@@ -63,17 +72,89 @@ def served(workflow: Workflow) -> Served:
     return Served("nothing", [Agent(Profile(name="nothing"), workflow, None)])  # type: ignore[arg-type]
 
 
-def plainly(graph: Graph) -> float:
+def plainly(url: str, graph: Graph) -> float:
     return seconds_of(workflow_of(graph))
 
 
-def kept_in(url: str, *, workers: bool) -> Measure:
-    def measure(graph: Graph) -> float:
-        workflow = workflow_of(graph)
-        workflow.keep_in(Ledger(url, workers=served(workflow) if workers else None))
-        return seconds_of(workflow)
+def kept(url: str, graph: Graph) -> float:
+    workflow = workflow_of(graph)
+    workflow.keep_in(Ledger(url))
+    return seconds_of(workflow)
 
-    return measure
+
+def with_workers(url: str, graph: Graph) -> float:
+    workflow = workflow_of(graph)
+    workflow.keep_in(Ledger(url, workers=served(workflow)))
+    return seconds_of(workflow)
+
+
+def steps_of_dbos(url: str, graph: Graph) -> float:
+    """A workflow of dbos alone, with a step for each operator, one after another or all at once."""
+    from dbos import DBOS, SetWorkflowID
+
+    Store(database_url(url)).close()  # which sets the journal of SQLite for all
+    if not _launched:
+        DBOS(config={"name": "bench", "system_database_url": url, "log_level": "ERROR"})
+
+        @DBOS.step()
+        async def step(number: str) -> str:
+            return number
+
+        @DBOS.workflow()
+        async def steps(numbers: list[str], at_once: bool) -> None:
+            if at_once:
+                await asyncio.gather(*map(step, numbers))
+            else:
+                for number in numbers:
+                    await step(number)
+
+        DBOS.launch()
+        _launched.append(steps)
+    began = perf_counter()
+    with SetWorkflowID(os.urandom(8).hex()):
+        asyncio.run(_launched[0](list(graph), graph["1"] != ["0"]))
+    return perf_counter() - began
+
+
+_launched: list[Any] = []
+
+
+def commits(url: str, graph: Graph) -> float:
+    """A row written and committed for each operator."""
+    Store(database_url(url)).close()
+    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    with engine.begin() as connection:
+        connection.execute(sql("CREATE TABLE IF NOT EXISTS rows_of_ours (number integer)"))
+    began = perf_counter()
+    for _ in graph:
+        with engine.begin() as connection:
+            connection.execute(sql("INSERT INTO rows_of_ours VALUES (1)"))
+    return perf_counter() - began
+
+
+MEASURES: Mapping[str, Callable[[str, Graph], float]] = {
+    each.__name__: each for each in (plainly, kept, with_workers, steps_of_dbos, commits)
+}
+
+
+class NoWakeups:
+    """Wake-ups that never arrive."""
+
+    listening = False
+
+    def __init__(self, *_: object) -> None: ...
+
+    def send(self, topic: str, text: str = "") -> None: ...
+
+    def sending(self, topics: object) -> AbstractContextManager[Callable[[object], None]]:
+        return nullcontext(lambda _: None)
+
+    def stop(self) -> None: ...
+
+
+def poll() -> None:
+    """Have this process do without wake-ups."""
+    run_owner.wakeups = worker.wakeups = NoWakeups
 
 
 def seconds_of(workflow: Workflow) -> float:
@@ -83,48 +164,79 @@ def seconds_of(workflow: Workflow) -> float:
 
 
 @contextmanager
-def working(url: str, shape: str) -> Iterator[None]:
-    """Two workers, while this lasts."""
-    command = [sys.executable, __file__, "--work", json.dumps([url, shape])]
-    workers = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(2)]
+def working(url: str, shape: str, count: int, polling: bool) -> Iterator[list[int]]:
+    """Workers, while this lasts; their process ids."""
+    command = [sys.executable, __file__, "--work", json.dumps([url, shape, polling])]
+    workers = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(count)]
     try:
-        yield
+        yield [worker.pid for worker in workers]
     finally:
         for worker in workers:
             worker.kill()
             worker.wait()
 
 
-async def work(url: str, shape: str) -> None:
+async def work(url: str, shape: str, polling: bool) -> None:
+    if polling:
+        poll()
     await Worker(url, [served(workflow_of(SHAPES[shape]))], concurrency=4).serve(asyncio.Event())
 
 
-def in_one_process(url: str, workers: bool, turns: int) -> dict[str, float]:
+def in_one_process(url: str, name: str, workers: int, polling: bool, turns: int) -> dict[str, float]:
     """Per shape, the least seconds; the first turn makes the tables, and does not count."""
-    measure = kept_in(url, workers=workers) if url else plainly
+    if polling:
+        poll()
     costs: dict[str, float] = {}
     for shape, graph in SHAPES.items():
-        with working(url, shape) if workers else ExitStack():
-            measure(graph)
-            costs[shape] = min(measure(graph) for _ in range(turns))
+        with working(url, shape, workers, polling):
+            MEASURES[name](url, graph)
+            costs[shape] = min(MEASURES[name](url, graph) for _ in range(turns))
     return costs
 
 
-def apart(url: str, workers: bool, turns: int) -> dict[str, float]:
+def apart(url: str, name: str, turns: int, *, workers: int = 0, polling: bool = False) -> dict[str, float]:
     """The same in a process of its own, as one has one database."""
-    command = [sys.executable, __file__, "--measure", json.dumps([url, workers, turns])]
+    command = [sys.executable, __file__, "--measure", json.dumps([url, name, workers, polling, turns])]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
+def idle(url: str, polling: bool) -> float:
+    """What part of a core a worker without work uses."""
+    with working(url, next(iter(SHAPES)), 1, polling) as (pid,):
+        sleep(IDLE_AFTER)
+        before = processor_seconds(pid)
+        sleep(IDLE_FOR)
+        return (processor_seconds(pid) - before) / IDLE_FOR
+
+
+def processor_seconds(pid: int) -> float:
+    """What a process has used; not known where there is no ``/proc``."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def table_of(measured: Mapping[str, Mapping[str, float]]) -> Table:
-    table = Table("where", *SHAPES, title="Milliseconds an operator, and how often the first line")
+    table = Table("where", *SHAPES, IDLE, title="Milliseconds an operator, and how often the first line")
     for where, costs in measured.items():
         cells = [
-            f"{1000 * cost / len(SHAPES[shape]):.3f} ({cost / measured[PLAIN][shape]:.0f}x)"
-            for shape, cost in costs.items()
+            f"{1000 * costs[shape] / len(graph):.3f} ({costs[shape] / measured[PLAIN][shape]:.0f}x)"
+            for shape, graph in SHAPES.items()
         ]
-        table.add_row(where, *cells)
+        table.add_row(where, *cells, f"{100 * costs[IDLE]:.2f} % of a core" if IDLE in costs else "")
     return table
+
+
+def rows(kind: Any, turns: int) -> Iterator[tuple[str, dict[str, float]]]:
+    """Everything in one kind of database."""
+    yield f"{kind.name}, a commit each", apart(kind.new(), "commits", turns)
+    yield f"{kind.name}, steps of dbos", apart(kind.new(), "steps_of_dbos", turns)
+    yield kind.name, apart(kind.new(), "kept", turns)
+    for polling in (True, False):
+        how = ", polling" if polling else ""
+        costs = apart(kind.new(), "with_workers", turns, workers=1, polling=polling)
+        yield f"{kind.name}, 1 worker{how}", costs | {IDLE: idle(kind.new(), polling)}
+    for count in (2, 4):
+        yield f"{kind.name}, {count} workers", apart(kind.new(), "with_workers", turns, workers=count)
 
 
 def main() -> None:
@@ -143,13 +255,20 @@ def main() -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         kinds = [Sqlite(folder), *([stack.enter_context(postgres())] if has_postgres() else [])]
-        measured = {PLAIN: apart("", False, asked.turns)}
+        measured = {PLAIN: apart("", "plainly", asked.turns)}
         for kind in kinds:
-            measured[kind.name] = apart(kind.new(), False, asked.turns)
-            measured[f"{kind.name}, 2 workers"] = apart(kind.new(), True, asked.turns)
+            measured.update(rows(kind, asked.turns))
     Console().print(table_of(measured))
     if asked.page:
-        write_into(asked.page, markdown([table_of(measured)], "python test/benchmark/bench_durable.py"), "durable")
+        text = markdown([table_of(measured)], "python test/benchmark/bench_durable.py")
+        worse = worsened(
+            asked.page,
+            text,
+            "durable",
+            [where for where in measured if not where.endswith(("steps of dbos", "a commit each"))],
+        )
+        write_into(asked.page, text, "durable")
+        end(worse)
 
 
 if __name__ == "__main__":

@@ -11,27 +11,33 @@ anything. A node does nothing but make its message, so what is measured is the e
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
+import math
 import random
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 from awel_faults import faults
 from engines import FIELD, OURS, STDLIB
 from graphs import Graph, chain, critical_path, fan, layered
 from memory import RUNS, Growth
-from page import machine, write_into
+from page import end, machine, worsened, write_figures, write_into
 from page import markdown as for_page
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from turns import Case, Cost, Process, Unable, in_turns, processes_of
+
+from operad import Operator, OperatorConfig, WorkflowMessage, operator
+from operad.runtime import BuiltinWorkflow
+from operad.runtime.testing import ScriptedReasoner
 
 BY_HAND = "graphlib + asyncio"
 STARTED = perf_counter()
@@ -48,6 +54,9 @@ SHAPES: Mapping[str, Graph] = {
 
 SLEEPING = layered(10, 10, parents=2)
 SMALL = layered(6, 3)
+FUNCTIONS = 300
+"""Operators of the chain of functions."""
+
 SIZES = (1_000, 10_000, 100_000)
 
 Costs = Mapping[str, "Cost | str"]
@@ -111,6 +120,46 @@ def by_hand_once(costs: Costs) -> Costs:
     return {BY_HAND: min(loops, key=lambda cost: cost.run), **others}
 
 
+def functions() -> dict[str, float]:
+    """Seconds of processor time per operator of a chain: a no-op `Operator` subclass, and functions that do as little."""
+
+    said = WorkflowMessage(scratchpad="x")
+
+    class Noop(Operator):
+        async def execute(self, *_: Any, **__: Any) -> WorkflowMessage:
+            return said
+
+    async def awaited(x: str) -> str:
+        return x
+
+    def plain(x: str) -> str:
+        return x
+
+    kinds: dict[str, Callable[[str], Any]] = {
+        "Operator subclass": lambda key: Noop(OperatorConfig(instruction="Nothing.", id=key)),
+        "async function": lambda key: operator(id=key)(awaited),
+        "sync function, inline=True": lambda key: operator(id=key, inline=True)(plain),
+        "sync function, in a thread": lambda key: operator(id=key)(plain),
+    }
+    flows: dict[str, BuiltinWorkflow[Any]] = {}
+    for kind, make in kinds.items():
+        flows[kind] = BuiltinWorkflow(name=kind)
+        for number in range(FUNCTIONS):
+            flows[kind].add_operator(make(f"n{number}"), [f"n{number - 1}"] if number else [])
+    costs = dict.fromkeys(kinds, math.inf)
+
+    async def run() -> None:
+        for _ in range(20):  # in turns; the least counts, as other programs only add to it
+            for kind, flow in flows.items():
+                start = process_time()
+                await flow.aexecute("x", ScriptedReasoner([]))
+                costs[kind] = min(costs[kind], (process_time() - start) / FUNCTIONS)
+
+    asyncio.run(run())
+    show_progress("functions")
+    return costs
+
+
 def show_progress(done: str) -> None:
     print(f"{perf_counter() - STARTED:4.0f} s: {done}", file=sys.stderr, flush=True)
 
@@ -127,6 +176,11 @@ def tables(measured: Mapping[str, Any]) -> Iterator[Table]:
     yield together(measured["makespan / critical path"], measured["1,000 at once"])
     yield by_size(measured["scale"])
     yield growths(measured["memory"])
+    table = Table("operator that does nothing", "µs", "ratio", title="Functions as operators, in a chain")
+    for kind, cost in measured["functions"].items():
+        unit = measured["functions"]["Operator subclass"]
+        table.add_row(kind, f"{1e6 * cost:.1f}", f"{cost / unit:.2f}")
+    yield table
     if rows := measured.get("awel"):
         table = Table("what", "AWEL's runner", "ours", title="AWEL's runner beside ours")
         for row, said in rows.items():
@@ -173,7 +227,7 @@ def by_size(costs: Mapping[str, Costs]) -> Table:
 
 
 def growths(grown: Mapping[str, Growth | str]) -> Table:
-    title = f"What {RUNS:,} runs leave behind, in thirds: done, failed, cancelled"
+    title = f"Left behind by {RUNS:,} runs, in thirds: done, failed, cancelled"
     table = Table("engine", "objects", "bytes allocated", "KiB resident", title=title)
     for engine, growth in grown.items():
         cells = [growth] if isinstance(growth, str) else map(str, asdict(growth).values())
@@ -187,21 +241,33 @@ def ratio(cost: Cost, unit: Cost) -> str:
 
 # The README's table
 
-IN_README = ("chain 100", "chain 1000", "fan 100", "fan 1000", "layered 1000")
+IN_README = ("chain 100", "fan 100", "layered 1000")
+README_ENGINES = (BY_HAND, "DbgptWorkflow", "langgraph")
 
 
 def markdown(measured: Mapping[str, Any]) -> str:
-    costs, spans = measured["never suspends"], measured["makespan / critical path"]
-    lines = [f"| | {' | '.join(IN_README)} | makespan |", "|---|" + "---:|" * (len(IN_README) + 1)]
-    for engine, span in spans.items():
+    costs = measured["never suspends"]
+    lines = [f"| | {' | '.join(IN_README)} |", "|---|" + "---:|" * len(IN_README)]
+    for engine in README_ENGINES:
         cells: list[str] = []
         for shape in IN_README:
             cost, unit = costs[shape][engine], costs[shape][BY_HAND]
             each = f"1 ({1e6 * cost.run / len(SHAPES[shape]):.1f} µs)" if engine == BY_HAND else ""
             cells.append(each or (ratio(cost, unit) if isinstance(cost, Cost) else cost))
-        cells.append(span if isinstance(span, str) else f"{span:.2f}")
         lines.append(f"| {engine}{release(engine)} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", machine(), ""])
+
+
+def figures_of(measured: Mapping[str, Any]) -> Mapping[str, str]:
+    """How much of the README's table is said in the sentences of other pages: from the least to the most."""
+    costs = measured["never suspends"]
+
+    def span(engine: str) -> str:
+        ratios = [costs[shape][engine].run / costs[shape][BY_HAND].run for shape in IN_README]
+        places = 1 if min(ratios) < 10 else 0
+        return f"{min(ratios):.{places}f} to {max(ratios):.{places}f} times"
+
+    return {"engine.operad": span("DbgptWorkflow"), "engine.langgraph": span("langgraph")}
 
 
 def release(engine: str) -> str:
@@ -236,6 +302,7 @@ def main() -> None:
             "1,000 at once": a_thousand_at_once(all_engines),
             "scale": scale([*by_hand, *quiet], SIZES[:-1] if asked.quick else SIZES),
             "memory": memory(quiet[:1] if asked.quick else own),
+            "functions": functions(),
         }
     if not asked.quick:
         measured["awel"] = faults()
@@ -243,15 +310,21 @@ def main() -> None:
         asked.json.write_text(json.dumps(measured, default=asdict, indent=2) + "\n", encoding="utf-8")
     for readme in asked.readme:
         write_into(readme, markdown(measured))
+    if asked.readme and not asked.quick:
+        write_figures(figures_of(measured))
+    worse: list[str] = []
     if asked.page:
         command = f"python test/benchmark/bench_engine.py{' --quick' if asked.quick else ''}"
-        write_into(asked.page, for_page(tables(measured), command), "engine")
+        text = for_page(tables(measured), command)
+        worse = worsened(asked.page, text, "engine", OURS)
+        write_into(asked.page, text, "engine")
     if asked.markdown:
         print(markdown(measured))
     else:
         console = Console(width=max(150, Console().width))
         for table in tables(measured):
             console.print(table)
+    end(worse)
 
 
 if __name__ == "__main__":

@@ -36,8 +36,8 @@ from rich.console import Console
 from rich.table import Table
 
 from operad.runtime.knowledge.embeddings import vectors_of
-from operad.runtime.knowledge.passage_index import CANDIDATES, Hit, IndexedFile, IndexedPassage, PassageIndex, joined
-from operad.runtime.knowledge.stopwords import STOPWORDS
+from operad.runtime.knowledge.passage_index import Hit, IndexedFile, IndexedPassage, PassageIndex
+from operad.runtime.knowledge.stopwords import stopwords
 from operad.runtime.models.minilm import MiniLM
 from operad.runtime.values.words import words
 
@@ -134,9 +134,9 @@ class Engine(Protocol):
 class Operad:
     """The index of `Documents`: FTS5 with stems, and of a query the rarest words, function words left out."""
 
-    def __init__(self, folder: Path, stopwords: frozenset[str] = STOPWORDS) -> None:
-        self._index = PassageIndex(folder / f"{type(self).__name__} without {len(stopwords)}.sqlite")
-        self._stopwords = stopwords
+    def __init__(self, folder: Path, without: frozenset[str] | None = None) -> None:
+        self._stopwords = stopwords() if without is None else without
+        self._index = PassageIndex(folder / f"{type(self).__name__} without {len(self._stopwords)}.sqlite")
         self._names: dict[str, int] = {}
 
     def add(self, passages: Sequence[str]) -> None:
@@ -149,7 +149,7 @@ class Operad:
         self._index.put(name, IndexedFile(len(passage), 0, ""), [IndexedPassage(passage)])
 
     def search(self, query: str) -> list[int]:
-        with patch("operad.runtime.knowledge.passage_index.STOPWORDS", self._stopwords):
+        with patch("operad.runtime.knowledge.passage_index.stopwords", lambda: self._stopwords):
             return [self._names[hit.path] for hit in self._found(query)]
 
     def _found(self, query: str) -> list[Hit]:
@@ -181,18 +181,18 @@ class Meaning(Operad):
             self._index.add_vectors(self._model.identity, dict(zip(texts, vectors, strict=True)))
 
     def _found(self, query: str) -> list[Hit]:
-        return self._nearest(query)[:WANTED]
+        return self._nearest(query)
 
-    def _nearest(self, query: str) -> list[Hit]:
+    def _nearest(self, query: str, words: str = "") -> list[Hit]:
         [vector] = vectors_of([query], self._model)
-        return self._index.nearest(self._model.identity, vector, self._names, CANDIDATES)
+        return self._index.nearest(self._model.identity, vector, self._names, WANTED, words)
 
 
 class Hybrid(Meaning):
-    """What `Documents` with embeddings does: words and vectors, joined by reciprocal rank fusion."""
+    """What `Documents` with embeddings does: the scores of words and vectors are added."""
 
     def _found(self, query: str) -> list[Hit]:
-        return joined([self._index.search(query, self._names, CANDIDATES), self._nearest(query)], WANTED)
+        return self._nearest(query, words=query)
 
 
 class Fts5:

@@ -1,6 +1,6 @@
 """How the pass rate's verdicts agree with recorded ones, what its conversion rules rest on, and what soundness foretells.
 
-    python test/benchmark/bench_pass.py [RUN.json…] [--dataset DIR] [--json]
+    python test/benchmark/bench_pass.py [RUN.json…] [--dataset DIR] [--json] [--page FILE]
 
 Each run is a list of records of Chat2Workflow with ``fail_step``, and ``test1`` to ``test3`` where it was executed.
 Printed are Markdown tables: agreement per run; how often each rule finds a fault where the recorded program could and
@@ -17,6 +17,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from page import write_figures, write_into
 
 from operad.evaluators.chat2workflow import PassVerdict, Record, judge, read_dataset, read_run
 from operad.evaluators.chat2workflow.conversion import conversion_faults
@@ -91,8 +93,8 @@ def _rules(judged: Sequence[Judged]) -> str:
         if bad and len(kinds) == 1:
             alone.update(kinds)
     rows = [[kind, failed[kind], alone[kind], passed[kind]] for kind in sorted(failed | passed)]
-    title = f"What conversion asks, in {total[True]} workflows that it failed and {total[False]} that it took"
-    return _table(title, ["fault", "failed with it", "with it alone", "taken with it"], rows)
+    title = f"Faults in {total[True]} rejected and {total[False]} converted workflows"
+    return _table(title, ["fault", "rejected", "rejected, alone", "converted"], rows)
 
 
 def _kinds(workflow: object) -> Iterator[str]:
@@ -112,10 +114,23 @@ def _not_asked(judged: Sequence[Judged]) -> str:
             codes = {issue.code for issue in each.verdict.issues} or {"none"}
             (failed if each.record.fail_step == "1_2" else passed).update(codes)
     rows = [[code, failed[code], passed[code]] for code in sorted(failed | passed)]
-    return _table("What the static check finds", ["fault", "conversion failed", "conversion went well"], rows)
+    return _table("Issues of the static check", ["fault", "rejected", "converted"], rows)
 
 
 def _resolved(judged: Sequence[Judged]) -> str:
+    rows = [
+        [name, len(found), f"{100 * sum(found) / len(found):.1f}"] for name, found in sorted(_cases(judged).items())
+    ]
+    return _table("Test cases resolved when they were recorded", ["workflows", "test cases", "resolved, %"], rows)
+
+
+def _figures(judged: Sequence[Judged]) -> dict[str, str]:
+    cases = _cases(judged)
+    names = {"pass.sound": "passed, sound", "pass.unsound": "passed, not sound"}
+    return {name: f"{sum(cases[group]) / len(cases[group]):.1%}" for name, group in names.items()}
+
+
+def _cases(judged: Sequence[Judged]) -> dict[str, list[bool]]:
     groups: dict[str, list[bool]] = defaultdict(list)
     for each in judged:
         cases = [case.passed for case in each.record.cases.values() if case.passed is not None]
@@ -125,8 +140,7 @@ def _resolved(judged: Sequence[Judged]) -> str:
         said = f"{'passed' if each.verdict.passed else 'failed'}, {'sound' if each.verdict.sound else 'not sound'}"
         for group in (said, *(f"with {code}" for code in sorted(codes))):
             groups[group] += cases
-    rows = [[name, len(found), f"{100 * sum(found) / len(found):.1f}"] for name, found in sorted(groups.items())]
-    return _table("Test cases resolved when they were recorded", ["workflows", "test cases", "resolved, %"], rows)
+    return groups
 
 
 def _disagreements(judged: Sequence[Judged]) -> str:
@@ -145,6 +159,9 @@ def main() -> int:
     parser.add_argument("runs", nargs="*", type=Path, help="recorded runs; those of ../shared where none is named")
     parser.add_argument("--dataset", type=Path, default=DATA / "dataset")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument(
+        "--page", type=Path, help="write the tables between the marks of this file, and the figures of sentences"
+    )
     options = parser.parse_args()
     paths = options.runs or sorted([*DATA.glob("apr/*.json"), *DATA.glob("may/*.json")])
     if not paths:
@@ -166,8 +183,11 @@ def main() -> int:
         ]
         print(json.dumps({"responses": len(judged), "steps_1_to_3": agree, "disagreements": wrong}, indent=1))
     else:
-        for table in (_agreement, _rules, _not_asked, _resolved, _disagreements):
-            print(table(judged))
+        tables = "\n".join(table(judged) for table in (_agreement, _rules, _not_asked, _resolved, _disagreements))
+        print(tables)
+        if options.page:
+            write_into(options.page, tables.strip() + "\n", "pass")
+            write_figures(_figures(judged))
     return 0 if agree >= AIM else 1
 
 

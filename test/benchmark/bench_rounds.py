@@ -2,6 +2,7 @@
 
     make bench                                          # this, after the engines
     python test/benchmark/bench_rounds.py --json FILE   # all figures
+    python test/benchmark/bench_rounds.py --pages       # and writes those that README and docs name
 
 One operator makes a mistake until it has heard so many lessons, and all after it pass the mistake
 on. An evaluator sees it in the end. Ours names who made it; the one beside it names nobody, so that
@@ -27,6 +28,7 @@ from itertools import product
 from pathlib import Path
 
 from graphs import Graph, chain, fan, layered
+from page import write_figures
 from rich.console import Console
 from rich.table import Table
 
@@ -197,6 +199,18 @@ def beside(ours: int, whole: int) -> tuple[str, str, str]:
     return f"{ours:,}", f"{whole:,}", f"{ours / whole:.2f}"
 
 
+def figures_of(all_measured: Sequence[Measured]) -> Mapping[str, str]:
+    """Of ten operators in a chain, one lesson: the figures that README and docs name."""
+    chains = {each.place: each for each in all_measured if each.shape == "chain 10" and each.lessons == 1}
+    late, first = chains["tail"], chains["head"]
+    spent = late.ours.tokens / late.all_again.tokens
+    return {
+        "rounds.late.tokens": f"{spent:.0%}",
+        "rounds.late.saved": f"{1 - spent:.0%}",
+        "rounds.first.dearer": f"{first.ours.tokens / first.all_again.tokens - 1:.0%}",
+    }
+
+
 def wrong(all_measured: Sequence[Measured]) -> Iterator[str]:
     for each in all_measured:
         if not each.as_it_should_be:
@@ -207,11 +221,14 @@ def wrong(all_measured: Sequence[Measured]) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    parser.add_argument("--pages", action="store_true", help="write the figures that README and docs name")
     asked = parser.parse_args()
     all_measured = asyncio.run(measure_all())
     if asked.json:
         figures = [asdict(each) for each in all_measured]
         asked.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    if asked.pages:
+        write_figures(figures_of(all_measured))
     console = Console(width=max(160, Console().width))
     console.print(table_of(all_measured))
     if faults := list(wrong(all_measured)):

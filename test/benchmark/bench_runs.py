@@ -1,7 +1,7 @@
 # ruff: noqa: S608 - the statements are our own
 """What kept runs cost once there are many: bytes a run, listing them, deleting them, and how long writers wait meanwhile.
 
-    python test/benchmark/bench_runs.py --runs 100000 --delete 7800
+    python test/benchmark/bench_runs.py --runs 100000 --delete 7800 --pages
 
 One run of six operators is kept, and its rows are copied. Commands are timed as a shell would see them.
 """
@@ -18,17 +18,19 @@ import tempfile
 import threading
 import time
 from contextlib import closing
+from datetime import date
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 import kept_before  # pyright: ignore[reportMissingImports]
+from page import machine, write_figures
 
 OPERAD = (sys.executable, "-c", "from operad.cli.entry import main; main()")
 
 
-def timed(name: str, path: Path, *arguments: str) -> None:
-    """Run a command; print its seconds and the memory that it took at most."""
+def timed(name: str, path: Path, *arguments: str) -> float:
+    """Run a command; print its seconds and the memory that it took at most, and return its seconds of CPU."""
     began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     environment = {**os.environ, "OPERAD_DB": str(path)}
     done = subprocess.run([*OPERAD, "runs", *arguments], env=environment, capture_output=True, text=True, check=False)
@@ -37,6 +39,7 @@ def timed(name: str, path: Path, *arguments: str) -> None:
     print(f"{name}: {seconds:.2f} s, {cpu:.2f} s of CPU, {after.ru_maxrss / 1024:.0f} MB at most", flush=True)
     if done.returncode:
         print(done.stderr)
+    return cpu
 
 
 class Writer:
@@ -70,18 +73,20 @@ def size(path: Path) -> int:
     return sum(each.stat().st_size for each in path.parent.glob(f"{path.name}*") if each.is_file())
 
 
-def queries(path: Path) -> None:
-    """Time what a list asks of the database, in this process."""
+def queries(path: Path) -> dict[str, float]:
+    """Time what a list asks of the database, in this process; the milliseconds of each."""
     from operad.runtime.durable import Ledger
 
+    found: dict[str, float] = {}
     with closing(Ledger(path)) as ledger:
         ledger.store.now()
         for name, ask in (
             ("50 runs", lambda: ledger.runs(51)),
             ("one run's operators", lambda: ledger.timeline("run-50")),
         ):
-            seconds = min(_seconds(ask) for _ in range(5))
-            print(f"query of {name}: {1000 * seconds:.1f} ms")
+            found[name] = 1000 * min(_seconds(ask) for _ in range(5))
+            print(f"query of {name}: {found[name]:.1f} ms")
+    return found
 
 
 def _seconds(ask: object) -> float:
@@ -94,6 +99,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--runs", type=int, default=100_000)
     parser.add_argument("--delete", type=int, default=7_800, help="how many of the oldest to delete")
+    parser.add_argument("--pages", action="store_true", help="write the figures that docs/durable.md names")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "runs.sqlite"
@@ -102,13 +108,11 @@ def main() -> None:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         empty = size(path)
         kept_before.fill(path, asked.runs)
-        print(f"{asked.runs:,} runs of 6 operators: {(size(path) - empty) / asked.runs:,.0f} bytes a run")
+        each = (size(path) - empty) / asked.runs
+        print(f"{asked.runs:,} runs of 6 operators: {each:,.0f} bytes a run")
         timed("operad runs list", path, "list")
         timed("operad runs --help, for comparison", path, "--help")
-        try:
-            queries(path)
-        except TypeError:
-            print("runs cannot be listed in part")
+        took = queries(path)
         before = size(path)
         with closing(sqlite3.connect(path)) as connection, connection:  # the oldest are old
             connection.execute(
@@ -116,9 +120,21 @@ def main() -> None:
                 f"(SELECT run_id FROM operad_runs WHERE run_id <> 'finished' ORDER BY created LIMIT {asked.delete})"
             )
         with Writer(path) as writer:
-            timed(f"deleting {asked.delete:,} runs", path, "delete", "--older-than", "9999d")
+            cpu = timed(f"deleting {asked.delete:,} runs", path, "delete", "--older-than", "9999d")
         print(f"  another's {writer.writes} writes took {1000 * writer.worst:.0f} ms at most")
         print(f"  the file: {before:,} bytes before, {size(path):,} after")
+        if asked.pages:
+            write_figures(
+                {
+                    "runs.bytes": f"{each:,.0f}",
+                    "runs.query": f"{took['50 runs']:.0f} ms",
+                    "runs.deleted": f"{asked.delete:,} of {asked.runs:,}",
+                    "runs.cpu": f"{1000 * cpu / asked.delete:.1f} s",
+                    "runs.delay": f"{writer.worst:.2f} s",
+                    "runs.freed": f"{(before - size(path)) / 1e6:.0f} MB",
+                    "runs.measured": f"{date.today():%d %B %Y}, {machine().rstrip('.')}",
+                }
+            )
 
 
 if __name__ == "__main__":

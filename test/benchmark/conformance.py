@@ -24,8 +24,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from operad.flows.assemble import OUTCOME, assemble
-from operad.flows.check import check
+from operad.flows.assemble import assemble
+from operad.flows.check import OUTCOME, check
 from operad.flows.formats import chat2workflow
 from operad.flows.formats.dify import BENCHMARK, dump, load
 from operad.flows.formats.dify.write import Writer

@@ -1,8 +1,9 @@
 # pyright: reportMissingImports=false
 """Runs Dify files in Dify's own engine: a process of its own, in an environment of its own, that `conformance.py` starts.
 
-Reads a line of JSON per run, ``{"file", "inputs", "pick"}``, and writes one, ``{"outputs", "ran", "error"}``. Models are
-scripted as there; code goes back to this machine's sandbox, at the address that is the first argument.
+Reads a line of JSON per run, ``{"file", "inputs", "pick", "turns", "roles"}``, and writes one, ``{"outputs", "ran",
+"error"}``. Models are scripted as there; code goes back to this machine's sandbox, at the address that is the first
+argument.
 """
 
 import json
@@ -13,14 +14,24 @@ from decimal import Decimal
 from graphon.dsl import loads
 from graphon.dsl.node_factory import SlimDslNodeFactory
 from graphon.model_runtime.entities.common_entities import I18nObject
-from graphon.model_runtime.entities.llm_entities import LLMResult, LLMResultChunk, LLMResultChunkDelta, LLMUsage
-from graphon.model_runtime.entities.message_entities import AssistantPromptMessage
+from graphon.model_runtime.entities.llm_entities import (
+    LLMResult,
+    LLMResultChunk,
+    LLMResultChunkDelta,
+    LLMResultWithStructuredOutput,
+    LLMUsage,
+)
+from graphon.model_runtime.entities.message_entities import AssistantPromptMessage, UserPromptMessage
 from graphon.model_runtime.entities.model_entities import AIModelEntity, FetchFrom, ModelPropertyKey, ModelType
 from graphon.nodes.code.code_node import CodeNode
 from graphon.nodes.code.entities import CodeNodeData
 from graphon.nodes.code.limits import CodeNodeLimits
+from jinja2 import ChainableUndefined, Environment
 
 PICK = {"number": 0}
+RUN = {"turns": (), "roles": False, "failed": {}}
+"""The run at hand: the conversation before it, whether models say who said what, and how often which prompt failed."""
+
 VALUES = {
     "string": lambda name: f"<{name}>",
     "number": lambda name: 7,
@@ -30,6 +41,22 @@ VALUES = {
     "array[boolean]": lambda name: [True, False],
     "array[object]": lambda name: [{"name": f"<{name}>"}],
 }
+
+
+class History:
+    """The conversation before a run."""
+
+    def get_history_prompt_messages(self, max_token_limit=2000, message_limit=None):
+        kinds = {"user": UserPromptMessage, "assistant": AssistantPromptMessage}
+        turns = RUN["turns"] if message_limit is None else RUN["turns"][len(RUN["turns"]) - 2 * message_limit :]
+        return [kinds[role](content=text) for role, text in turns]
+
+
+class Jinja:
+    """The templates of Dify's sandbox."""
+
+    def render_template(self, template, variables):
+        return Environment(undefined=ChainableUndefined).from_string(template).render(**variables)  # noqa: S701
 
 
 class Scripted:
@@ -65,13 +92,29 @@ class Scripted:
         delta = LLMResultChunkDelta(index=0, message=message, usage=usage, finish_reason="stop")
         return iter([LLMResultChunk(model="scripted", delta=delta)])
 
+    def invoke_llm_with_structured_output(self, *, prompt_messages, json_schema, model_parameters, stop, stream):
+        value = plausible(json_schema)
+        message = AssistantPromptMessage(content=json.dumps(value), tool_calls=[])
+        usage = LLMUsage.empty_usage()
+        usage.total_price = Decimal(0)
+        self.answer(prompt_messages)
+        return LLMResultWithStructuredOutput(model="scripted", message=message, usage=usage, structured_output=value)
+
     def answer(self, messages):
+        text = "".join(message.get_text_content() for message in messages)
+        if "FAIL" in text:
+            raise RuntimeError("the model fails")
+        if "FLAKY" in text and (failed := RUN["failed"].get(text, 0)) < 2:
+            RUN["failed"][text] = failed + 1
+            raise RuntimeError("the model fails for now")
         if self.data["type"] == "question-classifier":
             classes = self.data["classes"]
             chosen = classes[PICK["number"] % len(classes)]
             return json.dumps({"category_id": chosen["id"], "category_name": chosen["name"]})
         if self.data["type"] == "parameter-extractor":
             return json.dumps({each["name"]: VALUES[each["type"]](each["name"]) for each in self.data["parameters"]})
+        if RUN["roles"]:
+            return roles([(str(message.role.value), message.get_text_content()) for message in messages])
         said = {"system": "", "user": ""}
         for message in messages:
             said["system" if message.role == "system" else "user"] += message.get_text_content()
@@ -94,6 +137,43 @@ class Sandbox:
 
     def is_execution_error(self, error):
         return isinstance(error, RuntimeError)
+
+
+def plausible(schema):
+    """A value of a schema, as in `conformance.py`."""
+    if "enum" in schema:
+        return schema["enum"][0]
+    match schema.get("type"):
+        case "object":
+            return {name: plausible(each) for name, each in schema.get("properties", {}).items()}
+        case "array":
+            return [plausible(schema.get("items", {}))]
+        case "number" | "integer":
+            return 7
+        case "boolean":
+            return True
+        case _:
+            return "text"
+
+
+def roles(said):
+    """Who says what, the system first: here its messages are one, at the top."""
+    system = "\n\n".join(text for role, text in said if role == "system")
+    rest = [f"{role}: {text}" for role, text in said if role != "system"]
+    return "\n".join([f"system: {system}", *rest] if system and rest else rest or [f"user: {system}"])
+
+
+def llm_node(self, request):
+    node = make_llm_node(self, request)
+    node._memory = History()
+    node._jinja2_template_renderer = Jinja()
+    return node
+
+
+def template_node(self, request):
+    node = make_template_node(self, request)
+    node._jinja2_template_renderer = Jinja()
+    return node
 
 
 def scripted_model(self, *, node_id, data, node_type_label):
@@ -123,22 +203,36 @@ def code_node(self, request):
 
 def run(task):
     PICK["number"] = task["pick"]
-    outputs, ran, error = {}, {}, ""
+    RUN.update(turns=task.get("turns", ()), roles=task.get("roles", False), failed={})
+    outputs, ran, error, answers = {}, {}, "", []
     try:
         for event in loads(task["file"], start_inputs=task["inputs"]).run():
             kind = type(event).__name__
-            if kind == "NodeRunSucceededEvent":
+            if kind in ("NodeRunSucceededEvent", "NodeRunExceptionEvent"):
                 ran[event.node_id] = ran.get(event.node_id, 0) + 1
+                if event.node_type == "answer":
+                    answers.append(event.node_run_result.outputs["answer"])
             elif kind in ("GraphRunSucceededEvent", "GraphRunPartialSucceededEvent"):
                 outputs = dict(event.outputs)
             elif kind == "GraphRunFailedEvent":
                 error = event.error
     except Exception as failure:  # noqa: BLE001 - whatever it is, it is the result of this run
         error = f"{type(failure).__name__}: {failure}"
+    if answers and task.get("roles"):
+        outputs["answer"] = "".join(
+            answers
+        )  # in the order of the stream; the engine keeps the last item's of iterations
     return {"outputs": outputs, "ran": ran, "error": error}
 
 
 SlimDslNodeFactory._create_slim_llm_runtime = scripted_model
-SlimDslNodeFactory.NODE_BUILDERS = {**SlimDslNodeFactory.NODE_BUILDERS, "code": code_node}
+make_llm_node = SlimDslNodeFactory._create_llm_node
+make_template_node = SlimDslNodeFactory._create_template_transform_node
+SlimDslNodeFactory.NODE_BUILDERS = {
+    **SlimDslNodeFactory.NODE_BUILDERS,
+    "code": code_node,
+    "llm": llm_node,
+    "template-transform": template_node,
+}
 for line in sys.stdin:
     print(json.dumps(run(json.loads(line)), default=str), flush=True)

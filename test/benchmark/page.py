@@ -1,11 +1,15 @@
-"""Figures as Markdown, put where a page has marks for them: ``<!-- bench NAME -->`` to ``<!-- /bench NAME -->``."""
+"""Figures as Markdown, put where a page has marks for them.
+
+Tables stand between ``<!-- bench NAME -->`` and ``<!-- /bench NAME -->``; single figures of sentences between
+``<!-- figure NAME -->`` and ``<!-- /figure -->``, in the READMEs and in any page of docs.
+"""
 
 from __future__ import annotations
 
 import os
 import platform
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
@@ -43,6 +47,77 @@ def write_into(page: Path, text: str, name: str = "") -> None:
     if not found:
         raise SystemExit(f"{page} has no <!-- {mark} --> and <!-- /{mark} -->")
     page.write_text(written, encoding="utf-8")
+
+
+WORSE = 1.2
+"""Ratio of a new ratio to that on the page from which it is worse."""
+
+
+def worsened(page: Path, text: str, name: str, ours: Collection[str]) -> list[str]:
+    """Return the ratios of our rows that are higher by a fifth than those on the page now.
+
+    Args:
+        page: The page, before the text is written into it.
+        text: The new tables.
+        name: The name of the marks.
+        ours: First cells of the rows that count.
+    """
+    _, _, below = page.read_text(encoding="utf-8").partition(f"<!-- bench {name} -->")
+    was, now = (_ratios(each, ours) for each in (below.partition(f"<!-- /bench {name} -->")[0], text))
+    return [
+        f"{': '.join(where)}: {was[where]:.2f}x on {page.name}, {ratio:.2f}x now"
+        for where, ratio in now.items()
+        if where in was and ratio > WORSE * was[where]
+    ]
+
+
+def end(worse: Sequence[str]) -> None:
+    """End with status 1 where something is worse.
+
+    Raises:
+        SystemExit: It is.
+    """
+    if worse:
+        raise SystemExit("\n".join([f"worse by more than {WORSE - 1:.0%} than the page said:", *worse]))
+
+
+def _ratios(text: str, ours: Collection[str]) -> dict[tuple[str, str, str], float]:
+    """The ratios in tables, as in ``(1.52x)``, by title, row and column."""
+    found: dict[tuple[str, str, str], float] = {}
+    title, heads = "", list[str]()
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("| ").split("|")]
+        if line.startswith("**"):
+            title, heads = line.strip("*"), []
+        elif line.startswith("|") and not heads:
+            heads = cells
+        elif line.startswith("|") and cells[0] in ours:
+            for head, cell in zip(heads[1:], cells[1:], strict=False):
+                if ratio := re.search(r"([\d.]+)x", cell):
+                    found[title, cells[0], head] = float(ratio[1])
+    return found
+
+
+def write_figures(figures: Mapping[str, str], root: Path = Path(__file__).parents[2]) -> None:
+    """Write each figure wherever a README or a page of docs has its marks.
+
+    Raises:
+        SystemExit: A figure stands nowhere.
+    """
+    missing = set(figures)
+    marked = re.compile(r"(<!-- figure ([\w.]+) -->).*?(<!-- /figure -->)")
+
+    def replaced(match: re.Match[str]) -> str:
+        begin, name, end = match.groups()
+        missing.discard(name)
+        return f"{begin}{figures[name]}{end}" if name in figures else match[0]
+
+    for page in (*root.glob("README*.md"), *root.glob("docs/*.md")):
+        text = page.read_text(encoding="utf-8")
+        if (written := marked.sub(replaced, text)) != text:
+            page.write_text(written, encoding="utf-8")
+    if missing:
+        raise SystemExit(f"no page has marks for {', '.join(sorted(missing))}")
 
 
 def _plain(cell: object) -> str:

@@ -38,6 +38,18 @@ TWO_ROUNDS = (
     "The market for heat pumps grew.",
     "The market for heat pumps grew by 12% in 2024 [1], to 2.6 million [2].",
 )
+ANSWER = """The brief, with sources.
+
+## Figures
+
+| country | sold in 2024 | change |
+|---|---:|---:|
+| Germany | 193,000 | **−46%** |
+| France | 356,000 | −24% |
+
+1. Sales *recovered* in the second half.
+2. A unit costs `9,800 €`; see [the report](https://www.ehpa.org/market-data) and ![a chart](https://example.org/chart.png).
+"""
 HOSTILE = (
     "<img src=x onerror=alert(1)>",
     "</script><script>alert(2)</script>",
@@ -268,7 +280,7 @@ async def _brief(heard: list[events.Event]) -> None:
             ],
             "Put brief, translations and chart together.": [
                 "The brief, in three languages.",
-                "The brief, with sources.",
+                ANSWER,
             ],
         }
     )

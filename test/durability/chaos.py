@@ -1,6 +1,6 @@
 """Kill, stop and starve the processes and databases of runs, many times, and see that all come out right.
 
-    make chaos                                                      # the long form
+    make chaos                                                      # the long form, an hour; writes docs/durable.md
     python test/durability/chaos.py --trials 5 --only "two drivers"
 
 It prints a table and ends with 1 when anything is wrong.
@@ -24,6 +24,10 @@ from rich.table import Table
 from scenarios import SCENARIOS, UnableError, carry_out
 from trial import Found
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmark"))
+
+from page import markdown, write_figures, write_into  # pyright: ignore[reportMissingImports]
+
 OFTEN = ("driver killed", "worker killed")
 """Tried `trials` times; all else a fifth of it."""
 
@@ -42,7 +46,7 @@ def rows(asked: argparse.Namespace, databases: Sequence[Databases], folder: Path
             def one(number: int, *, name=name, kind=kind) -> Found:
                 return carry_out(name, kind, folder, random.Random(f"{asked.seed} {name} {kind.name} {number}"))  # noqa: S311
 
-            at_once = 1 if name == "database gone" else asked.at_once
+            at_once = 1 if name.startswith("database gone") else asked.at_once
             try:
                 with ThreadPoolExecutor(at_once) as pool:
                     found = list(pool.map(one, range(trials)))
@@ -77,6 +81,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=50, help="kills; a fifth of it for what else is done")
     parser.add_argument("--at-once", type=int, default=2, help="how many trials at once")
     parser.add_argument("--only", action="append", choices=list(SCENARIOS), help="only this; may be repeated")
+    parser.add_argument("--page", type=Path, help="write the table between the marks of this file, if all was right")
     parser.add_argument(
         "--seed", type=int, default=random.SystemRandom().randrange(10**6), help="of the random moments"
     )
@@ -92,6 +97,10 @@ def main() -> None:
     Console(width=max(140, Console().width)).print(table)
     for what in wrong:
         print(what)
+    if asked.page and not wrong:
+        cells = [str(cell) for column in table.columns if column.header == "trials" for cell in column.cells]
+        write_into(asked.page, markdown([table], f"python test/durability/chaos.py --trials {asked.trials}"), "chaos")
+        write_figures({"chaos.trials": str(sum(int(cell) for cell in cells if cell.isdigit()))})
     raise SystemExit(1 if wrong else 0)
 
 

@@ -37,6 +37,10 @@ class Databases(Protocol):
         """Have it be of no use for so many seconds."""
         ...
 
+    def deafen(self, url: str) -> None:
+        """Have nobody hear of anything, until they listen anew."""
+        ...
+
     def is_held(self, url: str) -> bool:
         """Whether somebody is in the midst of writing, and keeps all others from it until it goes on."""
         ...
@@ -60,6 +64,9 @@ class Sqlite:
             other.execute("BEGIN IMMEDIATE")
             time.sleep(seconds)
             other.execute("ROLLBACK")
+
+    def deafen(self, url: str) -> None:
+        shutil.rmtree(f"{path_of(url)}.wake", ignore_errors=True)
 
     def is_held(self, url: str) -> bool:
         with closing(sqlite3.connect(path_of(url), timeout=0, isolation_level=None)) as other:
@@ -89,6 +96,11 @@ class Postgres:
         self._server.stop()
         time.sleep(seconds)
         self._server.ensure_postgres_running()
+
+    def deafen(self, url: str) -> None:
+        name = url.partition("?")[0].rpartition("/")[2]
+        listening = f"datname = '{name}' AND query LIKE 'LISTEN%'"
+        self._server.psql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {listening}")  # noqa: S608 - the name is of `new`
 
     def is_held(self, url: str) -> bool:
         """The server ends transactions that stand still."""

@@ -80,7 +80,7 @@ def stopped_while_it_writes(trial: Trial, seconds: float = 40.0) -> None:
     second = trial.drive()
     time.sleep(seconds)
     pid = first.process.pid
-    trial.until(lambda: f"process {pid} is in the midst of writing" in second.errors(), "a word about who writes")
+    trial.until(lambda: f"process {pid} is writing into it" in second.errors(), "a word about who writes")
     if trial.chance.random() < 0.5:
         first.kill()
         trial.check(second)
@@ -132,7 +132,7 @@ def disk_full(trial: Trial) -> None:
         filler = disk / "filler"
         _fill(filler)
         said = driving.ended()
-        if "see that the database is there and has room" not in said.get("error", ""):
+        if "check that the database exists and has space left" not in said.get("error", ""):
             trial.wrong(f"without room it said {said} {driving.errors()[-2000:]}")
         filler.unlink()
         trial.note_kept()
@@ -142,7 +142,7 @@ def disk_full(trial: Trial) -> None:
 def file_deleted(trial: Trial) -> None:
     """Somebody deletes the file; who drives the run says so, or does not need it any more."""
     if not isinstance(trial.databases, Sqlite):
-        raise UnableError("it is no file")
+        raise UnableError("PostgreSQL has no such file")
     driving = trial.drive()
     _work_of(trial, driving)
     for path in path_of(trial.url).parent.glob(path_of(trial.url).name + "*"):
@@ -180,6 +180,27 @@ def worker_stopped(trial: Trial) -> None:
     trial.note_kept()
     time.sleep(SILENCE * (0.5 + 2 * trial.chance.random()))
     workers[0].go_on()
+    trial.check(driving)
+
+
+def wakeups_lost(trial: Trial, times: int = 20) -> None:
+    """Nobody hears of anything, again and again: pipes are deleted, or the connections that listen are ended."""
+    driving = trial.drive()
+    for _ in range(2):
+        trial.work()
+    for _ in range(times):
+        trial.at_a_random_moment(driving)
+        trial.databases.deafen(trial.url)
+    trial.check(driving)
+
+
+def database_gone_from_workers(trial: Trial, seconds: float = 10.0) -> None:
+    """The database is gone for a while, from workers as well."""
+    driving = trial.drive()
+    for _ in range(2):
+        trial.work()
+    _work_of(trial, driving)
+    trial.databases.gone(trial.url, seconds)
     trial.check(driving)
 
 
@@ -245,6 +266,8 @@ SCENARIOS: Mapping[str, Scenario] = {
     "file deleted": Scenario(file_deleted),
     "worker killed": Scenario(worker_killed, limit=SILENCE, workers=True),
     "worker stopped, woken": Scenario(worker_stopped, limit=SILENCE, workers=True),
+    "wake-ups lost": Scenario(wakeups_lost, limit=SILENCE, workers=True),
+    "database gone from workers": Scenario(database_gone_from_workers, limit=SILENCE, workers=True),
     "worker of another version": Scenario(worker_of_another_version, limit=SILENCE, workers=True),
     "operator that kills": Scenario(poison, limit=SILENCE, workers=True),
 }

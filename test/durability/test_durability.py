@@ -12,26 +12,25 @@ from scenarios import UnableError, carry_out
 
 SHORT = [
     ("driver killed", {"times": 1}),
-    ("driver killed, elsewhere", {}),
-    ("driver stopped, woken", {}),
-    ("driver stopped in writing", {"seconds": 0}),
     ("two drivers", {}),
-    ("database gone", {"seconds": 1}),
     ("disk full", {}),
     ("file deleted", {}),
     ("worker killed", {"times": 1}),
-    ("worker of another version", {}),
-    ("operator that kills", {}),
 ]
 LONG = [
     ("driver killed", {"times": 2}),
+    ("driver killed, elsewhere", {}),
     ("driver stopped, woken", {}),
     ("driver stopped in writing", {"seconds": 0}),
     ("database gone", {"seconds": 3}),
     ("worker killed", {"times": 1}),
+    ("worker of another version", {}),
+    ("wake-ups lost", {"times": 3}),
+    ("operator that kills", {}),
 ]
-ON_A_SERVER = [("driver killed", {"times": 1}), ("database gone", {"seconds": 1})]
+ON_A_SERVER = [("driver killed", {"times": 1}), ("wake-ups lost", {"times": 3})]
 LONG_ON_A_SERVER = [
+    ("database gone from workers", {"seconds": 1}),
     ("driver killed", {"times": 2}),
     ("driver stopped, woken", {}),
     ("database gone", {"seconds": 3}),

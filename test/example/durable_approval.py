@@ -32,8 +32,8 @@ def main(word: str) -> None:
             print(flow.run("Thank Nils Berg for the samples.", run_id=RUN_ID).text)
         else:
             answers = {question.id: word == "yes" for question in flow.questions(RUN_ID)}
-            message = flow.resume(RUN_ID, answers)
-            print(message.scratchpad if message else "somebody else goes on with it")
+            result = flow.resume(RUN_ID, answers)
+            print(result.text if result else "another process continues it")
     except PausedError as paused:
         for question in paused.questions:
             print(question.text)

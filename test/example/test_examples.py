@@ -9,6 +9,7 @@ from forked import OPERAD_COMMAND
 from operad.runtime.testing import Plausible, ScriptedModel
 
 HERE = Path(__file__).parent
+EXPERT = HERE / "release_credits" / "release_credits.yaml"
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "OPERAD_"))}
 
 
@@ -45,7 +46,10 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+SLOW = {"run_workflow.py", "run_nodes.py", "run_optimise.py", "run_lesson.py"}
+
+
+@pytest.mark.parametrize("name", [pytest.param(each, marks=[pytest.mark.slow] * (each in SLOW)) for each in EXPECTED])
 def test_an_example_runs_on_this_machine_alone(name, run):
     assert EXPECTED[name] in run(HERE / name)
 
@@ -62,12 +66,12 @@ def test_an_example_runs_on_an_endpoint_with_a_key(name, run):
 def test_the_main_job_thanks_everybody_after_a_lesson(tmp_path, done_by):
     events = tmp_path / "run.jsonl"
     done = done_by(
-        *OPERAD_COMMAND[1:], "run", "release_credits", "--file", HERE / "data" / "NEWS", "--events", events,
+        *OPERAD_COMMAND[1:], "run", EXPERT, "--trust", "--file", HERE / "data" / "NEWS", "--events", events,
     )  # fmt: skip
     told = done.stderr.splitlines()
     assert told[:2] == [
         "job: Whom to thank for the newest release of a project, and for what, from its changelog. "
-        "(no --job is given; this is the description in release_credits)",
+        f"(no --job is given; this is the description in {EXPERT})",
         "model: SmolLM2-135M-Instruct, embedded; it can pick from given choices, but not judge, summarise or choose tools",
     ]
     assert told[-2:] == [

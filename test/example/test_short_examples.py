@@ -71,26 +71,19 @@ SCRIPTS = {
     "hand_off.py": billing_answers,
     "map_reduce.py": files_are_summarized,
     "chat2graph_expert.py": facts_are_checked,
+    "awel_operators.py": lambda request: Say(""),
     "awel_dag.py": lambda request: Say(f"Thank you: {asked(request)}"),
 }
 
-EXPECTED = {
-    "structured_output.py": "delivery, now\nThe parcel is late.\n",
-    "rag_with_sources.py": "Within seven days.\n[1] refunds.md:3 Refunds\n",
-    "tool_approval.py": """Allow the tool refund with {"order": "A2"}? (always: for the rest of this run)
-yes, no or always: Your order A2 is refunded.
-{'A1': 'paid', 'A2': 'refunded'}
-""",
-    "hand_off.py": "answered by: billing\nWe are sorry. You get 20 EUR back.\n",
-    "map_reduce.py": "delivery.md: two days.\nrefunds.md: seven days.\n\nParcels take two days, refunds seven.\n",
-    "chat2graph_expert.py": """claims: ['The moon has air.']
-It has hardly any.
-SUCCESS, rounds: 1; All was looked up.
-""",
-    "awel_dag.py": "Thank you: Nils Berg, for the samples\n",
-}
+EXPECTED = {f"{path.stem}.py": path.read_text(encoding="utf-8") for path in sorted((HERE / "output").glob("*.txt"))}
+"""Output of each example, which the documentation shows on its page."""
 
-NEEDS = {"awel_dag.py": "dbgpt", "durable_approval.py": "dbos", "fastapi_sse.py": "fastapi"}
+NEEDS = {
+    "awel_dag.py": "dbgpt",
+    "awel_operators.py": "dbgpt",
+    "durable_approval.py": "dbos",
+    "fastapi_sse.py": "fastapi",
+}
 EVERY = [*EXPECTED, "durable_approval.py", "fastapi_sse.py"]
 
 

@@ -37,6 +37,8 @@ OURS = ["operad.runtime", "operad.operators", "operad.evaluators", "operad.confi
 with atheris.instrument_imports(include=OURS, enable_loader_override=False) if IS_GUIDED else nullcontext():
     from bounds import LONGEST, MEMORY, attempt
     from inputs import anything, broken
+
+    sys.path.insert(0, str(Path(__file__).parents[1] / "example" / "release_credits"))
     from targets import TARGETS
 
 Run = Callable[[bytes], None]

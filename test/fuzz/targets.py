@@ -12,6 +12,7 @@ from typing import Any
 
 import samples
 from bounds import Target, folder
+from changelog import component_candidates, name_candidates, read_release, releases, sentences
 from inputs import SEPARATOR
 from pydantic import ValidationError
 from samples import as_json, definitions, fenced, graph, joined, lines
@@ -31,22 +32,25 @@ from operad.configs.optimise.tasks import read_tasks
 from operad.configs.services import load_services
 from operad.evaluators import comfyflow, worfeval
 from operad.evaluators.chat2workflow import Dataset, Response, judge, read_dataset, read_run
-from operad.flows.comfyui.run import outputs_of
+from operad.flows.check import check
 from operad.flows.edit import apply, difference, read_operations
 from operad.flows.edit.batch import in_json
 from operad.flows.edit.short import parse
+from operad.flows.flowchart import write
 from operad.flows.formats.comfyui import formats, read_definitions, restored
 from operad.flows.formats.format import Format
 from operad.flows.formats.json_text import read_json
-from operad.flows.formats.mermaid import write
 from operad.flows.formats.table import FORMATS, read
 from operad.flows.generation.draft import drafted_graph
 from operad.flows.generation.graph_json import from_json, to_json, with_originals
 from operad.flows.generation.plan import faults_of, plan_schema, read_plan
 from operad.flows.generation.store import nearest_example
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair import repair, repair_graph
 from operad.flows.repair.contract import read_contract
-from operad.operators.changelog import component_candidates, name_candidates, read_release, releases, sentences
+from operad.operators.comfyui.prompt import chosen, issues_of, with_values
+from operad.operators.comfyui.reading import mapping_of
+from operad.operators.comfyui.run import outputs_of
 from operad.operators.conditions import Case, compare, fault_of
 from operad.operators.media.documents import read_document
 from operad.operators.media.echarts import echarts_option
@@ -119,7 +123,9 @@ def known() -> Mapping[str, Format]:
 def workflow(data: bytes, name: str = "") -> None:
     """Do all that can be done with a workflow, read as whatever it is, or as one of the format of that name."""
     found, made = (known()[name], known()[name].load(data, "fuzz")) if name else read(data, "fuzz", known())
-    refusing(lambda: found.check(made), lambda: found.lines(data), lambda: write(made))
+    refusing(
+        lambda: found.check(made), lambda: found.lines(data), lambda: write(made), lambda: found.written(made, data)
+    )
     for other in known().values():
         other.losses(made)
         refusing(lambda other=other: other.dump(made))
@@ -378,6 +384,24 @@ def code(data: bytes) -> None:
     )
 
 
+def given_code(data: bytes) -> None:
+    main = "import ast\n\ndef main(s):\n    return {'r': [ast.literal_eval(s), eval(s)]} if s[:1] in '([{' else {'r': exec(s)}"
+    refusing(lambda: run_code(main, {"s": text_of(data)}, CodeLimits(seconds=0.2, memory_bytes=2**24)))
+
+
+def comfyui_node(data: bytes) -> None:
+    params = read_json(text_of(data), "fuzz")
+    graph = NodeGraph(
+        [NodeSpec("1", "start", {"variables": [["a", "string"]]}), NodeSpec("2", "comfyui", params)], [Edge("1", "2")]
+    )
+    found = check(graph, NODE_TYPES)
+    nodes = mapping_of(mapping_of(params).get("workflow"))
+    if not found and not list(issues_of(nodes)):
+        values, _ = chosen(nodes, mapping_of(mapping_of(params).get("inputs")))
+        with_values(nodes, values)
+    FORMATS["operad"].dump(graph)
+
+
 # Documents and other texts
 
 
@@ -514,7 +538,7 @@ _PLAN = {
             "change": "add",
             "does": "x",
             "inside": "",
-            "after": [{"node": "1", "port": 0}],
+            "after": ["1"],
             "gives": [{"name": "a", "type": "string"}],
         },
         {
@@ -523,7 +547,7 @@ _PLAN = {
             "change": "update",
             "does": "",
             "inside": "",
-            "after": [{"node": "9", "port": 0}],
+            "after": ["9"],
             "gives": [],
         },
     ],
@@ -602,6 +626,7 @@ TARGETS: Mapping[str, Target] = {
     "variables": Target(variables, lambda: [joined(b'Say {{#1.text#}} and {{#"1".list.0#}}', b'{"text": "a", "list": {"0": [1]}}')]),
     "template": Target(template, lambda: [b"{% for x in a %}{{ x|upper }}{% endfor %}{{ b ~ n }}{% if n > 3 %}{{ a|join(',') }}{% endif %}"]),
     "code": Target(code, lambda: [b"import json\n\ndef main(a: int) -> dict:\n    return {'b': [x * a for x in range(3)]}\n"]),
+    "code-given": Target(given_code, lambda: [b"x = 1\nfor y in [x]:\n    print(f'{y:>5}')", b"[1, {'a': (2.5, None)}]", b"{1: 'a' b}"]),
     # documents and other texts
     **{
         f"document{suffix}": Target(document(suffix), partial(samples.documents, suffix))
@@ -611,6 +636,7 @@ TARGETS: Mapping[str, Target] = {
     "docstring": Target(docstring, lambda: [b"Say it.\n\nArgs:\n    a (int): One.\n        More.\n    *b: Two.\n\nReturns:\n    c", b"S.\n\nParameters\n----------\na, b : int\n    One.\n", b"S.\n\n:param int a: One.\n:type a: int\n"]),
     "text": Target(plain_text, lambda: [joined(b"# A\n\n```json\n[1, 2]\n```\n\n1;2;3", b"a;b;c")]),
     "page": Target(page, lambda: [joined(b"text/html; charset=gbk", b"<meta charset='latin-1'>\xd6l")]),
+    "comfyui-node": Target(comfyui_node, lambda: as_json({"server": "http://127.0.0.1:8188", "workflow": {"1": {"class_type": "Load", "inputs": {"image": "a.png"}}, "2": {"class_type": "Save", "inputs": {"images": ["1", 0], "sizes": {"__value__": [1]}}}}, "inputs": {"1.image": ["a", "1"], "2.sizes": [3], "2.images": "{{#1.a#}}"}, "token_env": "COMFYUI_TOKEN"})),
     "comfyui-server": Target(comfyui_server, lambda: as_json({"outputs": {"9": {"images": [{"filename": "a.png", "subfolder": "", "type": "output"}], "text": ["x"]}}}, {"Save": {"input": {"required": {"image": ["IMAGE"], "n": ["INT", {"default": 1}]}}, "output": ["A"], "output_node": True}})),
     # files of ours
     "insights": Target(in_file("a.sqlite", insights), lambda: samples.sqlite(_made_insights)),

@@ -150,10 +150,10 @@ async def web():
 
 
 CONVERSATIONS = Path(__file__).parent / "data" / "conversations"
-CONTENT = {"evaluation": "right", "status": "SUCCESS", "lesson": "", "blame": [], "score": 9}
+CONTENT = {"evaluation": "right", "findings": []}
 
 
-STAGES = {"drop": "plan", "nodes": "build", "operations": "mend", "blame": "judge"}
+STAGES = {"drop": "plan", "nodes": "build", "operations": "mend", "findings": "judge"}
 """By a key of the answer that each asks for."""
 
 

@@ -10,7 +10,9 @@ from pydantic import BaseModel
 from typing_extensions import assert_type
 
 from operad import (
+    Action,
     Evaluator,
+    FaultError,
     Job,
     Operator,
     OperatorConfig,
@@ -19,6 +21,7 @@ from operad import (
     RunHandle,
     Take,
     Workflow,
+    WorkflowMessage,
     operator,
     tool,
 )
@@ -103,6 +106,25 @@ assert_type(Workflow(triage["a"] >> answer).run("q").output, str)
 assert_type(BuiltinWorkflow(facts >> check).run("x").output, str)
 assert_type(Workflow(3), Workflow[Any])
 
+growing = Workflow(names)
+counted = growing.add(plain, after=[names])
+assert_type(growing.run("x")[counted], int)  # `output` keeps the type of what the workflow was made of
+assert_type(growing.run("x")[plain], int)
+assert_type(growing.run("x")[later], list[int])
+empty = Workflow()
+empty.add(names)
+assert_type(empty.run("x").output, Any)
+
+docs: list[str] = []
+numbers: dict[str, int] = {}
+inputs: dict[str, list[str]] = {"docs": docs}
+Workflow(facts).run({"docs": docs, "numbers": numbers, "pair": ("a", 1)})
+Workflow(facts).run(inputs)
+Workflow(facts).stream(inputs)
+Workflow(facts).chat().send(Job("x", inputs=inputs))
+Workflow(facts).resume("x", inputs)
+Workflow(facts).resume("x", True)
+
 result = flow.run("x")
 assert_type(result, Result[str])
 assert_type(result.output, str)
@@ -115,10 +137,16 @@ assert_type(flow.chat("user-42").send("x").output, str)
 
 async def handles() -> None:
     run = flow.start("x")
+    await flow.start(inputs).answer(inputs)
+    await flow.aresume("x", {"question": docs})
     assert_type(run, RunHandle[str])
     assert_type(await run, Result[str])
     assert_type(await flow.arun({"a": 1}), Result[str])
     assert_type(await flow.chat("user-42").asend("x"), Result[str])
+
+
+faults = FaultError("x", blame=[facts, plain, "check"]), FaultError("x", blame=facts), FaultError("x", blame=late)
+as_lists = WorkflowMessage(blame=["facts"]), Action(name="look up", tools=[search, len])
 
 
 class Label(Operator):

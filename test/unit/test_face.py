@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import importlib
 import inspect
 import json
 import re
@@ -64,13 +65,23 @@ def test_another_name_is_an_attribute_error():
 PRELUDE = """
 import asyncio
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import timedelta
+from typing import Annotated
+from operad.configs import *
+from operad.flows import *
+from operad.operators import *
+from operad.runtime import *
+from operad.runtime.testing import *
 from operad import *
-from operad.runtime import Profile
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 class Claims(BaseModel):
     claims: list[str]
+
+key = "any"
+reasoner = MonoModelReasoner()
+job = Job("List the claims.")
 
 @tool
 def search(claim: str) -> str:
@@ -93,7 +104,8 @@ facts = Operator("List what the text claims.", id="facts", output=Claims)
 check = Operator("Check each claim.", id="check")
 write = Operator("Write the letter.", id="write")
 answer = Operator("Write the answer.", id="answer")
-flow = Workflow(facts >> check >> answer)
+refund = Operator("Answer about a refund.", id="refund")
+flow = workflow = Workflow(facts >> check >> answer)
 """
 """What the examples of docstrings may use besides the names of operad."""
 
@@ -110,14 +122,26 @@ def test_an_example_is_the_first_indented_block_of_a_docstring():
     assert example_of("Do it.\n\nArgs:\n    c: No.") == ""
 
 
-@pytest.mark.parametrize("name", operad.__all__)
+PUBLIC = ("operad", "operad.runtime", "operad.operators", "operad.evaluators", "operad.configs", "operad.flows")
+DOCUMENTED = {
+    name: module
+    for module in (*reversed(PUBLIC), "operad.runtime.testing")
+    for name in importlib.import_module(module).__all__
+    if inspect.isclass(value := getattr(importlib.import_module(module), name)) or inspect.isfunction(value)
+}
+"""The public classes and functions, each with a module that exports it."""
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
 def test_a_public_name_has_an_example_that_runs(name, tmp_path, monkeypatch):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "refunds.md").write_text("# Refunds\n\nRefunds arrive within seven days.\n", encoding="utf-8")
     (tmp_path / "letter.txt").write_text("Hello", encoding="utf-8")
+    expert = "experts: [{profile: {name: Greeter}, workflow: [[{instruction: Greet.}]]}]\n"
+    (tmp_path / "expert.yaml").write_text(expert, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    example = example_of(inspect.getdoc(getattr(operad, name)))
-    assert re.search(rf"\b{name}\b", example), "the example uses the name"
+    example = example_of(inspect.getdoc(getattr(importlib.import_module(DOCUMENTED[name]), name)))
+    assert re.search(rf"\b{name}\b", example, re.IGNORECASE), "the example uses the name"
     with ScriptedModel(lambda _: Plausible()) as endpoint:
         given = {"OPENAI_BASE_URL": endpoint.base_url, "OPENAI_API_KEY": "any", "OPERAD_MODEL": "any"}
         for variable, value in given.items():

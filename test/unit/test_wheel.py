@@ -20,14 +20,19 @@ def wheel(tmp_path_factory):
 
 def test_the_wheel_holds_one_name_with_its_yaml_and_its_types(wheel):
     names = zipfile.ZipFile(wheel).namelist()
-    assert {name.split("/")[0] for name in names} == {"operad", "operad-0.1.0.dist-info"}
-    assert {"operad/configs/release_credits.yaml", "operad/runtime/models/prices.yaml"} <= set(names)
+    version = wheel.name.split("-")[1]
+    assert {name.split("/")[0] for name in names} == {"operad", f"operad-{version}.dist-info"}
+    assert {"operad/configs/designer.yaml", "operad/runtime/models/prices.yaml"} <= set(names)
     page = {f"operad/server/view/page/{file.name}" for file in (ROOT / "server/view/page").iterdir()}
     assert page <= set(names)
+    assert "operad/server/studio/bundle/index.html" in names
+    assert "operad/server/studio/examples/greeting.yaml" in names
+    assert not [name for name in names if name.startswith("operad/server/studio/web")]
     assert {"operad/__init__.py", "operad/py.typed"} <= set(names)
     assert not [name for name in names if "test" in name and not name.startswith("operad/runtime/testing")]
 
 
+@pytest.mark.slow
 def test_the_wheel_runs_from_another_folder(wheel, tmp_path):
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     script = (
@@ -35,7 +40,7 @@ def test_the_wheel_runs_from_another_folder(wheel, tmp_path):
         "print(cli.__file__); print(message.__file__); cli.main()"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script, "run", "release_credits", "--file", "missing"],
+        [sys.executable, "-c", script, "run", "designer", "--model", "embedded", "--file", "missing"],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path / "site")}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert [Path(line).is_relative_to(tmp_path) for line in done.stdout.splitlines()] == [True, True]

@@ -57,6 +57,22 @@ WRONG = {
         lambda: Workflow(facts, durable="sqlite:runs.db"),
         "sqlite:runs.db: a URL needs two slashes after the colon; write sqlite:///runs.db for a file here",
     ),
+    "durable='sqlite://runs.db'": (
+        lambda: Workflow(facts, durable="sqlite://runs.db"),
+        "sqlite://runs.db: the URL of a file needs three slashes; write sqlite:///runs.db",
+    ),
+    "durable=':memory:'": (
+        lambda: Workflow(facts, durable=":memory:"),
+        "SQLite in memory is not durable; name a file: sqlite:///runs.db",
+    ),
+    "Operator('Say.').run('a text')": (
+        lambda: ask.run("Is this so?"),
+        "Operator.run(…) got 'Is this so?' (str): an operator runs in a workflow: Workflow(Operator(…)).run(…)",
+    ),
+    "Operator('Say.').run('a text', model='gpt-5')": (
+        lambda: ask.run("Is this so?", model="gpt-5"),
+        "Operator.run(…) got 'Is this so?' (str): an operator runs in a workflow: Workflow(Operator(…)).run(…)",
+    ),
     "Operator(42)": (
         lambda: Operator(42),
         "Operator(…) expects an instruction as text, or an OperatorConfig; got 42 (int)",
@@ -112,7 +128,7 @@ WRONG = {
     ),
     "retry='three'": (
         lambda: Operator("Say.", id="a", retry="three"),
-        "operator 'a': retry: expected a Retry or a number of attempts: retry: is no Retry but 'three'",
+        "operator 'a': retry: expected a Retry or a number of attempts: retry: expected Retry, got 'three'",
     ),
     "retry twice": (
         lambda: Operator("Say.", id="a", retry=3, policy=Policy(retry=2)),
@@ -131,7 +147,10 @@ WRONG = {
         "expected a model or its name, such as 'gpt-5'; got 42 (int)",
     ),
     "Action(tools=['x'])": (lambda: Action(name="a", tools=["x"]), "expected a function or a tool, got 'x' (str)"),
-    "Job('a', 'b')": (lambda: Job("a", "b"), "Job(…) expects the goal first, and all else by name; got 2 values"),
+    "Job('a', 'b')": (
+        lambda: Job("a", "b"),
+        "Job(…) expects the goal as its only positional argument; got 2 positional arguments",
+    ),
     "@tool on text": (lambda: tool("search"), "expected a function or a tool, got 'search' (str)"),
     "@operator on text": (lambda: operator("facts"), "operator(…) expects a function, got 'facts' (str)"),
     "@operator on a class": (
@@ -187,7 +206,7 @@ WRONG = {
     ),
     "evaluator='text'": (
         lambda: Workflow(facts, evaluator="Be good."),
-        "evaluator: expected an Evaluator, such as Evaluator('…'); got 'Be good.' (str)",
+        "evaluator: expected an Evaluator, such as Evaluator('…'), or a function; got 'Be good.' (str)",
     ),
     "engine='x'": (
         lambda: Workflow(facts, engine="x"),

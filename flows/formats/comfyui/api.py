@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from operad.flows.formats.comfyui.reading import list_of, mapping_of
 from operad.flows.formats.comfyui.written import NAME, title_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.operators.comfyui.reading import list_of, mapping_of
 from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
 
 _VALUE = "__value__"
@@ -19,7 +19,7 @@ _KEYS = {"class_type", "inputs"}
 
 
 def is_api(data: Any) -> bool:
-    """Whether parsed JSON is of this form."""
+    """Return whether parsed JSON is of this form."""
     nodes = mapping_of(data).values()
     return bool(nodes) and all("class_type" in mapping_of(node) for node in nodes)
 

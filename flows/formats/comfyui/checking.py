@@ -3,7 +3,7 @@
 Codes of structure, which need no definitions: ``duplicate-id``, ``dangling-edge``, ``port-out-of-range``,
 ``undefined-variable``, ``cycle``; with definitions also ``unknown-type``, ``illegal-param``, ``missing-param``,
 ``wrong-type``, ``no-output``, and, of values, what the server refuses: ``wrong-value``, ``value-out-of-range``,
-``value-not-in-options``, and ``missing-file`` where the value names one, as what a server has installed is no fault of
+``value-not-in-options``, and ``missing-file`` where the value names one, as the files of a server are not a fault of
 the workflow. The server itself does not notice an illegal parameter.
 """
 
@@ -23,14 +23,20 @@ from operad.flows.formats.comfyui.definitions import (
     accepts,
 )
 from operad.flows.formats.comfyui.flattening import executable
-from operad.flows.formats.comfyui.reading import list_of, mapping_of
 from operad.flows.formats.comfyui.ui import subgraphs
 from operad.flows.formats.comfyui.written import INLET, NAME, OUTLET, link_parts, node_of, ui_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.operators.comfyui.reading import list_of, mapping_of
 from operad.runtime.values.errors import Hints, InvalidError, Issue, shorten
 
 _FILE = re.compile(r"\.[A-Za-z]\w{1,11}$")
 """The end of the name of a file, such as that of a model."""
+
+_GROUPS = ("workflow>", "workflow/")
+"""Beginnings of the types of group nodes, which the page had before subgraphs."""
+
+_UNGROUP = "ungroup it in ComfyUI (Convert to nodes) or convert it to a subgraph, and save the workflow again"
+_INSTALL = "install the custom node that has it on the server, or replace the node"
 
 _UPLOAD = "upload"
 """An input that the page adds to classes that take files."""
@@ -128,7 +134,6 @@ class _Judge:
         self._graph = graph
         self._definitions = definitions
         self._hints = Hints()
-        self._unknown: dict[str, str] = {}
 
     def issues(self) -> Iterator[Issue]:
         into: dict[str, dict[str, Edge]] = {}
@@ -138,18 +143,16 @@ class _Judge:
         known: list[NodeDefinition] = []
         for spec in self._graph.nodes:
             definition = self._definitions.get(spec.type)
-            if definition is None:
-                yield Issue("unknown-type", f"{spec.type!r} is no class of the server{self._near(spec.type)}", spec.id)
+            if definition is None and spec.type.startswith(_GROUPS):
+                yield Issue("unknown-type", f"{spec.type!r} is a group node; {_UNGROUP}", spec.id)
+            elif definition is None:
+                hint = self._definitions.near(spec.type, self._hints) or f"; {_INSTALL}"
+                yield Issue("unknown-type", f"{spec.type!r} is not a class of the server{hint}", spec.id)
             else:
                 known.append(definition)
                 yield from self._node(spec, definition, into.get(spec.id, {}))
         if len(known) == len(self._graph.nodes) and not any(each.output_node for each in known):
             yield Issue("no-output", "no node is an output, such as SaveImage, and so nothing would run")
-
-    def _near(self, name: str) -> str:
-        if name not in self._unknown:
-            self._unknown[name] = self._hints.near(name, self._definitions.classes)
-        return self._unknown[name]
 
     def _node(self, spec: NodeSpec, definition: NodeDefinition, into: dict[str, Edge]) -> Iterator[Issue]:
         params = mapping_of(spec.params)
@@ -157,7 +160,7 @@ class _Judge:
         for name in given:
             if definition.input(name) is None and name != _UPLOAD:
                 hint = self._hints.near(name, definition.inputs) or f"; it has {shorten(list(definition.inputs))}"
-                yield Issue("illegal-param", f"{name!r} is no input of {spec.type}{hint}", spec.id)
+                yield Issue("illegal-param", f"{name!r} is not an input of {spec.type}{hint}", spec.id)
         held = {name.partition(".")[0] for name in given}
         for name, each in definition.inputs.items():
             if each.required and name not in given and not (each.is_dynamic and name in held):
@@ -182,7 +185,7 @@ class _Judge:
 
 
 def _value(value: Any, definition: InputDefinition, node_id: str) -> Iterator[Issue]:
-    """What the server refuses of a value: it converts numbers, and compares all others with the options."""
+    """Yield the faults of a value by the server's rules: it converts numbers, and compares others with the options."""
     name = definition.name
     if definition.type in ("INT", "FLOAT"):
         try:

@@ -4,7 +4,7 @@
     CONDITIONING_1 = CLIPTextEncode(text='a lake', clip=CLIP_1)  # 6 CLIPTextEncode
 
 One call a line, each after those that it takes from. A variable is the type of an output and a number; values are
-literals. What is no plain name goes as text: ``**{'a.b': 1}`` for an input, ``Video_Slice('Video Slice', …)`` for a
+literals. Other names than plain ones go as text: ``**{'a.b': 1}`` for an input, ``Video_Slice('Video Slice', …)`` for a
 class, ``IMAGE_1[7]`` for an output that the class does not have. The comment holds the id and the title.
 """
 
@@ -18,10 +18,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from operad.flows.formats.comfyui.definitions import Definitions, NodeDefinition, type_of
 from operad.flows.formats.comfyui.order import in_order
-from operad.flows.formats.comfyui.reading import mapping_of
 from operad.flows.formats.comfyui.widgets import values_of
 from operad.flows.formats.comfyui.written import NAME, slots, title_of, ui_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.operators.comfyui.reading import mapping_of
 
 MAX_OUTPUTS = 64
 """The most variables that one line assigns; outputs beyond are written by their number."""
@@ -63,7 +63,7 @@ def dump_code(graph: NodeGraph, definitions: Definitions) -> str:
 
 
 def callee_of(type_name: str) -> str:
-    """The name that a class is called by: its own, or one like it where that is no plain name."""
+    """The name that a class is called by: its own, or a similar one where its own is not a plain name."""
     return type_name if _is_plain(type_name) else _name(type_name, "Node")
 
 
@@ -158,5 +158,5 @@ def _key(edge: Edge) -> tuple[str, int, str, str]:
 
 
 def _stays(edge: Edge, before: Iterable[str], here: Iterable[str]) -> bool:
-    """Whether an edge that code cannot hold is still one, as those of its ends that there were are there."""
+    """Return whether an edge that code cannot hold remains, as its former ends are still there."""
     return all(end in here for end in (edge.source, edge.target) if end in before)

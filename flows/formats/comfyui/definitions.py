@@ -1,4 +1,4 @@
-"""What the node classes of a ComfyUI server are, as it tells at ``/object_info``."""
+"""Node classes of a ComfyUI server, of its answer at ``/object_info``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from operad.flows.formats.comfyui.reading import list_of, mapping_of
-from operad.runtime.values.errors import Issue, did_you_mean
+from operad.operators.comfyui.reading import list_of, mapping_of
+from operad.runtime.values.errors import Hints, Issue, did_you_mean
 
 MAX_CLASSES = 50_000
 """The most classes that are read; servers with hundreds of custom nodes have some 10,000."""
@@ -63,17 +63,17 @@ class InputDefinition:
 
     @property
     def is_widget(self) -> bool:
-        """Whether a value can be set on the node itself."""
+        """True if a value can be set on the node itself."""
         return not self.force_input and not _WIDGETS.isdisjoint(self.type.split(","))
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether inputs named ``name.something`` belong to it."""
+        """True if inputs named ``name.something`` belong to it."""
         return self.type.startswith("COMFY_")
 
     @property
     def initial(self) -> Any:
-        """Its value where nobody set one."""
+        """Its value where none is set."""
         if self.default is not None:
             return self.default
         if self.type == COMBO:
@@ -91,6 +91,7 @@ class NodeDefinition:
         names: Their names.
         output_node: Whether it is an end that a run aims for, such as one that saves an image.
         says: What people are told of it: how the page calls it, where its menu has it, what it does.
+        category: Where the page's menu has it, such as ``latent/transform``.
     """
 
     inputs: Mapping[str, InputDefinition] = field(default_factory=dict[str, InputDefinition])
@@ -98,6 +99,7 @@ class NodeDefinition:
     names: Sequence[str] = ()
     output_node: bool = False
     says: str = ""
+    category: str = ""
 
     @property
     def widgets(self) -> Iterator[InputDefinition]:
@@ -124,10 +126,11 @@ class Definitions:
 
     classes: Mapping[str, NodeDefinition] = field(default_factory=dict[str, NodeDefinition])
     issues: Sequence[Issue] = ()
+    _near: dict[str, str] = field(default_factory=dict[str, str], init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, data: Any) -> Definitions:
-        """Those of the parsed JSON that a server answers at ``/object_info``; broken entries are left out."""
+        """Return the classes of a server's parsed answer at ``/object_info``, without broken entries."""
         if not isinstance(data, dict):
             return cls(issues=(Issue("format", "must be an object of classes, as of /object_info"),))
         issues: list[Issue] = []
@@ -148,13 +151,20 @@ class Definitions:
         """The class of that name."""
         return self.classes.get(name)
 
-    def near(self, name: str) -> str:
-        """The nearest name, as a hint."""
-        return did_you_mean(name, self.classes)
+    def near(self, name: str, hints: Hints) -> str:
+        """Return the nearest name, as a hint; many files lack the same classes, so it is searched once."""
+        if name in self._near:
+            return self._near[name]
+        if not hints.allow(name, self.classes):
+            return ""
+        hint = did_you_mean(name, self.classes)
+        if len(self._near) < MAX_CLASSES:
+            self._near[name] = hint
+        return hint
 
 
 def accepts(input_type: str, output_type: str) -> bool:
-    """Whether an input takes what an output gives, as the server judges it: any type in common, or a wildcard."""
+    """Return whether an input takes an output by the server's rule: any type in common, or a wildcard."""
     if input_type == output_type:
         return True
     takes, gives = _types(input_type), _types(output_type)
@@ -186,8 +196,9 @@ def _class_of(entry: Mapping[str, Any], name: str, issues: list[Issue]) -> NodeD
     names = [str(each) for each in list_of(entry.get("output_name"))]
     names += outputs[len(names) :]
     told = [entry.get(key) for key in ("display_name", "category", "description")]
-    says = "; ".join(" ".join(each[:MAX_SAID].split()) for each in told if isinstance(each, str) and each.strip())
-    return NodeDefinition(inputs, outputs, names, entry.get("output_node") is True, says)
+    called, category, does = (" ".join(each[:MAX_SAID].split()) if isinstance(each, str) else "" for each in told)
+    says = "; ".join(filter(None, (called, category, does)))
+    return NodeDefinition(inputs, outputs, names, entry.get("output_node") is True, says, category)
 
 
 def _input_of(name: str, written: Any, required: bool) -> InputDefinition | None:

@@ -1,4 +1,4 @@
-"""What the page saved → what a server runs: subgraphs put in, values named, and nodes that do not run taken out."""
+"""Graph of the page → graph of a server: subgraphs put in, values named, and nodes that do not run taken out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from operad.flows.formats.comfyui.definitions import Definitions, accepts, type_of
-from operad.flows.formats.comfyui.reading import list_of, mapping_of
 from operad.flows.formats.comfyui.ui import subgraphs
 from operad.flows.formats.comfyui.widgets import values_of, with_defaults
 from operad.flows.formats.comfyui.written import (
@@ -30,6 +29,7 @@ from operad.flows.formats.comfyui.written import (
     ui_of,
 )
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.operators.comfyui.reading import list_of, mapping_of
 from operad.runtime.values.errors import InvalidError, Issue
 
 MAX_BYTES = 64 * 2**20
@@ -39,14 +39,14 @@ _NODE = 1000
 """As how many bytes a node counts besides what it says."""
 
 MAX_LEVELS = 50
-"""How deep subgraphs may stand in subgraphs."""
+"""Maximum depth of subgraphs in subgraphs."""
 
 
 def executable(graph: NodeGraph, definitions: Definitions) -> NodeGraph:
     """The graph that a server runs; one that has nothing of the page in it is returned as it is.
 
     Nodes of subgraphs have ids ``outer:inner``. Parameters are the values by name, in the order of the class, with
-    defaults for what nobody set. Notes and muted nodes are left out, with the links that lead to them; reroutes and
+    defaults for values that are not set. Notes and muted nodes are left out, with the links that lead to them; reroutes and
     bypassed nodes give what they get; primitive nodes become values of what they lead to.
 
     Args:
@@ -83,12 +83,24 @@ class _Part:
 
     @cached_property
     def from_inlet(self) -> Mapping[int, Sequence[Edge]]:
-        """The edges from each input of a subgraph."""
+        """The edges from each input of a subgraph, in the order in which the input lists its links."""
         found: dict[int, list[Edge]] = {}
         for edge in self.graph.edges:
             if edge.source == INLET:
                 found.setdefault(edge.port, []).append(edge)
+        for port, written in enumerate(list_of(mapping_of(ui_of(self.graph)).get("inputs"))):
+            order = {id_text(link): place for place, link in enumerate(list_of(mapping_of(written).get("linkIds")))}
+            found.get(port, []).sort(key=lambda edge: order.get(id_text(link_parts(ui_of(edge))[0]), len(order)))
         return found
+
+    @cached_property
+    def fed(self) -> Mapping[tuple[str, str], str]:
+        """The input of a subgraph that fills an input within, by the node's id and the input's name."""
+        return {
+            (edge.target, edge.input): name
+            for name, port in self.ports.items()
+            for edge in self.from_inlet.get(port, ())
+        }
 
     @cached_property
     def ports(self) -> Mapping[str, int]:
@@ -147,7 +159,7 @@ class _Level:
 
 @dataclass(frozen=True)
 class _Value:
-    """What an input is set to where no node fills it."""
+    """Value of an input that no node fills."""
 
     value: Any
 
@@ -175,6 +187,7 @@ class _Flattening:
         self._levels: dict[tuple[_Level, str], _Level] = {}
         self._found: dict[_Place, _Source | _Value | None] = {}
         self._set: dict[tuple[_Level, str], dict[str, Any]] = {}
+        self._widgets: dict[str, Sequence[str]] = {}
         self._room = MAX_BYTES
 
     def result(self) -> NodeGraph:
@@ -195,7 +208,9 @@ class _Flattening:
                 depth[name] = 1 + max((depth[each] for each in inside[name]), default=0)
         except CycleError as error:
             names = " → ".join(self._parts[each].graph.name for each in error.args[1][::-1])
-            raise self._refuse("cycle", f"a subgraph contains itself: {names}", error.args[1][0]) from error
+            raise self._refuse(
+                "cycle", f"a subgraph contains itself: {names}; take it out of itself in ComfyUI", error.args[1][0]
+            ) from error
         if max(depth.values(), default=0) > MAX_LEVELS:
             raise self._refuse("depth", f"subgraphs stand in subgraphs more than {MAX_LEVELS} deep")
 
@@ -220,24 +235,52 @@ class _Flattening:
             raise self._refuse("size", f"holds more than {MAX_BYTES:,} bytes once its subgraphs are put in")
 
     def _inner(self, level: _Level, spec: NodeSpec) -> _Level:
-        """What stands for a node of a subgraph."""
+        """Return the node that stands for one of a subgraph."""
         if (level, spec.id) in self._levels:
             return self._levels[level, spec.id]
+        part = self._parts[spec.type]
         values = dict(self._values(level, spec))
         overrides: dict[str, dict[str, Any]] = {}
+        listed = list_of(node_of(spec).get("widgets_values"))
         proxies = list_of(mapping_of(node_of(spec).get("properties")).get("proxyWidgets"))
-        for proxy, value in zip(proxies, list_of(node_of(spec).get("widgets_values")), strict=False):
+        for proxy, value in zip(proxies, listed, strict=False):
             match list_of(proxy):
                 case ["-1", str() as name, *_]:
                     values.setdefault(name, value)
                 case [inner_id, str() as name, *_]:
                     overrides.setdefault(id_text(inner_id), {})[name] = value
+                    if shared := part.fed.get((id_text(inner_id), name)):  # it may feed others besides
+                        values.setdefault(shared, value)
                 case _:
                     pass
+        widgets = self._promoted_widgets(spec.type)
+        if not proxies and len(widgets) == len(listed):
+            values = dict(zip(widgets, listed, strict=True)) | values
         values |= level.overrides.get(spec.id, {})
-        inner = _Level(self._parts[spec.type], f"{level.prefix}{spec.id}:", level, spec, values, overrides)
+        inner = _Level(part, f"{level.prefix}{spec.id}:", level, spec, values, overrides)
         self._levels[level, spec.id] = inner
         return inner
+
+    def _promoted_widgets(self, name: str) -> Sequence[str]:
+        """The inputs of a subgraph that the node which stands for it shows as widgets, in the order of their values."""
+        if name not in self._widgets:
+            part = self._parts[name]
+            ports = part.ports.items()
+            fills = {each: part.from_inlet.get(port, ()) for each, port in sorted(ports, key=lambda port: port[1])}
+            self._widgets[name] = [
+                each for each, edges in fills.items() if any(self._is_widget(part, edge) for edge in edges)
+            ]
+        return self._widgets[name]
+
+    def _is_widget(self, part: _Part, edge: Edge) -> bool:
+        spec = part.graph.by_id.get(edge.target)
+        if spec is None:
+            return False
+        if spec.type in self._parts:
+            return edge.input in self._promoted_widgets(spec.type)
+        return any(
+            named(each, slot) == edge.input and each.get("widget") for slot, each in enumerate(slots(spec, "inputs"))
+        )
 
     def _refuse(self, code: str, message: str, where: str = "") -> InvalidError:
         return InvalidError(self._graph.name, [Issue(code, message, where)])
@@ -315,7 +358,7 @@ class _Flattening:
         return level.prefix + source, port
 
     def _outside(self, level: _Level, instance: NodeSpec, outer: _Level, port: int) -> _Step | _Value | None:
-        """What fills a subgraph's input: by name, as the node that it stands for may have them in another order."""
+        """Return the source of a subgraph's input: by name, as the node that it stands for may order them differently."""
         inputs = list_of(mapping_of(ui_of(level.part.graph)).get("inputs"))
         if not 0 <= port < len(inputs):
             return None
@@ -326,7 +369,7 @@ class _Flattening:
         return self._promoted(level, port, name)
 
     def _promoted(self, level: _Level, port: int, name: str) -> _Value | None:
-        """What a subgraph's input is set to: by the node that it stands for, or else by the first within that it leads to."""
+        """Return the value of a subgraph's input: of the node that it stands for, or else of the first inside that it feeds."""
         if name in level.values:
             return _Value(level.values[name])
         for edge in level.part.from_inlet.get(port, ()):
@@ -342,7 +385,7 @@ class _Flattening:
         return None
 
     def _past(self, level: _Level, spec: NodeSpec, port: int) -> _Step | None:
-        """What a bypassed node passes on: the input at the same place if its type fits, or else the first of that type."""
+        """Return the input that a bypassed node passes on: at the same place if its type fits, or else the first that fits."""
         outputs, inputs = list_of(node_of(spec).get("outputs")), list_of(node_of(spec).get("inputs"))
         if not 0 <= port < len(outputs):
             return None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 from operad.flows.formats.comfyui.api import dump_nodes, is_api, load_api
@@ -15,8 +17,7 @@ from operad.flows.formats.comfyui.code import dump_code
 from operad.flows.formats.comfyui.definitions import Definitions
 from operad.flows.formats.comfyui.flattening import executable
 from operad.flows.formats.comfyui.parsing import load_code
-from operad.flows.formats.comfyui.reading import list_of, mapping_of
-from operad.flows.formats.comfyui.ui import dump_document, is_ui, load_ui
+from operad.flows.formats.comfyui.ui import dump_document, is_ui, load_ui, subgraphs
 from operad.flows.formats.comfyui.widgets import places, values_of
 from operad.flows.formats.comfyui.written import (
     BYPASSED,
@@ -28,22 +29,29 @@ from operad.flows.formats.comfyui.written import (
     title_of,
     ui_of,
 )
-from operad.flows.formats.format import Format, without_instructions
+from operad.flows.formats.format import Format, content_of, foreign, without_instructions
 from operad.flows.formats.json_text import read_json, read_text, write_json
-from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.node_graph import NodeGraph
+from operad.operators.comfyui.reading import list_of, mapping_of
 from operad.runtime.values.errors import InvalidError, Issue
 
+_CHOICE = re.compile(r"(?<!\\)\{[^{}]*\|[^{}]*\}")
+"""Parts of a prompt of which the page sends one."""
+
+_PLACEHOLDER = re.compile(r"%(?:date(?::[^%]*)?|\w[^%.\n]*\.\w+)%")
+"""Part of a value for which the page puts in the date, or the value of another node."""
+
 NO_DEFINITIONS = Definitions()
-"""What is known without a server: nothing."""
+"""Definitions without a server: none."""
 
 
-def load(content: bytes, name: str = "workflow") -> NodeGraph:
+def load(source: str | bytes | Path, name: str = "workflow") -> NodeGraph:
     """The graph of a file in any of the three forms.
 
     Raises:
         InvalidError: It is of none of them; every issue is listed.
     """
-    text = read_text(content, name)
+    text = read_text(content_of(source), name)
     if not text.lstrip().startswith(("{", "[", '"')):
         return load_code(text, name)
     data = read_json(text, name)
@@ -75,12 +83,12 @@ def dump_api(graph: NodeGraph, definitions: Definitions = NO_DEFINITIONS) -> byt
 
 
 def losses(graph: NodeGraph) -> list[Issue]:
-    """What of a graph the page's form cannot hold without definitions."""
+    """Return the parts of a graph that the page's form cannot hold without definitions."""
     return [*_foreign(graph), *_misplaced(graph)]
 
 
 def _api_losses(graph: NodeGraph, definitions: Definitions) -> list[Issue]:
-    return [*_foreign(graph), *_looks(graph), *_unnamed(graph, definitions), *_left_out(graph)]
+    return [*_foreign(graph), *_looks(graph), *_unnamed(graph, definitions), *_left_out(graph), *_replaced(graph)]
 
 
 def _code_losses(graph: NodeGraph, definitions: Definitions) -> list[Issue]:
@@ -88,19 +96,14 @@ def _code_losses(graph: NodeGraph, definitions: Definitions) -> list[Issue]:
 
 
 def _foreign(graph: NodeGraph) -> Iterator[Issue]:
-    """What other platforms say, and what a workflow that does not come from here has."""
-    owners: list[tuple[NodeSpec | Edge | NodeGraph, str]] = [(graph, "")]
-    owners += [(spec, spec.id) for spec in graph.nodes]
-    owners += [(edge, f"{edge.source} → {edge.target}") for edge in graph.edges]
-    for owner, where in owners:
-        for other in owner.extra.keys() - {NAME}:
-            yield Issue("loss", f"what {other} says of it", where)
+    """Yield the data of other platforms, and of workflows that come from elsewhere."""
+    yield from foreign(graph, NAME)
     yield from without_instructions(graph)
     for spec in graph.nodes:
         if spec.parent:
             yield Issue("loss", f"that it runs inside {spec.parent!r}", spec.id)
         if not isinstance(spec.params, dict):
-            yield Issue("loss", "its parameters, which are no object", spec.id)
+            yield Issue("loss", "its parameters, which are not an object", spec.id)
     for edge in graph.edges:
         if not edge.input and ui_of(edge) is None:
             yield Issue("loss", "the edge, as it fills no input", f"{edge.source} → {edge.target}")
@@ -134,8 +137,22 @@ def _left_out(graph: NodeGraph) -> Iterator[Issue]:
             yield Issue("loss", f"the node ({spec.type}), which no server runs", spec.id)
 
 
+def _replaced(graph: NodeGraph) -> Iterator[Issue]:
+    """Yield the values that the page replaces when it queues a workflow, and that are sent as they are here."""
+    for part in (graph, *subgraphs(graph).values()):
+        for spec in part.nodes:
+            values = () if is_virtual(spec) else list_of(node_of(spec).get("widgets_values"))
+            for value in (each for each in values if isinstance(each, str)):
+                if found := _CHOICE.search(value):
+                    what = "as it is; ComfyUI's page sends one of its parts, chosen at random: write the part that you mean"
+                    yield Issue("loss", f"{found[0]} is sent {what}", spec.id)
+                if found := _PLACEHOLDER.search(value):
+                    what = "as it is; ComfyUI's page replaces it by a date or a value: write the value"
+                    yield Issue("loss", f"{found[0]} is sent {what}", spec.id)
+
+
 def _unsaid(graph: NodeGraph) -> Iterator[Issue]:
-    """What the server's form says and code does not."""
+    """Yield the data of the server's form that code does not hold."""
     for node_id, count in Counter(spec.id for spec in graph.nodes).items():
         if count > 1:
             yield Issue("loss", "all nodes of this id but the first", node_id)
@@ -158,7 +175,7 @@ def _is_api(content: bytes) -> bool:
 
 
 def _begins_with_a_call(content: bytes) -> bool:
-    """Whether the first line that is no comment may hold a call, as it does in code."""
+    """Return whether the first line besides comments may hold a call, as it does in code."""
     lines = (line.strip() for line in BytesIO(content))
     first = next((line for line in lines if line and not line.startswith(b"#")), b"")
     return b"(" in first or first.endswith(b"\\")
@@ -208,7 +225,7 @@ def read_definitions(text: str, name: str = "definitions") -> Definitions:
         name: What errors call it.
 
     Raises:
-        InvalidError: It is no JSON, or tells of no class.
+        InvalidError: It is not JSON, or tells of no class.
     """
     found = Definitions.of(read_json(text, name))
     if not found:

@@ -7,10 +7,10 @@ from typing import Any
 
 from operad.flows.formats.comfyui.definitions import Definitions, NodeDefinition
 from operad.flows.formats.comfyui.order import depths
-from operad.flows.formats.comfyui.reading import list_of, mapping_of
 from operad.flows.formats.comfyui.widgets import follows_control, with_defaults
 from operad.flows.formats.comfyui.written import id_text, node_of, title_of, ui_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.operators.comfyui.reading import list_of, mapping_of
 
 _WIDTH, _GAP, _TOP, _ROW = 320, 60, 80, 26
 """Of a node, in pixels: its width, what is left free around it, its head, and each of its slots and widgets."""
@@ -74,7 +74,7 @@ def _numbers(graph: NodeGraph) -> list[Any]:
 
 
 def _floor(graph: NodeGraph) -> float:
-    """Where there is room below what the page wrote."""
+    """Return the free position below the nodes of the page."""
     ends = [0.0]
     for spec in graph.nodes:
         match list_of(node_of(spec).get("pos")), list_of(node_of(spec).get("size")):

@@ -1,4 +1,4 @@
-"""Which node comes before which."""
+"""Order of nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def in_order(ids: Sequence[str], edges: Iterable[Edge]) -> list[str]:
 
 
 def depths(ids: Sequence[str], edges: Iterable[Edge]) -> dict[str, int]:
-    """How many nodes one after another come before each, in the order of `in_order`."""
+    """Return the length of the longest chain before each node, in the order of `in_order`."""
     after: dict[str, list[str]] = {each: [] for each in ids}
     waits = dict.fromkeys(after, 0)
     for edge in edges:

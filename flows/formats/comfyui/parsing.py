@@ -34,7 +34,7 @@ class _Line:
     Attributes:
         variables: What it assigns, in the order of the outputs.
         type: The class.
-        values: The inputs by name: what is no literal is a `_Use`.
+        values: The inputs by name: values other than literals are a `_Use`.
         id: The id of the comment, if it has one.
         title: And the title.
     """
@@ -59,7 +59,7 @@ def load_code(text: str, name: str = "workflow") -> NodeGraph:
     in `extra`, and its source is the node that assigns it later, or has that name.
 
     Raises:
-        InvalidError: It is no Python, or not calls of that form; every issue is listed with its line.
+        InvalidError: It is not valid Python, or not calls of that form; every issue is listed with its line.
     """
     if len(text) > MAX_BYTES:
         raise InvalidError(name, [Issue("size", f"has {len(text):,} characters; {MAX_BYTES:,} are the most", name)])
@@ -69,10 +69,10 @@ def load_code(text: str, name: str = "workflow") -> NodeGraph:
             tree = ast.parse(text)
     except SyntaxError as error:
         where = f"line {error.lineno}, column {error.offset}" if error.lineno else name
-        raise InvalidError(name, [Issue("format", f"is no Python: {error.msg}", where)]) from error
+        raise InvalidError(name, [Issue("format", f"is not valid Python: {error.msg}", where)]) from error
     except (ValueError, RecursionError, MemoryError) as error:
         raise InvalidError(
-            name, [Issue("format", f"is no Python that can be read: {describe(error)}", name)]
+            name, [Issue("format", f"is not valid Python that can be read: {describe(error)}", name)]
         ) from error
     source = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     issues: list[Issue] = []
@@ -230,7 +230,7 @@ def _is_json(value: Any, depth: int = 0) -> bool:
 
 
 def _rest(statement: ast.stmt, source: Sequence[str]) -> str:
-    """What stands after a statement, in its last line."""
+    """Return the text after a statement, in its last line."""
     return source[(statement.end_lineno or 1) - 1].encode()[statement.end_col_offset :].decode()
 
 

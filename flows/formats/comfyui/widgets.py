@@ -1,4 +1,4 @@
-"""Which of a node's ``widgets_values`` has which name.
+"""Names of a node's ``widgets_values``.
 
 The page writes them as a list, in the order in which it shows them. Names come from the node itself where it tells
 them, or else from its class. A second value follows every seed: how it changes after a run.
@@ -10,19 +10,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from operad.flows.formats.comfyui.definitions import COMBO, InputDefinition, NodeDefinition
-from operad.flows.formats.comfyui.reading import list_of, mapping_of
 from operad.flows.formats.comfyui.written import node_of, slots
 from operad.flows.node_graph import NodeSpec
+from operad.operators.comfyui.reading import list_of, mapping_of
 
 _CONTROL = {"fixed", "increment", "decrement", "randomize", "increment-wrap"}
 _SEEDS = {"seed", "noise_seed"}
 _CLIENT_ONLY = {"control_after_generate", "control_filter_list", *_CONTROL}
 _BUTTONS = {"upload3dmodel", "uploadExtraResources", "clear", "refresh"}
-"""What old pages wrote in the place of a button: the name that it bears."""
+"""Value that old pages wrote in the place of a button: its label."""
 
 
 def places(spec: NodeSpec, definition: NodeDefinition | None = None) -> Mapping[str, int | str]:
-    """Where in ``widgets_values`` each named value stands: an index; a key, where it is an object."""
+    """Return the place of each named value in ``widgets_values``: an index; a key, where it is an object."""
     values = node_of(spec).get("widgets_values")
     if isinstance(values, dict):
         return {name: name for name in mapping_of(values)}
@@ -56,7 +56,7 @@ def values_of(spec: NodeSpec, definition: NodeDefinition | None = None) -> dict[
 
 
 def with_defaults(values: Mapping[str, Any], definition: NodeDefinition | None) -> dict[str, Any]:
-    """The values in the order of the class, and the first ones of what is required and nobody set."""
+    """Return the values in the order of the class, with the defaults of required ones that are not set."""
     if definition is None:
         return dict(values)
     found = {
@@ -68,7 +68,7 @@ def with_defaults(values: Mapping[str, Any], definition: NodeDefinition | None) 
 
 
 def follows_control(definition: InputDefinition | None, name: str) -> bool:
-    """Whether the page shows, after the widget of that name, how its value changes after a run."""
+    """Return whether the page shows a control of the value's change after each run behind that widget."""
     return definition.control if definition is not None else name in _SEEDS
 
 

@@ -1,19 +1,19 @@
-"""What ComfyUI's own page wrote of a node, a link or a workflow, as it is kept in `extra`."""
+"""Data of ComfyUI's own page on a node, a link or a workflow, as it is kept in `extra`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from operad.flows.formats.comfyui.reading import list_of, mapping_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.operators.comfyui.reading import list_of, mapping_of
 
 NAME = "comfyui"
 """The name of the format, under which `extra` keeps what it says.
 
 Of a node, ``{"ui": node}`` as the page wrote it, or ``{"api": what the server's form says besides class and inputs}``;
 of an edge, ``{"ui": link}``; of a graph, ``{"ui": document}``, with the nodes left out and links by their ids. An edge
-of code whose variable nobody had assigned has ``{"undefined": variable}``, and its graph ``{"variables": those assigned}``.
+of code whose variable was not assigned has ``{"undefined": variable}``, and its graph ``{"variables": those assigned}``.
 """
 
 VIRTUAL = {"Note", "MarkdownNote", "Reroute", "PrimitiveNode"}
@@ -27,17 +27,17 @@ INLET, OUTLET = "-10", "-20"
 
 
 def ui_of(owner: NodeSpec | Edge | NodeGraph) -> Any:
-    """What the page wrote of it; None where it comes from elsewhere."""
+    """Return the data of the page on it; None where it comes from elsewhere."""
     return mapping_of(owner.extra.get(NAME)).get("ui")
 
 
 def node_of(spec: NodeSpec) -> Mapping[str, Any]:
-    """What the page wrote of a node; empty where it comes from elsewhere."""
+    """Return the data of the page on a node; empty where it comes from elsewhere."""
     return mapping_of(ui_of(spec))
 
 
 def is_virtual(spec: NodeSpec) -> bool:
-    """Whether a node is one that only the page knows."""
+    """Return whether a node is known to the page alone."""
     return spec.type in VIRTUAL and "api" not in mapping_of(spec.extra.get(NAME))
 
 
@@ -64,7 +64,7 @@ def named(written: Any, slot: int) -> str:
 
 
 def title_of(spec: NodeSpec) -> str:
-    """What people call a node."""
+    """Return the title of a node for people."""
     said = mapping_of(spec.extra.get(NAME))
     title = mapping_of(mapping_of(said.get("api")).get("_meta")).get("title") if "api" in said else None
     title = node_of(spec).get("title") or title
@@ -72,7 +72,7 @@ def title_of(spec: NodeSpec) -> str:
 
 
 def id_text(written: Any) -> str:
-    """An id as text; empty for what is no id."""
+    """Return an id as text; empty for other values."""
     match written:
         case bool():
             return ""

@@ -13,7 +13,7 @@ Out and back, ``load(dump(graph))`` is the graph in this normal form:
 - a question-classifier's last class is the way where none fits, too (Coze's port default).
 
 What Coze has no place for (our ids, parameters that it has no field for, which ends there were) stands behind ``operad``
-in a node's description, which nobody need heed. It holds as long as the node is not edited there. The workflow's own
+in a node's description, which may be ignored. It holds as long as the node is not edited there. The workflow's own
 description keeps its name and the instructions that it was made from in the same way. What an archive says
 beyond our parameters is kept in ``extra`` and written back; where the parameters were changed, beneath them.
 `losses` says what Coze will not do.
@@ -21,27 +21,29 @@ beyond our parameters is kept in ``extra`` and written back; where the parameter
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from operad.flows.formats.coze.archive import MAX_ARCHIVE, MAX_FILES, packed, unpacked
 from operad.flows.formats.coze.losses import losses_of
 from operad.flows.formats.coze.notes import NAME
 from operad.flows.formats.coze.read import Reader
 from operad.flows.formats.coze.write import Writer
-from operad.flows.formats.format import Format
+from operad.flows.formats.format import Format, content_of
 from operad.flows.node_graph import NodeGraph
 from operad.runtime.values.errors import Issue
 
 
-def load(data: bytes, name: str = "workflow") -> NodeGraph:
+def load(source: str | bytes | Path, name: str = "workflow") -> NodeGraph:
     """Read a workflow.
 
     Args:
-        data: The archive. Nothing of it is written to a disk.
+        source: The archive, or its path. Nothing of it is written to a disk.
         name: What to call the workflow where it does not say.
 
     Raises:
-        InvalidError: It is no such archive; every issue is listed, those of a file in it with their lines.
+        InvalidError: It is not such an archive; every issue is listed, those of a file in it with their lines.
     """
-    return Reader(unpacked(data, name), name).graph
+    return Reader(unpacked(content_of(source), name), name).graph
 
 
 def dump(graph: NodeGraph) -> bytes:
@@ -51,12 +53,12 @@ def dump(graph: NodeGraph) -> bytes:
 
 
 def is_it(data: bytes) -> bool:
-    """Whether it is an archive with a ``MANIFEST.yml``."""
+    """Return whether a file is an archive with a ``MANIFEST.yml``."""
     return data[:4] == b"PK\x03\x04" and b"MANIFEST.yml" in data[:MAX_ARCHIVE]
 
 
 def losses(graph: NodeGraph) -> list[Issue]:
-    """What Coze will not do, or has no place for; most of it comes back all the same, from descriptions."""
+    """Return the parts that Coze does not run, or has no place for; most of them come back from descriptions."""
     return list(losses_of(graph))
 
 

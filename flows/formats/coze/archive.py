@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 import yaml
 
 from operad.flows.formats.shapes import Fields, fields_of
-from operad.flows.formats.yaml_text import HALF, ODD_BREAK
+from operad.flows.formats.yaml_text import PlainDumper
 from operad.runtime.values.document import MAX_BYTES, Document, parse_document
 from operad.runtime.values.errors import InputError, InvalidError, Issue, describe
 
@@ -22,18 +22,18 @@ MAX_ARCHIVE = 16 * 2**20
 """The largest archive, in bytes."""
 
 MAX_FILES = 200
-"""How many files an archive may have."""
+"""Maximum number of files of an archive."""
 
 _BAD_ZIP = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError),
     *(RuntimeError, MemoryError, OverflowError, RecursionError),
     *(KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration),
 )
-"""What a broken zip raises."""
+"""Errors of a broken zip."""
 
 
 class Archive(NamedTuple):
-    """What an archive says.
+    """Content of an archive.
 
     Attributes:
         flow: The workflow's file.
@@ -54,7 +54,7 @@ def unpacked(data: bytes, name: str) -> Archive:
         name: What errors call it.
 
     Raises:
-        InvalidError: It is no such archive; every issue is listed, those of a file in it with their lines.
+        InvalidError: It is not such an archive; every issue is listed, those of a file in it with their lines.
     """
     files = _texts(data, name)
     documents = {path: _parsed(text, path) for path, text in files.items()}
@@ -100,9 +100,9 @@ def _texts(data: bytes, name: str) -> dict[str, str]:
                 else:
                     texts[file.filename] = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        issues.append(Issue("format", f"a file in it is no text in UTF-8: {error.reason}"))
+        issues.append(Issue("format", f"a file in it is not text in UTF-8: {error.reason}"))
     except _BAD_ZIP as error:
-        issues.append(Issue("format", f"is no zip archive that can be read: {describe(error)}"))
+        issues.append(Issue("format", f"is not a zip archive that can be read: {describe(error)}"))
     if issues:
         raise InvalidError(name, issues)
     return texts
@@ -146,7 +146,7 @@ def packed(name: str, flow: Fields, about: Fields, others: Mapping[str, str]) ->
 
 
 class _Stream(io.RawIOBase):
-    """What can only be written front to back, so that sizes stand behind each file in the zip."""
+    """Stream that is written front to back, so that sizes stand behind each file in the zip."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -160,23 +160,11 @@ class _Stream(io.RawIOBase):
         return len(data)
 
 
-class _Dumper(yaml.SafeDumper):
-    """Writes YAML as Coze does: lists indented, texts of several lines as blocks, nothing by reference."""
+class _Dumper(PlainDumper):
+    """Dumper that indents lists, as Coze does."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         return super().increase_indent(flow, False)
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def _text_node(dumper: Any, text: str) -> Any:
-    text = HALF.sub("\ufffd", text)
-    style = '"' if ODD_BREAK.search(text) else "|" if "\n" in text else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Dumper.add_representer(str, _text_node)
 
 
 def _yaml(value: Any) -> bytes:

@@ -49,7 +49,7 @@ class Link(NamedTuple):
 
 
 class Contents:
-    """What a file lists.
+    """Content of a file.
 
     Args:
         document: The file.

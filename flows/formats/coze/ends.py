@@ -16,7 +16,7 @@ from operad.flows.node_graph import Edge, NodeSpec
 from operad.operators.nodes import NODE_TYPES
 
 ICONS = "https://lf3-static.bytednsdoc.com/obj/eden-cn/dvsmryvd_avi_dvsm/ljhwZthlaukjlkulzlp/icon/"
-"""Where Coze keeps its icons."""
+"""Address of Coze's icons."""
 
 
 class Ends(NamedTuple):

@@ -1,4 +1,4 @@
-"""What becomes of each field of a node in an archive of Coze."""
+"""Use of each field of a node in an archive of Coze."""
 
 from __future__ import annotations
 

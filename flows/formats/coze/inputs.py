@@ -46,5 +46,5 @@ def by_name(inputs: Any) -> dict[str, Any]:
 
 
 def literal(text: str, kind: str = "string") -> Fields:
-    """A value that is no variable."""
+    """Return a literal value."""
     return {"type": kind, "value": {"content": text, "type": "literal"}}

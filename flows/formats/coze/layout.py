@@ -1,4 +1,4 @@
-"""Where nodes stand: by the longest way to them, and one below the other."""
+"""Positions of nodes: columns by the longest path to them, rows one below the other."""
 
 from __future__ import annotations
 

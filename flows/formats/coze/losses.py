@@ -1,4 +1,4 @@
-"""What of a workflow Coze will not do, or has no place for."""
+"""Losses of a workflow at Coze."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from operad.flows.formats.coze.names import is_mixed
 from operad.flows.formats.coze.notes import NAME, said_of, still_holds, to_keep
-from operad.flows.formats.coze.translation import translated, write_node
+from operad.flows.formats.coze.translation import UNREAD, translated, write_node
 from operad.flows.formats.coze.write import Writer
+from operad.flows.formats.format import foreign
 from operad.flows.formats.shapes import fields_of
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
@@ -17,29 +18,26 @@ from operad.runtime.values.errors import Issue
 
 
 def losses_of(graph: NodeGraph) -> Iterator[Issue]:
-    """What Coze will not do, or has no place for, each with its node.
+    """Yield the parts of a workflow that Coze does not run, or has no place for, each with its node.
 
     Args:
         graph: The workflow.
     """
     writer = Writer(graph)
-    for name in graph.extra:
-        if name != NAME:
-            yield Issue("loss", f"what {name} says of the workflow")
     by_id = graph.by_id
     for spec in graph.nodes:
         if by_id[spec.id] is not spec:
             yield Issue("loss", "a second node with this id", spec.id)
             continue
         yield from (Issue("loss", what, spec.id) for what in _of_node(spec, writer))
-        yield from (Issue("loss", f"what {name} says of it", spec.id) for name in spec.extra if name != NAME)
     for edge in graph.edges:
         where = f"{edge.source} → {edge.target}"
         ends = by_id.get(edge.source), by_id.get(edge.target)
         if not (ends[0] and ends[1] and ends[0].parent == ends[1].parent):
             yield Issue("loss", "an edge that leads nowhere, or across the border of a node", where)
-        elif edge.input or edge.extra.keys() - {NAME}:
-            yield Issue("loss", "the input that it fills, and what other formats say of it", where)
+        elif edge.input:
+            yield Issue("loss", f"the name of the input that the edge fills: {edge.input}", where)
+    yield from foreign(graph, NAME)
 
 
 def _of_node(spec: NodeSpec, writer: Writer) -> Iterator[str]:
@@ -49,7 +47,7 @@ def _of_node(spec: NodeSpec, writer: Writer) -> Iterator[str]:
         return
     written = write_node(spec, writer.names)
     said = said_of(spec)
-    if said and (still_holds(said, spec, writer.names) or spec.type == said.get("type")):
+    if said and (still_holds(said, spec, writer.names) or spec.type.removeprefix(UNREAD) == said.get("type")):
         return
     kept = to_keep(spec, written, writer.names)
     if translated(spec, writer.names) is None:

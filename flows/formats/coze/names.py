@@ -23,14 +23,14 @@ def normal_text(text: str) -> str:
 
 
 def is_mixed(text: str) -> bool:
-    """Whether a text has variables in it, and more than one of them alone."""
+    """Return whether a text holds variables, and is more than one variable alone."""
     named = Text(text).selectors
     return bool(named) and not (len(named) == 1 and not Text(text).renamed(lambda _: ""))
 
 
 @dataclass(frozen=True)
 class Names:
-    """What nodes and their outputs are called, here and there.
+    """Names of nodes and their outputs, here and at Coze.
 
     Attributes:
         ids: Coze's ids by ours.

@@ -1,4 +1,4 @@
-"""What Coze has no place for, kept behind ``operad`` in descriptions; and what an archive said, kept in ``extra``."""
+"""Notes: data that Coze has no place for, behind ``operad`` in descriptions, and data of archives, in ``extra``."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _MARK = "operad "
 
 
 def write_note(note: Mapping[str, Any]) -> str:
-    """What is kept, as the line of a description; empty for nothing."""
+    """Return the kept data as the line of a description; empty for none."""
     return _MARK + json.dumps(note, ensure_ascii=False, default=str) if note else ""
 
 
 def read_note(node: Mapping[str, Any]) -> Fields:
-    """What is kept in the description of a node."""
+    """Return the data in the description of a node."""
     for line in str(node.get("description", "")).split("\n"):
         if line.startswith(_MARK + "{"):
             try:
@@ -50,7 +50,7 @@ def without_note(description: Any) -> str:
 
 
 def to_keep(spec: NodeSpec, written: Translated, names: Names) -> Fields:
-    """What of a node's type and parameters does not come back from what was written."""
+    """Return the type and parameters of a node that do not come back from its written form."""
     back_type, back = read_node({"id": "", "type": written.type, "parameters": written.parameters}, names)
     mine, back = _normal(spec.type, spec.params), _normal(spec.type, back)
     if back_type != spec.type:
@@ -101,13 +101,13 @@ def _normal_texts(value: Any) -> Any:
 
 
 def said_of(spec: NodeSpec) -> Fields:
-    """What an archive said of a node beyond what we write."""
+    """Return the data of an archive on a node beyond those that we write."""
     said = fields_of(spec.extra.get(NAME))
     return said if isinstance(said.get("type"), str) else {}
 
 
 def still_holds(said: Mapping[str, Any], spec: NodeSpec, names: Names) -> bool:
-    """Whether a node is still what an archive said of it."""
+    """Return whether a node is still as its archive has it."""
     kind, params = read_node(said, names)
     if kind == "question-classifier" and list_of(fields_of(spec.params).get("classes"))[-1:] == [DEFAULT_CLASS]:
         params = with_default_class(params)
@@ -115,7 +115,7 @@ def still_holds(said: Mapping[str, Any], spec: NodeSpec, names: Names) -> bool:
 
 
 def beneath(kept: Mapping[str, Any], made: Any) -> Any:
-    """What is written, over what an archive said."""
+    """Return the written node over the data of its archive."""
     if not kept or not isinstance(made, dict):
         return made
     fields = cast("Fields", made)

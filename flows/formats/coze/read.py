@@ -1,4 +1,4 @@
-"""What an archive says → a workflow."""
+"""Content of an archive → a workflow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from operad.flows.formats.coze.nodes.containers import STARTS
 from operad.flows.formats.coze.nodes.models import DEFAULT_CLASS
 from operad.flows.formats.coze.notes import NAME, read_note, restored, without_note
 from operad.flows.formats.coze.ports import port_number
-from operad.flows.formats.coze.structure import END_ID
+from operad.flows.formats.coze.structure import COMMENT, END_ID
 from operad.flows.formats.coze.translation import output_names, read_node, with_default_class, write_node
 from operad.flows.formats.coze.write import Writer
 from operad.flows.formats.shapes import Fields, texts_of
@@ -36,7 +36,10 @@ class Reader:
         self._archive = archive
         self._name = name
         contents = Contents(archive.flow, name)
-        self._nodes, self._links = contents.nodes, contents.links
+        listed = [each for each in contents.nodes if not each.parent]
+        self._comments = [[place, each.node] for place, each in enumerate(listed) if each.node["type"] == COMMENT]
+        self._nodes = [each for each in contents.nodes if each.parent or each.node["type"] != COMMENT]
+        self._links = contents.links
         self._notes = {each.id: read_note(each.node) for each in reversed(self._nodes)}
         ids = _our_ids({each.id: self._notes[each.id].get("id") for each in self._nodes})
         self._ours = {theirs: ours for ours, theirs in ids.items()}
@@ -66,7 +69,11 @@ class Reader:
         note = read_note(flow)
         called = note.get("name") or flow.get("name")
         name = called if isinstance(called, str) else self._name
-        return self._with_rest(NodeGraph(specs, edges, name, instructions=texts_of(note.get("instructions"))))
+        return self._with_rest(
+            NodeGraph(
+                specs, edges, name, instructions=texts_of(note.get("instructions")), notes=texts_of(note.get("notes"))
+            )
+        )
 
     # Nodes
 
@@ -81,7 +88,7 @@ class Reader:
         return kept if unedited else spec
 
     def _begins(self, listed: Listed) -> list[NodeSpec]:
-        """What begins inside of a node, which the archive does not have."""
+        """Return the start inside a container, which the archive lacks."""
         begin = STARTS.get(read_node(listed.node, self._names)[0])
         start = self._start(listed.id)
         return [NodeSpec(start, begin, {}, self._ours[listed.id])] if begin and listed.holds and start else []
@@ -147,6 +154,8 @@ class Reader:
             rest["flow"] = {**said, **words}
         if (about := plain(self._archive.about)) != writer.about:
             rest["manifest"] = about
+        if self._comments:
+            rest["comments"] = self._comments
         if self._archive.others:
             rest["files"] = dict(self._archive.others)
         return replace(graph, nodes=specs, extra={NAME: rest} if rest else {})
@@ -180,7 +189,7 @@ def _by_id(nodes: Iterable[Fields]) -> dict[str, Fields]:
 
 
 def _said(listed: Listed, made: Mapping[str, Fields]) -> Fields:
-    """What is kept in ``extra`` of a node; nothing where it is as we would write it."""
+    """Return the data for ``extra`` of a node; none where it is as we would write it."""
     ours = {"id", "nodes", "edges"} if listed.holds else {"id"}
     said = {key: value for key, value in listed.node.items() if key not in ours}
     if said == {key: value for key, value in made.get(listed.id, {}).items() if key not in ours}:

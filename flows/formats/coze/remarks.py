@@ -1,4 +1,4 @@
-"""What of an archive of Coze does something else here than at Coze."""
+"""Differences between an archive's behaviour here and at Coze."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes of a workflow stand inside which at Coze, which have no place there, and what ids they have."""
+"""Structure of a workflow at Coze: nesting, nodes without a place there, and ids."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from operad.flows.formats.coze.translation import NO_NAMES, translated
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 
 START_ID, END_ID = "100001", "900001"
+
+COMMENT = "comment"
+"""The type of a note on the canvas, which no run concerns."""
 
 
 class Structure:
@@ -75,16 +78,16 @@ class Structure:
             yield from self._in_order(self.children.get(spec.id, ()))
 
     def is_end(self, node_id: str) -> bool:
-        """Whether a node is one of several ends."""
+        """Return whether a node is one of several ends."""
         return any(spec.id == node_id for spec in self.ends)
 
     def leads_somewhere(self, edge: Edge) -> bool:
-        """Whether what an edge leads to has a place at Coze."""
+        """Return whether the target of an edge has a place at Coze."""
         return edge.target in self.ids and (edge.target not in self.placeless or self.is_end(edge.target))
 
 
 def _is_inside(graph: NodeGraph, spec: NodeSpec, holders: set[str]) -> bool:
-    """Whether a node runs inside of one that can hold it, and that one in turn, up to the workflow."""
+    """Return whether each node around a node can hold it, up to the workflow."""
     around: set[str] = {spec.id}
     parent = spec.parent
     while parent in holders and parent not in around:
@@ -94,7 +97,7 @@ def _is_inside(graph: NodeGraph, spec: NodeSpec, holders: set[str]) -> bool:
 
 
 def _only_begins(graph: NodeGraph, spec: NodeSpec) -> bool:
-    """Whether a node only says where what is inside another begins, so that Coze needs none for it."""
+    """Return whether a node only marks the start inside another, so that Coze needs none for it."""
     around = graph.by_id.get(spec.parent)
     return (
         around is not None

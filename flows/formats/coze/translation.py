@@ -24,10 +24,13 @@ from operad.flows.node_graph import NodeSpec
 from operad.operators.nodes import NODE_TYPES
 
 MISREAD = (KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration, RecursionError)
-"""What reading parameters raises that are not of the form that is written."""
+"""Errors of reading parameters of another form than is written."""
 
 NO_NAMES = Names({}, {})
 """For what only asks whether a node can be read or written."""
+
+UNREAD = "coze-"
+"""Prefix of Coze's name of a type that is one of ours, too, where a node's parameters are not of the form read."""
 
 _PLUGIN_ICON = "icon-Plugin-v2.jpg"
 
@@ -65,7 +68,7 @@ def read_node(node: Mapping[str, Any], names: Names) -> tuple[str, Any]:
             return own
     except MISREAD:
         pass
-    return kind, given if given is not None else {}
+    return f"{UNREAD}{kind}" if kind in NODE_TYPES else kind, given if given is not None else {}
 
 
 def _type_of(kind: str, given: Any) -> str:
@@ -120,7 +123,7 @@ def output_names(ours: str, params: Any, given: Any) -> Mapping[str, str]:
 
 
 def holds_others(node: Mapping[str, Any]) -> bool:
-    """Whether a node of Coze holds others in a way that we read."""
+    """Return whether a node of Coze holds others in a way that we read."""
     kind = next((each for ours, each in KINDS.items() if ours in STARTS and each.type == node["type"]), None)
     if kind is None or "nodes" not in node:
         return False

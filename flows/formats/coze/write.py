@@ -13,8 +13,8 @@ from operad.flows.formats.coze.nodes.models import DEFAULT_CLASS
 from operad.flows.formats.coze.notes import NAME, beneath, said_of, still_holds, to_keep, with_note, write_note
 from operad.flows.formats.coze.ports import port_name
 from operad.flows.formats.coze.structure import END_ID, Structure
-from operad.flows.formats.coze.translation import output_names, translated, write_node
-from operad.flows.formats.shapes import Fields, fields_of
+from operad.flows.formats.coze.translation import UNREAD, output_names, translated, write_node
+from operad.flows.formats.shapes import Fields, fields_of, list_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 
 
@@ -44,6 +44,7 @@ class Writer:
         """The workflow's file."""
         note: Fields = {"name": self._graph.name} if self.name != self._graph.name else {}
         note |= {"instructions": list(self._graph.instructions)} if self._graph.instructions else {}
+        note |= {"notes": list(self._graph.notes)} if self._graph.notes else {}
         flow: Fields = {
             "schema_version": "1.0.0",
             "name": self.name,
@@ -55,6 +56,12 @@ class Writer:
         if kept := fields_of(self._said.get("flow")):
             flow = {**kept, "name": self.name, "description": with_note(kept.get("description", ""), note)}
         nodes, edges = self._level("", self.structure.top)
+        for each in list_of(self._said.get("comments")):
+            match each:
+                case [int() as place, {"id": _, "type": "comment"} as comment]:
+                    nodes.insert(place, comment)
+                case _:
+                    pass
         return {**flow, "nodes": nodes, "edges": edges}
 
     @property
@@ -95,8 +102,8 @@ class Writer:
         said = said_of(spec)
         if said and still_holds(said, spec, self.names):
             kind, parameters = str(said["type"]), said.get("parameters")
-        elif said and spec.type == said.get("type") and not translated(spec, self.names):
-            kind, parameters = spec.type, spec.params
+        elif said and spec.type.removeprefix(UNREAD) == said.get("type") and not translated(spec, self.names):
+            kind, parameters = str(said["type"]), spec.params
         else:
             note |= to_keep(spec, written, self.names)
             parameters = beneath(fields_of(said.get("parameters")), parameters)
@@ -170,6 +177,6 @@ class Writer:
 
 
 def _file_name(name: str) -> str:
-    """What Coze takes as a name: a letter, then letters, digits and underscores."""
+    """Return a name as Coze takes it: a letter, then letters, digits and underscores."""
     made = re.sub(r"[^A-Za-z0-9_]", "_", name)[:60]
     return made if re.match("[A-Za-z]", made) else f"w_{made}"

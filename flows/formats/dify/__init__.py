@@ -15,44 +15,63 @@ made from stands under ``operad`` in the file's root, as ``instructions``. The v
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from pathlib import Path
 
 from operad.flows.formats.dify.losses import losses_of
 from operad.flows.formats.dify.plugins import Model, Plugins, Tool
-from operad.flows.formats.dify.read import line_of_nodes, read
-from operad.flows.formats.dify.write import values_of
-from operad.flows.formats.format import Format
+from operad.flows.formats.dify.read import app_name, line_of_nodes, read, whole
+from operad.flows.formats.dify.settled import settled
+from operad.flows.formats.dify.write import kept, values_of
+from operad.flows.formats.format import Format, content_of
+from operad.flows.formats.shapes import fields_of
+from operad.flows.formats.yaml_over import merged
 from operad.flows.formats.yaml_text import read_yaml, write_yaml
 from operad.flows.node_graph import NodeGraph
-from operad.runtime.values.errors import Issue
+from operad.runtime.values.errors import InvalidError, Issue
 
 BENCHMARK = Plugins()
 """The plugins and models of Chat2Workflow's platform."""
 
-_KIND = re.compile(rb"""^["\s{,]*kind["']?\s*:\s*["']?app\b""", re.MULTILINE)
+_KIND = re.compile(rb"""^["\s{,]*kind["']?\s*:\s*["']?(app|graph)\b""", re.MULTILINE)
+_MODE = re.compile(
+    rb"""^["\s{,]*mode["']?\s*:\s*["']?(workflow|advanced-chat|chat|completion|agent-chat)\b""", re.MULTILINE
+)
 _NODES = re.compile(rb"^nodes[ \t]*:", re.MULTILINE)
-"""Where Operad's YAML, whose texts may quote a file of Dify's, has its nodes, and Dify has none."""
+"""Key of the nodes in Operad's YAML, whose texts may quote a Dify file; Dify has it in bare graphs only."""
 
-_WORKFLOW = re.compile(rb"""^["\s{,]*workflow["']?\s*:""", re.MULTILINE)
+_WORKFLOW = re.compile(rb"""^["\s{,]*(workflow|graph|graph_config|model_config)["']?\s*:""", re.MULTILINE)
+_BARE = tuple(
+    re.compile(rb"""(^|[\s{,\[-])["']?%s["']?\s*:""" % key, re.MULTILINE)
+    for key in (rb"nodes", rb"edges", rb"data", rb"source", rb"target")
+)
+"""Keys of a graph without an app around it."""
 
 
 def is_it(data: bytes) -> bool:
-    """Whether a file looks like one of Dify's."""
-    return bool(_KIND.search(data) and _WORKFLOW.search(data)) and not _NODES.search(data)
+    """Return whether a file looks like one of Dify's."""
+    if not _NODES.search(data) and _WORKFLOW.search(data) and (_KIND.search(data) or _MODE.search(data)):
+        return True
+    return all(key.search(data) for key in _BARE) and not _OTHERS.search(data)
 
 
-def load(data: bytes, name: str = "", plugins: Plugins = BENCHMARK) -> NodeGraph:
+_OTHERS = re.compile(
+    rb"""^operad\b|["']?(schema_version|params?|last_node_id|class_type|source_node)["']?\s*:""", re.MULTILINE
+)
+"""Keys of the nodes of other formats: ours, Chat2Workflow's, ComfyUI's, Coze's."""
+
+
+def load(source: str | bytes | Path, name: str = "", plugins: Plugins = BENCHMARK) -> NodeGraph:
     """Read a file.
 
     Args:
-        data: The file.
+        source: The content, as text or bytes; or the path of a file.
         name: What to call the workflow; where empty, what the file calls it.
         plugins: The plugins that stand behind node types.
 
     Raises:
         InvalidError: It is not of the form; every issue is listed, with its line.
     """
-    return read(read_yaml(data, name or "the file"), name, plugins)
+    return read(read_yaml(content_of(source), name or "the file"), name, plugins)
 
 
 def dump(graph: NodeGraph, plugins: Plugins = BENCHMARK) -> bytes:
@@ -65,14 +84,59 @@ def dump(graph: NodeGraph, plugins: Plugins = BENCHMARK) -> bytes:
     return write_yaml(values_of(graph, plugins))
 
 
+def dump_over(graph: NodeGraph, old: bytes) -> bytes:
+    """Write a workflow over the file that it was read from.
+
+    Args:
+        graph: The workflow after its change.
+        old: The file. Nodes stay where they stand on the canvas, and new ones stand behind those that they follow.
+            What is the same keeps its text to the letter, with the comments before it.
+
+    Returns:
+        The file; in the normal form, where the old text cannot be kept.
+    """
+    now = values_of(graph, BENCHMARK)
+    try:
+        values = read_yaml(old, "the file")
+        of_old = whole(values.value)["workflow"]["graph"]
+        was = write_yaml(values_of(read(values, graph.name, BENCHMARK), BENCHMARK)).decode()
+        text = old.decode()
+    except (InvalidError, UnicodeDecodeError):
+        return write_yaml(now)
+    of_now = now["workflow"]["graph"]
+    nodes = settled(of_now["nodes"], of_now["edges"], of_old["nodes"])
+    now = {**now, "workflow": {**now["workflow"], "graph": {**of_now, "nodes": nodes}}}
+    fresh = write_yaml(now)
+    made = (merged(text, was, fresh.decode(), fresh.decode()) or "").encode()
+    try:
+        return made if made and read_yaml(made, "the file").value == read_yaml(fresh, "the file").value else fresh
+    except InvalidError:
+        return fresh
+
+
 def losses(graph: NodeGraph, plugins: Plugins = BENCHMARK) -> list[Issue]:
-    """What of a workflow a file cannot hold, or Dify cannot run; each with its node.
+    """Return the parts of a workflow that a file cannot hold, or Dify cannot run; each with its node.
 
     Args:
         graph: The workflow.
         plugins: The plugins and models that are to stand behind node types.
     """
     return list(losses_of(graph, plugins))
+
+
+def titles(graph: NodeGraph) -> dict[str, str]:
+    """Return the titles that people gave to nodes in Dify, by their ids, in a line of at most 80 characters each.
+
+    Args:
+        graph: The workflow, of a file of Dify's.
+    """
+    found: dict[str, str] = {}
+    for spec in graph.nodes:
+        data = fields_of(fields_of(kept(spec.extra).get("data")).get("at"))
+        title = " ".join(str(fields_of(data.get("title")).get("is") or "").split())
+        if title and title != spec.id:
+            found[spec.id] = title[:80]
+    return found
 
 
 def node_lines(data: bytes) -> dict[str, int]:
@@ -85,11 +149,24 @@ def node_lines(data: bytes) -> dict[str, int]:
 
 
 def _load(data: bytes, name: str) -> NodeGraph:
-    graph = load(data)
-    return graph if graph.name != "workflow" else replace(graph, name=name)
+    text = read_yaml(data, "the file")
+    return read(text, "" if app_name(text) else name, BENCHMARK)
 
 
-DIFY = Format("dify", ".dify.yml", is_it, _load, dump, losses, lines=node_lines)
+DIFY = Format("dify", ".dify.yml", is_it, _load, dump, losses, lines=node_lines, dump_over=dump_over)
 """Dify's workflow files."""
 
-__all__ = ["BENCHMARK", "DIFY", "Model", "Plugins", "Tool", "dump", "is_it", "load", "losses", "node_lines"]
+__all__ = [
+    "BENCHMARK",
+    "DIFY",
+    "Model",
+    "Plugins",
+    "Tool",
+    "dump",
+    "dump_over",
+    "is_it",
+    "load",
+    "losses",
+    "node_lines",
+    "titles",
+]

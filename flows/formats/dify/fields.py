@@ -1,19 +1,15 @@
-"""What becomes of each field of a Dify file."""
+"""Use of each field of a Dify file."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from operad.flows.formats.fields import NOTHING, Table, is_enabled, table, unless
+from operad.flows.formats.fields import NOTHING, Table, is_enabled, is_set, table, unless
 from operad.flows.formats.shapes import each_of, fields_of
+from operad.operators.nodes.models import SAMPLING
 
-_MODEL_OF_THE_RUN = "the model of the run is asked, with its own parameters: --model, OPERAD_MODEL"
-
-
-def _retries(value: Any) -> bool:
-    retry = fields_of(value)
-    return True in (retry.get("retry_enabled"), retry.get("enabled")) and retry.get("max_retries") != 0
+_MODEL_OF_THE_RUN = "the model of the run is asked (--model, OPERAD_MODEL), unless Services(models=…) has this one"
 
 
 def _sub_conditions(value: Any) -> bool:
@@ -24,45 +20,49 @@ def _sub_conditions(value: Any) -> bool:
             return True
 
 
-def _passes_nothing(vision: Any) -> bool:
-    """Whether pictures are shown to the model that no variable names."""
-    return is_enabled(vision) and not fields_of(fields_of(vision).get("configs")).get("variable_selector")
-
-
 def _joined(prompt: Any) -> bool:
-    """Whether several messages of a prompt have one role."""
+    """Return whether a prompt has several system messages, or one after others."""
     roles = [each.get("role") for each in each_of(prompt)]
-    return roles.count("system") > 1 or roles.count("user") > 1
+    return "system" in roles[1:]
+
+
+def _ends_with_the_model(prompt: Any) -> bool:
+    """Return whether the last message of a prompt is one of the model, to be continued."""
+    messages = each_of(prompt)
+    return bool(messages) and messages[-1].get("role") == "assistant"
 
 
 def _has_limits(timeout: Any) -> bool:
-    return any(isinstance(each, int | float) and each > 0 for each in fields_of(timeout).values())
+    limits = fields_of(timeout)
+    return any(is_set(limits.get(each)) for each in ("connect", "read", "write"))
 
 
 ANY_NODE = table(
-    honoured="type iteration_id loop_id",
+    honoured="type iteration_id loop_id retry_config error_strategy default_value",
     no_effect="title desc selected isInIteration isInLoop isIterationStart isLoopStart parentId width height position "
-    "author provider_icon operad default_value _*",
-    lossy={
-        "retry_config": ("nothing is tried again; the first failure ends the run", _retries),
-        "error_strategy": ("an error ends the run; no default value is taken, and no fail branch", unless("none")),
-    },
+    "author provider_icon operad _*",
 )
 """The fields of every node's `data`."""
 
+_NO_FORM = "the model is asked for no such form; give the node a structured output, or ask for the form in the prompt"
+
 _ASKS = table(
+    honoured=" ".join(f"model.completion_params.{each}" for each in SAMPLING),
     note={"model": _MODEL_OF_THE_RUN},
     no_effect="model.provider model.name model.mode model.completion_params.*",
     lossy={
-        "memory": "the model sees no earlier turns of the conversation, and no query template",
-        "model.completion_params.response_format": ("the model is asked for no such form", unless("text")),
-        "model.completion_params.json_schema": "the model is asked for no such form",
-        "model.completion_params.stop": "the answer is not cut off there",
+        "model.completion_params.response_format": (_NO_FORM, unless("text")),
+        "model.completion_params.json_schema": _NO_FORM,
     },
 )
 
+_FORGETS = table(
+    lossy={"memory": "the model sees no earlier turns of the conversation; ask by an LLM node with memory before it"}
+)
+
 _UNSEEN = table(
-    lossy={"vision": ("the model is shown no files", is_enabled)}, no_effect="vision.enabled vision.configs"
+    lossy={"vision": ("the model is shown no files; describe them by an LLM node before it", is_enabled)},
+    no_effect="vision.enabled vision.configs",
 )
 
 _CONDITION = "comparison_operator value variable_selector".split()
@@ -73,22 +73,23 @@ def _conditions(path: str) -> Table:
         honoured=" ".join(f"{path}.{each}" for each in _CONDITION),
         no_effect=" ".join(f"{path}.{each}" for each in ("id", "varType", "numberVarType", "key")),
         lossy={
-            f"{path}.sub_variable_condition": ("only the kinds of files are compared, with `in`", _sub_conditions),
+            f"{path}.sub_variable_condition": (
+                "only the kinds of files are compared, with `in`; compare others by a code node",
+                _sub_conditions,
+            ),
         },
     )
 
 
 _ARGUMENTS = table(honoured="variables.variable variables.value_selector", no_effect="variables.value_type")
 
-NODES: Mapping[str, Table] = {
+_NODES: Mapping[str, Table] = {
     "start": table(
-        honoured="variables.variable variables.type",
+        honoured="variables.variable variables.type variables.required variables.default",
         no_effect="variables.label variables.max_length variables.hint variables.placeholder variables.unit "
         "variables.hide variables.json_schema variables.allowed_file_types variables.allowed_file_extensions "
         "variables.allowed_file_upload_methods",
         note={
-            "variables.required": ("the run asks for every input; an empty one is given as such", lambda v: v is False),
-            "variables.default": "the run asks for the input",
             "variables.options": "any value is taken",
         },
     ),
@@ -99,43 +100,43 @@ NODES: Mapping[str, Table] = {
     | table(honoured="cases.case_id cases.logical_operator logical_operator", no_effect="cases.id"),
     "llm": _ASKS
     | table(
-        honoured="context.enabled context.variable_selector prompt_template.text vision.enabled "
-        "vision.configs.variable_selector",
-        no_effect="variables prompt_config.jinja2_variables prompt_template.id structured_output",
+        honoured="context.enabled context.variable_selector prompt_template.text prompt_template.role "
+        "prompt_template.jinja2_text prompt_template.edition_type vision.enabled vision.configs.variable_selector "
+        "prompt_config.jinja2_variables.variable prompt_config.jinja2_variables.value_selector memory.query_prompt_template memory.window.enabled memory.window.size "
+        "structured_output.schema structured_output_enabled structured_output_switch_on reasoning_format",
+        no_effect="variables prompt_template.id prompt_config.jinja2_variables.value_type structured_output.enabled",
         note={
-            "prompt_template": ("messages of one role become one message", _joined),
+            "prompt_template": ("system messages become one, the first message", _joined),
             "vision.configs.detail": ("pictures are shown as they are", unless("high")),
-        },
-        refused={
-            "prompt_template.edition_type": ("prompts are not Jinja templates", unless("basic")),
-            "prompt_template.jinja2_text": "prompts are not Jinja templates",
+            "memory.role_prefix": "earlier turns are messages of their own",
         },
         lossy={
-            "prompt_template.role": (
-                "a turn of the model becomes a part of the user's text",
-                lambda v: v == "assistant",
-            ),
-            "vision": ("the model is shown no files, as no variable with files is named", _passes_nothing),
-            "structured_output_enabled": "the model answers in words, and there is no structured_output",
-            "structured_output_switch_on": "the model answers in words, and there is no structured_output",
-            "reasoning_format": ("thoughts stay in the text", unless("tagged")),
+            "prompt_template": (
+                "an empty message of the user follows the last one; end the prompt with a message of the user",
+                _ends_with_the_model,
+            )
         },
     ),
     "question-classifier": _ASKS
+    | _FORGETS
     | _UNSEEN
     | table(
         honoured="query_variable_selector classes.id classes.name instruction instructions",
         no_effect="topics classes.label",
     ),
     "parameter-extractor": _ASKS
+    | _FORGETS
     | _UNSEEN
     | table(
         honoured="query parameters.name parameters.type parameters.description instruction",
         no_effect="variables",
         note={"reasoning_mode": ("the model answers as JSON of a schema", unless("prompt"))},
         lossy={
-            "parameters.required": ("the model must always give a value", lambda value: value is False),
-            "parameters.options": "the model may give any text",
+            "parameters.required": (
+                "the model must always give a value; describe the one that stands for none",
+                lambda value: value is False,
+            ),
+            "parameters.options": "the model may give any text; name the options in the description",
         },
     ),
     "code": _ARGUMENTS
@@ -143,14 +144,14 @@ NODES: Mapping[str, Table] = {
         honoured="code outputs.*.type",
         no_effect="outputs.*.children",
         note={"dependencies": "no packages are installed; code imports a part of the standard library"},
-        refused={"code_language": ("only Python runs", unless("python3", "python"))},
+        refused={"code_language": ("only Python and JavaScript run", unless("python3", "python", "javascript"))},
     ),
     "template-transform": _ARGUMENTS | table(honoured="template"),
     "list-operator": table(honoured="variable filter_by extract_by order_by limit", no_effect="var_type item_var_type"),
     "variable-aggregator": table(
-        honoured="variables",
-        no_effect="output_type",
-        refused={"advanced_settings": ("one group only", lambda v: fields_of(v).get("group_enabled") is True)},
+        honoured="variables advanced_settings.group_enabled advanced_settings.groups.group_name "
+        "advanced_settings.groups.variables",
+        no_effect="output_type advanced_settings.groups.output_type advanced_settings.groups.groupId",
     ),
     "assigner": table(
         honoured="items.variable_selector items.operation items.value items.input_type assigned_variable_selector "
@@ -158,9 +159,9 @@ NODES: Mapping[str, Table] = {
         no_effect="items.write_mode version",
     ),
     "iteration": table(
-        honoured="iterator_selector output_selector is_parallel parallel_nums error_handle_mode start_node_id",
+        honoured="iterator_selector output_selector is_parallel parallel_nums error_handle_mode start_node_id "
+        "flatten_output",
         no_effect="output_type iterator_input_type",
-        refused={"flatten_output": ("lists of lists become one list", lambda value: value is False)},
     ),
     "iteration-start": NOTHING,
     "loop": _conditions("break_conditions")
@@ -168,23 +169,44 @@ NODES: Mapping[str, Table] = {
         honoured="loop_count logical_operator start_node_id loop_variables.label loop_variables.value "
         "loop_variables.value_type loop_variables.var_type",
         no_effect="loop_variables.id outputs",
-        lossy={"error_handle_mode": ("an error ends the run", unless("terminated"))},
+        lossy={
+            "error_handle_mode": (
+                "an error ends the run; give the nodes inside a default value or a fail branch",
+                unless("terminated"),
+            )
+        },
     ),
     "loop-start": NOTHING,
     "loop-end": NOTHING,
     "document-extractor": table(honoured="variable_selector", no_effect="is_array_file"),
     "http-request": table(
-        honoured="url",
-        no_effect="variables",
-        note={"timeout": ("the time limits of this machine hold", _has_limits)},
-        refused={
-            "method": ("only GET", lambda value: str(value).lower() != "get"),
-            "authorization": ("none is sent", lambda value: fields_of(value).get("type", "no-auth") != "no-auth"),
-            "headers": "none are sent",
-            "params": "none are sent",
-            "body": ("none is sent", lambda value: fields_of(value).get("type", "none") != "none"),
+        honoured="url method headers params authorization.type authorization.config.type authorization.config.api_key "
+        "authorization.config.header body.type body.data.key body.data.type body.data.value body.data.file "
+        "timeout.connect timeout.read timeout.write",
+        no_effect="variables body.data.id timeout.max_connect_timeout timeout.max_read_timeout "
+        "timeout.max_write_timeout",
+        note={"timeout": ("all of it may take as long as connecting, reading and writing together", _has_limits)},
+        lossy={
+            "ssl_verify": (
+                "certificates are verified; name a certificate of your own by SSL_CERT_FILE",
+                lambda value: value is False,
+            )
         },
-        lossy={"ssl_verify": ("certificates are verified", lambda value: value is False)},
+    ),
+    "agent": table(
+        honoured="agent_strategy_name agent_parameters.instruction agent_parameters.query agent_parameters.tools "
+        "agent_parameters.maximum_iterations memory",
+        no_effect="agent_strategy_provider_name agent_strategy_label plugin_unique_identifier output_schema "
+        "tool_node_version meta agent_parameters.*",
+        note={
+            "agent_parameters.model": _MODEL_OF_THE_RUN,
+            "memory": "earlier turns of the conversation are messages of their own",
+        },
+    ),
+    "human-input": table(
+        honoured="form_content inputs user_actions.id user_actions.title",
+        no_effect="delivery_methods user_actions.button_style timeout_unit",
+        note={"timeout": "the question waits until it is answered, and the way of the timeout is never taken"},
     ),
     "knowledge-retrieval": table(
         honoured="query_variable_selector",
@@ -196,9 +218,12 @@ NODES: Mapping[str, Table] = {
             "single_retrieval_config": "the knowledge base that you name decides how passages are found",
         },
         lossy={
-            "metadata_filtering_mode": ("all documents are searched", unless("disabled")),
-            "query_attachment_selector": "only the text is searched for",
-            "vision": ("the model is shown no files", is_enabled),
+            "metadata_filtering_mode": (
+                "all documents are searched; give the filtered ones a knowledge base of their own",
+                unless("disabled"),
+            ),
+            "query_attachment_selector": "only the text is searched for; describe the files by an LLM node before it",
+            "vision": ("the model is shown no files; describe them by an LLM node before it", is_enabled),
         },
     ),
     "tool": table(
@@ -206,9 +231,12 @@ NODES: Mapping[str, Table] = {
         no_effect="provider_id provider_name provider_type provider_show_name tool_label tool_description "
         "tool_node_version plugin_id plugin_unique_identifier paramSchemas params output_schema "
         "is_team_authorization credential_id credential_type",
-        lossy={"tool_configurations": "the tool that you name is called without these settings"},
+        lossy={
+            "tool_configurations": "the tool that you name is called without these settings; make them part of the tool"
+        },
     ),
 }
+NODES: Mapping[str, Table] = {**_NODES, "request": _NODES["http-request"]}
 """The fields of the `data` of each node type that runs here, beside those of every node; of others, `check` says that they
 do not run."""
 
@@ -225,7 +253,7 @@ EDGE = table(
     no_effect="id targetHandle type data zIndex selected animated hidden style className label markerEnd _*",
 )
 
-_OF_THE_PAGE = "has no effect on a result, and is not there"
+_OF_THE_PAGE = "has no effect on a result and is dropped"
 
 FILE = table(
     honoured="app.mode app.name workflow.graph.nodes workflow.graph.edges workflow.conversation_variables.name "
@@ -234,7 +262,8 @@ FILE = table(
     "workflow.conversation_variables.description workflow.conversation_variables.selector "
     "workflow.features.file_upload workflow.features.retriever_resource",
     note={
-        "workflow.environment_variables": "those that nodes read are inputs of the run: --input env.NAME=VALUE",
+        "workflow.environment_variables": "those that nodes read are inputs of the run, which may be given otherwise: "
+        "--input env.NAME=VALUE",
         "workflow.features.opening_statement": _OF_THE_PAGE,
         "workflow.features.suggested_questions": _OF_THE_PAGE,
         "workflow.features.suggested_questions_after_answer": (_OF_THE_PAGE, is_enabled),

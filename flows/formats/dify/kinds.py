@@ -14,7 +14,7 @@ from operad.runtime.values.errors import InvalidError
 T = VariableType
 
 MAX_STEPS = 50
-"""How many nodes a type is followed through."""
+"""Maximum number of nodes through which a type is followed."""
 
 
 class Kinds:
@@ -48,7 +48,7 @@ class Kinds:
             if node is None or key in self._open or len(self._open) >= MAX_STEPS:
                 return {}
             self._open.append(key)
-            self._known[key] = node.inside(self.of) if inside else node.outputs(self.of)
+            self._known[key] = node.inside(self.of) if inside else node.variables(self.of)
             self._open.pop()
         return self._known[key]
 

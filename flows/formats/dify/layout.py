@@ -1,4 +1,4 @@
-"""Where nodes stand: by their longest path from the start, and by the mean row of those before them."""
+"""Positions of nodes: columns by their longest path from the start, rows by the mean row of those before them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEAD = 68
 
 
 class Place(NamedTuple):
-    """Where a node stands, in pixels.
+    """Position of a node, in pixels.
 
     Attributes:
         x: From the left edge of what it stands in.

@@ -1,4 +1,4 @@
-"""What of a workflow a Dify file cannot hold, or Dify cannot run."""
+"""Losses of a workflow in a Dify file, or in Dify."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from operad.flows.formats.dify.nodes import MAPPED
 from operad.flows.formats.dify.nodes.flow import INPUTS
 from operad.flows.formats.dify.plugins import Plugins
 from operad.flows.formats.dify.write import EXTRA, kept
+from operad.flows.formats.format import foreign
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.operators.node import NodeOperator
 from operad.operators.nodes import NODE_TYPES
@@ -24,28 +25,22 @@ T = VariableType
 
 
 def losses_of(graph: NodeGraph, plugins: Plugins) -> Iterator[Issue]:
-    """What of a workflow a file cannot hold.
+    """Yield the parts of a workflow that a file cannot hold.
 
     Args:
         graph: The workflow.
         plugins: The plugins that are to stand behind node types.
     """
-    yield from (
-        Issue("loss", f"what {other} says of the workflow is left out") for other in graph.extra if other != EXTRA
-    )
     for spec in graph.nodes:
         yield from (Issue("loss", what, spec.id) for what in _of_node(spec, plugins))
     for edge in graph.edges:
         where = f"{edge.source} → {edge.target}"
         if edge.input:
             yield Issue("loss", f"that the edge fills the input {edge.input!r} is left out", where)
-        yield from (
-            Issue("loss", f"what {other} says of it is left out", where) for other in edge.extra if other != EXTRA
-        )
+    yield from foreign(graph, EXTRA)
 
 
 def _of_node(spec: NodeSpec, plugins: Plugins) -> Iterator[str]:
-    yield from (f"what {other} says of it is left out" for other in spec.extra if other != EXTRA)
     if spec.type not in MAPPED and spec.type not in plugins.tools and spec.type != CONVERSATION:
         if not kept(spec.extra):
             yield f"Dify has no node of type {spec.type!r}; it is written with that name, and cannot run there"

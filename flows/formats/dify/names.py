@@ -23,7 +23,7 @@ OUTSIDE = ("sys", "env")
 _VALID = re.compile(r"[a-zA-Z0-9_]{1,50}")
 _PART = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,29}")
 _SYSTEM_TYPES = {"files": T.ARRAY_FILE, "dialogue_count": T.NUMBER, "timestamp": T.NUMBER}
-_RENAMED = {("loop", "rounds"): "loop_round"}
+_RENAMED = {("loop", "rounds"): "loop_round", ("human-input", "action"): "__action_id"}
 """Variables of a node type that have another name there."""
 
 
@@ -53,7 +53,7 @@ def dify_ids(nodes: Sequence[NodeSpec], fixed: Mapping[str, str]) -> dict[str, s
 
 
 def fits_text(variable: str) -> bool:
-    """Whether a variable of that name can be named in a text there."""
+    """Return whether a variable of that name can be named in a text there."""
     return all(_PART.fullmatch(part) for part in variable.split("."))
 
 
@@ -78,14 +78,14 @@ class Names:
     # From there
 
     def read(self, selector: Any) -> Any:
-        """``[id, variable, part…]`` as ``[variable, id]``; what is no such list, as it is."""
+        """``[id, variable, part…]`` as ``[variable, id]``; other values as they are."""
         if not _are_texts(selector) or len(cast("list[str]", selector)) < 2:
             return selector
         node, *path = cast("list[str]", selector)
         return list(self._read(node, ".".join(path)))
 
     def read_text(self, text: Any) -> Any:
-        """A text with references, as ours; what is no text, as it is."""
+        """Return a text with references in our notation; other values as they are."""
         return Text(text).renamed(self._read_reference) if isinstance(text, str) else text
 
     def read_id(self, node: str) -> str:
@@ -110,7 +110,7 @@ class Names:
     # To there
 
     def write(self, selector: Any) -> Any:
-        """``[variable, id]`` as ``[id, variable, part…]``; what is no such list, as it is."""
+        """``[variable, id]`` as ``[id, variable, part…]``; other values as they are."""
         if not _are_texts(selector) or len(cast("list[str]", selector)) != 2:
             return selector
         variable, node = cast("list[str]", selector)
@@ -118,7 +118,7 @@ class Names:
         return [node, *variable.split(".")]
 
     def write_text(self, text: Any) -> Any:
-        """A text with references, as theirs; what is no text, as it is."""
+        """Return a text with references in their notation; other values as they are."""
         return Text(text).renamed(self._write_reference) if isinstance(text, str) else text
 
     def write_id(self, node: str) -> str:

@@ -1,4 +1,4 @@
-"""What is said beyond what would be said anyway: the difference of two plain values, and how to put it back.
+"""Difference of two plain values, and how to put it back: data beyond those that would be written anyway.
 
 A change is plain itself, so that it can be kept in a file: ``{"was": hash of x, "is": y}`` for another value,
 ``{"is": y}`` for one that was not there, ``{"at": {key: change}, "without": [key]}`` inside a mapping and
@@ -16,7 +16,7 @@ Change = Mapping[str, Any]
 
 
 def change(made: Any, given: Any) -> Change | None:
-    """What makes `given` of `made`; None where they are the same."""
+    """Return the difference that turns `made` into `given`; None where they are the same."""
     one, other = made, given
     if isinstance(one, dict) and isinstance(other, dict):
         return _of_mapping(cast("dict[str, Any]", one), cast("dict[str, Any]", other))
@@ -31,7 +31,7 @@ def change(made: Any, given: Any) -> Change | None:
 
 
 def _hash(value: Any) -> str:
-    """What tells a plain value from others, in 16 characters."""
+    """Return a digest of a plain value, of 16 characters."""
     text = json.dumps(value, sort_keys=True, default=repr)
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 

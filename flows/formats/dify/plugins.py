@@ -103,7 +103,7 @@ TOOLS: Mapping[str, Tool] = {
 
 @dataclass(frozen=True)
 class Plugins:
-    """What stands behind node types there.
+    """Plugins and models behind node types there.
 
     Attributes:
         tools: The tools, by node type.

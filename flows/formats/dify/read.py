@@ -8,30 +8,34 @@ from dataclasses import replace
 from typing import Any, cast
 
 from operad.flows.check import CONVERSATION
+from operad.flows.formats.dify.apps import CONFIG_MODES, config_faults, has_config
+from operad.flows.formats.dify.forms import whole
 from operad.flows.formats.dify.nodes import handles
 from operad.flows.formats.dify.overlay import change, changed
 from operad.flows.formats.dify.plugins import Plugins
-from operad.flows.formats.dify.write import ABSENT, EXTRA, INSTRUCTIONS, OWN, Writer, read_params, read_type
-from operad.flows.formats.shapes import Fields, fields_of, list_of, text_of, texts_of
-from operad.flows.formats.yaml_text import YamlText
+from operad.flows.formats.dify.write import ABSENT, EXTRA, INSTRUCTIONS, NOTES, OWN, Writer, read_params, read_type
+from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of, text_of, texts_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.runtime.values.document import YamlValues
 from operad.runtime.values.errors import InvalidError, Issue
 
 MODES = ("workflow", "advanced-chat")
 
 
 def is_note(node: Any) -> bool:
-    """Whether it is a note on the canvas, and no node."""
+    """Return whether it is a note on the canvas instead of a node."""
     return fields_of(node).get("type") == "custom-note"
 
 
-def faults(text: YamlText) -> Iterator[Issue]:
-    """What keeps values from being those of a Dify workflow."""
+def faults(text: YamlValues) -> Iterator[Issue]:
+    """Issues that keep values from being a Dify workflow."""
     root = text.value
     if not isinstance(root, dict):
         yield Issue("format", "must be a mapping with kind, app and workflow", "line 1")
         return
-    fields = cast("Fields", root)
+    fields = whole(cast("Fields", root))
+    if has_config(text.value):
+        yield from (Issue("format", what) for what in config_faults(text.value))
     if fields.get("kind", "app") != "app":
         yield _issue(text, fields, "kind", f"must be app, not {fields['kind']!r}")
     app = fields.get("app")
@@ -39,7 +43,8 @@ def faults(text: YamlText) -> Iterator[Issue]:
     if not isinstance(app, dict):
         yield _issue(text, fields, "app", "must be a mapping with name and mode")
     elif mode not in MODES:
-        what = f"must be one of {', '.join(MODES)}, not {mode!r}: apps of other modes have no workflow"
+        known = ", ".join((*MODES, *CONFIG_MODES))
+        what = f"must be one of {known}, not {mode!r}: apps of this mode have neither a graph nor a model_config"
         yield _issue(text, cast("Fields", app), "mode", what)
     workflow = fields.get("workflow")
     graph = fields_of(workflow).get("graph")
@@ -51,7 +56,7 @@ def faults(text: YamlText) -> Iterator[Issue]:
         yield from _graph_faults(text, cast("Fields", graph))
 
 
-def _graph_faults(text: YamlText, graph: Fields) -> Iterator[Issue]:
+def _graph_faults(text: YamlValues, graph: Fields) -> Iterator[Issue]:
     for key in ("nodes", "edges"):
         if not isinstance(graph.get(key), list):
             yield _issue(text, graph, key, "must be a list")
@@ -69,7 +74,7 @@ def _graph_faults(text: YamlText, graph: Fields) -> Iterator[Issue]:
             yield _issue(text, edges, number, "must be a mapping with source and target, as texts", "misshapen-edge")
 
 
-def _node_faults(text: YamlText, node: Fields, seen: set[str]) -> Iterator[Issue]:
+def _node_faults(text: YamlValues, node: Fields, seen: set[str]) -> Iterator[Issue]:
     node_id, data = node.get("id"), node.get("data")
     if not isinstance(node_id, str) or not node_id:
         yield _issue(text, node, "id", "must be a text", "misshapen-node")
@@ -86,13 +91,19 @@ def _node_faults(text: YamlText, node: Fields, seen: set[str]) -> Iterator[Issue
         )
 
 
-def _issue(text: YamlText, holder: Any, key: str | int, what: str, code: str = "format") -> Issue:
+def _issue(text: YamlValues, holder: Any, key: str | int, what: str, code: str = "format") -> Issue:
     line = text.line(holder, key)
     known = isinstance(holder, dict) and key not in holder
     return Issue(code, f"{key}: {'is missing; it ' if known else ''}{what}", f"line {line}" if line else "")
 
 
-def read(text: YamlText, name: str, plugins: Plugins) -> NodeGraph:
+def app_name(text: YamlValues) -> str:
+    """The name that a file gives its workflow; empty where it gives none."""
+    name = fields_of(whole(fields_of(text.value)).get("app")).get("name")
+    return name if isinstance(name, str) else ""
+
+
+def read(text: YamlValues, name: str, plugins: Plugins) -> NodeGraph:
     """The workflow of a file.
 
     Raises:
@@ -101,42 +112,42 @@ def read(text: YamlText, name: str, plugins: Plugins) -> NodeGraph:
     issues = list(faults(text))
     if issues:
         raise InvalidError(name, issues)
-    root: Fields = dict(text.value)
+    root: Fields = dict(whole(text.value))
     workflow: Fields = dict(root["workflow"])
     graph: Fields = dict(workflow["graph"])
     entries: list[Fields] = graph.pop("nodes")
     links: list[Fields] = graph.pop("edges")
     dependencies = root.pop("dependencies", None)
-    instructions = _instructions(root)
+    instructions, notes = _texts(root, INSTRUCTIONS), _texts(root, NOTES)
     rest = {**root, "workflow": {**workflow, "graph": graph}}
     nodes = [entry for entry in entries if not is_note(entry)]
-    bare = _with_params(_skeleton(nodes, plugins), nodes, plugins)
+    bare = _with_environment(_with_params(_skeleton(nodes, plugins), nodes, plugins), workflow)
     conversation = _conversation(workflow)
-    app_name = root["app"].get("name")
     made = NodeGraph(
         nodes=[*conversation, *bare.nodes],
         edges=[*bare.edges, *_edges(nodes, links, bare)],
-        name=name or (app_name if isinstance(app_name, str) and app_name else "workflow"),
+        name=name or app_name(text) or "workflow",
         instructions=instructions,
+        notes=notes,
     )
     notes = [{"at": place, "note": entry} for place, entry in enumerate(entries) if is_note(entry)]
     return _with_extra(made, nodes, links, {"rest": rest, "notes": notes, "dependencies": dependencies}, plugins)
 
 
-def _instructions(root: Fields) -> tuple[str, ...]:
-    """What the workflow was made from, taken out of the root of a file."""
+def _texts(root: Fields, key: str) -> tuple[str, ...]:
+    """Take the instructions of the workflow, or the notes on it, out of the root of a file."""
     ours = dict(fields_of(root.get(OWN)))
-    instructions = texts_of(ours.pop(INSTRUCTIONS, None))
-    if instructions:
+    texts = texts_of(ours.pop(key, None))
+    if texts:
         root.pop(OWN)
         root |= {OWN: ours} if ours else {}
-    return instructions
+    return texts
 
 
-def line_of_nodes(text: YamlText) -> dict[str, int]:
+def line_of_nodes(text: YamlValues) -> dict[str, int]:
     """The line of each node of a workflow, by our ids and by those of the file."""
     lines: dict[str, int] = {}
-    for node in text.value["workflow"]["graph"]["nodes"]:
+    for node in whole(text.value)["workflow"]["graph"]["nodes"]:
         if not is_note(node):
             for node_id in filter(None, (_text(_own(node).get("id")), node["id"])):
                 lines.setdefault(node_id, text.line(node, "id"))
@@ -220,6 +231,24 @@ def _with_params(graph: NodeGraph, nodes: Sequence[Fields], plugins: Plugins) ->
     return replace(graph, nodes=specs)
 
 
+def _with_environment(graph: NodeGraph, workflow: Fields) -> NodeGraph:
+    """The values of environment variables as defaults of the inputs that they are; secrets, which files lack, are given."""
+    known = {
+        f"env.{each['name']}": each.get("value")
+        for each in each_of(workflow.get("environment_variables"))
+        if isinstance(each.get("name"), str) and (each.get("value") or each.get("value_type") != "secret")
+    }
+    specs = [_with_defaults(spec, known) if spec.type == "start" else spec for spec in graph.nodes]
+    return replace(graph, nodes=specs)
+
+
+def _with_defaults(spec: NodeSpec, known: Mapping[str, Any]) -> NodeSpec:
+    params = fields_of(spec.params)
+    names = [each[0] for each in map(list_of, list_of(params.get("variables"))) if each]
+    more = {name: known[name] for name in names if isinstance(name, str) and name in known}
+    return replace(spec, params={**params, "defaults": {**fields_of(params.get("defaults")), **more}}) if more else spec
+
+
 def _conversation(workflow: Fields) -> list[NodeSpec]:
     variables: list[Any] = []
     for item in list_of(workflow.get("conversation_variables")):
@@ -248,7 +277,7 @@ def _edges(nodes: Sequence[Fields], links: Sequence[Fields], graph: NodeGraph) -
 
 def _port(handle: Any, known: Mapping[str, int]) -> int:
     """The port of a handle; of one that the node does not have, one that it does not have either."""
-    if handle is None or handle == "source":
+    if handle in (None, "source", "success-branch"):
         return known.get("source", 0)
     handle = text_of(handle)
     number = int(handle) if re.fullmatch(r"-?[0-9]{1,6}", handle) else len(known)

@@ -1,4 +1,4 @@
-"""What of a Dify file does something else here than in Dify."""
+"""Differences between a Dify file's behaviour here and in Dify."""
 
 from __future__ import annotations
 
@@ -44,7 +44,6 @@ def remarks_on_values(root: Fields, plugins: Plugins, ours: Mapping[str, str] | 
     for edge in each_of(graph.get("edges")):
         target = text_of(edge.get("target"))
         yield from remarks_on(edge, EDGE, Owner(ours.get(target, target), "its edge"), Use.NOTE)
-    yield from _on_answers(nodes, each_of(graph.get("edges")), ours)
 
 
 def _on_node(node: Fields, plugins: Plugins, ours: Mapping[str, str]) -> Iterator[Remark]:
@@ -68,34 +67,6 @@ def _on_tool(data: Fields, owner: Owner, plugins: Plugins) -> Iterator[Remark]:
     for name, given in fields_of(data.get("tool_parameters")).items():
         if name not in tool.parameters and _value(given) not in (None, ""):
             yield owner.remark(f"tool_parameters.{name}", Declared(Use.LOSSY, "is not passed on"))
-
-
-def _on_answers(nodes: list[Fields], edges: list[Fields], ours: Mapping[str, str]) -> Iterator[Remark]:
-    """Yield the remarks on answers inside of others, and on those that come after another one."""
-    after: dict[str, set[str]] = {}
-    for edge in edges:
-        after.setdefault(text_of(edge.get("source")), set()).add(text_of(edge.get("target")))
-    answers = {text_of(node.get("id")): node for node in nodes if fields_of(node.get("data")).get("type") == "answer"}
-    later = {each for node_id in answers for each in _reached(node_id, after)}
-    for node_id, node in answers.items():
-        data = fields_of(node.get("data"))
-        if node.get("parentId") or data.get("iteration_id") or data.get("loop_id"):
-            yield _owner(node, ours).remark(
-                "answer", Declared(Use.LOSSY, "is no part of the result inside another node")
-            )
-        elif node_id in later:
-            says = "takes the place of the answer before it, where Dify says both"
-            yield _owner(node, ours).remark("answer", Declared(Use.LOSSY, says))
-
-
-def _reached(node_id: str, after: Mapping[str, set[str]]) -> set[str]:
-    found: set[str] = set()
-    open_ = [node_id]
-    while open_:
-        new = after.get(open_.pop(), set()) - found
-        found |= new
-        open_ += new
-    return found
 
 
 def _owner(node: Fields, ours: Mapping[str, str]) -> Owner:

@@ -16,7 +16,9 @@ from operad.flows.formats.dify.kinds import Kinds
 from operad.flows.formats.dify.layout import Place, places
 from operad.flows.formats.dify.names import STARTS, Names, dify_ids
 from operad.flows.formats.dify.nodes import MAPPED, handles
+from operad.flows.formats.dify.nodes.failure import read_failure, write_failure
 from operad.flows.formats.dify.nodes.mapped import Mapped, Side
+from operad.flows.formats.dify.nodes.sources import http_type
 from operad.flows.formats.dify.nodes.tools import of_tool, tool_type
 from operad.flows.formats.dify.overlay import change, changed
 from operad.flows.formats.dify.plugins import Plugins
@@ -28,7 +30,7 @@ EXTRA = "dify"
 """The key of what is kept here of a Dify file."""
 OWN = "operad"
 """The key in a node's data, and in the file's root, of what is kept there of ours."""
-INSTRUCTIONS = "instructions"
+INSTRUCTIONS, NOTES = "instructions", "notes"
 """The key in ours of the root for what the workflow was made from."""
 ABSENT = "absent"
 """Marks, in `extra`, what the file does not have, and we need."""
@@ -46,7 +48,7 @@ _FEATURES: Fields = {
 
 
 def kept(extra: Mapping[str, Any]) -> Fields:
-    """What is kept of a Dify file."""
+    """Return the data that are kept of a Dify file."""
     return fields_of(extra.get(EXTRA))
 
 
@@ -117,11 +119,11 @@ class Writer:
         self._begins = {spec.parent: self.ids[spec.id] for spec in reversed(self.specs) if spec.type in STARTS}
 
     def side(self, node_id: str) -> Side:
-        """What it takes to write or read a node."""
+        """Return the context of writing a node."""
         return Side(self.ids[node_id], self.names, self._kinds.of, self.plugins, self._begins.get(node_id, ""))
 
     def mapped(self, kind: str) -> Mapped | None:
-        """How a node type is written; None for one that is not known there."""
+        """Return the mapping of a node type; None for one that is not known there."""
         return of_tool(kind, self.plugins) if kind in self.plugins.tools else MAPPED.get(kind)
 
     @cached_property
@@ -164,7 +166,7 @@ class Writer:
             data |= {"isInIteration": not in_loop, "isInLoop": in_loop}
             data["loop_id" if in_loop else "iteration_id"] = self.names.write_id(spec.parent)
         made = mapped.write(fields, self.side(spec.id)) if mapped else fields
-        return {**made, **data}
+        return {**made, **(write_failure(fields.get("failure")) if mapped else {}), **data}
 
     def _envelope(self, spec: NodeSpec, place: Place) -> Fields:
         small = spec.type in STARTS
@@ -295,6 +297,8 @@ def read_type(data: Fields, plugins: Plugins) -> str:
     kind = str(data.get("type"))
     if kind == "tool":
         return tool_type(data, plugins)
+    if kind == "http-request":
+        return http_type(data)
     return "variable-aggregator" if kind == "variable-assigner" and "output_type" in data else kind
 
 
@@ -315,7 +319,8 @@ def read_params(datas: Mapping[str, Fields], writer: Writer) -> Mapping[str, tup
         if mapped is None:
             found[node_id] = kind, {key: value for key, value in data.items() if key not in _STRUCTURE}
         else:
-            found[node_id] = kind, mapped.read(data, writer.side(node_id))
+            failure = read_failure(data)
+            found[node_id] = kind, mapped.read(data, writer.side(node_id)) | ({"failure": failure} if failure else {})
     return found
 
 
@@ -339,8 +344,9 @@ def values_of(graph: NodeGraph, plugins: Plugins) -> Fields:
     for note in mine.get("notes", []):
         finals.insert(note["at"], note["note"])
     root: Fields = changed(writer.rest, mine.get("rest"))
-    if graph.instructions:
-        root = {**root, OWN: {**fields_of(root.get(OWN)), INSTRUCTIONS: list(graph.instructions)}}
+    for key, texts in ((INSTRUCTIONS, graph.instructions), (NOTES, graph.notes)):
+        if texts:
+            root = {**root, OWN: {**fields_of(root.get(OWN)), key: list(texts)}}
     shell = {**root["workflow"]["graph"], "nodes": finals, "edges": edges}
     root = {**root, "workflow": {**root["workflow"], "graph": shell}}
     plugins_needed = _dependencies(writer.dependencies, mine.get("dependencies"))
@@ -355,4 +361,4 @@ def _dependencies(needed: list[Fields], how: Any) -> Any:
     was, found = mine.get("was", []), mine.get("is")
     if isinstance(found, list):
         return [*cast("list[Any]", found), *(plugin for plugin in needed if plugin not in was)]
-    return found if needed == was else needed
+    return [plugin for plugin in needed if plugin not in was] or found

@@ -2,6 +2,7 @@
 
     workflow: translate
     instructions: [Translate a text.]   # what it was made from, round by round
+    notes: [Only plain text.]           # what it does not do of that, and what was assumed
     nodes:
       1: {type: start, variables: [[text, string]]}
       2:
@@ -19,7 +20,7 @@
       4: {type: end, after: [2, 3], outputs: [[translation, [output, '3']]]}
 
 A node is ``id: {type, after, …its parameters…, nodes, extra}``. ``after`` is what comes before it: an id, ``{id: port}``,
-``{from: id, port: …, input: …, extra: …}``, or a list of these. Where parameters are no mapping, or have one of these
+``{from: id, port: …, input: …, extra: …}``, or a list of these. Where parameters are not a mapping, or have one of these
 names, they stand under ``params``.
 
 What a workflow can be and no person would write has a place, too: ``nodes`` as a list of nodes with an ``id``, where
@@ -34,27 +35,29 @@ they are keys or in ``after``; in parameters, ``'3'`` is a text and ``3`` a numb
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
-from operad.flows.formats.format import Format
+from operad.flows.formats.format import Format, content_of
 from operad.flows.formats.operad.plain import is_plain
 from operad.flows.formats.operad.read import Reader, document_of
 from operad.flows.formats.operad.write import dump
+from operad.flows.formats.yaml_over import merged
 from operad.flows.node_graph import NodeGraph
 from operad.runtime.values.document import MAX_BYTES
-from operad.runtime.values.errors import Issue
+from operad.runtime.values.errors import InvalidError, Issue
 
 
-def load(data: bytes, name: str = "workflow") -> NodeGraph:
+def load(source: str | bytes | Path, name: str = "workflow") -> NodeGraph:
     """Read a workflow.
 
     Args:
-        data: The YAML.
+        source: The content, as text or bytes; or the path of a file.
         name: What to call it where it does not say.
 
     Raises:
         InvalidError: It is not of that form; every issue is listed with its line.
     """
-    return Reader(document_of(data, name)).graph(name)
+    return Reader(document_of(content_of(source), name)).graph(name)
 
 
 def node_lines(data: bytes, name: str = "workflow") -> dict[str, int]:
@@ -69,7 +72,7 @@ def node_lines(data: bytes, name: str = "workflow") -> dict[str, int]:
 
 
 def is_it(data: bytes) -> bool:
-    """Whether it begins as these files do."""
+    """Return whether a file begins as these files do."""
     keys = re.findall(rb"^[\"']?(workflow|nodes)[\"']?[ \t]*:", data[:MAX_BYTES], re.MULTILINE)
     return b"nodes" in keys and not re.search(
         rb"^(schema_version|kind|version|app)[ \t]*:", data[:MAX_BYTES], re.MULTILINE
@@ -77,7 +80,7 @@ def is_it(data: bytes) -> bool:
 
 
 def losses(graph: NodeGraph) -> list[Issue]:
-    """What is not held exactly: values that are none of JSON's."""
+    """Return the values that are not held exactly: those that JSON does not have."""
     of_workflow = [("what is extra of the workflow", "", graph.extra)]
     of_nodes = [
         (what, node.id, value)
@@ -92,7 +95,32 @@ def losses(graph: NodeGraph) -> list[Issue]:
     ]
 
 
-OPERAD = Format("operad", ".operad.yaml", is_it, load, dump, losses, lines=node_lines)
+def dump_over(graph: NodeGraph, old: bytes) -> bytes:
+    """Write a workflow over the file that it was read from.
+
+    Args:
+        graph: The workflow after its change.
+        old: The file. Nodes and fields that are the same keep their text to the letter, with the comments before
+            them; comments on an entry that is gone go with it.
+
+    Returns:
+        The file; as `dump` writes it, where the old text cannot be kept.
+
+    Raises:
+        InvalidError: Values in it are nested deeper than such a file can be.
+    """
+    fresh = dump(graph)
+    try:
+        was = dump(load(old, graph.name), on_one_line=False)
+        now = dump(graph, on_one_line=False)
+        text = merged(old.decode("utf-8"), was.decode(), now.decode(), fresh.decode())
+        kept = text is not None and load(text.encode(), graph.name) == load(fresh, graph.name)
+    except (InvalidError, UnicodeDecodeError):
+        return fresh
+    return text.encode() if text is not None and kept else fresh
+
+
+OPERAD = Format("operad", ".operad.yaml", is_it, load, dump, losses, lines=node_lines, dump_over=dump_over)
 """Operad's own YAML of typed nodes."""
 
-__all__ = ["OPERAD", "dump", "is_it", "load", "losses", "node_lines"]
+__all__ = ["OPERAD", "dump", "dump_over", "is_it", "load", "losses", "node_lines"]

@@ -5,20 +5,20 @@ from __future__ import annotations
 from operad.flows.formats.shapes import fields_of, list_of
 from operad.flows.node_graph import NodeSpec
 
-TOP = ("workflow", "instructions", "nodes", "edges", "order", "extra")
+TOP = ("workflow", "instructions", "notes", "nodes", "edges", "order", "extra")
 """The keys of a workflow."""
 
 EDGE = ("from", "to", "port", "input", "extra")
 """The keys of an edge."""
 
 OWN = ("id", "type", "inside", "after", "params", "nodes", "extra")
-"""The keys of a node that are no parameters."""
+"""Keys of a node besides its parameters."""
 
 ELSE = "else"
 """The port of an if-else node where no case fits."""
 
 
 def else_port(node: NodeSpec | None) -> int | None:
-    """The number of that port; None for what is no if-else node with cases."""
+    """Return the number of that port; None for other nodes than an if-else with cases."""
     cases = fields_of(node.params).get("cases") if node is not None and node.type == "if-else" else None
     return len(list_of(cases)) if isinstance(cases, list) else None

@@ -28,7 +28,7 @@ def plain(value: Any, depth: int = 0) -> Any:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value is one of JSON's already."""
+    """Return whether a value is one of JSON's already."""
     return all(type(each) in (dict, list, str, int, float, bool, type(None)) for each in _parts(value))
 
 

@@ -23,7 +23,7 @@ def document_of(data: bytes, name: str) -> Document:
         return parse_document(data.decode("utf-8-sig"), name)
     except UnicodeDecodeError as error:
         raise InvalidError(
-            name, [Issue("format", f"is no text in UTF-8: {error.reason} at byte {error.start}")]
+            name, [Issue("format", f"is not text in UTF-8: {error.reason} at byte {error.start}")]
         ) from error
     except InputError as error:
         raise InvalidError(name, [Issue("format", "is empty; write workflow: and nodes:")]) from error
@@ -57,6 +57,7 @@ class Reader:
         self._known(root, TOP, ())
         name = self._text(root, "workflow", (), name)
         instructions = self._texts(root, "instructions")
+        notes = self._texts(root, "notes")
         extra = self._extra(root, ())
         if "nodes" in root:
             self._read_nodes(root["nodes"], ("nodes",), "")
@@ -67,7 +68,7 @@ class Reader:
         edges = self._in_order(self._numbered(), root.get("order"))
         if self._issues:
             raise InvalidError(self._document.name, self._issues)
-        return NodeGraph(self._nodes, edges, name, extra, instructions)
+        return NodeGraph(self._nodes, edges, name, extra, instructions, notes)
 
     # Nodes
 
@@ -160,7 +161,9 @@ class Reader:
             if number in self._elses:
                 found = else_port(by_id.get(edge.source))
                 if found is None:
-                    self._report("port", f"{edge.source!r} is no if-else node with cases, so it has no port else", path)
+                    self._report(
+                        "port", f"{edge.source!r} is not an if-else node with cases, so it has no port else", path
+                    )
                 port = found or 0
             edges.append(Edge(edge.source, edge.target, port, edge.input, edge.extra))
         return edges
@@ -184,7 +187,7 @@ class Reader:
         for key in fields:
             if key not in known:
                 hint = did_you_mean(key, known)
-                self._report("unknown-key", f"is no key here{hint}; there are: {', '.join(known)}", (*path, key))
+                self._report("unknown-key", f"is not a key here{hint}; there are: {', '.join(known)}", (*path, key))
 
     def _text(self, fields: Mapping[str, Any], key: str, path: Path_, default: str = "") -> str:
         value = fields.get(key, default)

@@ -22,8 +22,12 @@ from operad.flows.formats.operad.yaml_nodes import (
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 
 
-def dump(graph: NodeGraph) -> bytes:
+def dump(graph: NodeGraph, *, on_one_line: bool = True) -> bytes:
     """Write a workflow. The same one gives the same bytes.
+
+    Args:
+        graph: The workflow.
+        on_one_line: Whether short nodes are written on one line.
 
     Raises:
         InvalidError: Values in it are nested deeper than such a file can be.
@@ -31,12 +35,14 @@ def dump(graph: NodeGraph) -> bytes:
     root: dict[str, yaml.Node] = {"workflow": text_node(graph.name)}
     if graph.instructions:
         root["instructions"] = value_node(plain(graph.instructions))
+    if graph.notes:
+        root["notes"] = value_node(plain(graph.notes))
     by_id = graph.by_id
     arriving: dict[str, list[tuple[int, Edge]]] = {}
     for number, edge in enumerate(graph.edges):
         arriving.setdefault(edge.target, []).append((number, edge))
     order: list[int] = []
-    level = _Level()
+    level = _Level(on_one_line)
     open_: list[tuple[str, _Level]] = [("", level)]
     for node in graph.nodes:
         around = next((place for place in range(len(open_) - 1, -1, -1) if open_[place][0] == node.parent), 0)
@@ -65,7 +71,8 @@ def dump(graph: NodeGraph) -> bytes:
 class _Level:
     """The nodes inside of one, as they are written."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_one_line: bool) -> None:
+        self._on_one_line = on_one_line
         self._nodes: list[tuple[str, dict[str, yaml.Node], bool, _Level]] = []
 
     def add(self, node: NodeSpec, edges: Sequence[Edge], by_id: Mapping[str, NodeSpec], *, inside: bool) -> _Level:
@@ -85,8 +92,8 @@ class _Level:
         if node.extra:
             fields["extra"] = value_node(plain(node.extra))
         size = len(node.id) + sum(len(edge.source) + 4 for edge in edges)
-        short = short and not node.extra and fits([node.type, params], MAX_LINE - size)
-        level = _Level()
+        short = short and self._on_one_line and not node.extra and fits([node.type, params], MAX_LINE - size)
+        level = _Level(self._on_one_line)
         self._nodes.append((node.id, fields, short, level))
         return level
 

@@ -12,15 +12,15 @@ import yaml
 from operad.flows.formats.yaml_text import HALF
 
 MAX_LINE = 88
-"""How long what stands on one line may be, in characters."""
+"""Maximum length of a value on one line, in characters."""
 
 _STR = "tag:yaml.org,2002:str"
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,15}")
 _NO_BLOCK = re.compile("[^\t\n -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
-"""What only double quotes hold."""
+"""Characters that need double quotes."""
 
 _TAB_FIRST = re.compile("[ \n]*\t")
-"""What libyaml takes for an indentation, at the beginning of a block."""
+"""Characters that libyaml takes for an indentation, at the beginning of a block."""
 
 
 def flow_node(items: list[yaml.Node]) -> yaml.Node:
@@ -69,7 +69,7 @@ def value_node(value: Any) -> yaml.Node:
 
 
 def fits(value: Any, most: int) -> bool:
-    """Whether a value of JSON fits on a line, given how many characters it may have."""
+    """Return whether a JSON value fits on a line of a length in characters."""
     text = json.dumps(value, ensure_ascii=False)
     return len(text) <= most and "\\n" not in text
 

@@ -8,11 +8,14 @@ from functools import cache
 from operad.flows.formats.comfyui.definitions import COMBO, Definitions, InputDefinition, NodeDefinition, accepts
 from operad.runtime.knowledge.similarity import similarity
 
-BEST = 60
-"""How many classes are offered because their words are the instruction's."""
+BEST = 25
+"""Number of classes that are described because the instruction uses their words."""
 
-MOST_OFFERED = 100
-"""How many classes are offered at most."""
+MOST_OFFERED = 50
+"""Maximum number of classes that are described; the names of others are listed."""
+
+MOST_LISTED = 14_000
+"""Maximum number of characters of the list of names; ComfyUI's own classes take 11,600."""
 
 ALWAYS = (
     "CheckpointLoaderSimple",
@@ -23,23 +26,50 @@ ALWAYS = (
     "LoadImage",
     "SaveImage",
 )
-"""Classes that are offered whatever the words, where the server has them: from a text to a picture."""
+"""Classes that are described whatever the words, where the server has them: from a text to a picture."""
 
 PROVIDERS = 3
-"""How many classes are offered that give what an offered class takes, or take what it gives."""
+"""Number of classes that are described because their outputs or inputs fit an offered class."""
 
 ENDS = 5
-"""How many classes that are outputs are offered, the nearest ones."""
+"""Number of output classes that are described, the nearest ones."""
 
 MOST_OPTIONS = 12
-"""How many options of an input are told."""
+"""Number of options of an input that are listed."""
 
 _LINE, _OPTION, _SAYS, _DOC = 240, 60, 300, 2_000
 """The longest line of a class, option, words of a class, and full text of a class, in characters."""
 
 
+def by_category(nearest: Iterable[str], definitions: Definitions, most: int = MOST_LISTED) -> str:
+    """List the names of classes, a category a line. Which classes a job needs is the model's to say.
+
+    >>> by_category([], Definitions.of({"Blur": {"input": {}, "category": "image"}}))
+    'image: Blur'
+
+    Args:
+        nearest: The names that come first, if not all fit.
+        definitions: The classes of the server.
+        most: Characters that the list may take; the number of names that do not fit is told.
+    """
+    known = definitions.classes
+    paid = dict.fromkeys(name for name in known if known[name].category.startswith("api node"))
+    found: dict[str, list[str]] = {}
+    left = 0
+    for name in dict.fromkeys([*nearest, *(each for each in known if each not in paid), *paid]):
+        category = known[name].category or "other"
+        size = len(name) + 2 + (0 if category in found else len(category) + 1)
+        if size > most:
+            left += 1
+            continue
+        most -= size
+        found.setdefault(category, []).append(name)
+    lines = [f"{category}: {', '.join(sorted(names))}" for category, names in sorted(found.items())]
+    return "\n".join([*lines, *([f"({left} classes more are not listed)"] if left else [])])
+
+
 def offered(words: str, definitions: Definitions, there: Collection[str] = ()) -> list[str]:
-    """The names of the classes that may be of use, the nearest first.
+    """Return the names of the classes that are described, because they may be of use; the nearest first.
 
     These are those whose own words are the nearest, those of which most pictures are made, those that are there
     already, and those that give what these take and take what these give.

@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from operad.flows.formats.comfyui import Definitions
 from operad.flows.generation import prompts as shared
 from operad.flows.generation.comfyui import prompts
-from operad.flows.generation.comfyui.classes import in_full, in_short, offered
+from operad.flows.generation.comfyui.classes import by_category, in_full, in_short, offered
 from operad.flows.generation.comfyui.drafts import Draft, read_answer, read_lines
 from operad.flows.generation.comfyui.findings import findings, known, lines_in, missing_files
 from operad.flows.generation.comfyui.rules import mend
@@ -28,7 +28,7 @@ from operad.operators.operator import Operator
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.reasoning.reasoner import Reasoner, ask
 from operad.runtime.reasoning.task import Task
-from operad.runtime.values.errors import AnswerError, InputError, Issue, describe
+from operad.runtime.values.errors import AnswerError, InputError, Issue, describe, did_you_mean
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.schema import Schema, validate
 
@@ -36,6 +36,20 @@ CODE, CLASSES = "comfyui_code", "classes"
 """The code of a workflow, among a job's inputs and in outputs; the classes that were chosen, in outputs."""
 
 _NONE = "no class was chosen"
+
+MOST_TOLD = 10
+"""Maximum number of unknown names that a model is told."""
+
+CHOICE_SCHEMA: Schema = {
+    "type": "object",
+    "properties": {
+        "reasoning": {"type": "string", "description": "The steps of the workflow, and the class of each step."},
+        "classes": {"type": "array", "items": {"type": "string", "maxLength": 200}, "maxItems": 200},
+    },
+    "required": ["reasoning", "classes"],
+    "additionalProperties": False,
+}
+"""The form of an answer that chooses classes; a list of all names would be longer than the prompt."""
 
 LINES_SCHEMA: Schema = {
     "type": "object",
@@ -58,7 +72,7 @@ LINES_SCHEMA: Schema = {
 
 
 class KnowsClasses:
-    """What works by the classes of a ComfyUI server; it is told of them before its first job."""
+    """Operator that needs the classes of a ComfyUI server; `use` sets them before its first job."""
 
     _definitions = Definitions()
 
@@ -78,7 +92,7 @@ class KnowsClasses:
         return self._definitions
 
     def asked(self, job: Job) -> Asked:
-        """What a job asks for."""
+        """Request of a job."""
         earlier = job.inputs.get(ROUNDS)
         rounds = [*(str(each) for each in (cast("list[Any]", earlier) if isinstance(earlier, list) else ())), job.goal]
         base = read_lines(str(job.inputs.get(CODE) or ""), self.definitions, NodeGraph())
@@ -91,12 +105,12 @@ class KnowsClasses:
 
 
 class Asked(NamedTuple):
-    """What a job asks for.
+    """Request of a job.
 
     Attributes:
         base: The workflow that is there; without nodes where there is none.
         rounds: What is asked for, the latest last.
-        known: What was wrong before, which nobody asked to be mended.
+        known: What was wrong before, which needs no correction.
     """
 
     base: Draft
@@ -110,7 +124,7 @@ class Asked(NamedTuple):
 
     @property
     def shown(self) -> list[Part]:
-        """What was asked for before, and what is there."""
+        """Return the prompt parts with the earlier requests and the existing code."""
         code = "".join(f"{line}\n" for line in self.base.lines)
         before = "\n".join(f"- {each}" for each in self.rounds[:-1])
         return [
@@ -120,17 +134,18 @@ class Asked(NamedTuple):
 
 
 class _Stage(Operator, KnowsClasses):
-    """What stages have in common."""
+    """Base of the stages."""
 
     def _message(self, job: Job, text: str, **outputs: Any) -> WorkflowMessage:
         return WorkflowMessage(scratchpad=text, outputs=outputs, job_id=job.id, operator_id=self.get_id())
 
 
 class SelectClasses(_Stage):
-    """Chooses the classes that a workflow needs, among those whose words are near the instruction's.
+    """Chooses the classes that a workflow needs, among all that the server has.
 
     Outputs:
         classes: Their names; absent where there are none.
+        unknown: Chosen names that no class has, if there are still any when the model has been asked again.
         prompt: How many tokens the parts of the prompt take, roughly.
         failure: Why there are none.
     """
@@ -138,29 +153,41 @@ class SelectClasses(_Stage):
     asks_model = True
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
-        """Ask for the classes; an answer that names none is no answer."""
+        """Ask for the classes; an answer without any, or with names that no class has, is asked for again."""
         asked = self.asked(call.job)
         names = await asyncio.to_thread(offered, "\n".join(asked.rounds), self.definitions, asked.classes)
         parts = shared.fit(
             [
                 Part("Rules", prompts.SELECT_RULES, keep=True),
-                Part("Classes", shared.fence(in_short(names, self.definitions))),
+                Part("All classes, by category", shared.fence(by_category(names, self.definitions))),
+                Part("Some of them, with inputs and outputs", shared.fence(in_short(names, self.definitions))),
                 Part("Classes that are there", ", ".join(asked.classes)),
                 *asked.shown[1:],
             ],
             prompts.SELECT_TOKENS,
         )
-        sizes = shared.sizes(parts)
-        try:
-            said = validate(
-                _choice(names), await ask(call.reasoner, _task(call.job, parts, _choice(names), call.lesson))
-            )
-        except AnswerError as error:
-            return self._message(call.job, describe(error), failure=describe(error), prompt=sizes)
-        chosen = list(dict.fromkeys(said["classes"]))
+        sizes, why, said = shared.sizes(parts), "", list[str]()
+        for _ in range(MAX_TRIES):
+            try:
+                answer = await ask(call.reasoner, _task(call.job, parts, CHOICE_SCHEMA, call.lesson, why))
+                said = cast("list[str]", validate(CHOICE_SCHEMA, answer)["classes"])
+            except AnswerError as error:
+                return self._message(call.job, describe(error), failure=describe(error), prompt=sizes)
+            why = self._unknown(said)
+            if not why:
+                break
+        chosen = [each for each in dict.fromkeys(said) if each in self.definitions.classes]
         if not chosen:
-            return self._message(call.job, _NONE, failure=_NONE, prompt=sizes)
-        return self._message(call.job, ", ".join(chosen), classes=chosen, prompt=sizes)
+            return self._message(call.job, why or _NONE, failure=why or _NONE, prompt=sizes)
+        unknown = [each for each in dict.fromkeys(said) if each not in chosen]
+        more = {"unknown": unknown} if unknown else {}
+        return self._message(call.job, ", ".join(chosen), classes=chosen, prompt=sizes, **more)
+
+    def _unknown(self, names: Iterable[str]) -> str:
+        """The names that no class has, as a lesson; empty if there are none."""
+        known = self.definitions.classes
+        wrong = [f"{each!r}{did_you_mean(each, known)}" for each in dict.fromkeys(names) if each not in known]
+        return f"The server has no class {', '.join(wrong[:MOST_TOLD])}. Choose again." if wrong else ""
 
 
 class DraftCode(_Stage):
@@ -328,17 +355,6 @@ def _replaced(lines: Sequence[str], changes: Sequence[Mapping[str, Any]]) -> str
     return "\n".join(line for number in sorted(made) for line in made[number] if line)
 
 
-def _choice(names: Iterable[str]) -> Schema:
-    chosen: Schema = {"type": "array", "items": {"type": "string", "enum": list(names)}}
-    reasoning = {"type": "string", "description": "What is asked for, step by step, and which class does each step."}
-    return {
-        "type": "object",
-        "properties": {"reasoning": reasoning, "classes": chosen},
-        "required": ["reasoning", "classes"],
-        "additionalProperties": False,
-    }
-
-
 def _chosen(messages: Sequence[WorkflowMessage] | None) -> list[str]:
     """The latest classes that were chosen."""
     for message in reversed(messages or ()):
@@ -349,7 +365,7 @@ def _chosen(messages: Sequence[WorkflowMessage] | None) -> list[str]:
 
 
 def _task(job: Job, parts: Sequence[Part], schema: Schema | None, *lessons: str | None) -> Task:
-    """What is asked: the rules as its instruction, the user's words as its goal, all else as its context."""
+    """Return the task: the rules as instruction, the user's words as goal, all else as context."""
     return Task(
         job=Job(goal=job.goal, context=shared.shown(parts[1:]), id=job.id, session_id=job.session_id),
         instruction=parts[0].text,

@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 from operad.flows.formats.comfyui import Definitions, dump_code
 from operad.flows.formats.comfyui.order import in_order
 from operad.flows.formats.comfyui.parsing import load_code
-from operad.flows.formats.comfyui.reading import mapping_of
 from operad.flows.formats.comfyui.written import NAME
 from operad.flows.generation.comfyui.rules import digits, near_names
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair.state import Repair
+from operad.operators.comfyui.reading import mapping_of
 from operad.runtime.values.errors import AnswerError, InvalidError
 
 MAX_CODE = 200_000
@@ -34,13 +34,13 @@ MAX_LINES = 300
 """The most calls that are read of an answer; the largest workflows that people share have some 200 nodes."""
 
 _LONGEST = 2_000
-"""How much of a line that cannot be read is kept, in characters."""
+"""Characters that are kept of a line that cannot be read."""
 
 _OTHER = "_missing"
-"""What is put after a variable that nobody assigns, where the code will assign another of the same name."""
+"""Suffix of an unassigned variable where the code assigns another of the same name later."""
 
 _VARIABLE = 0.8
-"""How alike variables must be, from 0 to 1, to be taken for one another."""
+"""Minimum similarity, from 0 to 1, of variables that are taken for one another."""
 
 _MOST_MEANT = 50
 """For how many variables near ones are looked for."""
@@ -66,7 +66,7 @@ class Unread(NamedTuple):
 
 @dataclass(frozen=True)
 class Draft:
-    """What code comes to.
+    """Result of reading code.
 
     Attributes:
         graph: The nodes of the lines that can be read.
@@ -142,7 +142,7 @@ def read_answer(said: str, definitions: Definitions, base: NodeGraph) -> Draft:
 
 
 def read_lines(text: str, definitions: Definitions, base: NodeGraph, *, all_lines: bool = True) -> Draft:
-    """What code comes to.
+    """Result of reading code.
 
     Args:
         text: The code.
@@ -230,7 +230,7 @@ def _renamed(graph: NodeGraph, was: Mapping[str, str], taken: set[str]) -> NodeG
 
 
 def _titled(spec: NodeSpec) -> Mapping[str, Any]:
-    """A comment in words is no id, and a title."""
+    """Return the data of a node whose comment is in words: its id becomes the beginning of the title."""
     said = mapping_of(mapping_of(spec.extra.get(NAME)).get("api"))
     title = mapping_of(said.get("_meta")).get("title", "")
     return {NAME: {"api": {"_meta": {"title": f"{spec.id} {title}".strip()}}}}
@@ -244,13 +244,13 @@ def _into(graph: NodeGraph) -> Mapping[str, list[Edge]]:
 
 
 def _signature(spec: NodeSpec, into: Sequence[Edge], was: Mapping[str, str] | None) -> Any:
-    """What tells whether two nodes are the same; `was` has the ids of those before it."""
+    """Return the key by which two nodes are the same; `was` has the ids of those before it."""
     links = sorted((each.input, each.source if was is None else was.get(each.source, ""), each.port) for each in into)
     return spec.type, json.dumps(spec.params, sort_keys=True, default=repr), tuple(links)
 
 
 def _mistakable(graph: NodeGraph, definitions: Definitions) -> Collection[str]:
-    """The variables that nobody assigns, and that are called as one that the code will assign."""
+    """Return the unassigned variables with the name of one that the code assigns later."""
     undefined = {_undefined(edge) for edge in graph.edges if edge.source not in graph.by_id} - {""}
     if not undefined:
         return ()
@@ -263,7 +263,7 @@ def _undefined(edge: Edge) -> str:
 
 
 def _respelt(graph: NodeGraph, code: str) -> tuple[NodeGraph, list[Repair]]:
-    """The graph, where a variable that nobody assigns is the one with near letters and the same digits."""
+    """Return the graph in which unassigned variables are replaced by the one with near letters and the same digits."""
     if all(edge.source in graph.by_id for edge in graph.edges):
         return graph, []
     assigned: dict[str, tuple[str, int]] = {}
@@ -297,7 +297,7 @@ def _loaded(text: str) -> NodeGraph | str:
 
 
 def _parts(text: str, *, all_lines: bool) -> Iterator[str]:
-    """The statements of code; of such as is no Python, what begins like one up to what begins like the next."""
+    """Yield the statements of code; in text that is not valid Python, from the beginning of one to that of the next."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of escapes that Python does not know

@@ -1,4 +1,4 @@
-"""What is wrong with drafted code, each finding with its line and a way out: a diagnosis alone helps no model."""
+"""Findings on drafted code, each with its line and a remedy: a diagnosis alone helps no model."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from operad.flows.node_graph import NodeGraph
 from operad.runtime.values.errors import Issue, shorten
 
 MOST_WITH_WAY_OUT = 20
-"""How many findings are told with a way out; a model is told the first few."""
+"""Number of findings that are told with a remedy; a model is told the first few."""
 
 MISSING_FILE = "missing-file"
-"""What is no fault of a workflow: the server has no such model. Another server may have it."""
+"""Code of an issue that is not a fault of the workflow: this server lacks the model, and others may have it."""
 
 
 def known(base: NodeGraph, draft: Draft) -> frozenset[Issue]:
-    """What was wrong before anything was changed, which nobody asked to be mended."""
+    """Return the issues that were there before the change, which need no correction."""
     return frozenset([*check(base, draft.definitions), *_apart(base, draft)]) if base.nodes else frozenset()
 
 
 def findings(draft: Draft, before: Collection[Issue] = ()) -> list[str]:
-    """What is wrong, in words that a model can act on: what cannot be read first, then node by node.
+    """Return the findings in words that a model can act on: unreadable code first, then node by node.
 
     Args:
         draft: The code.

@@ -1,4 +1,4 @@
-"""What the stages of a design for ComfyUI tell a model, and what it may take."""
+"""Prompts of the stages of a design for ComfyUI, and their budgets."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ from collections.abc import Iterable, Sequence
 from operad.flows.generation.prompts import CHARACTERS_A_TOKEN
 from operad.runtime.reasoning.prompt import fence
 
-SELECT_TOKENS = 5_000
+SELECT_TOKENS = 6_000
 DRAFT_TOKENS = 10_000
 FIX_TOKENS = 4_000
-"""What the prompts of a stage may take, without the user's own instruction, which is never cut."""
+"""Tokens of a stage's prompt, without the user's instruction, which is never cut."""
 
 CODE_TOKENS = 5_000
 """The longest code of a workflow that is there, which is shown as a whole."""
 
 SELECT_RULES = """\
-You choose the classes of a ComfyUI workflow. Name each class that it needs: what loads models, texts and pictures, what \
-works on them, and what saves or shows the result. What a class takes, others must give. Take none besides: somebody \
-who is told of your classes alone writes the workflow. Classes of "api node" are paid services: take them only if asked \
-for."""
+You choose the classes of a ComfyUI workflow. Name every class that the workflow needs: those that load models, texts \
+and pictures, those that work on them, and those that save or show the result. If a class has an input that is not a \
+plain value, choose a class that outputs it. Name no others: the workflow will be written with these classes only. \
+Classes marked "api node" are paid services: choose them only if the user asks for them."""
 
 DRAFT_RULES = """\
-You write a ComfyUI workflow as code, which is read and never run: one call of a class a line, each after those that \
-it takes from.
-- On the left, one variable for each output of the class, in their order; on the right, each input by its name.
-- A value is a literal; an input that others fill is a variable. There is nothing else: no comments but ids, no \
-functions, no loops, no arithmetic.
-- Give every required input, and options exactly as they are listed. Use only the classes and inputs that you are \
-told of. What nobody asked for keeps its default.
-- Write prompts for the real work, as rich as what is asked for. The last lines save or show each result.
-Answer with all of the code between ```python and ```, and nothing else."""
+You write a ComfyUI workflow as code. The code is parsed, not run. Each line calls one class; a line comes after the \
+lines whose outputs it uses.
+- Left of =, write one variable for each output of the class, in order. Right of it, write the inputs as keywords.
+- An input is a literal, or a variable of an earlier line. Functions, loops, arithmetic and comments (except ids) are \
+not allowed.
+- Write every required input. Write options exactly as they are listed. Use only the classes and inputs listed below. \
+Leave out optional inputs that the user did not ask for: they keep their defaults.
+- Write prompts in full detail, as the user would want them. Save or show every result at the end.
+Answer with the complete code between ```python and ```, and nothing else."""
 
 EDIT_RULES = """\
-A workflow is there already. Write all of it anew with what is asked for changed, and copy each line that stays, \
-with its id after #, letter by letter. New lines have no id."""
+There is a workflow already. Write the complete changed workflow. Copy every line that does not change exactly, with \
+its id after #. New lines have no id."""
 
 FIX_RULES = """\
-You mend the code of a ComfyUI workflow: one call of a class a line, inputs by their names, values as literals. Mend \
-what is listed, and leave all else as it is. Answer with the lines that change only: each with its number and its new \
-code, which is empty for a line that must go, and may be several lines. The number after the last one adds lines. \
+You correct the code of a ComfyUI workflow. Each line calls one class, with inputs as keywords and values as literals. \
+Correct the listed findings and change nothing else. Answer with changed lines only, each as its number and its new \
+code. Empty code deletes the line; several lines replace it. The number after the last line adds lines at the end. \
 Keep the id after #."""
 
 EXAMPLE = """\
@@ -66,5 +66,5 @@ def numbered(lines: Sequence[str], numbers: Iterable[int] | None = None) -> str:
 
 
 def fits(code: str) -> bool:
-    """Whether code can be shown as a whole."""
+    """Return whether code can be shown as a whole."""
     return len(code) <= CHARACTERS_A_TOKEN * CODE_TOKENS

@@ -13,14 +13,14 @@ from typing import Any
 
 from operad.flows.formats.comfyui import Definitions, InputDefinition, NodeDefinition, check
 from operad.flows.formats.comfyui.definitions import COMBO, accepts
-from operad.flows.formats.comfyui.reading import mapping_of
 from operad.flows.formats.comfyui.written import NAME
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair.state import Repair
+from operad.operators.comfyui.reading import mapping_of
 from operad.runtime.values.errors import MOST_COMPARED
 
 _CLASS, _INPUT, _OPTION = 0.75, 0.6, 0.8
-"""How alike names must be, from 0 to 1, to be taken for one another."""
+"""Minimum similarity, from 0 to 1, of names that are taken for one another."""
 
 _LONGEST = 200
 """The longest name that near ones are looked for, in characters."""
@@ -116,7 +116,7 @@ def _kept(graph: NodeGraph, base: NodeGraph) -> frozenset[str]:
 
 
 def _with_kept(graph: NodeGraph, before: NodeGraph, kept: frozenset[str]) -> NodeGraph:
-    """What a rule made, without what it changed of nodes that are as they were."""
+    """Return a rule's result without its changes to nodes that must stay as they were."""
     if graph is before or not kept:
         return graph
     was = before.by_id
@@ -216,7 +216,7 @@ def _options(mended: Mended) -> NodeGraph:
         options = [option for option in each.options if isinstance(option, str)]
         if each.type != COMBO or each.upload or not isinstance(value, str) or value in options or not options:
             return value
-        same = [each for each in options if digits(each) == digits(value)]  # v4.5 is no slip of v4.0
+        same = [each for each in options if digits(each) == digits(value)]  # v4.5 is not a slip of v4.0
         near = mended.near(value, same, 1.0 if _FILE.search(value) else _OPTION)
         if near:
             what = f"{each.name}: {value[:80]!r} → {near[0][:80]!r}"
@@ -256,7 +256,7 @@ def _defaults(mended: Mended) -> NodeGraph:
 
 
 def _only(mended: Mended) -> NodeGraph:
-    """A link that is required and missing, or whose variable nobody assigns: the only output that fits."""
+    """Fill a required link that is missing or unassigned with the only output that fits."""
     graph = mended.graph
     edges = list(graph.edges)
     for spec in graph.nodes:

@@ -1,7 +1,7 @@
 // The graph: a card per operator, lines between them; a workflow inside an operator is shown inside its card.
 
-const CARD = { w: 176, h: 46 };
-const SMALL = { w: 108, h: 28 };
+const CARD = { w: 190, widest: 270, h: 46, line: 18, beside: 66 }; // beside: what stands beside the name
+const SMALL = { w: 108, widest: 170, h: 28, line: 0, beside: 44 };
 const MANY = 60; // operators, from which on cards are small
 const FRAME = { side: 14, top: 52, bottom: 14 };
 const SCALES = [0.25, 0.33, 0.5, 0.67, 0.8, 1, 1.25, 1.5, 2];
@@ -57,9 +57,11 @@ class GraphView {
     const layout = this.layout([], widest);
     this.lines = makeSvg("svg", { class: "lines", "aria-hidden": "true" });
     this.edges = [];
+    this.names = []; // of ports, above all lines
     this.canvas.replaceChildren(this.lines);
     this.canvas.classList.toggle("small", this.small);
     this.add([], layout, 0, 0);
+    this.canvas.append(...this.names);
     [this.w, this.h] = [layout.width, layout.height];
     this.lines.setAttribute("width", this.w);
     this.lines.setAttribute("height", this.h);
@@ -99,8 +101,7 @@ class GraphView {
     const inner = new Map();
     const boxes = [...before.keys()].map((id) => {
       const inside = this.insideOf([...path, id]);
-      const size = this.small ? SMALL : CARD;
-      if (!inside) return { id, ...size };
+      if (!inside) return { id, ...this.sizeOf(id) };
       const layout = this.layout(inside, widest * 0.8);
       inner.set(id, { layout, inside });
       return {
@@ -109,8 +110,10 @@ class GraphView {
         h: layout.height + FRAME.top + FRAME.bottom,
       };
     });
-    if (!boxes.length) return { boxes: new Map(), edges: [], width: CARD.w, height: CARD.h, inner, judges: [] };
-    return { ...layered(boxes, before, widest), inner, judges: graph.judges };
+    if (!boxes.length) return { boxes: new Map(), edges: [], width: CARD.w, height: CARD.h, inner, judges: [], ports: () => [] };
+    const ports = (from, to) => (Object.hasOwn(graph.ports ?? {}, to) && Object.hasOwn(graph.ports[to], from) ? graph.ports[to][from] : []);
+    const named = (from, to) => !this.small && ports(from, to).length > 0;
+    return { ...layered(boxes, before, widest, named), inner, judges: graph.judges, ports };
   }
 
   add(path, layout, left, top) {
@@ -121,6 +124,8 @@ class GraphView {
         class: layout.judges.includes(to) ? "judged" : "",
       });
       this.lines.append(line);
+      const port = layout.ports(from, to).join(", ");
+      if (port && !this.small) this.names.push(portName(port, points, left, top));
       this.edges.push({ line, from: keyOf([...path, from]), to: keyOf([...path, to]) });
       neighbours.get(from).below.push(keyOf([...path, to]));
       neighbours.get(to).above.push(keyOf([...path, from]));
@@ -142,7 +147,7 @@ class GraphView {
     const card = make(
       `div.card${inner ? ".frame" : ""}${judge ? ".judge" : ""}`,
       { role: "button", tabIndex: -1, onclick: () => app.select(path), onfocus: () => this.focused(key) },
-      parts.icon, make("span.words", {}, parts.name, parts.how),
+      parts.icon, make("span.words", {}, parts.name, " ", parts.how),
     );
     card.dataset.key = key;
     const place = { left: left + box.x, top: top + box.y, width: box.w, height: inner ? FRAME.top - 8 : box.h };
@@ -169,6 +174,15 @@ class GraphView {
     if (items.length) this.addItems(path, items, inner.inside, { ...place, right: place.left + box.w - 30 });
     const more = foldable && (this.isMap(path) ? "map" : "workflow");
     this.nodes.set(key, { path, card, box: { ...place, x: place.left, y: place.top, row: box.row, h: box.h }, above, below, more, judge, ...parts });
+  }
+
+  /** The size of a card: as wide as its name, up to a bound, beyond which the name takes two lines. */
+  sizeOf(id) {
+    const size = this.small ? SMALL : CARD;
+    this.ruler ??= document.createElement("canvas").getContext("2d");
+    this.ruler.font = `600 ${this.small ? 12.5 : 14}px ${getComputedStyle(document.body).fontFamily}`;
+    const wanted = Math.ceil(this.ruler.measureText(id.slice(0, 200)).width) + size.beside;
+    return { w: Math.min(size.widest, Math.max(size.w, wanted)), h: size.h + (wanted > size.widest ? size.line : 0) };
   }
 
   isMap(path) {
@@ -211,7 +225,8 @@ class GraphView {
     for (const [key, node] of this.nodes) {
       const { state, span } = run.at(node.path, time, asking);
       const critical = Boolean(span && run.critical.has(span.id) && span.start <= time);
-      const how = this.how(node, state, span, time);
+      const blamed = run.wasBlamed(node.path, time);
+      const how = `${this.how(node, state, span, time)}${blamed ? " · blamed" : ""}`;
       const hit = view.hits?.has(key);
       const looks = [state, critical, how, key === selected, view.hits && (hit ? 1 : 2)].join("|");
       if (looks === node.looks) continue;
@@ -223,17 +238,18 @@ class GraphView {
       for (const name of [...card.classList]) if (name.startsWith("is-")) card.classList.remove(name);
       card.classList.add(`is-${state}`);
       card.classList.toggle("critical", critical);
+      card.classList.toggle("blamed", blamed);
       card.classList.toggle("selected", key === selected);
       card.classList.toggle("dim", Boolean(view.hits) && !hit);
       card.setAttribute("aria-label", [
-        node.path.at(-1), node.judge && "evaluator", node.more, STATES[state].label, how, critical && "on the critical path",
+        node.path.at(-1), how, node.judge && "evaluator", node.more, how !== STATES[state].label && STATES[state].label, critical && "on the critical path",
       ].filter(Boolean).join(", "));
       card.title = `${node.path.at(-1)}\n${STATES[state].label}${how ? `, ${how}` : ""}${critical ? "\non the critical path" : ""}`;
     }
     for (const edge of this.edges) {
       const [from, to] = [this.nodes.get(edge.from), this.nodes.get(edge.to)];
       const gone = from.state === "skipped" || to.state === "skipped";
-      const critical = from.card.classList.contains("critical") && to.card.classList.contains("critical");
+      const critical = run.criticalEdges.has(`${edge.from} ${edge.to}`) && from.card.classList.contains("critical") && to.card.classList.contains("critical");
       const near = edge.from === selected || edge.to === selected;
       const looks = `${gone ? "gone " : ""}${critical ? "critical " : ""}${near ? "near " : ""}`;
       if (looks === edge.looks) continue;
@@ -255,7 +271,7 @@ class GraphView {
       parts.push(`${count(items.filter((item) => item.end !== null && item.end <= time).length)} of ${count(span.progress[1])}`);
     } else if (span.progress && open) parts.push(`${count(span.progress[0])} of ${count(span.progress[1])}`);
     if (span.attempt > 1 && !open) parts.push(plural(span.attempt, "attempt"));
-    if (state === "reused") parts.push(`round ${span.round}`);
+    if (state === "reused" && parts.length < 2) parts.push(`round ${span.round}`); // the sign says so too
     return parts.join(" · ");
   }
 
@@ -344,6 +360,14 @@ class GraphView {
       this.pane.classList.remove("panning");
     }, { once: true });
   }
+}
+
+/** The name of a port, on the last bend of its edge: edges that leave together are apart there. */
+function portName(port, points, left, top) {
+  const [[x1, y1], [x2, y2]] = points.slice(-3, -1);
+  const name = make("span.port", { dir: "auto", title: `port ${port}`, textContent: port });
+  at(name, { left: left + x1 * 0.22 + x2 * 0.78, top: top + y1 * 0.34 + y2 * 0.66 });
+  return name;
 }
 
 const distance = (a, b) => Math.abs(a.box.x + a.box.width / 2 - b.box.x - b.box.width / 2);

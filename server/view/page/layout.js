@@ -1,15 +1,16 @@
 // Where the operators of a graph stand: in layers from top to bottom, each below all that it waits for. Pure functions.
 
-const GAP = { x: 18, y: 28, dummy: 10, row: 12 };
+const GAP = { x: 18, y: 28, named: 42, dummy: 10, row: 12 };
 const MOST_DUMMIES = 1500;
 
 /**
  * Lay out boxes.
  *
- * boxes: [{id, w, h}]; before: Map id → [ids]; widest: the width from which a layer is broken into rows.
+ * boxes: [{id, w, h}]; before: Map id → [ids]; widest: the width from which a layer is broken into rows;
+ * named: whether the edge from one id to another has a name, for which there is room above the second.
  * Returns {boxes: Map id → {x, y, w, h, row}, edges: [{from, to, points}], width, height}.
  */
-function layered(boxes, before, widest) {
+function layered(boxes, before, widest, named = () => false) {
   const nodes = new Map(boxes.map((box) => [box.id, { ...box, above: [], below: [], real: true }]));
   const edges = [];
   for (const [to, froms] of before) {
@@ -18,13 +19,15 @@ function layered(boxes, before, widest) {
     }
   }
   rank(nodes, edges);
+  const wide = new Set(edges.filter(({ from, to }) => named(from.id, to.id)).map(({ to }) => to.rank - 1));
+  const gap = (rank) => (wide.has(rank) ? GAP.named : GAP.y);
   const layers = [];
   for (const node of nodes.values()) (layers[node.rank] ??= []).push(node);
   const broken = layers.some((layer) => widthOf(layer) > widest);
   const long = edges.reduce((sum, { from, to }) => sum + to.rank - from.rank - 1, 0);
   for (const edge of edges) link(edge, layers, !broken && long < MOST_DUMMIES);
   order(layers);
-  return broken ? placeInRows(layers, edges, widest) : place(layers, edges);
+  return broken ? placeInRows(layers, edges, widest, gap) : place(layers, edges, gap);
 }
 
 /** The longest way from a beginning; what is in a circle, which only a damaged file has, comes last. */
@@ -84,7 +87,7 @@ function widthOf(layer) {
   return layer.reduce((sum, node, at) => sum + node.w + (at ? between(layer[at - 1], node) : 0), 0);
 }
 
-function place(layers, edges) {
+function place(layers, edges, gap) {
   for (const layer of layers) pack(layer, layer.map(() => 0));
   for (let sweep = 0; sweep < 12; sweep++) {
     const down = sweep % 2 === 0;
@@ -100,7 +103,7 @@ function place(layers, edges) {
   for (const layer of layers) {
     const height = Math.max(...layer.map((node) => node.h));
     for (const node of layer) Object.assign(node, { y: y + (height - node.h) / 2, row: node.rank, top: y, bottom: y + height });
-    y += height + GAP.y;
+    y += height + gap(layer[0].rank);
   }
   return finished(layers, edges);
 }
@@ -127,7 +130,7 @@ function pack(layer, wanted) {
 }
 
 /** Layers that are too wide become rows, one below the other. */
-function placeInRows(layers, edges, widest) {
+function placeInRows(layers, edges, widest, gap) {
   let y = 0;
   let row = 0;
   for (const layer of layers) {
@@ -149,7 +152,7 @@ function placeInRows(layers, edges, widest) {
       y += height + GAP.row;
       row++;
     }
-    y += GAP.y - GAP.row;
+    y += gap(layer[0].rank) - GAP.row;
   }
   return finished(layers, edges);
 }

@@ -141,12 +141,20 @@ class App {
       alert.dataset.of = trouble;
       alert.hidden = !trouble;
       const told = question
-        ? [icon("asking"), " ", make("b", { dir: "auto", textContent: question.path.join(" / ") }), " asks you. ", make("button.main", { textContent: "Answer", onclick: () => this.select(question.path, question.id, true) })]
+        ? [icon("asking"), " ", make("b", { dir: "auto", textContent: question.path.join(" / ") }), " asks: ", make("span.asks", { dir: "auto", textContent: question.question ?? "" }), " ", make("button.main", { textContent: "Answer", onclick: () => this.select(question.path, question.id, true) })]
         : trouble === "cut" ? [icon("cut"), " The file ends before the run does: what came later is not in it."]
         : [icon("failed"), " ", make("span", { dir: "auto", textContent: (root.error ?? "").split("\n")[0] })];
       alert.className = trouble === "error" ? "bad" : "";
       alert.replaceChildren(...(trouble ? told : []));
+      if (question) this.bringToView(question);
     }
+  }
+
+  /** Show who asks; and the form, where the reader looks at nothing else. */
+  bringToView(question) {
+    if (this.view.time !== null) return;
+    setTimeout(() => this.graph.show(question.path)); // once it is drawn
+    if (!this.view.selected?.path.length && !NARROW.matches) this.select(question.path, question.id);
   }
 
   drawTotals(root, time) {

@@ -78,7 +78,7 @@ class Panel {
     const instruction = path.length ? run.instructionOf(path) : "";
     if (!span) {
       const { state: how } = run.at(path, this.app.time, new Set());
-      parts.push(make("p.soft", {}, icon(how), ` ${STATES[how].label} at this time`), this.section("Instruction", instruction && text(instruction)));
+      parts.push(make("p.soft", {}, icon(how), ` ${STATES[how].label} at this time`), this.section("Instruction", instruction && rich(instruction)));
       return parts.filter(Boolean);
     }
     const own = run.own(span).filter((each) => each.start <= this.app.time);
@@ -86,20 +86,25 @@ class Panel {
     const of = (kind) => own.filter((each) => each.kind === kind);
     const message = (over && about.message) || {};
     const tasks = about.tasks ?? [];
+    const items = run.children(span).filter((each) => each.kind === "item" && each.start <= this.app.time);
+    const results = [message.outputs?.items, message.outputs?.output].find(Array.isArray) ?? [];
+    const tools = of("tool").map((each) => this.tool(each, told[each.id] ?? {}));
     parts.push(
       this.facts(span),
       ...of("question").map((each) => this.question(each, told[each.id] ?? {})),
       this.section("Error", over && about.error && this.error(about.error), over && this.causes(span)),
       this.section("Skipped", about.reason && text(about.reason)),
-      this.section("Goal", span.kind === "run" && run.goal && text(run.goal)),
-      this.section("Output", this.output(message)),
+      this.section("Goal", span.kind === "run" && run.goal && rich(run.goal)),
+      this.section("Input", about.item !== undefined && cell(pretty(about.item))),
+      this.section("Items", items.length && itemTable(this.app, items, told, results)),
+      this.section("Output", this.output(message, items.length > 0)),
       this.section("Verdict", this.verdict(span, about, message)),
-      this.section("Lesson it was given", tasks.length && tasks.at(-1).lesson && text(tasks.at(-1).lesson)),
-      this.section("Instruction", instruction && text(instruction)),
+      this.section("Lesson it was given", tasks.length && tasks.at(-1).lesson && rich(tasks.at(-1).lesson)),
+      this.section("Instruction", instruction && rich(instruction)),
       this.section("Task", tasks.length && tasks.map((task) => this.task(task))),
-      this.section("Messages", this.conversation(of("model"), told)),
-      this.section("Tools", of("tool").map((each) => this.tool(each, told[each.id] ?? {}))),
-      this.section("Model calls", this.calls(of("model"), told)),
+      this.section("Messages", this.conversation(of("model"), told, tools)),
+      this.section("Tools", tools.length && toolTable(tools)),
+      this.section("Model calls", this.calls(of("model"), told, tools)),
       this.section("Attempts", this.attempts(span, own, told)),
       this.section("Rounds", this.roundsInside(span)),
       this.section("Critical path", over && this.criticalPath(span)),
@@ -145,7 +150,7 @@ class Panel {
     const time = this.app.time;
     const open = isOpen(span, time);
     const state = run.stateOf(span, time, run.askingAt(time));
-    const { usage } = span;
+    const usage = this.app.view.time === null ? span.usage : run.usageBy(time, span);
     const facts = [
       STATES[state].label,
       span.state === "skipped" ? "" : `${duration((open ? time : span.end ?? time) - span.start)}${open ? " so far" : ""}`,
@@ -196,11 +201,14 @@ class Panel {
       make("span.soft", { textContent: duration(each.end - each.start) })))) : [];
   }
 
-  output(message) {
+  /** What a message says; of a map without its items, which have a table. */
+  output(message, ofMap = false) {
     const { scratchpad, outputs = {}, ports } = message;
+    const empty = (value) => value && typeof value === "object" && !Object.keys(value).length;
+    const shown = Object.entries(outputs).filter(([name, value]) => !empty(value) && !(ofMap && (name === "items" || name === "output")));
     return [
-      scratchpad ? text(scratchpad) : null,
-      ...Object.entries(outputs).map(([name, value]) => make("div.field", {}, make("h4", { dir: "auto", textContent: name }), text(value, "code"))),
+      scratchpad && !ofMap ? rich(scratchpad) : null,
+      ...shown.map(([name, value]) => make("div.field", {}, make("h4", { dir: "auto", textContent: name }), rich(value))),
       ports ? make("p", { textContent: `takes: ${ports.join(", ") || "no port"}`, dir: "auto" }) : null,
     ];
   }
@@ -220,56 +228,59 @@ class Panel {
 
   /** A value of a task: what others said as texts, all else as it is. */
   said(value) {
-    if (!Array.isArray(value)) return text(value);
+    if (!Array.isArray(value)) return rich(value);
     return value.map((each) => {
-      if (typeof each !== "object" || each === null) return text(each);
+      if (typeof each !== "object" || each === null) return rich(each);
       const { operator_id, source, name, text: said, description, ...rest } = each;
       const who = operator_id ?? source ?? name;
       return make("div.said", {},
-        who ? make("div.who", { dir: "auto", textContent: who }) : null, said ?? description ? text(said ?? description) : null,
+        who ? make("div.who", { dir: "auto", textContent: who }) : null, said ?? description ? rich(said ?? description) : null,
         Object.keys(rest).length ? text(rest, "code") : null);
     });
   }
 
   /** The last conversation, with what came of it. */
-  conversation(models, told) {
+  conversation(models, told, tools) {
     const last = models.at(-1);
-    return last ? this.call(last, told[last.id] ?? {}, []) : [];
+    return last ? this.call(last, told[last.id] ?? {}, [], tools) : [];
   }
 
-  call(span, about, known) {
+  /** A call of a model; calls of tools that have a table are named alone. */
+  call(span, about, known, tools) {
     const messages = about.messages ?? [];
-    const turns = messages.slice(known.length).map((message) => turn(message));
-    const asked = (about.tool_calls ?? []).map((each) => make("div.said", {}, make("div.who", { dir: "auto", textContent: `calls ${each.name}` }), text(pretty(each.arguments), "code")));
+    const turns = messages.slice(known.length).map((message) => turn(message, tools));
+    const asked = asksFor(about.tool_calls, tools);
     return [
       known.length ? make("p.soft", { textContent: `after the ${plural(known.length, "message")} of the call before` }) : null,
       ...turns,
       ...(this.isKnown(span) ? [
         about.error ? this.error(about.error) : null,
         about.text ? turn({ role: isOpen(span, this.app.time) ? "writing …" : "answer", content: about.text }) : null,
-        ...asked,
+        asked,
         about.finish_reason === "length" ? make("p.soft", { textContent: "cut off at the most tokens an answer may have (max_tokens)" }) : null,
       ] : [make("p.soft", { textContent: "no answer at this time" })]),
     ].filter(Boolean);
   }
 
-  calls(models, told) {
+  calls(models, told, tools) {
     let known = [];
     return models.map((span, at) => {
       const about = told[span.id] ?? {};
       const messages = about.messages ?? [];
       const same = known.length && known.length <= messages.length && JSON.stringify(messages.slice(0, known.length)) === JSON.stringify(known);
-      const content = this.call(span, about, same ? known : []);
+      const content = this.call(span, about, same ? known : [], tools);
       known = messages;
       return this.step(span, `${at + 1}. ${span.name}`, [tokens(span.usage), cost(span.usage)], content);
     });
   }
 
+  /** A call of a tool, as a row of the table. */
   tool(span, about) {
-    return this.step(span, span.name, [], [
-      make("h4", { textContent: "arguments" }), text(about.arguments ?? {}, "code"),
-      about.result === undefined || !this.isKnown(span) ? null : [make("h4", { textContent: span.state === "failed" ? "error" : "result" }), text(pretty(about.result), span.state === "failed" ? "bad" : "")],
-    ]);
+    const state = this.app.run.stateOf(span, this.app.time, new Set());
+    return {
+      span: span.id, name: span.name, state, took: duration((span.end ?? this.app.time) - span.start),
+      arguments: about.arguments, result: this.isKnown(span) ? about.result : undefined, failed: span.state === "failed",
+    };
   }
 
   step(span, name, facts, content) {
@@ -277,7 +288,7 @@ class Panel {
     const took = duration((span.end ?? this.app.time) - span.start);
     const step = make("details.step", {}, make("summary", {}, icon(state), " ", make("span.name", { dir: "auto", textContent: name }), make("span.soft", { textContent: [took, ...facts].filter(Boolean).join(" · ") })), content.flat().filter(Boolean));
     step.dataset.span = span.id;
-    step.open = this.folds.get(span.id) ?? span.kind === "tool";
+    step.open = this.folds.get(span.id) ?? false;
     step.addEventListener("toggle", () => this.folds.set(span.id, step.open));
     return step;
   }
@@ -307,7 +318,7 @@ class Panel {
     const open = isOpen(span, Infinity) && !app.run.ended;
     const form = about.schema ? make("details.step", {}, make("summary", { textContent: "form of the answer" }), text(about.schema, "code")) : null;
     const told = make("p.bad", { role: "alert" });
-    const box = make("div.question", {}, make("h3", {}, icon("asking"), open ? " Asks you" : " Asked"), text(about.question ?? ""), form);
+    const box = make("div.question", {}, make("h3", {}, icon("asking"), open ? " Asks you" : " Asked"), rich(about.question ?? ""), form);
     box.dataset.span = span.id;
     if (!this.isKnown(span)) box.append(make("p.soft", { textContent: "not answered at this time" }));
     else if (!open) box.append(make("p.soft", { textContent: span.state === "done" ? `answered after ${duration(span.end - span.start)}` : "never answered" }));
@@ -334,20 +345,25 @@ class Panel {
   }
 }
 
-function turn({ role, content, tool_calls: calls, name }) {
+/** A turn of a conversation. */
+function turn({ role, content, tool_calls: calls, name }, tools = []) {
   const parts = Array.isArray(content) ? content : [content];
   const said = parts.map((part) => (typeof part === "string" ? part : part?.text ?? (part ? JSON.stringify(part, null, 2) : ""))).filter(Boolean);
-  return make("div.said", {}, make("div.who", { dir: "auto", textContent: [role, name].filter(Boolean).join(" · ") }),
-    said.map((each) => text(each)), calls ? text(calls, "code") : null);
+  const tool = role === "tool" && tools.find((each) => each.result !== undefined && said.join("\n") === shownAs(each.result));
+  if (tool) return make("p.who", { dir: "auto", textContent: `result of ${tool.name}, see Tools` });
+  return make("div.said", {}, said.length || !calls ? make("div.who", { dir: "auto", textContent: [role, name].filter(Boolean).join(" · ") }) : null,
+    said.map((each) => rich(each)), asksFor(calls, tools));
 }
 
-function pretty(said) {
-  if (typeof said !== "string" || !/^\s*[[{]/.test(said)) return said;
-  try {
-    return JSON.parse(said);
-  } catch {
-    return said;
-  }
+const shownAs = (result) => (typeof result === "string" ? result : JSON.stringify(result));
+
+/** What a model calls: the names, where the calls have a table of their own; else the table. */
+function asksFor(calls, tools) {
+  if (!calls?.length) return null;
+  const rows = calls.map((each) => ({ name: each.name ?? each.function?.name ?? "", arguments: each.arguments ?? each.function?.arguments }));
+  const names = rows.map((each) => each.name);
+  if (names.every((name) => tools.some((tool) => tool.name === name))) return make("p.who", { dir: "auto", textContent: `calls ${names.join(", ")}, see Tools` });
+  return toolTable(rows);
 }
 
 // Verdicts
@@ -363,8 +379,8 @@ function verdictOf({ status, evaluation, lesson, blame = [], score }) {
   const good = status === "SUCCESS";
   return [
     status ? make("p.status", {}, icon(good ? "done" : "failed"), ` ${status.toLowerCase().replaceAll("_", " ")}`, score === null || score === undefined ? "" : ` · score ${score}`) : null,
-    evaluation ? make("div.field", {}, make("h4", { textContent: "evaluation" }), text(evaluation)) : null,
-    lesson ? make("div.field", {}, make("h4", { textContent: "lesson" }), text(lesson)) : null,
+    evaluation ? make("div.field", {}, make("h4", { textContent: "evaluation" }), rich(evaluation)) : null,
+    lesson ? make("div.field", {}, make("h4", { textContent: "lesson" }), rich(lesson)) : null,
     blame.length ? make("div.field", {}, make("h4", { textContent: "blamed" }), make("ul.plain", {}, blame.map((id) => make("li", { dir: "auto", textContent: id })))) : null,
   ].filter(Boolean);
 }

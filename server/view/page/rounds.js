@@ -53,8 +53,8 @@ class Rounds {
     const rows = [
       ["Verdict", (round) => make("span", {}, icon(verdictState(round)), ` ${verdictWord(round)}`)],
       ["Score", (round) => (round.score ?? null) === null ? "" : String(round.score)],
-      ["Evaluation", (round) => of(round).evaluation ? text(of(round).evaluation) : ""],
-      ["Lesson", (round) => of(round).lesson ? text(of(round).lesson) : ""],
+      ["Evaluation", (round) => of(round).evaluation ? rich(of(round).evaluation) : ""],
+      ["Lesson", (round) => of(round).lesson ? rich(of(round).lesson) : ""],
       ["Blamed", (round) => make("ul.plain", {}, (round.blame ?? []).map((id) => make("li", { dir: "auto", textContent: id })))],
       ["Ran", (round) => names(this.ran(round))],
       ["Took", (round) => duration((round.end ?? app.end) - round.start)],
@@ -62,7 +62,7 @@ class Rounds {
     ];
     const head = make("tr", {}, make("td"), rounds.map((round) => make("th", { scope: "col", textContent: `Round ${round.name}` })));
     const body = rows.map(([title, cell]) => make("tr", {}, make("th", { scope: "row", textContent: title }), rounds.map((round) => make("td", {}, cell(round)))));
-    return make("div.wide", { tabIndex: 0, role: "region", "aria-label": "Rounds side by side" }, make("table", {}, make("tbody", {}, head, body)));
+    return make("div.wide", { tabIndex: 0, role: "region", "aria-label": "Rounds side by side" }, make("table.verdicts", {}, make("tbody", {}, head, body)));
   }
 
   /** For whoever ran again: what it said before and after. */
@@ -83,7 +83,7 @@ class Rounds {
       const lesson = told[after.id]?.tasks?.at(-1)?.lesson;
       return make("details.section.change", { open: true },
         make("summary", {}, make("span", { dir: "auto", textContent: after.name }), make("span.soft", { textContent: ` round ${before.round} → ${after.round}` })),
-        lesson ? make("div.field", {}, make("h4", { textContent: "lesson it was given" }), text(lesson)) : null,
+        lesson ? make("div.field", {}, make("h4", { textContent: "lesson it was given" }), rich(lesson)) : null,
         changes(said(before), said(after)));
     });
     const left = made.length - shown.length;

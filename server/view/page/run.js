@@ -11,7 +11,7 @@ class Run {
   }
 
   clear() {
-    Object.assign(this, { id: "", workflow: "", goal: "", version: 0, now: 0, ended: false, graphs: {}, critical: new Set() });
+    Object.assign(this, { id: "", workflow: "", goal: "", version: 0, now: 0, ended: false, graphs: {}, critical: new Set(), followed: null });
     this.spans = [];
     this.inside = new Map(); // a span's id → the spans right inside it
     this.byPath = new Map(); // a path's key → its operators' spans, one per round
@@ -28,6 +28,7 @@ class Run {
       version: picture.version, now: picture.now, ended: picture.ended, critical: new Set(picture.critical),
       note: picture.note, can: picture.can,
     });
+    this.followed = null;
     this.heard = performance.now();
     if (picture.graphs) {
       this.graphs = picture.graphs;
@@ -89,6 +90,19 @@ class Run {
     return span ? this.children(span).filter((each) => each.kind === "item" && each.start <= time) : [];
   }
 
+  /** The edges on the critical path, as two keys of paths: in each round, from an operator to the next that waited for it. */
+  get criticalEdges() {
+    if (this.followed) return this.followed;
+    this.followed = new Set();
+    const chains = new Map(); // a round's id → its operators on the path
+    for (const id of this.critical) if (this.spans[id]?.kind === "operator") listed(chains, this.spans[id].parent).push(this.spans[id]);
+    for (const chain of chains.values()) {
+      chain.sort((a, b) => a.end - b.end || a.id - b.id);
+      chain.slice(1).forEach((span, at) => this.followed.add(`${chain[at].key} ${span.key}`));
+    }
+    return this.followed;
+  }
+
   /** The ids of all spans in which somebody is asked at that time. */
   askingAt(time) {
     const asking = new Set();
@@ -122,14 +136,23 @@ class Run {
     return { state: isOpen(round, time) && !this.over(time) ? "waiting" : "idle", span };
   }
 
+  /** Whether the last verdict that blamed anybody, by then, blamed this operator. */
+  wasBlamed(path, time) {
+    const verdicts = (this.rounds.get(keyOf(path.slice(0, -1))) ?? []).filter((round) => round.end !== null && round.end <= time && round.blame?.length);
+    return verdicts.length > 0 && verdicts.at(-1).blame.includes(path.at(-1));
+  }
+
   over(time) {
     return this.root && this.root.end !== null && time >= this.root.end;
   }
 
-  /** What models had cost by then. */
-  usageBy(time) {
+  /** Usage of the model calls inside of a span that had ended by then. */
+  usageBy(time, span = this.root) {
     const sum = {};
-    for (const { kind, end, usage } of this.spans) {
+    const open = [span];
+    while (open.length) {
+      const { id, kind, end, usage } = open.pop();
+      open.push(...(this.inside.get(id) ?? []));
       if (kind !== "model" || end === null || end > time) continue;
       for (const [name, amount] of Object.entries(usage)) sum[name] = (sum[name] ?? 0) + amount;
     }

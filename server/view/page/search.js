@@ -8,7 +8,7 @@ class Search {
     this.app = app;
     this.field = byId("search");
     this.list = byId("found");
-    this.texts = new Map(); // a span's id → all that its details say, in small letters
+    this.texts = new Map(); // a span's id → the texts of its details
     this.field.addEventListener("input", () => this.start());
     this.field.addEventListener("focus", () => this.field.value && this.start());
     this.field.addEventListener("keydown", (event) => this.key(event));
@@ -44,10 +44,10 @@ class Search {
       if (turn !== this.turn) return;
       const span = run.spans[id];
       if (!span) continue;
-      const said = this.texts.get(id) ?? strings(about).join("\n");
+      const said = this.texts.get(id) ?? strings(about);
       this.texts.set(id, said);
-      if (known.has(span.id) || !said.toLowerCase().includes(query)) continue;
-      found.push({ span, said: around(said, query) });
+      const line = known.has(span.id) ? undefined : said.find((each) => each.toLowerCase().includes(query));
+      if (line !== undefined) found.push({ span, said: around(line, query) });
     }
     if (turn === this.turn) this.show(query, found, false);
   }
@@ -115,11 +115,13 @@ class Search {
   }
 }
 
+const UNSAID = new Set(["job_id", "usage", "status", "time", "progress"]); // figures and ids that nobody said
+
 /** All texts in a value. */
 function strings(value, into = []) {
   if (typeof value === "string") into.push(value);
   else if (typeof value === "number") into.push(String(value));
-  else if (value && typeof value === "object") for (const [key, each] of Object.entries(value)) if (key !== "job_id") strings(each, into);
+  else if (value && typeof value === "object") for (const [key, each] of Object.entries(value)) if (!UNSAID.has(key)) strings(each, into);
   return into;
 }
 

@@ -115,7 +115,7 @@ class Timeline {
     const name = (names[span.kind] ?? (() => span.name))();
     const row = make(`div.row.k-${span.kind}`, {
       id: `row-${span.id}`, role: "treeitem", "aria-level": level + 1, "aria-expanded": foldable ? String(open) : undefined,
-      "aria-label": [name, span.kind, STATES[state].label, took, critical && "on the critical path"].filter(Boolean).join(", "),
+      "aria-label": [name, took, span.kind, took !== STATES[state].label && STATES[state].label, critical && "on the critical path"].filter(Boolean).join(", "),
     });
     row.style.top = `${at * ROW}px`;
     row.classList.toggle("selected", view.selected?.span === span.id);
@@ -123,7 +123,7 @@ class Timeline {
     row.classList.toggle("critical", critical);
     const label = make("div.label", {},
       make("span.fold", {}, foldable ? sign(open ? SIGNS.unfolded : SIGNS.folded) : ""), icon(state),
-      make("span.name", { dir: "auto", textContent: name, title: name }), make("span.took", { textContent: took }));
+      make("span.name", { dir: "auto", textContent: name, title: name }), " ", make("span.took", { textContent: took }));
     label.style.paddingLeft = `${indent(level)}px`;
     row.append(label, make("div.track", {}, this.bars(span, state, time)));
     return row;

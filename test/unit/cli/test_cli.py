@@ -16,6 +16,8 @@ from operad.cli import main as cli
 from operad.configs.answers import WrongAnswerError, describe_answer, read_answer
 from operad.runtime.testing import BreakOff, Fail, Hang, Say, ScriptedModel
 
+CREDITS = Path(__file__).parents[2] / "example" / "release_credits" / "release_credits.yaml"
+
 EXPERT = """
 app: {desc: Greet the world.}
 operators:
@@ -240,7 +242,7 @@ def test_binary_and_oversized_files_exit_2(operad, tmp_path):
     with (tmp_path / "large.txt").open("wb") as file:
         file.truncate(100 * 2**20)
     for name, message in [("binary", "is binary"), ("large.txt", "104,857,600 bytes are more than")]:
-        status, out, err = operad("run", "release_credits", "--file", name)
+        status, out, err = operad("run", str(CREDITS), "--trust", "--file", name)
         assert (status, out) == (2, "")
         assert message in err
         assert "'read'" in err
@@ -288,7 +290,7 @@ def test_schema_prints_a_json_schema_that_accepts_our_own_configurations(operad)
     status, out, _ = operad("schema")
     assert status == 0
     schema = json.loads(out)
-    jsonschema.validate(yaml.safe_load(files("operad.configs").joinpath("release_credits.yaml").read_text()), schema)
+    jsonschema.validate(yaml.safe_load(files("operad.configs").joinpath("designer.yaml").read_text()), schema)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"operator": []}, schema)
 
@@ -466,7 +468,7 @@ def test_answers_may_be_given_beforehand(operad, asker):
         "run", asker, "--job", "Go.", "--answer", "pay=no", "--answer", "why=a=b", "--answer", "wy=x"
     )
     assert (status, out) == (0, "'a=b'\n\nbusy\n")
-    assert err.endswith("nobody asked for --answer wy\n")
+    assert err.endswith("no question used --answer wy\n")
 
 
 @pytest.mark.parametrize(
@@ -567,7 +569,7 @@ def test_a_question_that_is_open_when_the_run_fails_elsewhere_hangs_nothing(tmp_
     os.close(writing)
     assert process.returncode == 2
     assert process.stderr.endswith(
-        "operad: operator 'busy' of workflow 'Asker' failed on attempt 1: ValueError: x (stopped for it: pay)\n"
+        "operad: operator 'busy' of workflow 'Asker' failed on attempt 1: ValueError: x (stopped because of it: pay)\n"
     )
 
 
@@ -753,7 +755,7 @@ def test_a_split_that_cannot_be_used_exits_2_with_all_that_is_wrong(operad, team
     with ScriptedModel(lambda request: Say('{"sub_jobs": []}')) as endpoint:
         status, out, err = operad("run", team, "--job", "Go.", "--base-url", endpoint.base_url)
     assert (status, out) == (2, "")
-    assert "leader 'Leader' made no split of job" in err
+    assert "leader 'Leader' made no valid split of job" in err
     assert "[empty] there is no sub-job: name at least one" in err
     assert len(endpoint.requests) == 3
 

@@ -122,8 +122,8 @@ def test_the_schema_needs_no_file(operad):
     [
         ([], "operad edit needs a FILE"),
         (["operad"], "there is nothing to do; give an --op"),
-        (["operad", "--op", "conect 1 2"], "'conect' is no operation (did you mean 'connect'?)"),
-        (["operad", "--op", '{"op": 1'], "is no JSON"),
+        (["operad", "--op", "conect 1 2"], "'conect' is not an operation (did you mean 'connect'?)"),
+        (["operad", "--op", '{"op": 1'], "is not JSON"),
         (["operad", "--op", "set 2 system x", "--format", "difi"], "did you mean 'dify'?"),
         (["operad", "--op", "set 2 system x", "--format", "mermaid"], "Mermaid is written to be looked at"),
         (["operad", "--op", "set 2 system x", "-o", "no/x"], "no/x: cannot be written"),

@@ -140,11 +140,11 @@ def test_a_configuration_stays_one_in_json_and_where_it_speaks_of_workflows(oper
         ("[]", ["is JSON, but no workflow", "it is a list"]),
         (
             '{"nodes_info": [\n  {"id": "1",}], "edges": []}',
-            ["given.json cannot be read: 1 issue", "given.json:2: is no JSON"],
+            ["given.json cannot be read: 1 issue", "given.json:2: is not JSON"],
         ),
         ('{"nodes": [], "edges": []}', ["is JSON, but no workflow", "it has: nodes, edges"]),
-        ("<workflow>{</workflow>", ["is no JSON"]),
-        ('{"nodes_info": ' + "[" * 50_000, ["is no JSON"]),
+        ("<workflow>{</workflow>", ["is not JSON"]),
+        ('{"nodes_info": ' + "[" * 50_000, ["is not JSON"]),
     ],
 )
 def test_json_that_is_no_workflow_exits_2_and_says_why(run, text, messages):
@@ -183,7 +183,7 @@ def test_all_that_is_wrong_with_a_workflow_is_said_at_once_and_nothing_runs(run)
         (["--input", "tone=x", "--input", "paper=note.txt"], ["'paper': note.txt: no such file (did you mean 'notes.txt'?)"]),
         (["--input", "tone=x", "--file", "notes.txt", "--file", "notes.txt"], ["no input takes the file notes.txt"]),
         (["--input", "tone=x", "--file", "notes.txt", "--expert", "X"], ["flow.json is a workflow, and has no experts; leave --expert out"]),
-        (["--input", "tone=x", "--file", "notes.txt", "--output", "notes.txt"], ["--output notes.txt: is no folder"]),
+        (["--input", "tone=x", "--file", "notes.txt", "--output", "notes.txt"], ["--output notes.txt: is not a folder"]),
         (["--input", "tone=x", "--file", "notes.txt", "--services", "no.yaml"], ["no.yaml: no such file"]),
         (["--input", "tone"], ["write NAME=VALUE"]),
     ],
@@ -239,9 +239,9 @@ def test_one_result_is_its_text_and_several_stand_under_their_names(tmp_path):
 
 
 def test_options_for_workflows_are_refused_for_a_configuration(operad):
-    status, _, err = operad("run", "release_credits", "--output", "made")
+    status, _, err = operad("run", "designer", "--output", "made")
     assert status == 2
-    assert "release_credits says this itself, under `services`; leave --output out" in err
+    assert "designer says this itself, under `services`; leave --output out" in err
 
 
 # Services
@@ -261,7 +261,7 @@ SEARCH = {
 def test_without_services_the_error_says_what_to_set(run, monkeypatch):
     status, _, err = run(SEARCH, "--input", "topic=x")
     assert status == 2
-    assert "nobody searches the web; for operad run, set SERPAPI_API_KEY" in err
+    assert "no search provider is set; for operad run, set SERPAPI_API_KEY" in err
 
 
 def test_services_come_from_the_environment():

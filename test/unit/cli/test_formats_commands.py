@@ -46,6 +46,21 @@ def test_a_format_is_found_by_its_content_and_runs(name, operad, tmp_path):
     assert operad("run", "flow", "--input", "name=Ann", "--base-url", "http://127.0.0.1:9")[:2] == (0, "Ann\n")
 
 
+def test_a_file_without_experts_is_an_issue_of_check_as_it_is_an_error_of_run(operad, tmp_path):
+    (tmp_path / "none.yaml").write_text("operators: [{name: a, instruction: Say.}]")
+    issue = "none.yaml: configures no experts; add one under `experts` [no-experts]\n1 file: 1 issue\n"
+    assert operad("check", "none.yaml") == (2, issue, "")
+    assert operad("run", "none.yaml", "--job", "x") == (
+        2, "", "operad: none.yaml: configures no experts; add one under `experts`\n",
+    )  # fmt: skip
+
+
+def test_a_python_file_is_run_with_python(operad, tmp_path):
+    (tmp_path / "flow.py").write_text("print(1)\n")
+    said = "operad: flow.py: is a Python file; run it with: python flow.py\n"
+    assert operad("run", "flow.py", "--job", "x") == (2, "", said)
+
+
 def test_all_issues_of_all_files_are_told_with_their_lines(operad, tmp_path):
     (tmp_path / "a.yaml").write_text(
         "nodes:\n  1: {type: start, variables: []}\n  2: {type: endd, after: 1}\n  3: {type: end, after: 1, outputs: [[x, [y, '1']]]}\n"
@@ -55,9 +70,9 @@ def test_all_issues_of_all_files_are_told_with_their_lines(operad, tmp_path):
     status, out, _ = operad("check", "a.yaml", "b.json", "c.yaml")
     assert status == 2
     lines = out.splitlines()
-    assert lines[0] == "a.yaml:3: 2: 'endd' is no node type (did you mean 'end'?) [unknown-type]"
+    assert lines[0] == "a.yaml:3: 2: 'endd' is not a node type (did you mean 'end'?) [unknown-type]"
     assert lines[1].startswith("a.yaml:4: 3: outputs[0][1]: ")
-    assert lines[2].startswith("b.json:2: is no JSON: ")
+    assert lines[2].startswith("b.json:2: is not JSON: ")
     assert any(line.startswith("c.yaml:2: operatorz: unknown key") for line in lines)
     status, out, _ = operad("check", "a.yaml", "gone.json", "--json")
     told = json.loads(out)
@@ -90,7 +105,7 @@ workflow:
         title: Greet
         template: "Hello, {{ name }}"
         variables: [{variable: name, value_selector: ['1', name]}]
-        error_strategy: fail-branch
+        cached: true
     - id: '3'
       data: {type: end, title: End, outputs: [{variable: text, value_selector: ['2', output]}]}
     edges:
@@ -99,8 +114,8 @@ workflow:
   features: {opening_statement: Good day.}
 """
 
-LOSS = "error_strategy of 'Greet': an error ends the run; no default value is taken, and no fail branch"
-NOTE = "workflow.features.opening_statement: has no effect on a result, and is not there"
+LOSS = "cached of 'Greet': is an unknown field and is not read; remove it if the workflow does not need it"
+NOTE = "workflow.features.opening_statement: has no effect on a result and is dropped"
 
 
 def test_what_an_imported_file_loses_is_told_and_runs_only_with_leave(operad, tmp_path):
@@ -113,7 +128,7 @@ def test_what_an_imported_file_loses_is_told_and_runs_only_with_leave(operad, tm
     assert checked["notes"] == [{"code": "note", "message": NOTE, "where": "", "line": 0}]
     run = ("run", "flow.yml", "--input", "name=Ann", "--base-url", "http://127.0.0.1:9")
     refused = (
-        "operad: flow.yml: runs differently here than where it comes from: 'Greet' (2): error_strategy. operad check "
+        "operad: flow.yml: runs differently here than where it comes from: 'Greet' (2): cached. operad check "
         "says how; --lossy (in Python, lossy=True) runs it all the same\n"
     )
     assert operad(*run) == (2, "", refused)
@@ -122,7 +137,7 @@ def test_what_an_imported_file_loses_is_told_and_runs_only_with_leave(operad, tm
     assert f"flow.yml: 2: {LOSS} [lossy]" in err.replace("\n", " ").replace("  ", " ")
     assert [(each["field"], each["lossy"]) for each in json.loads(operad(*run, "--lossy", "--json")[1])["remarks"]] == [
         ("workflow.features.opening_statement", False),
-        ("error_strategy", True),
+        ("cached", True),
     ]
 
 
@@ -152,7 +167,7 @@ def test_a_lossy_workflow_of_a_service_runs_only_with_leave(operad, tmp_path):
     (tmp_path / "services.yaml").write_text("workflows: {greet: flow.yml}\n")
     status, _, err = operad(*run)
     assert status == 2
-    assert "services.yaml:1: workflows.greet: flow.yml: loses 'Greet' (2): error_strategy; operad check flow.yml" in err
+    assert "services.yaml:1: workflows.greet: flow.yml: loses 'Greet' (2): cached; operad check flow.yml" in err
     (tmp_path / "services.yaml").write_text("workflows: {greet: flow.yml}\nlossy: true\n")
     assert operad(*run)[:2] == (0, "Ann\n")
 
@@ -162,7 +177,7 @@ def test_a_lossy_workflow_is_not_served_without_leave(operad, tmp_path, command)
     (tmp_path / "flow.yml").write_text(LOSSY)
     status, _, err = operad(command[0], "flow.yml", *command[1:], "--base-url", "http://127.0.0.1:9")
     assert status == 2
-    assert "flow.yml: runs differently here than where it comes from: 'Greet' (2): error_strategy" in err
+    assert "flow.yml: runs differently here than where it comes from: 'Greet' (2): cached" in err
 
 
 def test_a_workflow_goes_through_all_formats_and_comes_back(operad, tmp_path):
@@ -264,12 +279,12 @@ def test_experts_are_drawn_as_pictures(operad, tmp_path):
 
 
 def test_what_comes_with_operad_is_shown_and_checked_by_its_name(operad):
-    status, out, _ = operad("show", "release_credits")
+    status, out, _ = operad("show", "designer")
     assert status == 0
-    assert out.startswith('flowchart TD\n  subgraph x0 ["Release credits"]\n    x0n0["read"]\n')
-    assert operad("check", "release_credits") == (0, "1 file: no issues\n", "")
-    assert "did you mean 'release_credits'?" in operad("show", "release_credit")[2]
-    assert "did you mean 'release_credits'?" in operad("check", "release_credit")[1]
+    assert out.startswith('flowchart TD\n  subgraph x0 ["Designer"]\n    x0n0["plan"]\n')
+    assert operad("check", "designer") == (0, "1 file: no issues\n", "")
+    assert "did you mean 'designer'?" in operad("show", "desiner")[2]
+    assert "did you mean 'designer'?" in operad("check", "desiner")[1]
 
 
 FAULTY = {

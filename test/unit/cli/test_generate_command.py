@@ -98,7 +98,7 @@ def test_it_is_run_and_drawn_and_explained(generate, stages, paper):
     assert "plan, round 1: told about" in err
     assert "(Rules " in err
     assert "; the paper's prompt alone has about 8,000 an attempt" in err
-    assert "mended [" in err
+    assert "mended: [" in err
 
 
 @pytest.mark.parametrize("picture", ["flow.png", "flow.md"])
@@ -179,8 +179,8 @@ MORE = {
     "plan": [{
         "reasoning": "", "drop": [],
         "nodes": [
-            {"id": "4", "type": "llm", "change": "add", "does": "shortens", "inside": "", "after": [{"node": "2", "port": 0}], "gives": []},
-            {"id": "3", "type": "end", "change": "update", "does": "ends", "inside": "", "after": [{"node": "4", "port": 0}], "gives": []},
+            {"id": "4", "type": "llm", "change": "add", "does": "shortens", "inside": "", "after": ["2"], "gives": []},
+            {"id": "3", "type": "end", "change": "update", "does": "ends", "inside": "", "after": ["4"], "gives": []},
         ],
     }],
     "build": [{"reasoning": "", "nodes": {
@@ -264,6 +264,44 @@ def test_a_file_that_keeps_its_instructions_is_continued_with_them(generate, sta
 # What is not right
 
 
+def scripted(*answers):
+    """Answers from a list."""
+    left = list(answers)
+    return lambda request: Say(json.dumps(left.pop(0), ensure_ascii=False))
+
+
+GREETING = {
+    "reasoning": "",
+    "nodes": [
+        {"id": "1", "type": "start", "after": [], "params": {"variables": [{"name": "name", "type": "string"}]}},
+        {"id": "2", "type": "llm", "after": ["1"], "params": {"system": "", "user": "Greet {{#1.name#}} in Latin."}},
+        {"id": "3", "type": "end", "after": ["2"], "params": {"outputs": [{"name": "greeting", "value": "2.text"}]}},
+    ],
+}
+IN_FRENCH = {
+    "reasoning": "",
+    "nodes": [{"id": "2", "replace": [{"param": "user", "old": "Latin", "new": "French"}]}],
+}
+
+
+def test_stages_that_ask_nobody_are_not_printed(generate):
+    status, _, err = generate(scripted(GREETING), "Greet somebody.", "-o", "flow.yaml")
+    assert status == 0
+    told = [re.sub(r", [\d.]+ s, [\d,]+ tokens", "", line) for line in err.splitlines() if line.startswith("round")]
+    assert told == ["round 1  plan: running", "round 1  plan: done", "round 1  SUCCESS: accepted; 0 findings"]
+
+
+@pytest.mark.parametrize("name", ["flow.yaml", "flow.dify.yml"])
+def test_notes_that_a_change_makes_wrong_are_dropped_and_printed(generate, name):
+    noted = {**GREETING, "notes": ["The greeting is in Latin.", "Names are not checked."]}
+    assert generate(scripted(noted), "Greet somebody.", "-o", name)[0] == 0
+    change = {**IN_FRENCH, "notes": ["The greeting is in French."], "outdated": [1, 7]}
+    status, _, err = generate(scripted(change), "In French.", "--continue", name, "-o", name)
+    assert status == 0, err
+    assert "note: The greeting is in French.\ndropped note: The greeting is in Latin.\n" in err
+    assert read(Path(name).read_bytes(), name)[1].notes == ("Names are not checked.", "The greeting is in French.")
+
+
 @pytest.mark.parametrize("said", USELESS.values(), ids=USELESS)
 @pytest.mark.parametrize("stage", ["plan", "build"])
 def test_a_model_that_says_nothing_of_use_leaves_the_file_as_it_was(generate, stages, paper, made, said, stage):
@@ -300,7 +338,7 @@ def test_an_instruction_that_contradicts_itself_gets_the_best_attempt_with_reaso
     }
     plan = json.loads(json.dumps(paper[0]["plan"][0]).replace('"paper"', '"text"').replace('"file"', '"string"'))
     plan["nodes"] = [each for each in plan["nodes"] if each["id"] != "2"]
-    plan["nodes"][1]["after"] = [{"node": "1", "port": 0}]
+    plan["nodes"][1]["after"] = ["1"]
     plan["nodes"][0]["gives"] = plan["nodes"][0]["gives"][:1]
     build = {
         "reasoning": "",
@@ -336,7 +374,7 @@ def test_an_instruction_that_contradicts_itself_gets_the_best_attempt_with_reaso
         (["x", "--continue", "empty.yaml"], "is empty"),
         (["x", "--continue", "experts.yaml"], "experts.yaml: configures experts"),
         (["x", "--continue", "comfy.json"], "comfyui-api: is made by the classes of a server; give --object-info"),
-        (["x", "--continue", "broken.json"], "broken.json:1: is no JSON"),
+        (["x", "--continue", "broken.json"], "broken.json:1: is not JSON"),
     ],
 )
 def test_what_cannot_be_is_refused_before_the_model_is_asked(generate, stages, arguments, said, monkeypatch):
@@ -396,7 +434,7 @@ def test_an_endpoint_that_breaks_down_in_the_midst_leaves_the_best_attempt(gener
         said = model(request)
         return Fail(400, "out of order") if model.stages[-1] == "judge" else said
 
-    status, _, err = generate(answer, paper[0]["says"], "-o", "flow.yaml")
+    status, _, err = generate(answer, paper[0]["says"], "-o", "flow.yaml", "--review")
     assert status == 1
     assert "left: the run broke off" in err
     assert "out of order" in err
@@ -404,6 +442,26 @@ def test_an_endpoint_that_breaks_down_in_the_midst_leaves_the_best_attempt(gener
 
 
 # Examples
+
+
+def test_services_of_a_file_are_offered_and_other_formats_are_not_offered_them(generate):
+    Path("services.yaml").write_text("tools:\n  - {type: TIME}\n")
+    asked = []
+
+    def answer(request):
+        asked.append("\n".join(str(each["content"]) for each in request["messages"]))
+        return Say(REFUSAL)
+
+    for format_name in ("operad", "chat2workflow"):
+        status, _, _ = generate(
+            answer, "Say the time (variable time).", "--services", "services.yaml", "--to", format_name
+        )
+        assert status == 1
+    offered = ["Tools for nodes of type tool and agent:" in each for each in asked]
+    assert offered[0]
+    assert not offered[-1]
+    assert "\nhuman-input(" in asked[0]
+    assert "human-input" not in asked[-1]
 
 
 def test_the_likest_workflow_of_a_folder_is_an_example(generate, stages, paper, made):
@@ -441,7 +499,7 @@ def test_a_conversation_shows_each_step_takes_back_and_ends_by_an_empty_line(tmp
     assert "there is nothing to take back" in seen
     assert "What is the workflow given" in seen
     assert "What is to change?" in seen
-    assert "\nflowchart TD\n  n0" in seen
+    assert "\n+ 1 start\n" in seen
     assert "+ node 5 (llm)" in seen
     assert "taken back; 1 step is left" in seen
     assert "written: flow.yaml" in seen
@@ -510,7 +568,9 @@ def interrupted(forked, folder, model, *arguments, when):
 
 
 def test_ctrl_c_in_the_midst_of_the_first_step_keeps_what_was_drafted(tmp_path, stages, paper, forked):
-    status, _, err = interrupted(forked, tmp_path, stages(paper[0]), paper[0]["says"], "-o", "flow.yaml", when="judge")
+    status, _, err = interrupted(
+        forked, tmp_path, stages(paper[0]), paper[0]["says"], "-o", "flow.yaml", "--review", when="judge"
+    )
     assert status == 130, err
     assert err.strip().endswith("operad: interrupted")
     assert len(nodes_in(tmp_path / "flow.yaml")) == 4
@@ -520,7 +580,16 @@ def test_ctrl_c_in_the_midst_of_a_change_leaves_the_file_as_it_was(tmp_path, sta
     (tmp_path / "flow.yaml").write_text(f"# mine\n{YAML}", encoding="utf-8")
     model = stages(**MORE)
     status, _, err = interrupted(
-        forked, tmp_path, model, "Make it shorter.", "--continue", "flow.yaml", "-o", "flow.yaml", when="judge"
+        forked,
+        tmp_path,
+        model,
+        "Make it shorter.",
+        "--continue",
+        "flow.yaml",
+        "-o",
+        "flow.yaml",
+        "--review",
+        when="judge",
     )
     assert status == 130, err
     assert (tmp_path / "flow.yaml").read_text(encoding="utf-8") == f"# mine\n{YAML}"

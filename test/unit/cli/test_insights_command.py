@@ -142,7 +142,7 @@ async def test_a_cache_is_no_store_of_insights(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["operad", "insights", str(tmp_path / "c")])
     with pytest.raises(SystemExit):
         cli.main()
-    assert "no store of insights of operad" in capsys.readouterr().err
+    assert "not a store of insights of operad" in capsys.readouterr().err
 
 
 def test_rows_that_make_no_sense_are_told_in_one_line(operad, tmp_path):

@@ -2,8 +2,9 @@
 
 import signal
 import sys
+import threading
 
-from operad.cli.interruptible import end_children
+from operad.cli.interruptible import end_children, signals_heard
 
 
 def test_all_children_are_ended_though_threads_and_other_children_have_ended_meanwhile(tmp_path, forked):
@@ -14,3 +15,12 @@ def test_all_children_are_ended_though_threads_and_other_children_have_ended_mea
     (tmp_path / "2" / "children").write_text(f"{2**22 + 1} {process.pid} ")  # the first is no process's
     end_children(tmp_path)
     assert process.wait() == -signal.SIGTERM
+
+
+def test_the_thread_that_hears_signals_has_ended_behind_the_work():
+    def names():
+        return [thread.name for thread in threading.enumerate()]
+
+    with signals_heard(lambda number: None):
+        assert "operad-signals" in names()
+    assert "operad-signals" not in names()

@@ -5,8 +5,9 @@ import io
 import pytest
 from rich.console import Console
 
-from operad.cli import progress
-from operad.cli.progress import LiveTable, PlainLines, Remarks, Row, RunView, display_on, verdict_line
+from operad.cli import display, progress
+from operad.cli.display import LiveTable, PlainLines, display_on
+from operad.cli.progress import Remarks, Row, RunView, verdict_line
 from operad.runtime import SubJob, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.events import (
     AnswerRejected,
@@ -435,7 +436,7 @@ def test_the_live_table_keeps_verdicts_above_itself():
 
 
 def test_the_table_has_rounds_seconds_tokens_notes_and_totals(monkeypatch):
-    monkeypatch.setattr(progress, "monotonic", lambda: 100.0)
+    monkeypatch.setattr(display, "monotonic", lambda: 100.0)
     written = io.StringIO()
     happened = [
         STARTED,
@@ -454,7 +455,7 @@ def test_the_table_has_rounds_seconds_tokens_notes_and_totals(monkeypatch):
 
 
 def test_the_totals_have_the_cost_where_one_is_known(monkeypatch):
-    monkeypatch.setattr(progress, "monotonic", lambda: 100.0)
+    monkeypatch.setattr(display, "monotonic", lambda: 100.0)
     priced = USAGE.model_copy(update={"cost": 0.25})
     told = [at(name, ModelAnswered, model="m", usage=priced) for name in ("read", "check")]
     written = io.StringIO()
@@ -518,8 +519,8 @@ def test_of_a_split_into_many_the_first_parts_are_told():
 
 
 def test_strangers_that_are_blamed_are_told_on_one_line():
-    assert shown(STRANGER) == ["round 2  blamed, but nobody is called so: 'chek' (did you mean 'check'?)"]
-    assert "blamed, but nobody is called so: 'chek'" in table_of(STARTED, STRANGER)
+    assert shown(STRANGER) == ["round 2  blamed an unknown operator: 'chek' (did you mean 'check'?)"]
+    assert "blamed an unknown operator: 'chek'" in table_of(STARTED, STRANGER)
 
 
 def test_sub_jobs_have_rows_below_their_leader_and_experts_operators_below_these():

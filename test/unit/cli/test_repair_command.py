@@ -64,7 +64,7 @@ def test_what_is_left_is_said_with_what_to_do(operad, tmp_path):
     (tmp_path / "flow.json").write_text(json.dumps(FLOW), encoding="utf-8")
     status, out, err = operad("repair", "flow.json")
     assert status == 1
-    assert "[unknown-type] 2: 'quantum' is no node type" in err
+    assert "[unknown-type] 2: 'quantum' is not a node type" in err
     status, out, err = operad("repair", "flow.json", "--json")
     told = json.loads(out)
     assert (status, err) == (1, "")

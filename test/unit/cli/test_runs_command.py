@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,10 +19,13 @@ pytest.importorskip("dbos")
 
 from operad.cli import main as cli
 from operad.cli.durable import new_run_id
-from operad.runtime import BuiltinWorkflow, Job, events, interrupt
-from operad.runtime.durable.driver import leave
+from operad.cli.run_record import Seen, caught_up
+from operad.runtime import BuiltinWorkflow, Job, Usage, WorkflowMessage, events, interrupt
 from operad.runtime.durable.ledger import Ledger
 from operad.runtime.durable.places import database_url
+from operad.runtime.durable.rows import KeptRun
+from operad.runtime.durable.run_owner import leave
+from operad.runtime.durable.steps import KeptStep, Outcome
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
 
 STEPS = """
@@ -219,7 +223,7 @@ def test_two_at_once_are_refused_and_one_is_cancelled_from_elsewhere(operad, sta
     assert operad("runs", "cancel", "one")[:2] == (0, f"one: {driver} was told to end it\n")
     _, err = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert "run 'one' was cancelled; operad runs resume one goes on with it" in err
+    assert "run 'one' was cancelled; to resume it: operad runs resume one" in err
     assert rows(operad("runs", "list")[1])[0]["state"] == "cancelled"
     assert operad("runs", "cancel", "one")[0] == 2
     assert operad("runs", "resume", "one")[:2] == (0, "Last Greet Ada.\n")
@@ -254,7 +258,7 @@ def test_a_question_that_nobody_answers_leaves_the_run_to_be_answered_later(oper
     assert "--answer b=perhaps: 'perhaps' is not of type 'boolean'; it was asked: Pay?" in err
     status, out, err = operad("runs", "resume", "one", "--answer", "b=yes", "--answer", "bb=1")
     assert (status, out) == (0, "Last Greet Ada.\n")
-    assert "nobody asked for --answer bb" in err
+    assert "no question used --answer bb" in err
     assert ran() == ["a", "c"]
     assert json.loads(operad("runs", "show", "one", "--json")[1])["questions"] == []
     assert operad("runs", "resume", "one", "--answer", "b=yes")[0] == 2
@@ -293,6 +297,9 @@ def test_a_run_that_a_program_began_is_answered_there_and_the_command_stores_not
     assert [question.answer for question in ledger.questions("mine")] == [None]
     ledger.answer("mine", {"ask": 3})
     assert workflow.execute(Job(goal=""), reasoner, run_id="mine").scratchpad == "3"
+    shown = operad("runs", "show", "mine")[1]
+    assert shown.endswith("its result: execute its workflow with run_id='mine' in the program that began it\n")
+    assert "to go on" not in shown
     ledger.close()
 
 
@@ -310,7 +317,7 @@ def test_show_prints_what_is_kept_for_people_and_for_programs(operad, monkeypatc
         "input     tone=warm",
         "b failed: ValueError: disk on fire",
         "  caused by: OSError: it was hot",
-        "to try again what failed: operad runs resume one",
+        "to run the failed operators again: operad runs resume one",
     ):
         assert f"{line}\n" in out
     assert re.search(r"^a +done +\d+\.\d +First Greet", out, re.MULTILINE)
@@ -320,6 +327,30 @@ def test_show_prints_what_is_kept_for_people_and_for_programs(operad, monkeypatc
     assert (told["state"], told["job"]["inputs"], told["result"]) == ("failed", {"tone": "warm"}, None)
     (listed,) = json.loads(operad("runs", "list", "--json")[1])
     assert (listed["id"], listed["state"], listed["done"], listed["total"]) == ("one", "failed", 1, 3)
+
+
+def test_progress_and_usage_of_a_run_are_at_least_those_of_its_operators():
+    used = Usage(calls=1, prompt_tokens=5, completion_tokens=2)
+    done = [KeptStep(key, Outcome(WorkflowMessage(), usage=used), 1.0, 2.0) for key in ("draft", "draft@2", "in/look")]
+    failed = KeptStep("ask", Outcome(error=ValueError(), usage=used), 1.0, 2.0)
+    steps = [*done, failed, KeptStep("last", None, 1.0, 0.0)]
+    stale = Seen(KeptRun("r", total=4, usage=""), "asks", "", (), 1.0, 1.0)
+    seen = caught_up(stale, steps)
+    assert seen.progress == "2/4"
+    assert (seen.usage.calls, seen.usage.tokens) == (4, 28)
+    ahead = replace(stale, kept=replace(stale.kept, done=4, usage=Usage(calls=9, prompt_tokens=99).model_dump_json()))
+    assert (caught_up(ahead, steps).usage.calls, caught_up(ahead, steps).progress) == (9, "4/4")
+
+
+def test_list_and_show_say_the_same_of_a_run_whose_process_died_before_it_noted_its_progress(operad, monkeypatch):
+    monkeypatch.setenv("FAIL", "c")
+    operad("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one")
+    with closing(sqlite3.connect("runs.sqlite")) as database:
+        database.execute("UPDATE operad_runs SET state = 'running', done = 0")
+        database.commit()
+    [listed] = rows(operad("runs", "list")[1])
+    assert (listed["state"], listed["done"]) == ("interrupted", "2/3")
+    assert "state     interrupted, 2/3 done" in operad("runs", "show", "one")[1]
 
 
 # Anew from an operator on
@@ -336,7 +367,7 @@ def test_restart_from_does_an_operator_and_what_follows_anew(operad):
     status, _, err = operad("runs", "resume", "one", "--restart-from", "c", "--round", "2")
     assert (status, ran()[6:]) == (2, [])
     assert "'c' did not run in round 2; it ran in: 1" in err
-    assert "no operator is called 'd'" in operad("runs", "resume", "one", "--restart-from", "d")[2]
+    assert "no operator has the path 'd'" in operad("runs", "resume", "one", "--restart-from", "d")[2]
 
 
 def test_a_changed_workflow_is_refused_but_from_the_change_on(operad, monkeypatch):
@@ -434,7 +465,7 @@ def test_a_configuration_says_how_many_finished_runs_are_kept(operad):
         (["runs", "cancel", "../x"], "no run has the id '../x'"),
         (["run", "three.yaml", "--job", "Greet Ada.", "--run-id", "a b/c"], "a run cannot have the id 'a b/c'"),
         (["run", "three.yaml", "--job", "Greet Ada.", "--run-id", ""], "a run cannot have the id ''"),
-        (["run", "three.yaml", "--run-id", "one", "--job", "Another."], "is about another job: its goal differ"),
+        (["run", "three.yaml", "--run-id", "one", "--job", "Another."], "has another job: its goal differs; "),
         (["run", "three.yaml", "--job", "Greet Ada.", "--restart-from", "a"], "--restart-from: say of which run"),
         (["runs", "resume", "one", "--round", "2"], "--round goes with --restart-from"),
         (["runs", "delete"], "name the runs, or say --older-than 30d or --keep 1000"),
@@ -514,10 +545,10 @@ def test_a_schema_that_cannot_be_used_is_said(operad, schema):
     operad("run", "asking.yaml", "--job", "Greet Ada.", "--run-id", "one")
     planted("UPDATE operad_questions SET schema = ?", schema)
     assert "asks" in operad("runs", "list")[1]
-    assert "the schema of its answer cannot be used" in operad("runs", "show", "one")[1]
+    assert "the JSON Schema of its answer is not valid" in operad("runs", "show", "one")[1]
     status, _, err = operad("runs", "resume", "one", "--answer", "b=yes")
     assert status == 2
-    assert "the schema of its answer cannot be used" in err
+    assert "the JSON Schema of its answer is not valid" in err
 
 
 def test_rows_of_nonsense_hide_no_other_run(operad):

@@ -239,8 +239,8 @@ def test_what_is_wrong_with_a_file_is_said_before_trust_is_asked_for(operad, fol
 
 
 def test_files_without_code_and_classes_of_operad_need_no_trust(operad):
-    assert load("release_credits").profiles
-    assert operad("trust", "release_credits")[1] == "release_credits: names no code, and needs no trust\n"
+    assert load("designer").profiles
+    assert operad("trust", "designer")[1] == "designer: names no code, and needs no trust\n"
 
 
 # Trust
@@ -431,7 +431,7 @@ def trapped(folder):
     return [sys.executable, str(folder / "bin" / "begin.py")]
 
 
-@pytest.mark.parametrize("file", ["expert.yaml", "coded.yaml"])
+@pytest.mark.parametrize("file", ["expert.yaml", pytest.param("coded.yaml", marks=pytest.mark.slow)])
 def test_http_libraries_import_nothing_that_lies_beside_a_file_that_runs(trapped, folder, file):
     with ScriptedModel([Say("Hello!!!")]) as endpoint:
         given = ["--job", "Go.", "--base-url", endpoint.base_url]
@@ -447,6 +447,7 @@ def test_http_libraries_import_nothing_that_lies_beside_a_file_that_runs(trapped
     assert [*folder.glob("*-ran")] == []
 
 
+@pytest.mark.slow
 def test_nor_beside_a_file_that_is_served(trapped, folder):
     given = ["--port", "0", "--base-url", "http://127.0.0.1:9/v1"]
     process = subprocess.Popen(

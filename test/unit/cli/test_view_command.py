@@ -171,7 +171,7 @@ def test_what_is_no_events_file_is_refused_in_one_line(refused, tmp_path):
         "one; for a run that is kept, say --db URL as well\n"
     )
     said = refused("view", "table.csv")
-    assert said.startswith("operad: table.csv: line 1 is no event: ")
+    assert said.startswith("operad: table.csv: line 1 is not an event: ")
     assert said.count("\n") == 1
 
 
@@ -216,14 +216,14 @@ def test_the_runs_of_a_database_are_listed(operad, tmp_path):
         ) as run:
             assert run.ends()[0] == 0
     with operad("view", "--db", "runs.sqlite", "--port", "0") as command:
-        assert '<a href="runs/one/">' in get(command.page).text
+        assert '"id":"one"' in get(command.page).text.replace('": "', '":"')
         command.process.send_signal(signal.SIGINT)
         assert command.ends()[0] == 0
     with operad("view", "won", "--db", "runs.sqlite", "--port", "0") as command:
         status, _, err = command.ends()
         assert (status, err) == (
             2,
-            "operad: no run has the id 'won' (did you mean 'one'?); operad runs list shows them\n",
+            "operad: no run has the id 'won' (did you mean 'one'?); to list the runs: operad runs list\n",
         )
     with operad("view", "one", "--db", "runs.sqlite", "--port", "0") as command:
         assert command.page.endswith("/runs/one/")

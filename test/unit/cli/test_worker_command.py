@@ -14,9 +14,9 @@ from trusting import with_trust
 pytest.importorskip("dbos")
 
 from operad.cli import main as cli
-from operad.runtime.durable.driver import leave
 from operad.runtime.durable.ledger import Ledger
 from operad.runtime.durable.places import database_url
+from operad.runtime.durable.run_owner import leave
 
 STEPS = """
 import asyncio, os, time
@@ -161,10 +161,11 @@ def test_a_run_is_done_by_a_worker_and_workers_says_who_lives(place, operad, beg
     assert operad("workers") == (
         0,
         "",
-        "nobody drives runs here, and nobody works for them; start one: operad worker FILE\n",
+        "there are no drivers and no workers; start a worker: operad worker FILE\n",
     )
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_to_end_finishes_or_gives_back_what_it_is_at(place, begun):
     """Four workers, one after the other: one finishes its work, the next ends at once, and the third after its grace."""
     for name in "ab":

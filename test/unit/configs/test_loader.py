@@ -40,6 +40,7 @@ from operad.runtime.models.model import DEFAULT_MODEL
 from operad.runtime.policies.policy import Budget, Policy
 from operad.runtime.reasoning.reasoner import DualModelReasoner, MonoModelReasoner
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
+from operad.runtime.values.api_key import key_text
 from operad.runtime.values.document import parse_document
 from operad.runtime.values.errors import InputError, InvalidError, ModelError, OperatorError
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
@@ -151,7 +152,9 @@ experts: [{profile: {name: X}, workflow: [[*loud]]}]
     configuration = load(file)
     [loud] = configuration.expert().workflow.get_operators()
     assert isinstance(loud, Operator)
-    assert loud.config.actions[0].tools[0].name == "search"
+    [tool] = loud.config.actions[0].tools
+    assert isinstance(tool, Tool)
+    assert tool.name == "search"
     assert configuration.expert().workflow.execute(job(), ScriptedReasoner([])).scratchpad == "test!!!"
 
 
@@ -371,6 +374,53 @@ def test_a_value_of_another_shape_is_said_in_plain_words(write, old, new, messag
     assert [found for _, _, found in issues(write(MINIMAL.replace(old, new)))] == [message]
 
 
+@pytest.mark.parametrize(("item", "chain"), [("*greet", "[[*greet]]"), ("greet", "[[greet]]"), ("{a: b}", "[[…]]")])
+def test_an_operator_in_the_place_of_a_chain_is_told_at_its_line_with_what_to_write(write, item, chain):
+    [(code, where, message)] = issues(write(MINIMAL.replace("[[*greet]]", f"[{item}]")))
+    line = MINIMAL[: MINIMAL.index("[[*greet]]")].count("\n") + 1
+    assert (code, where) == ("value", f":{line} experts[0].workflow")
+    assert message == f"a chain is a list: write {chain}"
+
+
+FAULTY = """
+operators:
+  - {name: facts, instruction: List., output: strng}
+  - {name: check, instruction: Check., inputs: [facts], tools: [no_module.search], output: "{claims: [string]}"}
+  - {name: answer, instruction: Answer., inputs: [chek]}
+  - {name: each, instruction: Do., map: {over: check.claim}}
+experts:
+  - profile: {name: A}
+    workflow: [[facts, check, answer], [check, each], [answer, nobody]]
+tools: [{name: look, module_path: no_such_module}]
+"""
+
+
+def test_a_wrong_key_hides_no_other_issue(write):
+    text = FAULTY.replace(
+        "- profile: {name: A}", "- profile: {name: A}\n    max_rounds: many\n    evaluator: {instrction: x}"
+    )
+    found = issues(write(text.replace("instruction: Do., map", "instruction: Do., maps: 1, map")))
+    assert sorted((where.partition(" ")[0], code) for code, where, _ in found) == [
+        (":10", "unknown-key"), (":11", "unknown-operator"), (":12", "tool-module"), (":3", "no-type"),
+        (":4", "tool-module"), (":5", "unknown-operator"), (":6", "unknown-key"), (":6", "unknown-output"),
+        (":9", "value"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("how", [load, preview])
+def test_issues_of_one_operator_hide_none_of_the_others(write, how):
+    with pytest.raises(InvalidError) as caught:
+        how(write(FAULTY))
+    assert [(issue.code, issue.where.partition(":")[2]) for issue in caught.value.issues] == [
+        ("tool-module", "10 tools[0]"),
+        ("no-type", "3 operators[0].output"),
+        ("tool-module", "4 operators[1].tools[0]"),
+        ("unknown-operator", "9 experts[0].workflow[2][1]"),
+        ("unknown-operator", "5 operators[2].inputs[0]"),
+        ("unknown-output", "6 operators[3].map.over"),
+    ]
+
+
 @pytest.mark.parametrize("experts", ["5", "true", "[1]", "{a: b}"])
 def test_experts_of_another_shape_are_an_error(write, experts):
     assert {code for code, _, _ in issues(write(f"experts: {experts}\n"))} <= {"value", "missing-key", "unknown-key"}
@@ -460,7 +510,7 @@ def test_an_expert_is_chosen_by_name(write):
 
 
 def test_a_configuration_of_this_package_is_found_by_its_name():
-    assert load("release_credits").expert().profile.name == "Release credits"
+    assert load("designer").expert().profile.name == "Designer"
 
 
 ROUTED = """
@@ -596,8 +646,8 @@ def test_the_form_of_an_answer_is_a_mapping_or_a_text(write, said):
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        ("output:\n      claims:\n        - text: strng", ("no-type", ":7 operators[0].output.claims[0].text", "'strng' is no type (did you mean 'string'?); describe a text in several words")),
-        ("output: nonsense", ("no-type", ":5 operators[0].output", "'nonsense' is no type; write a form such as {nonsense: string}, or describe the answer in several words")),
+        ("output:\n      claims:\n        - text: strng", ("no-type", ":7 operators[0].output.claims[0].text", "'strng' is not a type (did you mean 'string'?); describe a text in several words")),
+        ("output: nonsense", ("no-type", ":5 operators[0].output", "'nonsense' is not a type; write a form such as {nonsense: string}, or describe the answer in several words")),
         ("output: {type: object, properties: {a: {type: strng}}}", ("json-schema", ":5 operators[0].output", "'strng' is not valid under any of the given schemas")),
         ("output: 5", ("value", ":5 operators[0].output", "must be text, a mapping or a list, not 5")),
         ("output: {a: string}\n    output_schema: text", ("value", ":3 operators[0]", "'output_schema' and 'output' are the same key; give one of them")),
@@ -723,12 +773,41 @@ def test_a_fallback_may_be_a_model_at_the_same_endpoint_or_at_another(write, mon
     same = policy_of(write(with_pay("fallback: {model: {name: small}}") + model)).fallback
     assert isinstance(same, Model)
     assert (same.name, same.base_url, same.temperature) == ("small", "http://127.0.0.1:9/v1", None)
-    assert same.api_key is not None
-    assert same.api_key.get_secret_value() == "sk-ours"
+    assert key_text(same.api_key) == "sk-ours"
     other = policy_of(write(with_pay("fallback: {model: {base_url: 'http://127.0.0.1:8/v1'}}") + model)).fallback
     assert isinstance(other, Model)
-    assert other.api_key is not None
-    assert other.api_key.get_secret_value() == "sk-theirs"
+    assert key_text(other.api_key) == "sk-theirs"
+
+
+@pytest.mark.parametrize(
+    ("said", "made"),
+    [
+        ("small", ("small", "http://127.0.0.1:9/v1", None, "sk-ours")),
+        ("{temperature: 0, max_tokens: 9}", ("large", "http://127.0.0.1:9/v1", 0, "sk-ours")),
+        ("{name: far, base_url: 'http://127.0.0.1:8/v1'}", ("far", "http://127.0.0.1:8/v1", None, "sk-theirs")),
+    ],
+)
+def test_an_operator_and_an_evaluator_may_have_a_model_of_their_own(write, monkeypatch, said, made):
+    monkeypatch.setenv("OURS", "sk-ours")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-theirs")
+    text = MINIMAL.replace("Greet.", f"Greet.\n    model: {said}")
+    text += f"    evaluator: {{instruction: Judge., model: {said}}}\n"
+    text += "model: {name: large, base_url: 'http://127.0.0.1:9/v1', api_key_env: OURS, temperature: 1}\n"
+    graph = load(write(text)).expert().workflow.graph()
+    operators: list[Any] = [*graph.operators.values(), *graph.evaluators]
+    for operator in operators:
+        model = operator.thinker(None).model
+        assert (model.name, model.base_url, model.temperature, key_text(model.api_key)) == made
+        assert operator.asks_model is False
+
+
+def test_a_model_of_an_operator_whose_key_is_not_set_is_told_at_its_line(write):
+    text = MINIMAL.replace("Greet.", "Greet.\n    model: {name: small, api_key_env: MISSING_KEY}")
+    with pytest.raises(InvalidError) as raised:
+        load(write(text))
+    [issue] = raised.value.issues
+    assert "operators[0].model" in issue.where
+    assert issue.message == "the environment variable MISSING_KEY is not set; `model.api_key_env` names it for the key"
 
 
 def test_an_experts_policy_completes_those_of_its_operators(write):
@@ -867,11 +946,12 @@ TEAM = "  - {name: team, workflow: [[pay, *again]]}\nexperts:"
         (with_pay("map: {on_error: kep}"), "value", ":8 operators[1].map.on_error", "'fail', 'skip' or 'keep'"),
         (with_pay("ports: [a]\n    map: {}"), "value", ":6 operators[1]", "not both"),
         (with_pay("map: {over: n}").replace("complaint?", "complaint?\n    output_schema: '{n: 5}'"), "not-a-list", ":9 operators[1].map.over", "integer"),
+        (with_pay("map: {over: triage.clams}").replace("complaint?", "complaint?\n    output_schema: '{claims: [5]}'"), "unknown-output", ":9 operators[1].map.over", "'triage' has no 'clams' (did you mean 'claims'?); it has: claims"),
         (with_pay("ports: [yes]"), "value", ":8 operators[1].ports[0]", "must be text, not True; put it in quotes"),
         (with_pay("ports: [a, a]"), "value", ":8 operators[1].ports", "each its own"),
         (ROUTED.replace("Calm down.", "Calm down.\n    join: all") + "      - [*pay, *calm]\n", "never-runs", ":10 operators[2].join", "different ports"),
         (ROUTED + "    evaluator: {instruction: J., map: {}}\n", "value", ":15 experts[0].evaluator.map", "takes no 'map'"),
-        (ROUTED + "    evaluator: {instruction: J., fallback: {text: a}}\n", "value", ":15 experts[0].evaluator.fallback", "no verdict"),
+        (ROUTED + "    evaluator: {instruction: J., fallback: {text: a}}\n", "value", ":15 experts[0].evaluator.fallback", "cannot replace a verdict"),
         (ROUTED.replace("*calm]", "{name: in, workflow: []}]"), "no-operators", ":14 experts[0].workflow[1][1].workflow", "add"),
         (ROUTED.replace("*calm]", "{workflow: [[x]], hop: 1}]"), "unknown-key", ":14 experts[0].workflow[1][1].hop", "known: budget, evaluator"),
         (ROUTED.replace("experts:", TEAM.replace("*again", "team")), "cycle", ":10 operators[3].workflow[0][1]", "team → team"),
@@ -1027,14 +1107,19 @@ def test_embeddings_in_this_process_need_their_extra(write, library, monkeypatch
     assert "pip install 'operad[embeddings]'" in message
 
 
-def test_a_class_that_takes_no_knowledge_base_says_how_to_leave_it_out(write, library):
-    text = LIBRARY.replace(
-        "instruction: Answer.", "instruction: Answer., class: operad.operators.release_credits.CreditEntries"
+def test_a_class_that_takes_no_knowledge_base_says_how_to_leave_it_out(write, library, tmp_path):
+    (tmp_path / "plain_operators.py").write_text(
+        "from operad.operators import Operator\n\n\nclass Plain(Operator):\n"
+        "    def __init__(self, config, *, toolkit=None):\n        super().__init__(config, toolkit=toolkit)\n"
     )
-    [(code, where, message)] = issues(write(text))
-    assert (code, where) == ("params", ":7 operators[0].params")
-    assert "knowledge: false" in message
-    load(write(text.replace("CreditEntries", "CreditEntries, knowledge: false")))
+    text = LIBRARY.replace("instruction: Answer.", "instruction: Answer., class: plain_operators.Plain")
+    with pytest.raises(InvalidError) as caught:
+        load(write(text))
+    [issue] = caught.value.issues
+    assert issue.code == "params"
+    assert issue.where.endswith(":7 operators[0].params")
+    assert "knowledge: false" in issue.message
+    load(write(text.replace("Plain", "Plain, knowledge: false")))
 
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -1045,12 +1130,14 @@ EXAMPLES = [text for text in re.findall(r"^```yaml\n(.*?)^```$", PAGES, re.M | r
 @pytest.mark.parametrize("text", EXAMPLES)
 def test_the_examples_of_the_documentation_load_and_fit_the_printed_schema(write, tmp_path, text, monkeypatch):
     (tmp_path / "my_tools.py").write_text("def search(query: str) -> str:\n    return query\n")
+    (tmp_path / "my_steps.py").write_text("def shout(claim): ...\ndef bullets(shout): ...\n")
+    (tmp_path / "my_checks.py").write_text("def three(draft): ...\n")
     assert load(write(text)).profiles
     jsonschema.validate(parse_document(text, "page").data, json_schema())
 
 
 def test_the_documentation_has_examples():
-    assert len(EXAMPLES) == 4
+    assert len(EXAMPLES) == 8
 
 
 CHAT2GRAPH = {
@@ -1189,7 +1276,7 @@ def test_what_an_expert_learns_is_known_when_the_file_is_loaded_again(write):
 @pytest.mark.parametrize(
     ("said", "code", "where", "message"),
     [
-        ("{insights: no/such/folder.sqlite}", "insights", ":9 env.insights", "is its folder there"),
+        ("{insights: no/such/folder.sqlite}", "insights", ":9 env.insights", "check that its folder exists"),
         ("{insights: expert.yaml}", "insights", ":9 env.insights", "file is not a database"),
         ("{insights: .}", "insights", ":9 env.insights", "cannot be used"),
         ("{insights: ':memory:'}", "insights", ":9 env.insights", "name one, or leave `insights` out"),
@@ -1330,7 +1417,7 @@ def test_what_is_wrong_with_a_leader_is_told_at_its_place(write_team, leader, co
 def test_a_leader_without_experts_leads_nobody(write):
     [(code, where, message)] = issues(write("leader: {profile: {name: L}}\n"))
     assert (code, where) == ("no-experts", ":1 leader")
-    assert message == "it leads nobody; add experts under `experts`"
+    assert message == "it has no experts; add them under `experts`"
 
 
 def test_all_faults_of_a_leader_are_told_at_once_with_those_of_its_experts(write_team):
@@ -1380,6 +1467,9 @@ experts:
         ("      [*polite]", ["polite"]),
         ("      - {name: own, instruction: Own.}\n      - brief", ["own", "brief"]),
         ("      - {instruction: Own.}\n      - {instruction: Other.}", ["evaluator-5", "evaluator-6"]),
+        ("      - {instruction: Own.}", ["evaluator"]),
+        ("      {instruction: Own.}", ["evaluator"]),
+        ("      [{name: evaluator, instruction: Own.}, {instruction: Other.}]", ["evaluator", "evaluator-6"]),
         ("      []", []),
         ("      *brief", ["brief"]),
     ],

@@ -24,33 +24,8 @@ PAGES = [START, *sorted((ROOT / "docs").glob("from_*.md"))]
 BENCH = ROOT / ".venv-bench" / "bin"
 """Where `make bench` puts other frameworks."""
 
-# Operad under the names of Chat2Graph.
-CHAT2GRAPH = """
-import sys
-from types import ModuleType
-
-from operad.operators import Operator, OperatorConfig
-from operad.runtime import DbgptWorkflow, MonoModelReasoner, SubJob, WorkflowMessage
-
-
-def message(payload, job_id):
-    return WorkflowMessage(**payload, job_id=job_id)
-
-
-for name, content in {
-    "app.core.model.job": {"SubJob": SubJob},
-    "app.core.model.message": {"WorkflowMessage": message},
-    "app.core.reasoner.mono_model_reasoner": {"MonoModelReasoner": MonoModelReasoner},
-    "app.core.sdk.init_server": {"init_server": lambda: None},
-    "app.core.workflow.operator": {"Operator": Operator},
-    "app.core.workflow.operator_config": {"OperatorConfig": OperatorConfig},
-    "app.plugin.dbgpt.dbgpt_workflow": {"DbgptWorkflow": DbgptWorkflow},
-}.items():
-    sys.modules[name] = ModuleType(name)
-    vars(sys.modules[name]).update(content)
-    while name := name.rpartition(".")[0]:
-        sys.modules.setdefault(name, ModuleType(name))
-"""
+CHAT2GRAPH = (ROOT / "test" / "support" / "chat2graph_names.py").read_text(encoding="utf-8")
+"""Operad under the names of Chat2Graph."""
 
 
 @dataclass(frozen=True)
@@ -103,9 +78,8 @@ def follow(text: str, folder: Path) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize(
-    "page", [START, *(pytest.param(page, marks=pytest.mark.slow) for page in PAGES[1:])], ids=lambda page: page.stem
-)  # of the pages that are slow, test_docs.py runs what is Python
+@pytest.mark.slow  # `make test` runs what is Python in these pages: test_docs.py
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_who_follows_a_page_gets_what_it_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if "from app." in (text := page.read_text(encoding="utf-8")):
         (tmp_path / "sitecustomize.py").write_text(CHAT2GRAPH, encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import subprocess
@@ -116,12 +117,25 @@ def test_a_browser_asks_nobody_outside_and_finds_what_is_searched(address: str, 
 
 
 @pytest.mark.slow
-def test_the_front_page_is_the_readme_with_links_that_the_site_has(site: Path) -> None:
-    page = (site / "index.html").read_text(encoding="utf-8")
-    assert 'href="evaluators.html#scores-as-evaluators"' in page
-    assert 'href="contributing.html"' in page
-    assert "<code>configs/release_credits.yaml</code>" in page
-    assert 'href="configs/release_credits.yaml"' not in page
+def test_the_home_page_shows_a_run_and_leads_to_every_group_of_pages(site: Path) -> None:
+    _, _, page = (site / "index.html").read_text(encoding="utf-8").partition("<article")
+    above, _, below = page.partition("Why Operad")
+    assert 'src="run.gif"' in above
+    for group in ("Get started", "Tutorials", "How-to guides", "Concepts", "Reference", "Migration"):
+        assert f"<strong>{group}</strong>" in below
+    assert 'href="contributing.html"' in below
+
+
+@pytest.mark.slow
+def test_an_example_is_a_page_with_its_program_and_its_output(site: Path) -> None:
+    listed = (site / "examples.html").read_text(encoding="utf-8")
+    assert 'href="examples/hand_off.html"' in listed
+    assert "<code>test/example/chat2graph_expert.yaml</code>" in listed
+    page = (site / "examples" / "hand_off.html").read_text(encoding="utf-8")
+    shown = re.sub(r"<[^>]+>", "", page.partition("<article")[2])
+    assert "python test/example/hand_off.py" in shown
+    for file in ("hand_off.py", "output/hand_off.txt"):
+        assert (ROOT / "test" / "example" / file).read_text(encoding="utf-8") in html.unescape(shown)
 
 
 @pytest.mark.slow
@@ -168,6 +182,7 @@ def test_a_code_that_cannot_be_read_out_of_the_source_is_told(tmp_path: Path) ->
         tool("issue_codes").codes(source(tmp_path, "Issue(anything(), 'm')\n"))
 
 
+@pytest.mark.slow
 def test_every_code_and_every_error_stands_in_the_page_once() -> None:
     page = (ROOT / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
     _, _, below = page.partition("## Files that cannot be read")

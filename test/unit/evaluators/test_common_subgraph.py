@@ -122,6 +122,7 @@ def test_each_stage_of_the_search_finds_the_largest_set(monkeypatch: pytest.Monk
         assert not any(conflicts[a] >> b & 1 for a, b in combinations(vertices, 2))
 
 
+@pytest.mark.slow
 @given(st.integers(1, 7), st.randoms(use_true_random=False))
 def test_neither_numbers_nor_sides_nor_directions_matter(size: int, draw: Random):
     pairs, gold, predicted = some_case(draw, size)

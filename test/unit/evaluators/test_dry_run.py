@@ -49,6 +49,13 @@ async def test_models_say_what_the_prompt_shows(asked, code_of_it):
     assert done.issues == ()
 
 
+async def test_a_model_says_a_table_where_a_spreadsheet_is_made_of_it():
+    llm = NodeSpec("2", "llm", {"system": "", "user": "Complaints by product: {{#1.topic#}}."})
+    sheet = NodeSpec("3", "markdown-exporter", {"target_type": "xlsx", "md_text": "{{#2.text#}}"})
+    done = await dry_run(chain(start(["topic", "string"]), llm, sheet, end("files", "3")))
+    assert done.issues == ()
+
+
 async def test_code_that_breaks_is_named():
     broken = code("def main(n):\n    return {'m': n.none}", [["n", ["n", "1"]]], [["m", "number"]])
     done = await dry_run(chain(start(["n", "number"]), broken, end("m", "2")))
@@ -104,3 +111,145 @@ async def test_what_is_not_installed_is_no_fault_of_the_workflow(monkeypatch):
     assert not done.issues
     assert not done.ended
     assert "operad[media]" in done.untried
+
+
+async def test_an_end_without_outputs_that_is_reached_is_an_end():
+    quiet = NodeSpec("9", "end", {"outputs": []})
+    assert (await dry_run(chain(start(["topic", "string"]), quiet))).ended
+
+
+# Branches
+
+
+def choice(id, *cases):
+    return NodeSpec(id, "if-else", {"cases": [[None, [[["language", "1"], *case]]] for case in cases]})
+
+
+def breaks(id, text="raise ValueError('no')"):
+    params = {
+        "code": f"def main():\n    {text}\n    return {{'m': 'x'}}",
+        "variables": [],
+        "outputs": [["m", "string"]],
+    }
+    return NodeSpec(id, "code", params)
+
+
+def ends(id, variable, node):
+    return NodeSpec(id, "end", {"outputs": [["result", [variable, node]]]})
+
+
+def forked(fork, before=(), behind=None, variables=(("language", "string"),)):
+    """A workflow whose branch 0 ends at once, and whose branch 1 has a node that may break."""
+    behind = behind or breaks("4")
+    nodes = [start(*map(list, variables)), *before, fork, ends("8", "language", "1"), behind, ends("9", "m", "4")]
+    line = [Edge(one.id, other.id) for one, other in pairwise([nodes[0], *before, fork])]
+    others = [Edge(fork.id, "8", port) for port in range(2, len(fork.params.get("cases", ())) + 1)]
+    return NodeGraph(nodes, [*line, Edge(fork.id, "8", 0), Edge(fork.id, "4", 1), Edge("4", "9"), *others])
+
+
+CLASSIFIER = NodeSpec("3", "question-classifier", {"query_variable_selector": ["language", "1"], "classes": ["A", "B"]})
+PERSON = NodeSpec("3", "human-input", {"question": "Well?", "actions": [["y", "Yes"], ["n", "No"]]})
+
+
+@pytest.mark.parametrize("fork", [CLASSIFIER, PERSON, choice("3", ["is not", "French"]), choice("3", ["not empty"])])
+async def test_a_node_that_fails_behind_any_branch_is_found(fork):
+    done = await dry_run(forked(fork))
+    (issue,) = done.issues
+    assert issue.where == "4"
+    assert "ValueError: no" in issue.message
+    assert f"of node {fork.id})" in issue.message
+    assert done.untaken == ()
+
+
+@pytest.mark.parametrize("fork", [CLASSIFIER, PERSON, choice("3", ["is", "French"], ["start with", "G"], ["empty"])])
+async def test_each_branch_is_taken_once(fork):
+    done = await dry_run(forked(fork, behind=breaks("4", "pass")))
+    assert done.ended
+    assert done.untaken == ()
+
+
+async def test_the_words_of_conditions_are_said_by_models():
+    asks = NodeSpec("2", "llm", {"system": "", "user": "Is {{#1.language#}} spoken in Mali? Yes or no."})
+    fork = NodeSpec("3", "if-else", {"cases": [["and", [[["text", "2"], "contains", "yes"], [["text", "2"], "contains", "sure"]]]]})  # fmt: skip
+    done = await dry_run(forked(fork, [asks]))
+    assert [issue.where for issue in done.issues] == ["4"]
+    flipped = NodeSpec("3", "if-else", {"cases": [[None, [[["text", "2"], "not contains", "yes"]]]]})
+    assert [issue.where for issue in (await dry_run(forked(flipped, [asks]))).issues] == ["4"]
+
+
+async def test_values_go_by_their_names_through_json_and_code():
+    asks = NodeSpec("2", "llm", {"system": "", "user": 'Answer with JSON: {"score": 1, "why": ""}'})
+    reads = NodeSpec("5", "code", {
+        "code": "import json\ndef main(t):\n    return {'score': json.loads(t)['score']}",
+        "variables": [["t", ["text", "2"]]], "outputs": [["score", "number"]],
+    })  # fmt: skip
+    fork = NodeSpec("3", "if-else", {"cases": [[None, [[["score", "5"], "<", "60"]]]]})
+    done = await dry_run(forked(fork, [asks, reads]))
+    assert [issue.where for issue in done.issues] == ["4"]
+
+
+async def test_a_branch_behind_another_is_taken():
+    inner = choice("5", ["is", "French"])
+    nodes = [start(["language", "string"]), PERSON, inner, breaks("4"), ends("8", "language", "1"), ends("9", "m", "4"), ends("7", "language", "1")]  # fmt: skip
+    edges = [Edge("1", "3"), Edge("3", "8", 0), Edge("3", "5", 1), Edge("5", "4", 0), Edge("5", "7", 1), Edge("4", "9")]
+    done = await dry_run(NodeGraph(nodes, edges))
+    assert [issue.where for issue in done.issues] == ["4"]
+    assert done.issues[0].message.endswith("(on port 0 of node 5)")
+
+
+async def test_branches_that_no_value_takes_are_told_with_the_reason():
+    counts = NodeSpec("2", "code", {
+        "code": "def main(t):\n    return {'n': len(t)}", "variables": [["t", ["language", "1"]]], "outputs": [["n", "number"]],
+    })  # fmt: skip
+    long = NodeSpec("3", "if-else", {"cases": [[None, [[["n", "2"], "<", "50000"]]]]})
+    done = await dry_run(forked(long, [counts]))
+    assert done.ended
+    assert done.untaken == (
+        "port 1 (else) of node 3: 2.n (code) came to another value than the condition asks for",
+    )  # fmt: skip
+    never = choice("3", ["contains", "a"], ["is", "a"])
+    assert (await dry_run(forked(never))).untaken == ("port 1 of node 3: no made-up value of 1.language makes it hold",)
+
+
+async def test_long_texts_and_large_numbers_take_branches_that_code_decides():
+    counts = NodeSpec("2", "code", {
+        "code": "def main(t, n):\n    return {'n': len(t) - n}",
+        "variables": [["t", ["language", "1"]], ["n", ["limit", "1"]]], "outputs": [["n", "number"]],
+    })  # fmt: skip
+    fork = NodeSpec("3", "if-else", {"cases": [[None, [[["n", "2"], ">", "0"]]]]})
+    done = await dry_run(forked(fork, [counts], variables=[("language", "string"), ("limit", "number")]))
+    assert [issue.where for issue in done.issues] == ["4"]
+
+
+async def test_a_run_that_fails_before_a_branch_is_no_finding():
+    reads = code("def main(t):\n    return {'m': {'a': 'b'}[t]}" , [["t", ["language", "1"]]], [["m", "string"]])  # fmt: skip
+    fork = NodeSpec("3", "if-else", {"cases": [[None, [[["m", "2"], "is", "b"]]]]})
+    done = await dry_run(forked(fork, [reads]), {"language": "a"})
+    assert done.ended
+    assert done.untaken == ("port 1 (else) of node 3: 2.m (code) came to another value than the condition asks for",)
+
+
+async def test_a_text_that_must_contain_a_part_of_an_address_is_one():
+    fetches = NodeSpec("4", "http-request", {"url": ["language", "1"]})
+    fork = choice("3", ["not contains", "http"])
+    graph = forked(fork, behind=fetches)
+    graph.nodes[-1].params["outputs"][0][1][0] = "body"
+    done = await dry_run(graph)
+    assert done.issues == ()
+    assert done.untaken == ()
+
+
+async def test_a_comfyui_server_is_not_asked():
+    workflow = {"1": {"class_type": "Save", "inputs": {}}}
+    draws = NodeSpec("2", "comfyui", {"server": "http://127.0.0.1:9", "workflow": workflow})
+    end = NodeSpec("3", "end", {"outputs": [["name", ["files.0.name", "2"]]]})
+    done = await dry_run(
+        NodeGraph([NodeSpec("1", "start", {"variables": []}), draws, end], [Edge("1", "2"), Edge("2", "3")])
+    )
+    assert (done.issues, done.ran["comfyui"]) == ((), 1)
+
+
+async def test_a_file_is_always_given():
+    fork = NodeSpec("3", "if-else", {"cases": [[None, [[["paper", "1"], "exists"]]]]})
+    done = await dry_run(forked(fork, variables=[("language", "string"), ("paper", "file")]))
+    assert done.untaken == ("port 1 (else) of node 3: no made-up value of 1.paper makes it hold",)

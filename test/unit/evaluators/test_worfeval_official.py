@@ -97,6 +97,7 @@ def test_where_the_program_crashes_the_score_is_0():
     assert official("Nothing.", workflow("a", ["START,1"])) == NOTHING
 
 
+@pytest.mark.slow
 def test_gold_workflows_against_themselves_score_as_in_the_authors_program(shared_data):
     """The program's values are 0.937, 0.978 and 0.983 for wikihow, alfworld and toolbench; of lumos, where it has 0.983,
     it is not known why."""

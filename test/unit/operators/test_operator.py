@@ -24,6 +24,7 @@ from operad.runtime import (
     Task,
     Tool,
     Toolkit,
+    Turn,
     WorkflowMessage,
     events,
 )
@@ -114,7 +115,7 @@ async def test_all_that_an_operator_has_and_is_given_is_in_its_task(tmp_path):
 def toolkit():
     made = Toolkit()
     made.add_chain([FIND, STUDY])
-    made.add_action(REPORT, previous_actions=[(STUDY, 0.7)])
+    made.add_action(REPORT, prev_actions=[(STUDY, 0.7)])
     made.add_tool_group(ToolGroup(name="figures", tools=(PLOT,)), [(REPORT, 0.6)])
     return made
 
@@ -213,6 +214,27 @@ async def test_knowledge_is_looked_up_by_goal_and_context(context, query):
     found = operator.get_knowledge(Job(goal="figs", context=context))
     assert books.queries == [query]
     assert found == Knowledge(passages=(Passage(text=query.upper(), score=0.5),))
+
+
+async def test_in_a_conversation_a_message_is_looked_up_alone_and_with_the_message_before_it(tmp_path):
+    for name, text in {
+        "parcels": "Parcels take two days.",
+        "letters": "Letters take one.",
+        "refunds": "Refunds.",
+    }.items():
+        (tmp_path / f"{name}.md").write_text(f"{text}\n")
+    library = Documents(tmp_path, passages=2)
+    turns = [Turn(role="user", text="How long do parcels take?"), Turn(role="assistant", text="Refunds.")]
+    job = Job(goal="And letters?", turns=tuple(turns))
+
+    def sources(job, **options):
+        found = Operator("Answer.", knowledge_base=library, **options).get_knowledge(job)
+        return [passage.source.rpartition("/")[2] for passage in found.passages]
+
+    assert sources(job) == ["letters.md:1", "parcels.md:1"]
+    assert sources(job, memory=False) == sources(Job(goal="And letters?")) == ["letters.md:1"]
+    assert sources(job.model_copy(update={"goal": "Even on Sundays?"}))[0] == "parcels.md:1"
+    library.close()
 
 
 async def test_the_model_sees_passages_under_their_sources(tmp_path):

@@ -224,12 +224,12 @@ def damaged(path):
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda path: path.write_text("not a database, but a long text " * 100), "not a database; the file is left as"),
-        (lambda path: path.write_text("short"), "not a database; the file is left as it is: move it away, or name an"),
-        (other_sqlite, "is an SQLite file, but no cache of operad; name another file"),
+        (lambda path: path.write_text("not a database, but a long text " * 100), "not a database; the file was not"),
+        (lambda path: path.write_text("short"), "not a database; the file was not changed: move it away, or name an"),
+        (other_sqlite, "is an SQLite file, but not a cache of operad; name another file"),
         (other_version, r"a cache of another version of operad \(format 99, not 1\); delete it"),
-        (damaged, "malformed; the file is left as it is"),
-        (Path.mkdir, "unable to open database file; is its folder there"),
+        (damaged, "malformed; the file was not changed"),
+        (Path.mkdir, "unable to open database file; check that its folder exists"),
     ],
     ids=["text", "short", "other", "version", "damaged", "folder"],
 )
@@ -251,7 +251,7 @@ def test_a_file_that_cannot_be_used_is_an_error_and_is_left_as_it_is(tmp_path, s
 
 
 def test_a_missing_folder_is_an_error(tmp_path):
-    with pytest.raises(InputError, match="is its folder there"):
+    with pytest.raises(InputError, match="check that its folder exists"):
         asyncio.run(Cache(tmp_path / "no" / "c").get("a"))
 
 
@@ -261,7 +261,7 @@ async def test_who_cannot_write_in_time_is_told(tmp_path, monkeypatch):
     await cache.put("a", FULL)
     other = sqlite3.connect(tmp_path / "c", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(InputError, match=r"database is locked; .*does another program hold it"):
+    with pytest.raises(InputError, match=r"database is locked; .*other programs that use it"):
         await cache.put("b", FULL)
     assert await cache.get("a") == FULL
     other.close()

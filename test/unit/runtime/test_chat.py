@@ -508,7 +508,7 @@ def test_a_file_of_another_kind_or_version_is_left_alone(scripted, tmp_path):
     with sqlite3.connect(tmp_path / "other.db") as other:
         other.execute("CREATE TABLE t (a)")
     other.close()
-    with pytest.raises(InputError, match="is an SQLite file, but no store of chats of operad; name another file"):
+    with pytest.raises(InputError, match="is an SQLite file, but not a store of chats of operad; name another file"):
         flow.chat(store=tmp_path / "other.db").send("Hi.")
     ChatStore(tmp_path / "chats.db").chats()
     with sqlite3.connect(tmp_path / "chats.db") as ours:

@@ -1,5 +1,6 @@
 import pytest
 
+from operad.flows.formats.yaml_text import read_yaml
 from operad.runtime.values.document import MAX_DEPTH, dotted, parse_document, read_document
 from operad.runtime.values.errors import InputError, InvalidError
 
@@ -33,7 +34,7 @@ def test_a_tab_is_named():
 
 
 def test_an_undefined_alias_gets_a_suggestion():
-    with pytest.raises(InvalidError, match=r"nothing has the anchor &serch \(did you mean 'search'\?\)"):
+    with pytest.raises(InvalidError, match=r"there is no anchor &serch \(did you mean 'search'\?\)"):
         parse_document("a: &search 1\nb: *serch\n", "f.yaml")
 
 
@@ -90,10 +91,30 @@ def test_binary_and_foreign_encodings_are_named(tmp_path):
 
 def test_merge_keys_are_refused_with_what_to_do():
     with pytest.raises(
-        InvalidError, match=r"\[key\] f.yaml:2: merge keys \(<<\) are not read; write the keys themselves"
+        InvalidError, match=r"\[key\] f.yaml:2: merge keys \(<<\) are not supported; write the keys themselves"
     ):
         parse_document("a: &a {x: 1}\nb: {<<: *a}\n", "f.yaml")
 
 
 def test_a_number_of_thousands_of_digits_is_refused():
     assert issues("a: 1\nb: 0x" + "f" * 5000 + "\n") == [("tag", "f.yaml:2")]
+
+
+def test_items_of_a_list_have_the_lines_where_they_begin():
+    document = parse_document("a:\n  - x:\n      y: 1\n  - [2,\n     3]\n", "f.yaml")
+    assert [document.line(path) for path in [("a", 0), ("a", 0, "x", "y"), ("a", 1), ("a", 1, 1)]] == [2, 3, 4, 5]
+
+
+def test_an_item_that_is_an_alias_has_the_line_of_its_anchor():
+    assert parse_document("a: &first\n  x: 1\nb:\n  - *first\n", "f.yaml").line(("b", 0, "x")) == 2
+
+
+def test_a_second_document_is_refused():
+    assert issues("a: 1\n---\nb: 1\n") == [("yaml", "f.yaml:2")]
+
+
+def test_all_readers_tell_of_a_duplicate_key_in_the_same_words():
+    with pytest.raises(InvalidError, match="duplicate key 'a'"):
+        parse_document("a: 1\na: 2\n", "f.yaml")
+    with pytest.raises(InvalidError, match="line 2: duplicate key 'a'"):
+        read_yaml(b"a: 1\na: 2\n", "f.yaml")

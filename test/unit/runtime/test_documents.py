@@ -664,7 +664,7 @@ def test_what_is_no_file_is_left_out_and_does_not_hang(folder):
     os.mkfifo(docs / "pipe")
     base = Documents(docs)
     assert sources(base, "figs") == ["docs/a.txt:1"]
-    assert base.skipped[str(docs / "pipe")] == "is no regular file"
+    assert base.skipped[str(docs / "pipe")] == "is not a regular file"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names are text there")
@@ -883,7 +883,7 @@ def test_an_index_that_is_damaged_is_an_error_that_says_what_to_do(folder, tmp_p
 
 def test_an_index_in_a_folder_that_is_missing_is_an_error(folder, tmp_path):
     base = Documents(folder({"a.txt": "figs"}), index=tmp_path / "missing" / "index.sqlite")
-    with pytest.raises(InputError, match="is its folder there"):
+    with pytest.raises(InputError, match="check that its folder exists"):
         base.retrieve("figs")
 
 

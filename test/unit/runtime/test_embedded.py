@@ -38,6 +38,21 @@ async def test_it_keeps_to_a_schema():
     assert json.loads(completion.text)["person"] in {"Ada Brook", "Max Roe"}
 
 
+async def test_of_an_answer_of_choices_only_the_tokens_that_choose_are_written():
+    schema = closed(component={"enum": ["libfoo"]}, names=closed(**{"Max Roe": {"enum": ["credited", "other"]}}))
+    asked = [{"role": "user", "content": "Who is credited? libfoo: Fix a leak. Reported by Max Roe."}]
+    completion = await EmbeddedModel().complete(asked, response_format=response_format(schema))
+    assert json.loads(completion.text)["component"] == "libfoo"
+    assert (completion.finish_reason, completion.usage.completion_tokens) == ("stop", 1)
+    assert completion.usage.prompt_tokens > 40
+
+
+async def test_a_choice_can_begin_with_any_character():
+    schema = closed(sign={"enum": ["🜚 gold", "🜛 silver"]})
+    completion = await EmbeddedModel().complete(HELLO, response_format=response_format(schema))
+    assert json.loads(completion.text)["sign"] in {"🜚 gold", "🜛 silver"}
+
+
 async def test_the_same_question_has_the_same_answer_whatever_else_is_asked():
     model = EmbeddedModel()
     asked = [[{"role": "user", "content": f"Name a fruit with the letter {letter}."}] for letter in "ABA"]
@@ -150,6 +165,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shel
 async def main():
     model = EmbeddedModel()
     await model.complete([{"role": "user", "content": "hi"}], max_tokens=1)
+    began = time.time()
+    await model.complete([{"role": "user", "content": PROMPT[: len(PROMPT) // 100 + 20]}], max_tokens=20)
+    print(100 * (time.time() - began))
     asyncio.get_running_loop().call_later(0.5, interrupt)
     await model.complete([{"role": "user", "content": PROMPT}], max_tokens=2000)
 
@@ -164,11 +182,18 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("prompt", ["Tell a long story.", "word " * 5000], ids=["writing", "reading"])
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        pytest.param("Tell a long story.", id="writing"),
+        pytest.param("word " * 5000, id="reading", marks=pytest.mark.slow),
+    ],
+)
 def test_ctrl_c_ends_the_process_at_once_and_nothing_is_printed(prompt):
     script = INTERRUPTED.replace("PROMPT", repr(prompt))
     command = [sys.executable, "-c", script]
     child = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    seconds = time.time() - float(child.stdout)
+    whole_answer, interrupted = map(float, child.stdout.split())
+    seconds = time.time() - interrupted
     assert (child.returncode, child.stderr) == (130, "")
-    assert seconds < 20  # 0.5 on two idle cores; all of the answer takes far longer
+    assert seconds < whole_answer / 4

@@ -49,7 +49,7 @@ async def drive(plan: Plan, step: Step) -> None:
         await step(node)
         return progress.finish(node)
 
-    await engine.drive(progress.ready, and_go_on)
+    await engine.run_graph(progress.ready, and_go_on)
 
 
 async def run(plan: Plan, step: Step) -> None:

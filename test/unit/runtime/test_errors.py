@@ -2,13 +2,18 @@
 
 import inspect
 import re
+from difflib import get_close_matches
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from operad.operators import Operator
 from operad.runtime.testing import LeftoverStepsError, UnexpectedStepError
 from operad.runtime.values import errors
 from operad.runtime.values.errors import (
     AnswerError,
+    FaultError,
     InputError,
     InvalidError,
     Issue,
@@ -17,6 +22,7 @@ from operad.runtime.values.errors import (
     describe,
     did_you_mean,
 )
+from operad.runtime.values.near_names import near_name
 from operad.runtime.values.schema import SchemaMismatch
 
 
@@ -102,3 +108,18 @@ def test_an_error_is_described_by_its_text_and_a_foreign_one_by_its_type_too(err
 )
 def test_the_nearest_known_name_is_suggested_if_there_is_one(name, known, hint):
     assert did_you_mean(name, known) == hint
+
+
+@given(st.text("abAB_", max_size=8), st.lists(st.text("abAB_", max_size=8), max_size=8))
+def test_the_near_name_is_the_first_close_match(name, known):
+    assert near_name(name, known) == next(iter(get_close_matches(name, known, n=1, cutoff=0.6)), "")
+
+
+def test_a_fault_blames_operators_by_id_by_themselves_and_by_their_function():
+    facts = Operator("List.", id="facts")
+    assert FaultError("wrong", blame=["check", facts, drawn_tree]).blame == ("check", "facts", "drawn_tree")
+    assert FaultError("wrong", blame=facts).blame == ("facts",)
+    with pytest.raises(InputError, match=r"expects operators, functions or ids; got 42 \(int\)"):
+        FaultError("wrong", blame=[42])  # type: ignore[list-item]
+    with pytest.raises(InputError, match=r"got <class 'int'> \(type\)"):
+        FaultError("wrong", blame=int)

@@ -37,6 +37,7 @@ PLAIN_MESSAGE = {
     "ports": None,
     "blame": [],
     "score": None,
+    "item": None,
     "job_id": "",
     "operator_id": "",
     "usage": PLAIN_USAGE,
@@ -61,6 +62,7 @@ EXAMPLES = [
             "judges": ["j"],
             "instructions": {"a": "Do."},
             "engine": "dbgpt",
+            "ports": {},
         },
     ),
     (
@@ -166,8 +168,22 @@ EXAMPLES = [
         {"operator": "f", "about": "a job", "insights": ["k"], "texts": ["t"], "store": "s"},
     ),
     (
-        events.WorkflowEntered(workflow="w", operators={"a": (), "b": ("a",)}, judges=("j",)),
-        {"workflow": "w", "operators": {"a": [], "b": ["a"]}, "judges": ["j"], "instructions": {}, "engine": ""},
+        events.WorkflowEntered(
+            workflow="w",
+            operators={"a": (), "b": ("a",)},
+            judges=("j",),
+            ports={"b": {"a": ("yes",)}},
+            item={"of": Odd()},
+        ),
+        {
+            "workflow": "w",
+            "operators": {"a": [], "b": ["a"]},
+            "judges": ["j"],
+            "instructions": {},
+            "engine": "",
+            "ports": {"b": {"a": ["yes"]}},
+            "item": {"of": "odd"},
+        },
     ),
     (
         events.Interrupted(interrupt_id="a#2", question="Which?", schema={"enum": [1, {"odd": (Odd(),)}]}),

@@ -206,7 +206,7 @@ def test_at_the_end_tasks_are_cancelled_and_generators_and_threads_closed():
             closed.append("task")
 
     generator = generate()
-    before = threading.active_count()
+    before = set(threading.enumerate())
 
     async def main():
         task = asyncio.ensure_future(straggler())
@@ -215,7 +215,7 @@ def test_at_the_end_tasks_are_cancelled_and_generators_and_threads_closed():
         return task
 
     run_on_fake_clock(main())
-    assert (closed, threading.active_count()) == (["task", "generator"], before)
+    assert (closed, set(threading.enumerate()) - before) == (["task", "generator"], set())
 
 
 def test_an_error_of_a_task_that_is_cancelled_at_the_end_is_said(caplog):

@@ -56,6 +56,14 @@ def test_a_missing_file_is_an_error_with_the_nearest_name_beside_it(write, tmp_p
     assert error_of(lambda: FileDescriptor.of(missing)) == f"{missing}: no such file (did you mean 'notes.txt'?)"
 
 
+def test_a_name_is_near_by_more_than_its_suffix_and_another_suffix_does_not_matter(write, tmp_path):
+    for name in ("7.yaml", "flow.yml", "flow.json"):
+        write(b"", name)
+    assert error_of(lambda: FileDescriptor.of(tmp_path / "nope.yaml")).endswith("nope.yaml: no such file")
+    for wanted, near in [("flow.yaml", "flow."), ("flwo.json", "flow.json"), ("flw.yml", "flow.yml")]:
+        assert f"(did you mean '{near}" in error_of(lambda wanted=wanted: FileDescriptor.of(tmp_path / wanted))
+
+
 @pytest.mark.parametrize("name", ["zzz", "no/such/folder/notes.txt"])
 def test_a_missing_file_without_a_near_name_is_just_missing(write, tmp_path, name):
     write(b"")
@@ -101,7 +109,7 @@ def test_a_file_of_just_the_bound_is_read_and_one_byte_more_is_not(write):
     file = write(b"x" * 1001)
     assert file.read_text(1001) == "x" * 1001
     assert error_of(lambda: file.read_text(1000)) == (
-        f"{file.path}: 1,001 bytes are more than the 1,000 that are read as text; cut out the part that matters"
+        f"{file.path}: 1,001 bytes are more than the maximum of 1,000 for a text; cut out the relevant part"
     )
 
 
@@ -109,13 +117,15 @@ def test_the_bound_is_16_mib_unless_said_otherwise(write):
     file = write(b"")
     os.truncate(file.path, 16 * 2**20 + 1)
     assert MAX_TEXT_BYTES == 16 * 2**20
-    assert "16,777,217 bytes are more than the 16,777,216" in error_of(FileDescriptor.of(file.path).read_text)
+    assert "16,777,217 bytes are more than the maximum of 16,777,216" in error_of(
+        FileDescriptor.of(file.path).read_text
+    )
 
 
 def test_a_file_that_grew_since_it_was_described_is_not_read_beyond_the_bound(write):
     file = write(b"x")
     file.path.write_bytes(b"x" * 11)
-    assert error_of(lambda: file.read_text(10)) == f"{file.path}: grew beyond the 10 bytes that are read as text"
+    assert error_of(lambda: file.read_text(10)) == f"{file.path}: larger than 10 bytes, the most that are read"
 
 
 def test_a_file_that_has_gone_since_cannot_be_read(write):

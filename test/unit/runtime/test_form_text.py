@@ -13,42 +13,42 @@ from operad.runtime.values.errors import InvalidError
 from operad.runtime.values.schema import TYPE_WORDS, FormError, parse_output_schema, schema_of
 
 REFUSED = {
-    "{why: strng}": ("no-type", "line 1, column 7, at the ^ of {why: ^strng}: 'strng' is no type (did you mean 'string'?)"),
-    '{"why": "strng"}': ("no-type", "line 1, column 9, at the ^ of {\"why\": ^\"strng\"}: 'strng' is no type (did you mean"),
-    "{a: string, b: [bolean]}": ("no-type", "line 1, column 17, at the ^ of {a: string, b: [^bolean]}: 'bolean' is no type (did you mean 'boolean'?)"),
-    "a: string\nb: nubmer": ("no-type", "line 2, column 4, at the ^ of b: ^nubmer: 'nubmer' is no type (did you mean 'number'?)"),
-    "{n: Integer}": ("no-type", "line 1, column 5, at the ^ of {n: ^Integer}: 'Integer' is no type (did you mean 'integer'?)"),
-    "{n: numbers}": ("no-type", "line 1, column 5, at the ^ of {n: ^numbers}: 'numbers' is no type (did you mean 'number'?)"),
-    "```yaml\n{a:\n   strng}\n```": ("no-type", "line 3, column 4, at the ^ of    ^strng}: 'strng' is no type"),
-    "{names: list}": ("no-type", "line 1, column 9, at the ^ of {names: ^list}: 'list' is no type; write [string]"),
-    "{who: object}": ("no-type", "line 1, column 7, at the ^ of {who: ^object}: 'object' is no type; write {key: string}"),
-    "a: number\nb: list[string]": ("no-type", "line 2, column 4, at the ^ of b: ^list[string]: 'list[string]' is no type; write [string]"),
-    "a: number\nb: string[]": ("no-type", "line 2, column 4, at the ^ of b: ^string[]: 'string[]' is no type; write [string]"),
-    "{a: string?}": ("no-type", "line 1, column 5, at the ^ of {a: ^string?}: 'string?' is no type; write string | null, or KEY?: string"),
+    "{why: strng}": ("no-type", "line 1, column 7, at the ^ of {why: ^strng}: 'strng' is not a type (did you mean 'string'?)"),
+    '{"why": "strng"}': ("no-type", "line 1, column 9, at the ^ of {\"why\": ^\"strng\"}: 'strng' is not a type (did you mean"),
+    "{a: string, b: [bolean]}": ("no-type", "line 1, column 17, at the ^ of {a: string, b: [^bolean]}: 'bolean' is not a type (did you mean 'boolean'?)"),
+    "a: string\nb: nubmer": ("no-type", "line 2, column 4, at the ^ of b: ^nubmer: 'nubmer' is not a type (did you mean 'number'?)"),
+    "{n: Integer}": ("no-type", "line 1, column 5, at the ^ of {n: ^Integer}: 'Integer' is not a type (did you mean 'integer'?)"),
+    "{n: numbers}": ("no-type", "line 1, column 5, at the ^ of {n: ^numbers}: 'numbers' is not a type (did you mean 'number'?)"),
+    "```yaml\n{a:\n   strng}\n```": ("no-type", "line 3, column 4, at the ^ of    ^strng}: 'strng' is not a type"),
+    "{names: list}": ("no-type", "line 1, column 9, at the ^ of {names: ^list}: 'list' is not a type; write [string]"),
+    "{who: object}": ("no-type", "line 1, column 7, at the ^ of {who: ^object}: 'object' is not a type; write {key: string}"),
+    "a: number\nb: list[string]": ("no-type", "line 2, column 4, at the ^ of b: ^list[string]: 'list[string]' is not a type; write [string]"),
+    "a: number\nb: string[]": ("no-type", "line 2, column 4, at the ^ of b: ^string[]: 'string[]' is not a type; write [string]"),
+    "{a: string?}": ("no-type", "line 1, column 5, at the ^ of {a: ^string?}: 'string?' is not a type; write string | null, or KEY?: string"),
     "{a: string | none}": ("no-type", "line 1, column 5, at the ^ of {a: ^string | none}: 'string | none' mixes types with other words; write types, as in string | null, or a choice, as in {a: {enum: [a, b]}}"),
     "{a?: strng | b}": ("no-type", "line 1, column 6, at the ^ of {a?: ^strng | b}: 'strng | b' mixes types with other words"),
-    "{why: string, why?: number}": ("duplicate-key", "line 1, column 21, at the ^ of {why: string, why?: ^number}: the key 'why' stands twice"),
-    "- strng\n- other": ("no-type", "line 1, column 3, at the ^ of - ^strng: 'strng' is no type (did you mean 'string'?)"),
-    "why: strng": ("no-type", "line 1, column 6, at the ^ of why: ^strng: 'strng' is no type (did you mean 'string'?)"),
-    "nonsense": ("no-type", "'nonsense' is no type; write a form such as {nonsense: string}, or describe the answer in several words"),
-    "42": ("no-type", "'42' is no type; write a form such as {answer: string}, or describe the answer in several words"),
-    "Markdown.": ("no-type", "'Markdown.' is no type; write a form"),
-    "strng": ("no-type", "'strng' is no type (did you mean 'string'?); describe a text in several words"),
-    "list[str]": ("no-type", "'list[str]' is no type; write [string]"),
-    "dict[str, int]": ("no-type", "'dict[str, int]' is no type; write {key: string}"),
+    "{why: string, why?: number}": ("duplicate-key", "line 1, column 21, at the ^ of {why: string, why?: ^number}: duplicate key 'why'"),
+    "- strng\n- other": ("no-type", "line 1, column 3, at the ^ of - ^strng: 'strng' is not a type (did you mean 'string'?)"),
+    "why: strng": ("no-type", "line 1, column 6, at the ^ of why: ^strng: 'strng' is not a type (did you mean 'string'?)"),
+    "nonsense": ("no-type", "'nonsense' is not a type; write a form such as {nonsense: string}, or describe the answer in several words"),
+    "42": ("no-type", "'42' is not a type; write a form such as {answer: string}, or describe the answer in several words"),
+    "Markdown.": ("no-type", "'Markdown.' is not a type; write a form"),
+    "strng": ("no-type", "'strng' is not a type (did you mean 'string'?); describe a text in several words"),
+    "list[str]": ("no-type", "'list[str]' is not a type; write [string]"),
+    "dict[str, int]": ("no-type", "'dict[str, int]' is not a type; write {key: string}"),
     "integers | null": ("no-type", "'integers | null' mixes types with other words"),
     "{why: string": ("unreadable", "line 1, column 1, at the ^ of ^{why: string: this { is not closed"),
-    "{a: [string}": ("unreadable", "line 1, column 12, at the ^ of {a: [string^}: } where ] is to close ["),
+    "{a: [string}": ("unreadable", "line 1, column 12, at the ^ of {a: [string^}: } where ] must close ["),
     "[string": ("unreadable", "line 1, column 1, at the ^ of ^[string: this [ is not closed"),
-    "why: string}": ("unreadable", "line 1, column 12, at the ^ of why: string^}: } closes nothing"),
+    "why: string}": ("unreadable", "line 1, column 12, at the ^ of why: string^}: } without an opening bracket"),
     "{a: 'x}": ("unreadable", "line 1, column 5, at the ^ of {a: ^'x}: this ' is not closed"),
     "{a: string} please": ("unreadable", "line 1, column 13, at the ^ of {a: string} ^please: the form ends before this"),
     "{why string}": ("unreadable", "line 1, column 2, at the ^ of {^why string}: the key 'why string' has no value"),
     "{why:string}": ("unreadable", "line 1, column 2, at the ^ of {^why:string}: the key 'why:string' has no value; write KEY: VALUE"),
     "{a: b: c}": ("unreadable", "line 1, column 6, at the ^ of {a: b^: c}: is in braces but neither JSON nor YAML"),
-    "{a: string, a: number}": ("duplicate-key", "line 1, column 13, at the ^ of {a: string, ^a: number}: the key 'a' stands twice"),
+    "{a: string, a: number}": ("duplicate-key", "line 1, column 13, at the ^ of {a: string, ^a: number}: duplicate key 'a'"),
     '{"a": 1, "a": 2}': ("duplicate-key", "line 1, column 10, at the ^ of"),
-    "a: string\na: number": ("duplicate-key", "line 2, column 1, at the ^ of ^a: number: the key 'a' stands twice"),
+    "a: string\na: number": ("duplicate-key", "line 2, column 1, at the ^ of ^a: number: duplicate key 'a'"),
 }  # fmt: skip
 
 
@@ -136,7 +136,7 @@ def test_plain_values_are_a_form_as_text_is():
     assert schema_of(form) == parse_output_schema(json.dumps(form))
     with pytest.raises(FormError) as raised:
         schema_of({"claims": [{"text": "string", "sure": "nubmer"}]})
-    assert (raised.value.path, raised.value.slip.what[:22]) == (("claims", 0, "sure"), "'nubmer' is no type (d")
+    assert (raised.value.path, raised.value.slip.what[:25]) == (("claims", 0, "sure"), "'nubmer' is not a type (d")
 
 
 KEYS = st.text("abcdefgh_", min_size=1, max_size=6).filter(lambda key: key != "enum")

@@ -121,10 +121,37 @@ async def test_a_name_that_is_no_operator_before_it_is_an_issue_with_near_names_
     with pytest.raises(InvalidError) as caught:
         await run([first, second] >> third)
     assert [str(issue) for issue in caught.value.issues] == [
-        "[parameter] third: parameter 'frist' is no operator before it (did you mean 'first'?); before it: first, second. "
+        "[parameter] third: parameter 'frist' is not an operator before it (did you mean 'first'?); before it: first, second. "
         "Other parameters are annotated with Job, Reasoner or RunContext"
     ]
     assert ran == []
+
+
+async def test_a_parameter_named_after_an_operator_without_an_edge_asks_for_the_edge():
+    @operator
+    def a(job: Job) -> int:
+        return 1
+
+    @operator(id="b-1")
+    def b(a: int) -> str:
+        return ""
+
+    @operator
+    def fin(a: int, b_1: str, last: str) -> str:
+        return ""
+
+    @operator
+    def last(fin: str) -> str:
+        return ""
+
+    with pytest.raises(InvalidError) as caught:
+        await run(a >> b >> fin >> last)
+    assert [str(issue) for issue in caught.value.issues] == [
+        "[parameter] fin: parameter 'a': operator 'a' has no edge to 'fin'; add the edge: [… >> fin, a >> fin]; "
+        "in YAML, the chain [a, fin]",
+        "[parameter] fin: parameter 'last' is not an operator before it; before it: b_1. "
+        "Other parameters are annotated with Job, Reasoner or RunContext",
+    ]
 
 
 async def test_a_default_stands_in_for_an_operator_that_is_not_there_and_none_for_one_that_was_skipped():
@@ -167,7 +194,7 @@ async def test_an_operator_without_others_before_it_gets_the_goal_or_the_inputs_
     assert (await run(shout, {"text": "hi"})).output == "HI"
     assert (await run(add, {"a": 1})).output == 3
     assert (await run(add, {"a": "1", "b": 5})).output == 6
-    with pytest.raises(OperatorError, match=r"parameter 'a' of 'add' is no input of the job; its inputs: c"):
+    with pytest.raises(OperatorError, match=r"parameter 'a' of 'add' is not an input of the job; its inputs: c"):
         await run(add, {"c": 1})
     with pytest.raises(OperatorError, match=r"input 'a' of the job is no int: Input should be a valid integer"):
         await run(add, {"a": "one"})
@@ -489,3 +516,70 @@ def test_every_door_of_a_workflow_takes_a_model():
         finished = asyncio.run(last())
     assert isinstance(finished, events.RunFinished)
     assert finished.message.scratchpad == "two"
+
+
+def test_a_sync_function_runs_in_a_thread_and_inline_on_the_event_loop(engine):
+    import threading
+
+    @operator
+    def apart(job: Job) -> int:
+        return threading.get_ident()
+
+    @operator(inline=True)
+    def inline(apart: int) -> int:
+        return threading.get_ident()
+
+    @operator
+    async def awaited(inline: int) -> int:
+        return threading.get_ident()
+
+    result = engine(apart >> inline >> awaited).run("x")
+    assert result[inline] == result[awaited] != result[apart]
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_an_inline_function_may_return_what_others_do(engine, inline):
+    def words(job: Job):
+        yield "a"
+        yield "b"
+
+    def later(words: str):
+        async def value():
+            return f"{words}!"
+
+        return value()
+
+    flow = engine(operator(inline=inline)(words) >> operator(inline=inline)(later))
+    assert flow.run("x").text == "ab!"
+
+
+def test_two_parameters_after_one_operator_are_not_both_its_answer(engine):
+    def start(job: Job) -> str:
+        return job.goal
+
+    async def both(start: str, other: str = "own") -> str:
+        return start + other
+
+    flow = engine(operator(start) >> both)
+    assert [flow.run("x").text for _ in range(2)] == ["xown", "xown"]
+
+
+class Person(BaseModel):
+    name: str
+
+
+def test_a_number_for_which_a_model_is_given_is_refused_before_a_model_is_asked():
+    def check(extract: int) -> str:
+        return str(extract)
+
+    def optional(extract: int | None) -> str:
+        return str(extract)
+
+    extract = Operator("Extract the person.", id="extract", output=Person)
+    with ScriptedModel([]) as scripted, pytest.raises(InvalidError) as caught:
+        Workflow(extract >> check).run("x", scripted.model)
+    assert [issue.message for issue in caught.value.issues] == [
+        "parameter 'extract' is annotated as int, and the answers of operator 'extract' are Person; annotate it as Person"
+    ]
+    assert scripted.requests == []
+    assert Workflow(extract >> optional).built()

@@ -415,5 +415,5 @@ async def test_a_split_that_would_never_end_is_refused(parts, why):
     async with ScriptedModel(lambda _: at_once(answer)) as endpoint:
         expert = Expert(Profile(name="W"), BuiltinWorkflow(), MonoModelReasoner(endpoint.model))
         leader = Leader(Profile(name="Boss"), [expert], MonoModelReasoner(endpoint.model, max_repairs=0), max_splits=1)
-        with pytest.raises(OperatorError, match=f"(?s)made no split .*{why}"):
+        with pytest.raises(OperatorError, match=f"(?s)made no valid split .*{why}"):
             await leader.aexecute(Job(goal="Go on."))

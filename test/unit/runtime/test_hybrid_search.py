@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import BuiltinWorkflow, Documents, EmbeddingModel, Job, events
 from operad.runtime.knowledge import documents, embeddings, passage_index
-from operad.runtime.knowledge.passage_index import Hit, IndexedPassage, PassageIndex, joined
+from operad.runtime.knowledge.passage_index import PassageIndex
 from operad.runtime.testing import ScriptedReasoner
 from operad.runtime.values.errors import InputError, MissingExtraError, ModelError
 
@@ -56,23 +56,29 @@ def test_what_shares_no_word_with_the_query_is_found_by_its_meaning(folder):
     assert found(Documents(folder, embeddings=Meanings(), passages=1), query) == [TERMS]
 
 
-def test_a_passage_that_both_ways_find_comes_first_with_the_sum_of_its_reciprocal_ranks(folder):
+def test_the_score_of_a_passage_is_bm25_and_4_for_each_standard_deviation_of_its_cosine_above_the_mean(folder):
+    [by_words] = Documents(folder).retrieve("a kitten").passages
     passages = Documents(folder, embeddings=Meanings()).retrieve("a kitten").passages
-    assert passages[0].source == PETS
-    assert [passage.score for passage in passages] == [1 / 11 + 1 / 11, 1 / 12, 1 / 13]
+    assert [passage.source for passage in passages] == [PETS, TERMS, DELIVERY]
+    # Of the cosines one is 1 and two are alike, so they are √2, -√½ and -√½ standard deviations from their mean.
+    expected = [by_words.score + 4 * 2**0.5, -4 * 0.5**0.5, -4 * 0.5**0.5]
+    assert [passage.score for passage in passages] == pytest.approx(expected, rel=1e-5)
 
 
-def hit(number):
-    return Hit(f"/{number}", IndexedPassage(str(number)), 1.0, number)
+def test_words_decide_between_passages_with_the_same_meaning(folder):
+    (folder / "more.md").write_text("A kitten called Minka.\n")
+    assert found(Documents(folder, embeddings=Meanings(), passages=1), "Minka, the cat") == ["docs/more.md:1"]
+    assert found(Documents(folder, embeddings=Meanings(), passages=1), "the cat that sleeps") == [PETS]
 
 
-def test_rankings_are_joined_by_reciprocal_rank():
-    one, two = [hit(1), hit(2), hit(3)], [hit(3), hit(4)]
-    assert [(each.id, each.score) for each in joined([one, two], 3)] == [
-        (3, 1 / 13 + 1 / 11),
-        (1, 1 / 11),
-        (2, 1 / 12),
-    ]
+def test_vectors_that_differ_by_rounding_alone_leave_the_order_to_the_words(folder):
+    class Alike:
+        identity = "alike"
+
+        def embed(self, texts):
+            return [[1.0, 5e-4 if text.endswith("service.") else 0.0] for text in texts]
+
+    assert found(Documents(folder, embeddings=Alike(), passages=1), "parcel") == [DELIVERY]
 
 
 def test_a_passage_is_embedded_once_with_what_it_stands_under(folder, tmp_path):

@@ -45,10 +45,10 @@ from operad.runtime.knowledge.insights import (
     MOST_PER_OPERATOR,
     MOST_SHOWN,
     Experience,
-    RunInsights,
     about,
     relevant,
 )
+from operad.runtime.knowledge.run_insights import RunInsights
 from operad.runtime.knowledge.similarity import similarity
 from operad.runtime.reasoning.prompt import INSIGHTS_RULE, render
 from operad.runtime.testing import ScriptedReasoner
@@ -449,7 +449,7 @@ def test_a_folder_that_is_deleted_under_a_run_stops_nothing_and_is_reported(tmp_
     assert run(workflow_of(store, bad("op"), GOOD)) == [("op", []), ("op", [])]
     store.close()
     [warning] = warnings_of(caplog)
-    assert "is its folder there" in warning
+    assert "check that its folder exists" in warning
 
 
 def test_memory_is_asked_for_without_a_path():
@@ -932,7 +932,7 @@ def warnings_of(caplog):
     return [
         r.getMessage()
         for r in caplog.records
-        if r.name == "operad.runtime.knowledge.insights" and r.levelno == logging.WARNING
+        if r.name == "operad.runtime.knowledge.run_insights" and r.levelno == logging.WARNING
     ]
 
 

@@ -25,6 +25,7 @@ from operad.runtime import (
     OperatorTimeoutError,
     PausedError,
     Policy,
+    Result,
     Retry,
     RunningLoopError,
     Timeout,
@@ -204,7 +205,7 @@ def test_what_is_wrong_after_the_answer_is_raised_where_it_is_given(engine):
 def test_an_event_loop_that_ends_ends_its_runs(engine):
     workflow = chain(engine, ask("a"))
     asyncio.run(paused(workflow))
-    with pytest.raises(InputError, match="it ended, or the event loop that it waited in did"):
+    with pytest.raises(InputError, match="the run has ended, or its event loop was closed"):
         workflow.resume("r", {"a": 1})
 
 
@@ -235,7 +236,9 @@ async def test_a_schema_may_be_given_as_an_example(engine):
 async def test_an_unknown_question_is_an_error_with_a_near_name(engine):
     workflow = chain(engine, ask("approval"))
     await paused(workflow)
-    with pytest.raises(InvalidError, match=r"nobody asks this \(did you mean 'approval'\?\); open: approval"):
+    with pytest.raises(
+        InvalidError, match=r"there is no open question with this id \(did you mean 'approval'\?\); open: approval"
+    ):
         await workflow.aresume("r", {"aproval": 1})
     await workflow.aresume("r", {"approval": 1})
 
@@ -274,7 +277,7 @@ async def test_a_question_answered_is_closed(engine):
     workflow = side_by_side(engine, ask("a"), ask("b"))
     await paused(workflow)
     assert await still_paused(workflow, {"a": 1}) == ["b"]
-    with pytest.raises(InvalidError, match="nobody asks this"):
+    with pytest.raises(InvalidError, match="there is no open question with this id"):
         await workflow.aresume("r", {"a": 2, "b": 2})
     assert (await workflow.aresume("r", {"b": 2})).scratchpad == "a: 1\n\nb: 2"
 
@@ -453,7 +456,7 @@ async def test_answers_that_come_at_the_same_time_are_all_heard(engine):
     resumed = [workflow.aresume("r", {"a": 1}), workflow.aresume("r", {"b": 2})]
     said = await asyncio.wait_for(asyncio.gather(*resumed, return_exceptions=True), RENDEZVOUS)
     assert "a: 1\n\nb: 2" in {getattr(message, "scratchpad", None) for message in said}
-    assert all(isinstance(message, WorkflowMessage | PausedError) for message in said)
+    assert all(isinstance(message, Result | PausedError) for message in said)
 
 
 # In maps, nested workflows and tools
@@ -474,8 +477,8 @@ def test_every_item_of_a_map_may_ask(engine):
     workflow = chain(engine, items("p", "q", "r"), each(engine))
 
     async def main():
-        assert await paused(workflow) == ["each[0]/q", "each[1]/q", "each[2]/q"]
-        assert await still_paused(workflow, {"each[1]/q": "two"}) == ["each[0]/q", "each[2]/q"]
+        assert {*await paused(workflow)} == {"each[0]/q", "each[1]/q", "each[2]/q"}  # items run at the same time
+        assert {*await still_paused(workflow, {"each[1]/q": "two"})} == {"each[0]/q", "each[2]/q"}
         message = await workflow.aresume("r", {"each[0]/q": "one", "each[2]/q": "three"})
         return message.outputs["items"]
 
@@ -834,7 +837,7 @@ async def test_an_answer_is_taken_once_and_the_run_goes_on_though_nobody_waits_f
     with pytest.raises(InvalidError, match="did you mean 'a'"):
         await workflow.answer("r", {"aa": "no"})
     await workflow.answer("r", {"a": "yes"})
-    with pytest.raises(InvalidError, match="nobody asks this"):
+    with pytest.raises(InvalidError, match="there is no open question with this id"):
         await workflow.answer("r", {"a": "no"})
     while not isinstance(heard[-1], events.RunFinished):
         await asyncio.sleep(0)
@@ -955,3 +958,35 @@ def test_many_runs_wait_at_once_each_for_its_own_answer(engine):
     waiting = threading.Barrier(8, timeout=RENDEZVOUS)
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(whole, range(8))) == [f"a: {n}" for n in range(8)]
+
+
+def test_a_value_without_an_id_answers_the_only_open_question():
+    workflow = chain(BuiltinWorkflow, ask("a", schema=YES_OR_NO))
+    with pytest.raises(PausedError):
+        workflow.run("goal", NOBODY, run_id="r")
+    message = workflow.resume("r", True)
+    assert message is not None
+    assert message.text == "a: True"
+
+
+def test_a_value_without_an_id_is_refused_where_several_questions_are_open():
+    workflow = side_by_side(BuiltinWorkflow, ask("a"), ask("b"))
+    with pytest.raises(PausedError):
+        workflow.run("goal", NOBODY, run_id="r")
+    with pytest.raises(InputError) as raised:
+        workflow.resume("r", True)
+    assert str(raised.value) == (
+        "run 'r': the answer True names no question, and it asks 'a', 'b'; answers are a dict by the ids of the "
+        "questions: {'a': …, 'b': …}"
+    )
+    message = workflow.resume("r", {"a": ("x", 1), "b": None})
+    assert message is not None
+    assert message.text == "a: ['x', 1]\n\nb: None"
+
+
+async def test_a_handle_takes_the_answer_to_its_only_question():
+    run = chain(BuiltinWorkflow, ask("a", schema=YES_OR_NO)).start("goal", NOBODY)
+    async for event in run:
+        if isinstance(event, events.Interrupted):
+            await run.answer(False)
+    assert (await run).text == "a: False"

@@ -98,13 +98,13 @@ def test_everything_that_is_wrong_is_said_at_once():
 def test_near_names_are_suggested():
     [(_, _, expert), (_, _, dependency)] = issues(part("facts"), part("text", "fact", expert="Riter"))
     assert expert == "no expert is called 'Riter' (did you mean 'Writer'?); there are: X, Writer"
-    assert dependency == "depends on 'fact', which is no sub-job (did you mean 'facts'?)"
+    assert dependency == "depends on 'fact', which is not a sub-job (did you mean 'facts'?)"
 
 
 def test_issues_of_parts_of_a_part_speak_of_it_as_the_answer_does():
     found = issues(part("facts", "text"), part("text", "facts", "fact"), job=SUB)
     assert found == [
-        ("unknown-dependency", "text", "depends on 'fact', which is no sub-job (did you mean 'facts'?)"),
+        ("unknown-dependency", "text", "depends on 'fact', which is not a sub-job (did you mean 'facts'?)"),
         ("cycle", "", "each of these waits for the one before it: facts → text → facts"),
     ]
 

@@ -273,9 +273,9 @@ async def test_a_leader_that_never_learns_ends_with_all_that_is_wrong():
     with pytest.raises(OperatorError) as caught:
         await team.leader.aexecute(JOB)
     text = str(caught.value)
-    assert "leader 'Boss' made no split of job 'J' that can be used, in 2 tries; the last one:" in text
+    assert "leader 'Boss' made no valid split of job 'J' in 2 tries; the last one:" in text
     assert "[unknown-expert] a: no expert is called 'W'" in text
-    assert "[unknown-dependency] b: depends on 'q', which is no sub-job" in text
+    assert "[unknown-dependency] b: depends on 'q', which is not a sub-job" in text
     assert (len(team.reasoner.tasks), team.ran) == (2, [])
     assert team.leader.open_jobs == ("J",)
 
@@ -298,7 +298,7 @@ async def test_a_model_whose_answers_are_refused_is_asked_a_bounded_number_of_ti
     unknown = {"sub_jobs": [part("a", expert="Nobody")]}
     with ScriptedModel(lambda request: Say(json.dumps(unknown))) as endpoint:
         leader = Leader(Profile(name="Boss"), Team().experts, MonoModelReasoner(endpoint.model), max_splits=2)
-        with pytest.raises(OperatorError, match="made no split of job 'J' that can be used, in 2 tries") as caught:
+        with pytest.raises(OperatorError, match="made no valid split of job 'J' in 2 tries") as caught:
             await leader.aexecute(JOB)
     assert "'Nobody' is not one of ['X', 'Y', 'Z']" in str(caught.value)
     assert len(endpoint.requests) == 2 * 3
@@ -542,7 +542,7 @@ async def test_a_split_of_a_part_that_cannot_be_used_says_what_was_done_by_then(
     team = Team([CHAIN, *["no"] * 3], verdicts={"b": TOO_MUCH})
     with pytest.raises(OperatorError) as caught:
         await team.leader.aexecute(JOB)
-    assert "made no split of job 'b' that can be used, in 3 tries" in str(caught.value)
+    assert "made no valid split of job 'b' in 3 tries" in str(caught.value)
     assert str(caught.value).endswith("Done by then: a.")
     assert isinstance(caught.value.__cause__, JobError)
     assert caught.value.__cause__.operator_id == "b"
@@ -598,9 +598,10 @@ async def test_an_expert_that_fails_in_a_part_of_a_part_is_named_all_the_same():
 
 
 async def test_an_error_stops_the_others_and_leaves_no_task_behind():
-    stopped = []
+    begun, stopped = {"a": asyncio.Event(), "c": asyncio.Event()}, []
 
     async def slow(call):
+        begun[call.job.id].set()
         try:
             await asyncio.sleep(3600)
         except asyncio.CancelledError:
@@ -608,7 +609,8 @@ async def test_an_error_stops_the_others_and_leaves_no_task_behind():
             raise
 
     async def fails(call):
-        await asyncio.sleep(0)
+        for each in begun.values():
+            await each.wait()
         raise ValueError("no ink")
 
     team = Team([split(part("a"), part("b"), part("c"))], work={"a": slow, "b": fails, "c": slow})

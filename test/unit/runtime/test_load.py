@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from typing import Any
 
+import pytest
 from amounts import amount
 from pydantic import SecretStr
 
@@ -109,6 +110,7 @@ def test_all_of_many_runs_end_though_calls_are_refused_and_hang():
     assert threading.active_count() == threads
 
 
+@pytest.mark.slow
 def test_what_a_process_holds_does_not_grow_with_the_runs_it_has_seen():
     workflow = workflow_of(REPORT, limits=Limits(concurrency=20))
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from pydantic import BaseModel
 
 from operad.operators import Operator, OperatorConfig
 from operad.runtime.events import Event, ModelAnswered, OperatorFinished, OperatorStarted, Progress, RunFinished, emit
 from operad.runtime.policies.policy import Budget
-from operad.runtime.testing import ScriptedReasoner
-from operad.runtime.values.errors import BudgetError, InputError, InvalidError, OperatorError
+from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
+from operad.runtime.values.errors import BudgetError, InputError, InvalidError, OperadError, OperatorError
 from operad.runtime.values.message import Job, Usage, WorkflowMessage, WorkflowStatus
+from operad.runtime.workflow.decorator import operator
 from operad.runtime.workflow.map import ItemError, Map
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
@@ -92,10 +94,10 @@ New = Callable[..., Workflow]
 def chain(engine: type[Workflow]) -> New:
     """Makes a workflow of operators one after another."""
 
-    def make(*operators: Any, judge: Judge | None = None, **options: Any) -> Workflow:
+    def make(*steps: Any, judge: Judge | None = None, **options: Any) -> Workflow:
         workflow = engine(**options)
-        for previous, operator in zip([None, *operators], operators, strict=False):
-            workflow.add_operator(operator, [previous] if previous else [])
+        for previous, step in zip([None, *steps], steps, strict=False):
+            workflow.add_operator(step, [previous] if previous else [])
         workflow.set_evaluator(judge)
         return workflow
 
@@ -188,7 +190,7 @@ async def test_the_body_gets_the_item_as_text_and_as_a_value(chain: New, item: A
 
     await run(chain(giving(xs=["before", item]), Map("each", first, over="xs")))
 
-    (message,) = next(heard for heard in first.heard if heard[0].outputs["index"] == 1)
+    message, _ = next(heard for heard in first.heard if heard[0].outputs["index"] == 1)
     assert (message.scratchpad, message.outputs) == (text, {"item": item, "index": 1})
     assert (message.operator_id, message.job_id) == ("each", "job")
 
@@ -283,9 +285,9 @@ async def test_of_two_outputs_of_the_same_name_the_first_counts(engine: type[Wor
             "no operator before it has an output 'claim', and the job no such input (did you mean",
         ),
         ({}, "claims", "there are: none"),
-        ({"claims": "a, b"}, "claims", "'claims' is no list but str, and a map needs a list"),
-        ({"claims": {"a": 1}}, "claims", "'claims' is no list but dict, and a map needs a list"),
-        ({"claims": None}, "claims", "'claims' is no list but NoneType, and a map needs a list"),
+        ({"claims": "a, b"}, "claims", "'claims' is not a list but str; a map needs a list"),
+        ({"claims": {"a": 1}}, "claims", "'claims' is not a list but dict; a map needs a list"),
+        ({"claims": None}, "claims", "'claims' is not a list but NoneType; a map needs a list"),
     ],
     ids=["two lists", "no list", "misspelt", "nothing there", "text", "a mapping", "null"],
 )
@@ -322,6 +324,15 @@ def declared(output_schema: str) -> Operator:
         ("{claims: {a: string}}", "claims", ["not-a-list"]),
         ("{claims: string}", "others", []),
         ("{claims: string}", None, []),
+        ("{claims: [string]}", "source.claims", []),
+        ("{claims: [string]}", "source.claim", ["unknown-output"]),
+        ("{claims: [string]}", "source.claims.first", ["unknown-output"]),
+        ("{claims: {a: [string]}}", "source.claims.a", []),
+        ("{claims: {a: [string]}}", "source.claims.b", ["unknown-output"]),
+        ("{claims: {a: [string]}}", "source.claims", ["not-a-list"]),
+        ('{"type": "object", "properties": {"claims": {}}}', "source.claim", []),
+        ("In words.", "source.claim", []),
+        ("[string]", "source.output", []),
         ("In words.", "claims", []),
         ("[string]", "claims", []),
         ("", "claims", []),
@@ -333,6 +344,46 @@ def test_a_check_finds_that_what_is_declared_is_no_list(
     issues = chain(declared(output_schema), Map("each", up(), over=over)).graph().check()
 
     assert [(issue.code, issue.where) for issue in issues] == [(code, "each") for code in codes]
+
+
+class Facts(BaseModel):
+    claims: list[str]
+    note: str = ""
+
+
+def test_a_check_finds_that_an_answer_has_no_such_list_before_the_model_is_asked(chain: New) -> None:
+    @operator
+    def told(job: Job) -> Facts:
+        return Facts(claims=[])
+
+    asked: Operator[Facts] = Operator("List.", id="asked", output=Facts)
+    for source in (asked, told):
+        for over, message in [
+            ("claim", f"{source.get_id()!r} has no 'claim' (did you mean 'claims'?); it has: claims, note"),
+            ("note", f"'{source.get_id()}.note' is declared as string, and a map needs a list"),
+        ]:
+            [issue] = chain(source, Map("each", up(), over=f"{source.get_id()}.{over}")).graph().check()
+            assert issue.message == message
+        assert chain(source, Map("each", up(), over=source.output.claims)).graph().check() == []
+
+
+async def test_the_list_may_be_the_whole_answer_of_an_operator(engine: type[Workflow]) -> None:
+    @operator
+    def split(job: Job) -> list[str]:
+        return job.goal.split()
+
+    flow = engine(split >> Map("each", up(), over="split"))
+    assert (await flow.arun("a b")).output == ["A", "B"]
+    later = engine(split)
+    later.map(up(), "split", id="each")
+    assert (await later.arun("a b")).output == ["A", "B"]
+
+    @operator
+    def text(job: Job) -> int:
+        return 1
+
+    with pytest.raises(OperatorError, match="map 'each': 'text' is not a list but int; a map needs a list"):
+        await engine(text >> Map("each", up(), over="text")).arun("a b")
 
 
 def test_a_check_of_what_is_declared_goes_by_the_operator_whose_output_counts(engine: type[Workflow]) -> None:
@@ -680,3 +731,257 @@ def test_an_item_that_fails_loses_nothing_of_what_others_had_said() -> None:
         workflow.execute(Job(goal="", inputs={"words": ["one", "two", "three"]}), None)  # type: ignore[arg-type]
     said = {name: message.scratchpad for name, message in caught.value.finished.items()}
     assert said == {"each[0]": "one is well", "each[1]": "two is well"}
+
+
+# Maps of the public face
+
+
+class Claims(BaseModel):
+    claims: list[str]
+
+
+@operator
+def facts(job: Job) -> Claims:
+    return Claims(claims=job.goal.split())
+
+
+def shout(claim: str) -> str:
+    return claim.upper()
+
+
+@pytest.mark.parametrize("over", ["facts.claims", facts.output.claims, facts.output["claims"]])
+def test_a_list_is_named_by_its_operator(engine: type[Workflow], over: Any) -> None:
+    assert engine(facts >> Map(over=over, each=shout)).run("a b").output == ["A", "B"]
+
+
+@pytest.mark.parametrize("over", ["facts.claims", facts.output.claims])
+def test_a_workflow_maps_over_the_answer_of_an_operator_of_its(engine: type[Workflow], over: Any) -> None:
+    flow = engine(facts)
+    each = flow.map(shout, over=over)
+
+    def count(shout: list[str]) -> int:
+        return len(shout)
+
+    flow.add(count, after=[each])
+    result = flow.run("a b")
+    assert (result.output, result["shout"], result[each]) == (2, ["A", "B"], ["A", "B"])
+
+
+def test_a_whole_answer_is_mapped_over(engine: type[Workflow]) -> None:
+    @operator
+    def words(job: Job) -> list[str]:
+        return job.goal.split()
+
+    flow = engine(words)
+    flow.map(shout, over=words.output, id="each")
+    assert flow.run("a b")["each"] == ["A", "B"]
+
+
+def test_the_operator_of_a_list_may_be_further_back(engine: type[Workflow]) -> None:
+    def between(facts: Claims) -> str:
+        return "between"
+
+    assert engine(facts >> between >> Map(over="facts.claims", each=shout)).run("a b").output == ["A", "B"]
+
+
+def test_maps_of_the_same_operator_get_ids_of_their_own() -> None:
+    flow = BuiltinWorkflow(facts)
+    assert [flow.map(shout, over="facts.claims").get_id() for _ in range(2)] == ["shout", "shout_2"]
+
+
+@pytest.mark.parametrize(
+    ("over", "error"),
+    [
+        ("fact.claims", "reads the message of 'fact', which is not an operator (did you mean 'facts'?)"),
+        ("untyped.claim", "map 'shout': 'untyped' has no 'claim' (did you mean 'claims'?); there are: claims"),
+        ("untyped.claims.x", "map 'shout': 'untyped.claims' has no 'x'; there are: none"),
+        ("facts.claim", "'facts' has no 'claim' (did you mean 'claims'?); it has: claims"),
+        ("facts.claims.x", "'facts.claims' has no 'x'"),
+    ],
+)
+def test_a_list_that_is_not_there_is_told_with_near_names(over: str, error: str) -> None:
+    @operator
+    def untyped(facts: Claims) -> dict[str, Any]:
+        return {"claims": facts.claims}
+
+    with pytest.raises(OperadError) as caught:
+        BuiltinWorkflow(facts >> untyped >> Map(over=over, each=shout)).run("a b")
+    assert error in str(caught.value)
+
+
+def test_an_operator_that_gives_no_list_is_told_before_anything_runs() -> None:
+    kind = Operator("Say.", id="kind", output={"type": "object", "properties": {"a": {"type": "string"}}})
+    with pytest.raises(InvalidError, match=r"'kind\.a' is declared as string, and a map needs a list"):
+        BuiltinWorkflow(kind >> Map(over=kind.output.a, each=shout)).built()
+
+
+def test_the_body_sees_what_the_map_sees_after_the_item(engine: type[Workflow]) -> None:
+    seen: list[list[str]] = []
+
+    async def look(heard: Heard) -> str:
+        seen.append([message.operator_id for message in heard])
+        return heard[0].scratchpad
+
+    engine(facts >> Map("each", Do("look", look), over="claims")).run("a")
+    assert seen == [["each", "facts"]]
+
+
+def test_a_function_of_a_map_takes_the_item_its_place_and_answers_before_the_map_by_name(
+    engine: type[Workflow],
+) -> None:
+    def place(claim: str, index: int, facts: Claims) -> str:
+        return f"{claim} is {index + 1} of {len(facts.claims)}"
+
+    assert engine(facts >> Map(over="facts.claims", each=place)).run("a b").output == ["a is 1 of 2", "b is 2 of 2"]
+
+
+def test_a_model_after_a_map_sees_each_item_with_its_result(engine: type[Workflow]) -> None:
+    asked: list[str] = []
+
+    def answer(request: dict[str, Any]) -> Say:
+        asked.append(request["messages"][-1]["content"])
+        return Say("done")
+
+    with ScriptedModel(answer) as model:
+        flow = engine(facts >> Map(over="facts.claims", each=shout) >> Operator("Sum up."), model=model.model)
+        flow.run("a b")
+    assert "Item: a\nResult: A\n\nItem: b\nResult: B" in asked[0]
+
+
+def test_a_model_in_a_body_sees_the_item_and_what_else_the_map_sees_but_not_the_list(engine: type[Workflow]) -> None:
+    asked: list[str] = []
+
+    def answer(request: dict[str, Any]) -> Say:
+        asked.append(request["messages"][-1]["content"])
+        return Say("done")
+
+    @operator
+    def read(job: Job) -> dict[str, Any]:
+        return {"topic": "moons", "claims": job.goal.split()}
+
+    with ScriptedModel(answer) as model:
+        flow = engine([read, facts] >> Map("each", Operator("Check."), over="claims"), model=model.model)
+        flow.run("air")
+    assert asked == [
+        "## Job\nair\n\n## Messages of earlier operators\n### From each\n```\nair\n```\n\n"
+        '### From read\n```\n{\n "topic": "moons"\n}\n```'
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        (lambda: Map("each"), "Map(…): expected what runs for each item, once: Map(over='facts.claims', each=check)"),
+        (lambda: Map("each", shout, each=shout), "Map(…): expected what runs for each item, once"),
+        (lambda: Map(over=cast("str", 42), each=shout), "got 42 (int)"),
+        (lambda: Map(cast("str", shout), over="x"), "Map(…): id: expected a text, got <function shout"),
+    ],
+)
+def test_a_wrong_map_says_what_is_expected(wrong: Callable[[], Any], error: str) -> None:
+    with pytest.raises(InputError) as caught:
+        wrong()
+    assert error in str(caught.value)
+
+
+def test_the_items_can_come_from_a_generator(engine):
+    def words(job: Job):
+        yield from job.goal.split()
+
+    assert engine(Map(over=words, each=shout)).run("one two").output == ["ONE", "TWO"]
+
+
+def test_the_items_can_come_from_an_async_generator(engine):
+    async def words(job: Job):
+        for word in job.goal.split():
+            await asyncio.sleep(0)
+            yield word
+
+    assert engine(Map(over=words, each=shout, concurrency=2)).run("one two three").output == ["ONE", "TWO", "THREE"]
+
+
+def test_a_generator_is_asked_for_an_item_when_there_is_room_for_it():
+    begun: list[int] = []
+    most: list[int] = []
+
+    def numbers(job: Job):
+        for number in range(20):
+            begun.append(number)
+            yield number
+
+    async def work(heard: Heard) -> str:
+        await asyncio.sleep(0)
+        most.append(len(begun) - len(most))
+        return "done"
+
+    Workflow(Map("each", Do("work", work), over=numbers, concurrency=3, collect=False)).run("numbers")
+    assert (len(begun), max(most)) == (20, 3)
+
+
+def test_a_map_that_collects_nothing_keeps_the_number_of_items_and_the_failed_ones():
+    def read(item: str) -> int:
+        return int(item)
+
+    each = Map("each", read, over=lambda job: ["1", "two", "3"], on_error="keep", collect=False)
+    message = Workflow(each).run("numbers").message
+    assert (message.scratchpad, message.parts, message.outputs["count"]) == ("3 items", (), 3)
+    assert [(failed.index, failed.kind) for failed in message.outputs["items"]] == [(1, "ValueError")]
+
+
+def test_a_map_that_collects_nothing_has_the_worst_status():
+    async def judge(heard: Heard) -> WorkflowMessage:
+        worse = heard[0].scratchpad == "2"
+        return WorkflowMessage(status=WorkflowStatus.INPUT_DATA_ERROR if worse else WorkflowStatus.SUCCESS)
+
+    each = Map("each", Do("judge", judge), over=lambda job: range(4), collect=False)
+    assert Workflow(each).run("numbers").message.status is WorkflowStatus.INPUT_DATA_ERROR
+
+
+def test_the_progress_of_a_generator_counts_the_items_that_have_begun():
+    heard: list[Event] = []
+    each = Map("each", shout, over=lambda job: iter(["a", "b"]), concurrency=1)
+    Workflow(each, listeners=[heard.append]).run("letters")
+    assert [(e.done, e.total) for e in heard if isinstance(e, Progress)] == [(1, 1), (2, 2)]
+
+
+async def test_a_map_whose_bodies_never_suspend_can_be_cancelled():
+    taken: list[int] = []
+
+    def numbers(job: Job):
+        for number in range(1_000_000):
+            taken.append(number)
+            yield number
+
+    async def work(heard: Heard) -> str:
+        return "done"
+
+    run = asyncio.create_task(Workflow(Map("each", Do("work", work), over=numbers, collect=False)).arun("numbers"))
+    while not taken:
+        await asyncio.sleep(0)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert len(taken) < 1_000_000
+
+
+def test_a_generator_is_closed_when_an_item_fails():
+    closed: list[str] = []
+
+    async def words(job: Job):
+        try:
+            while True:
+                yield "word"
+        finally:
+            closed.append("closed")
+
+    def fail(item: str) -> str:
+        raise ValueError("no")
+
+    with pytest.raises(OperatorError, match="item 0 of map 'each'"):
+        Workflow(Map("each", fail, over=words)).run("words")
+    assert closed == ["closed"]
+
+
+def test_a_function_that_returns_no_items_is_an_error():
+    three: Any = lambda job: 3  # noqa: E731 - of a wrong type
+    with pytest.raises(OperatorError, match=r"map 'each': over: the function returned 3 \(int\); it must"):
+        Workflow(Map("each", shout, over=three)).run("words")

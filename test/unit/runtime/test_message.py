@@ -1,5 +1,7 @@
 """What travels: statuses, jobs, messages, usage."""
 
+from enum import Enum
+
 import pytest
 from pydantic import ValidationError
 
@@ -58,6 +60,7 @@ def test_a_message_that_nobody_judged_is_a_success_that_says_nothing_and_cost_no
         "operator_id": "",
         "usage": {"calls": 0, "prompt_tokens": 0, "completion_tokens": 0, "seconds": 0.0, "cost": 0.0, "unpriced": 0},
         "parts": (),
+        "item": None,
     }
 
 
@@ -111,6 +114,12 @@ def test_usages_add_up_field_by_field():
     assert total.tokens == 970
 
 
+def test_a_job_with_inputs_needs_no_goal():
+    job = Job(inputs={"a": 1})
+    assert (job.goal, job.inputs) == ("", {"a": 1})
+    assert Job.model_validate_json('{"inputs": {"a": 1}}').goal == ""
+
+
 def test_a_job_needs_a_goal_and_nothing_else():
     job = Job(goal="g")
     assert job.model_dump(exclude={"id", "session_id"}) == {
@@ -149,3 +158,18 @@ def test_a_jobs_inputs_are_plain_values():
 
 def test_bytes_among_the_outputs_do_not_keep_a_message_from_becoming_json():
     assert WorkflowMessage(outputs={"raw": b"\xff\x00"}).model_dump(mode="json")["outputs"] == {"raw": "_wA="}
+
+
+def test_the_message_of_a_text_is_what_validation_makes_of_it():
+    class Colour(str, Enum):
+        RED = "red"
+
+    for text in ("plain", Colour.RED):
+        made = WorkflowMessage.of_text(text, "paint", "job", NO_USAGE)
+        expected = WorkflowMessage(scratchpad=text, operator_id="paint", job_id="job", usage=NO_USAGE)
+        assert made == expected
+        assert (type(made.scratchpad), made.model_fields_set) == (str, expected.model_fields_set)
+        assert made.outputs is not WorkflowMessage.of_text(text, "paint", "job", NO_USAGE).outputs
+    made = WorkflowMessage.of_text("2", "paint", "job", outputs={"item": 2})
+    expected = WorkflowMessage(scratchpad="2", outputs={"item": 2}, operator_id="paint", job_id="job", usage=NO_USAGE)
+    assert (made, made.model_fields_set) == (expected, expected.model_fields_set)

@@ -16,6 +16,7 @@ from operad.runtime.models.turn import Completion, ToolCall
 from operad.runtime.policies.limits import Limits
 from operad.runtime.testing import BreakOff, CallTools, Fail, Hang, Raw, Say, ScriptedModel
 from operad.runtime.tools.tool import Tool
+from operad.runtime.values.api_key import key_text
 from operad.runtime.values.errors import InputError, ModelError, RequestError
 from operad.runtime.values.message import Usage
 
@@ -352,6 +353,12 @@ async def test_models_that_are_let_go_of_in_a_living_loop_are_closed(monkeypatch
         gc.collect()
     assert all(client.is_closed() for client in clients)
     assert faults == []
+
+
+def test_a_key_is_given_as_text_and_shown_nowhere():
+    model = Model(name="m", api_key="sk-1")
+    assert model == Model(name="m", api_key=SecretStr("sk-1"))
+    assert (key_text(model.api_key), "sk-1" in repr(model)) == ("sk-1", False)
 
 
 async def test_models_are_equal_whichever_is_connected():

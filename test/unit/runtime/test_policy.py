@@ -135,7 +135,7 @@ def test_a_number_of_attempts_is_short_for_a_retry():
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
-    [(0, "0 must be more than 0"), (2.5, "2.5 is no whole number"), (True, "is no Retry but True"), ("3", "is no Retry but '3'")],
+    [(0, "0 must be more than 0"), (2.5, "2.5 is not a whole number"), (True, "expected Retry, got True"), ("3", "expected Retry, got '3'")],
 )  # fmt: skip
 def test_another_number_of_attempts_is_refused(wrong, said):
     with pytest.raises(InvalidError) as raised:
@@ -378,7 +378,7 @@ def test_signs_of_life_put_off_the_end_of_patience(engine, event):
 
     error, when = timed(chain(engine, Do("a", work), policy=Policy(timeout=Timeout(idle=10))))
     assert when == 50
-    assert "gave no sign of life for 10 s" in str(error)
+    assert "was idle for 10 s" in str(error)
 
 
 def test_signs_of_life_do_not_put_off_the_end_of_the_time(engine):

@@ -22,8 +22,8 @@ from operad.runtime import (
     Usage,
     resolve_model,
 )
-from operad.runtime.durable.driver import leave
 from operad.runtime.durable.places import database_url
+from operad.runtime.durable.run_owner import leave
 from operad.runtime.events import ModelAnswered, RunStarted
 from operad.runtime.models.embedded import EmbeddedModel
 from operad.runtime.models.prices import MAX_BYTES, own_file, read_prices
@@ -231,7 +231,7 @@ def test_all_that_is_wrong_with_a_file_is_said_at_once_with_its_lines(prices):
         ("", InputError, "is empty"),
         ("- a", InvalidError, "must be a mapping"),
         ("a: [", InvalidError, "is not YAML"),
-        ("a: {b: {prompt: 1, completion: 2}}\na: {}", InvalidError, "stands here twice"),
+        ("a: {b: {prompt: 1, completion: 2}}\na: {}", InvalidError, "duplicate key"),
         ("a: {b: !!python/object/apply:os.system [exit]}", InvalidError, "tag"),
         ("a: {b: {prompt: 0x" + "f" * 290 + ", completion: 1}}", InvalidError, "must be from 0 to"),
         ("a: {b: {prompt: 1" + "0" * 400 + ", completion: 1}}", InvalidError, "a number of 401 characters"),

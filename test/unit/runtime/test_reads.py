@@ -74,7 +74,7 @@ def test_reading_who_does_not_come_before_is_found_when_the_workflow_is_built() 
 def test_reading_nobody_is_found_before_anything_runs_with_the_near_name() -> None:
     first = Says("first")
     with pytest.raises(
-        InvalidError, match=r"reads what 'frist' said, and nobody is called so \(did you mean 'first'\?\)"
+        InvalidError, match=r"reads the message of 'frist', which is not an operator \(did you mean 'first'\?\)"
     ):
         run(chain(BuiltinWorkflow(), first, Says("last", reads=("frist",))))
     assert first.heard == []

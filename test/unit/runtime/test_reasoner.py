@@ -569,9 +569,32 @@ def test_a_verdict_repeats_neither_the_text_that_stands_above_nor_the_lesson_tha
     assert render(task.model_copy(update={"lesson": ""}))[-1]["content"].count("LESSON") == 1
 
 
-def test_lessons_and_evaluations_are_cut_like_all_material():
-    verdict = WorkflowMessage(status=WorkflowStatus.EXECUTION_ERROR, evaluation="e" * 500, lesson="l" * 500)
-    task = Task(job=Job(goal="g"), instruction="i", workflow_messages=(verdict,), lesson="m" * 500)
-    said = render(task, budget=100)[-1]["content"]
-    assert (said.count("e" * 100), said.count("l" * 100), said.count("m" * 100)) == (1, 1, 1)
-    assert "e" * 101 not in said
+def test_what_operators_hand_on_is_never_cut():
+    said = WorkflowMessage(scratchpad="s" * 50_000)
+    verdict = WorkflowMessage(status=WorkflowStatus.EXECUTION_ERROR, evaluation="e" * 50_000, lesson="l" * 50_000)
+    task = Task(job=Job(goal="g"), instruction="i", workflow_messages=(said, verdict), lesson="m" * 50_000)
+    shown = render(task, budget=100)[-1]["content"]
+    assert all(letter * 50_000 in shown for letter in "selm")
+
+
+def test_an_item_of_a_map_is_shown_without_the_list_that_it_is_of():
+    item = WorkflowMessage(scratchpad="b", outputs={"item": "b", "index": 1})
+    job = Job(goal="Sort.", inputs={"docs": ["a", "b"], "tone": "kind"})
+    shown = render(Task(job=job, instruction="", workflow_messages=(item,)))[-1]["content"]
+    assert '"tone": "kind"' in shown
+    assert "docs" not in shown
+
+
+def test_results_of_a_map_are_shown_whole_beside_the_beginnings_of_their_items():
+    parts = tuple(WorkflowMessage(scratchpad=f"result {n} " * 2_000, item=str(n) * 9_000) for n in (1, 2))
+    message = WorkflowMessage(scratchpad="", parts=parts)
+    shown = render(Task(job=Job(goal="g"), instruction="", workflow_messages=(message,)))[-1]["content"]
+    assert all(part.scratchpad.strip() in shown for part in parts)
+    assert f"Item: {'1' * 500}\n[… cut: 8,500 more characters]" in shown
+
+
+def test_a_file_that_is_cut_is_logged(tmp_path, caplog):
+    (tmp_path / "long.txt").write_text("x" * 300)
+    task = Task(job=Job(goal="g"), instruction="", files=(FileDescriptor.of(tmp_path / "long.txt"),))
+    render(task, budget=100)
+    assert "long.txt: the model is shown 100 of 300 characters" in caplog.text

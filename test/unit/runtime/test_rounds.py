@@ -311,6 +311,14 @@ def test_beside_one_that_is_known_an_unknown_one_is_said_and_changes_nothing(eng
     assert [event.blame for event in world.said(events.RoundFinished)] == [("nobody", "b"), ()]
 
 
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_a_result_without_success_tells_that_an_unknown_operator_is_blamed(engine, rounds):
+    fcats = fault("fcats")
+    world = World(engine, {"facts": "", "check": ["facts"]}, judges=[judge(fcats, fcats)], max_rounds=rounds)
+    told = world.run().evaluation.splitlines()
+    assert "The verdict blames an unknown operator: 'fcats' (did you mean 'facts'?)." in told
+
+
 def test_blame_in_a_verdict_that_ends_the_run_is_nobodys_concern(engine):
     world = World(engine, {"a": ""}, judges=[judge(fault("earlier expert", status=INPUT))], max_rounds=3)
     assert world.run().blame == ("earlier expert",)
@@ -809,6 +817,7 @@ def test_if_all_fail_in_a_race_all_are_tried_again(engine):
     assert world.counts == {"root": 1, "fast": 2, "slow": 2, "first": 1, "other": 1, "end": 1}
 
 
+@pytest.mark.slow
 @examples(50, 150)
 @given(graphs(12), st.data(), st.lists(st.integers(0, 9), min_size=1, max_size=7))
 def test_with_races_too_all_ends_well_and_only_what_follows_from_a_fault_is_done_twice(graph, data, naps):

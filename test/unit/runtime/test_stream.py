@@ -11,7 +11,9 @@ import pytest
 from fake_operators import Do, chain
 from msgspec.structs import replace
 
+from operad.operators import Operator
 from operad.runtime import (
+    InputError,
     InvalidError,
     Job,
     Map,
@@ -23,7 +25,7 @@ from operad.runtime import (
     events,
 )
 from operad.runtime.events.stream import CROWDED, Buffer
-from operad.runtime.testing import ScriptedReasoner, run_on_fake_clock
+from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner, run_on_fake_clock
 
 JOB = Job(goal="goal")
 NOBODY = ScriptedReasoner([])
@@ -145,7 +147,10 @@ async def test_only_what_happens_under_a_path_is_yielded(engine):
     assert {event.path for event in heard} == {("inner",), ("inner", "x"), ("inner", "y")}
     heard = await collect(workflow, under=("inner", "x"))
     assert names(heard) == ["OperatorStarted", "OperatorFinished"]
-    assert await collect(workflow, under=["nowhere"]) == []
+    with pytest.raises(
+        InvalidError, match=r"no operator has the id 'iner' \(did you mean 'inner'\?\); the workflow has: "
+    ):
+        await collect(workflow, under="iner/x")
 
 
 async def test_both_filters_hold_together(engine):
@@ -252,6 +257,12 @@ async def test_a_filter_may_be_one_type_and_a_path_with_slashes(engine):
     outer = chain(engine, chain(engine, Do("a"), name="inner"))
     seen = [event async for event in outer.stream(JOB, NOBODY, only=events.OperatorFinished, under="inner/a")]
     assert [event.path for event in seen] == [("inner", "a")]
+
+
+async def test_a_filter_may_be_an_operator_itself(engine):
+    a, b = Do("a"), Do("b")
+    heard = await collect(chain(engine, a, b), only=events.OperatorFinished, under=b)
+    assert [event.path for event in heard] == [("b",)]
 
 
 def test_a_listener_that_would_have_to_be_awaited_is_an_error(engine):
@@ -528,10 +539,40 @@ def test_without_an_event_loop_a_stream_is_iterated_as_it_is_and_leaving_it_canc
 
 
 async def test_with_an_event_loop_it_says_how_to_iterate():
-    with pytest.raises(RunningLoopError, match=r"write `async for event in workflow\.stream"):
+    with pytest.raises(RunningLoopError, match="write `async for` instead of `for`"):
         list(Workflow([shout]).stream("go"))
 
 
 def test_what_is_no_filter_is_refused_at_the_call():
-    with pytest.raises(InvalidError, match="42 is no type of event"):
+    with pytest.raises(InvalidError, match="42 is not a type of event"):
         Workflow([shout]).stream("go", only=42)  # type: ignore[arg-type]
+
+
+# The text of the answer
+
+
+OUTLINE = Operator("Outline the text.", id="outline")
+WRITE = Operator("Write the text.", id="write")
+
+
+def test_the_text_of_the_last_operator_is_yielded_as_the_model_writes_it():
+    with ScriptedModel([Say("one, two"), Say("Figs are sweet.")]) as scripted:
+        pieces = list(Workflow(OUTLINE >> WRITE).stream_text("figs", model=scripted.model))
+    assert "".join(pieces) == "Figs are sweet."
+    assert len(pieces) > 1
+
+
+async def test_the_text_is_yielded_in_an_event_loop_too_and_of_an_answer_that_is_no_text_at_the_end():
+    with ScriptedModel([Say("[1, 2]")]) as scripted:
+        numbers = Workflow(Operator("List numbers.", output=list[int]))
+        assert "".join([piece async for piece in numbers.stream_text("x", scripted.model)]) == "[1, 2]"
+
+
+async def test_leaving_a_stream_of_text_cancels_the_run():
+    workflow = Workflow(WRITE)
+    with ScriptedModel(lambda request: Say("a b c d e f")) as scripted:
+        stream = workflow.stream_text("figs", scripted.model, run_id="left")
+        await anext(stream)
+        await stream.aclose()
+    with pytest.raises(InputError, match="no run with the id 'left' is going on"):
+        workflow.questions("left")

@@ -117,6 +117,13 @@ async def test_one_request_too_many_fails_and_is_raised_at_the_end():
         scripted.__exit__(None, None, None)
 
 
+async def test_one_request_too_many_is_told_instead_of_the_error_that_it_led_to():
+    with pytest.raises(UnexpectedStepError, match="asked 1 times, 1 more than its script has steps") as caught:
+        async with ScriptedModel([]) as scripted:
+            await scripted.model.complete(HELLO)
+    assert isinstance(caught.value.__cause__, ModelError)
+
+
 async def test_steps_left_over_are_raised_at_the_end():
     with pytest.raises(LeftoverStepsError, match=r"asked 0 times; left of its script: Say\(text='x'"):
         async with ScriptedModel([Say("x")]):

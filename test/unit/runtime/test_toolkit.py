@@ -11,10 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from operad import Operator, Workflow
+from operad.runtime.graph.call import OperatorCall
+from operad.runtime.testing import ScriptedReasoner
 from operad.runtime.tools.connections import Connections
 from operad.runtime.tools.tool import Tool, ToolGroup, ToolSource
 from operad.runtime.tools.toolkit import Action, Recommendation, Toolkit
 from operad.runtime.values.errors import ToolError
+from operad.runtime.values.message import Job, WorkflowMessage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
@@ -44,7 +48,7 @@ def diamond() -> Toolkit:
     """a leads to b (0.9) and c (0.4), both to d (0.8, 1); each calls a tool."""
     toolkit = Toolkit.of([A, B, C, D])
     toolkit.add_action(A, next_actions=[(B, 0.9), (C, 0.4)])
-    toolkit.add_action(D, previous_actions=[(B, 0.8), (C, 1.0)])
+    toolkit.add_action(D, prev_actions=[(B, 0.8), (C, 1.0)])
     toolkit.add_tool(X, [(A, 0.5), (D, 0.3)])
     toolkit.add_tool(Y, [(B, 0.7)])
     toolkit.add_tool_group(ToolGroup(name="g", tools=(Z, X), id="g"), [(D, 0.6)])
@@ -128,7 +132,7 @@ def test_a_score_outside_0_to_1_is_an_error_and_changes_nothing(score: float):
     with pytest.raises(ToolError, match=r"the score of action 'a' is .*: a score is from 0 to 1"):
         toolkit.add_tool(X, [(A, score)])
     with pytest.raises(ToolError, match="a score is from 0 to 1"):
-        toolkit.add_action(B, previous_actions=[(A, score)])
+        toolkit.add_action(B, prev_actions=[(A, score)])
     assert (names(toolkit.actions), toolkit.tools) == ("a", ())
 
 
@@ -293,6 +297,39 @@ async def test_a_source_opens_once_when_first_needed_and_closes_at_the_end():
         assert found == [(X,)] * 5
         assert diary == ["open"]
     assert diary == ["open", "close"]
+
+
+async def test_sources_stay_open_until_the_last_one_that_entered_leaves():
+    diary: list[str] = []
+    shop = Shop(name="shop", diary=diary, offers=(X,))
+    async with Connections() as connections:
+        async with connections:
+            assert await connections.tools([shop]) == (X,)
+        assert diary == ["open"]
+    assert diary == ["open", "close"]
+
+
+class Twice(Operator):
+    """An operator that does its work twice, through the door of Chat2Graph."""
+
+    async def execute(self, *args: Any, **kwargs: Any) -> WorkflowMessage:
+        await super().execute(*args, **kwargs)
+        return await super().execute(*args, **kwargs)
+
+
+async def test_a_run_opens_a_source_once_and_closes_it_at_its_end_and_a_call_outside_of_runs_at_the_calls():
+    diary: list[str] = []
+    shop = Shop(name="shop", diary=diary, offers=(X,))
+    buys = Action(name="buy", tools=(shop,))
+    one, two = (kind("Buy.", id=kind.__name__, actions=[buys]) for kind in (Operator, Twice))
+
+    await Workflow(one >> two).arun("milk", ScriptedReasoner(["a", "b", "c"]))
+    assert diary == ["open", "close"]
+
+    diary.clear()
+    await one.execute(ScriptedReasoner(["a"]), Job("milk"))
+    await one.run(OperatorCall(ScriptedReasoner(["a"]), Job("milk")))
+    assert diary == ["open", "close"] * 2
 
 
 async def test_a_source_that_failed_to_open_is_tried_again():

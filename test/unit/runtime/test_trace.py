@@ -24,7 +24,8 @@ from operad.runtime import (
 )
 from operad.runtime.events.events_file import EventsFile, line_of
 from operad.runtime.events.interrupts import interrupt
-from operad.runtime.observe.trace import Trace, critical_path, structural
+from operad.runtime.observe.critical_path import critical_path
+from operad.runtime.observe.trace import Trace, structural
 from operad.runtime.testing import CallTools, Fail, Say, ScriptedModel
 from operad.runtime.tools.toolkit import Action
 from operad.runtime.values.errors import InputError, OperatorError
@@ -331,13 +332,13 @@ def test_events_that_are_not_known_are_counted(tmp_path):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("hello", "line 2 is no event: "),
-        ("[1]", "line 2 is no event: it has no field 'event'"),
-        ('{"event": 3}', "line 2 is no event: it has no field 'event'"),
-        ('{"event": "OperatorFailed"}', "line 2 is no event: Object missing required field"),
-        ('{"event": "Progress", "done": "x", "total": 1}', "line 2 is no event: Expected `int`"),
-        ("[" * 100_000, "line 2 is no event: "),
-        ("\x00\xff", "line 2 is no event: "),
+        ("hello", "line 2 is not an event: "),
+        ("[1]", "line 2 is not an event: it has no field 'event'"),
+        ('{"event": 3}', "line 2 is not an event: it has no field 'event'"),
+        ('{"event": "OperatorFailed"}', "line 2 is not an event: Object missing required field"),
+        ('{"event": "Progress", "done": "x", "total": 1}', "line 2 is not an event: Expected `int`"),
+        ("[" * 100_000, "line 2 is not an event: "),
+        ("\x00\xff", "line 2 is not an event: "),
     ],
 )
 def test_a_foreign_file_is_refused(tmp_path, line, said):

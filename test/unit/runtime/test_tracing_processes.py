@@ -120,6 +120,7 @@ def around(spans):
     return sorted("/".join(path(span)) for span in spans)
 
 
+@pytest.mark.slow
 def test_a_driver_and_its_worker_write_one_trace(place, begun, spans):
     worker = begun("worker.txt", "worker", "two.yaml", "--trace", "console", "--metrics-port", "0")
     until(lambda: "serves:" in (place / "worker.txt").read_text(), worker)

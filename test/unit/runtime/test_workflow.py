@@ -10,7 +10,7 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -32,11 +32,12 @@ from operad.runtime.events import (
     TokenStreamed,
     emit,
 )
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.graph.schedule import Plan
 from operad.runtime.reasoning.task import Task
-from operad.runtime.values.errors import InvalidError, OperatorError, RunningLoopError
+from operad.runtime.values.errors import InputError, InvalidError, OperatorError, RunningLoopError
 from operad.runtime.values.message import Job, Usage, WorkflowMessage, WorkflowStatus
-from operad.runtime.workflow.workflow import Workflow
+from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 RENDEZVOUS = 10.0
 """Seconds after which what should have met has not."""
@@ -515,6 +516,32 @@ def test_it_is_built_once_whatever_number_of_threads_calls_first(
     workflow.add_operator(Say("c"), previous_ops=[Say("b")])
     assert [workflow.execute(JOB, REASONER).scratchpad for _ in range(3)] == ["c(b(a))"] * 3
     assert len(builds) == 2
+
+
+async def test_the_model_is_looked_for_only_where_an_operator_may_ask_it(new: Make) -> None:
+    class Unconfigured(Namesake):
+        looked = 0
+
+        def check_model(self) -> None:
+            self.looked += 1
+            raise InputError("no model")
+
+    class Asks(Say):
+        asks_model = True
+
+    reasoner = Unconfigured()
+    inner, outer = new({"a": ""}), BuiltinWorkflow(name="outer")
+    inner.name = "inner"
+    outer.add_operator(inner)
+    assert (await inner.aexecute(JOB, reasoner)).scratchpad == "a"
+    assert reasoner.looked == 0
+    assert (await outer.aexecute(JOB, reasoner)).scratchpad == "a"
+    assert reasoner.looked == 1
+
+    inner.update_operator(Asks("a"))  # the outer workflow keeps its build
+    for workflow in (inner, outer):
+        with pytest.raises(InputError, match="no model"):
+            await workflow.aexecute(JOB, reasoner)
 
 
 def test_a_broken_workflow_can_be_mended_and_run(new: Make) -> None:
@@ -1071,3 +1098,63 @@ async def test_the_usage_of_a_workflow_within_an_operator_counts(new: Make) -> N
     workflow.add_operator(passing, previous_ops=[delegating])
     message = await workflow.aexecute(JOB, REASONER)
     assert message.usage == Usage(calls=2, prompt_tokens=7)
+
+
+def test_adding_an_operator_asks_no_other_operator_for_its_id():
+    asked: list[str] = []
+
+    class Named(BaseOperator[str]):
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        def get_id(self) -> str:
+            asked.append(self._name)
+            return self._name
+
+    first, second = Named("first"), Named("second")
+    workflow = BuiltinWorkflow()
+    workflow.add_operator(first)
+    asked.clear()
+    workflow.add_operator(second)
+    assert set(asked) == {"second"}
+
+
+def test_an_operator_is_asked_whether_its_id_is_taken_by_another_one():
+    taken_ids: list[list[str]] = []
+
+    class Asking(BaseOperator[str]):
+        def get_id(self) -> str:
+            return "asking"
+
+        def settle_id(self, taken: Collection[str]) -> None:
+            taken_ids.append(sorted(taken))
+            assert len(taken) == len(taken_ids[-1])
+
+    asking = Asking()
+    workflow = BuiltinWorkflow(evaluator=Asking())
+    workflow.add_operator(asking, next_ops=["later"])
+    workflow.add_operator(asking)
+    assert taken_ids[-1] == ["asking", "later"]
+
+
+def test_a_run_is_cancelled_though_its_only_operator_suppresses_that():
+    class Stubborn(BaseOperator[str]):
+        def get_id(self) -> str:
+            return "stubborn"
+
+        async def execute(self, *_: Any, **__: Any) -> str:
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            return "done"
+
+    async def main() -> None:
+        workflow = BuiltinWorkflow()
+        workflow.add_operator(Stubborn())
+        run = asyncio.ensure_future(workflow.arun("wait", model=REASONER))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+
+    asyncio.run(main())

@@ -1,4 +1,4 @@
-"""How Coze writes the parameters of nodes, and ours in them: one pair of functions for each type, out and back.
+"""Parameters of nodes at Coze: a pair of functions for each type, to write and to read them.
 
 A parameter that Coze has no field for is not written here; `notes` sees what does not come back, and keeps it in the
 description of the node.

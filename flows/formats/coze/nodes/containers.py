@@ -1,4 +1,4 @@
-"""What other nodes run inside of: iteration and loop."""
+"""Containers: iteration and loop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from operad.flows.formats.shapes import Fields
 from operad.operators.nodes.containers import IterationParams, LoopParams
 
 STARTS: Mapping[str, str] = {"iteration": "iteration-start", "loop": "loop-start"}
-"""What begins inside of nodes, for which Coze has no node."""
+"""Starts inside containers, for which Coze has no node."""
 
 
 def _iteration(params: IterationParams, names: Names) -> Fields:

@@ -1,4 +1,4 @@
-"""What begins, ends and divides a workflow: start, end, if-else."""
+"""Flow: start, end, if-else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How nodes of one type are written."""
+"""Mapping of one node type."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from operad.flows.formats.shapes import Fields
 
 
 class Kind(NamedTuple):
-    """How nodes of one type are written.
+    """Mapping of one node type.
 
     Attributes:
         type: Coze's type.

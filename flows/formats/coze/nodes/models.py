@@ -1,4 +1,4 @@
-"""What asks a model: llm, parameter-extractor, question-classifier, text2image."""
+"""Models: llm, parameter-extractor, question-classifier, text2image."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from operad.operators.variables import VariableType
 T = VariableType
 
 DEFAULT_CLASS = "default"
-"""What the way of an intent node is called that is taken where nothing fits."""
+"""Name of the port of an intent node that is taken where no intent fits."""
 
 
 def _model(answer: str, system: str, prompt: str) -> list[Fields]:
@@ -63,7 +63,7 @@ def _extractor(params: ExtractorParams, names: Names) -> Fields:
 
 
 def is_extractor(given: Any) -> bool:
-    """Whether an llm node of Coze reads parameters out of one variable."""
+    """Return whether an llm node of Coze reads parameters out of one variable."""
     model = _read_model(given)
     inputs = by_name(given.get("node_inputs"))
     return model.get("responseFormat") == "2" and model.get("prompt") == "{{query}}" and "query" in inputs

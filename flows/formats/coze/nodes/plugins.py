@@ -62,7 +62,7 @@ PLUGINS: Sequence[Plugin] = (
            "7365715035999682597", {"md_text": "formatted_markdown"}, ("files", "data"), {"title": "Document"}),
     *(_documents(target, {"md": "markdown"}.get(target, target)) for target in ("docx", "pdf", "html", "md")),
 )  # fmt: skip
-"""Which plugins there are, as Chat2Workflow's own converter names them."""
+"""Plugins, as Chat2Workflow's own converter names them."""
 
 OWN_PLUGIN = "operad"
 """The name of the plugin, which there is not, that holds a node of a type that Coze has none for."""

@@ -1,4 +1,4 @@
-"""What computes or fetches values: code, template-transform, variable-aggregator, http-request."""
+"""Values: code, template-transform, variable-aggregator, http-request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from operad.flows.formats.coze.inputs import declared, input_of, type_here
 from operad.flows.formats.coze.names import Names
 from operad.flows.formats.coze.nodes.kind import Kind
 from operad.flows.formats.shapes import Fields
-from operad.operators.nodes.sources import HttpParams
+from operad.operators.nodes.http import HttpParams
 from operad.operators.nodes.values import AggregatorParams, CodeParams, TemplateParams
 from operad.operators.variables import VariableType
 
@@ -27,7 +27,7 @@ async def main(args, ours=main):
     finally:
         main = coze
 """
-"""What calls our main the way that Coze calls its own; while ours runs, ``main`` is ours, which may call itself."""
+"""Code that calls our main as Coze calls its own; while ours runs, ``main`` is ours, which may call itself."""
 
 
 def _code(params: CodeParams, names: Names) -> Fields:
@@ -42,10 +42,13 @@ def _code(params: CodeParams, names: Names) -> Fields:
 def _read_code(given: Any, names: Names) -> Fields:
     if given["language"] != 3 or not isinstance(given["code"], str):
         raise ValueError("no Python")
+    code = given["code"].removesuffix(CODE_END)
+    if re.search(r"^async def main\b", code, re.MULTILINE):
+        raise ValueError("main gets its inputs in one object")
     return {
         "variables": names.arguments(given.get("node_inputs")),
         "outputs": [[name, type_here(kind)] for name, kind in given["node_outputs"].items()],
-        "code": given["code"].removesuffix(CODE_END),
+        "code": code,
     }
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from operad.flows.formats.dify.nodes.agents import AGENTS
 from operad.flows.formats.dify.nodes.containers import CONTAINERS
+from operad.flows.formats.dify.nodes.failure import FAIL_BRANCH, branches
 from operad.flows.formats.dify.nodes.flow import FLOW
 from operad.flows.formats.dify.nodes.mapped import Mapped
 from operad.flows.formats.dify.nodes.models import MODELS
@@ -17,12 +19,12 @@ from operad.flows.formats.dify.nodes.tools import TOOL
 from operad.flows.formats.dify.nodes.values import VALUES
 from operad.flows.formats.shapes import Fields, each_of, text_of
 
-MAPPED: Mapping[str, Mapped] = {**FLOW, **MODELS, **VALUES, **CONTAINERS, **SOURCES, **TOOL}
+MAPPED: Mapping[str, Mapped] = {**FLOW, **AGENTS, **MODELS, **VALUES, **CONTAINERS, **SOURCES, **TOOL}
 """The node types that are the same on both sides, but for those that `Plugins.tools` stand behind."""
 
 
 def handles(data: Fields) -> list[str]:
-    """What edges that leave a node are marked by, in the order of its ports."""
+    """Return the marks of edges that leave a node, in the order of its ports."""
     match data.get("type"):
         case "if-else":
             cases = (
@@ -31,5 +33,7 @@ def handles(data: Fields) -> list[str]:
             return [*cases, "false"]
         case "question-classifier":
             return [text_of(each.get("id")) for each in each_of(data.get("classes"))]
+        case "human-input":
+            return [*(text_of(each.get("id")) for each in each_of(data.get("user_actions"))), "__timeout"]
         case _:
-            return ["source"]
+            return ["source", FAIL_BRANCH] if branches(data) else ["source"]

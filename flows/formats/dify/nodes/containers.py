@@ -1,4 +1,4 @@
-"""What other nodes run inside of: iteration and loop."""
+"""Containers: iteration and loop."""
 
 from __future__ import annotations
 

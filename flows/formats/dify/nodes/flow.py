@@ -1,4 +1,4 @@
-"""What begins, ends and divides a workflow: start, end, answer, if-else."""
+"""Flow: start, end, answer, if-else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from operad.flows.formats.dify.names import OUTSIDE, outside_type
 from operad.flows.formats.dify.nodes.conditions import read_condition, write_condition
 from operad.flows.formats.dify.nodes.mapped import Mapped, Side, picked
-from operad.flows.formats.shapes import Fields, each_of, list_of, pairs_of
+from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of, pairs_of
 
 INPUTS: Mapping[str, str] = {
     "string": "paragraph",
@@ -18,7 +18,7 @@ INPUTS: Mapping[str, str] = {
     "file": "file",
     "array[file]": "file-list",
 }
-"""What inputs of our types are called there."""
+"""Types of inputs there, by ours."""
 
 _OF_INPUTS = {
     **{theirs: ours for ours, theirs in INPUTS.items()},
@@ -33,7 +33,19 @@ _FROM_OUTSIDE = tuple(f"{each}." for each in OUTSIDE)
 
 
 def _write_start(params: Fields, side: Side) -> Fields:
-    return {"variables": [_input(name, kind) for name, kind in pairs_of(params.get("variables")) if _is_inner(name)]}
+    defaults = fields_of(params.get("defaults"))
+    return {
+        "variables": [
+            _input(name, kind)
+            | (
+                {"required": False} | ({} if defaults[name] is None else {"default": defaults[name]})
+                if name in defaults
+                else {}
+            )
+            for name, kind in pairs_of(params.get("variables"))
+            if _is_inner(name)
+        ]
+    }
 
 
 def _is_inner(name: Any) -> bool:
@@ -62,7 +74,25 @@ def _read_start(data: Fields, side: Side) -> Fields:
         [variable.get("variable"), _OF_INPUTS.get(str(variable.get("type")), variable.get("type"))]
         for variable in each_of(data.get("variables"))
     ]
-    return {"variables": [*own, *([name, outside_type(name)] for name in side.names.outside)]}
+    known = dict.fromkeys(("file", "array[file]"))
+    defaults = {
+        variable["variable"]: None if kind in known else _default(variable, str(kind))
+        for variable, (_, kind) in zip(each_of(data.get("variables")), own, strict=True)
+        if isinstance(variable.get("variable"), str) and (variable.get("required") is False or _has_default(variable))
+    }
+    params: Fields = {"variables": [*own, *([name, outside_type(name)] for name in side.names.outside)]}
+    return {**params, "defaults": defaults} if defaults else params
+
+
+def _has_default(variable: Fields) -> bool:
+    return variable.get("default") not in (None, "")
+
+
+def _default(variable: Fields, kind: str) -> Any:
+    """The value of an input that is not given: an empty text, where a text may be left out."""
+    if _has_default(variable):
+        return variable["default"]
+    return "" if kind == "string" else None
 
 
 def _write_end(params: Fields, side: Side) -> Fields:

@@ -1,4 +1,4 @@
-"""What it takes to write a node for Dify and to read one: the node's side of the file, and a pair of functions."""
+"""Mapping of node types to Dify: the node's side of the file, and a pair of functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = VariableType
 
 @dataclass(frozen=True)
 class Side:
-    """What it takes to write or read a node.
+    """Context of writing or reading a node.
 
     Attributes:
         id: Its id there.
@@ -49,7 +49,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Mapped:
-    """How a node type is written.
+    """Mapping of a node type.
 
     Attributes:
         title: What people see.
@@ -65,7 +65,7 @@ class Mapped:
 
 
 def picked(fields: Fields, **ways: Callable[[Any], Any]) -> Fields:
-    """Those of the fields that are there, each changed."""
+    """Return the existing fields among these, each converted."""
     return {key: way(fields[key]) for key, way in ways.items() if key in fields}
 
 
@@ -75,6 +75,6 @@ def same(value: Any) -> Any:
 
 
 def reference(selector: Any) -> str:
-    """``[id, variable, part…]`` as a text names it; empty for what is no such list."""
+    """``[id, variable, part…]`` as a text names it; empty for other values."""
     parts = [part for part in list_of(selector) if isinstance(part, str)]
     return "{{#" + ".".join(parts) + "#}}" if len(parts) > 1 else ""

@@ -1,59 +1,138 @@
-"""What asks a model: llm, question-classifier, parameter-extractor."""
+"""Models: llm, question-classifier, parameter-extractor."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from operad.flows.formats.dify.nodes.mapped import Mapped, Side, picked, reference
-from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of, pairs_of, text_of
+from operad.flows.formats.dify.nodes.mapped import Mapped, Side, picked
+from operad.flows.formats.shapes import Fields, each_of, fields_of, is_selector, list_of, pairs_of, text_of
+from operad.operators.nodes.models import CONTEXT, SAMPLING
+from operad.operators.variables import Selector
 
 
-def _model(kind: str, side: Side) -> Fields:
+def _model(kind: str, params: Fields, side: Side) -> Fields:
     model = side.plugins.models.get(kind)
+    named, own = params.get("model_name"), params.get("sampling")
     return {
-        "completion_params": dict(model.params) if model else {},
+        "completion_params": own if isinstance(own, dict) else dict(model.params) if model and not named else {},
         "mode": "chat",
-        "name": model.name if model else "",
+        "name": named or (model.name if model else ""),
         "provider": model.provider if model else "",
     }
 
 
+def _read_model(kind: str, data: Fields, side: Side) -> Fields:
+    """The model of a node and its parameters, where they are others than the usual ones."""
+    given, usual = fields_of(data.get("model")), side.plugins.models.get(kind)
+    name, params = given.get("name"), fields_of(given.get("completion_params"))
+    if usual and name == usual.name and params == dict(usual.params):
+        return {}
+    read: Fields = {"model_name": name} if isinstance(name, str) and name else {}
+    known = {key: value for key, value in params.items() if key in SAMPLING and value is not None}
+    return {**read, "sampling": known} if known else read
+
+
+_SIMPLE: tuple[list[str], ...] = ([], ["system"], ["user"], ["system", "user"])
+"""The roles of prompts that are a system text and a user text."""
+
+
 def _write_llm(params: Fields, side: Side) -> Fields:
-    said = [("system", params.get("system")), ("user", params.get("user"))]
-    return {
-        "context": {"enabled": False, "variable_selector": []},
-        "model": _model("llm", side),
-        "prompt_template": [{"role": role, "text": side.names.write_text(text)} for role, text in said if text],
+    messages = list_of(params.get("messages"))
+    said = [(*list_of(each), False)[:3] for each in messages] or [
+        (role, params.get(role), False) for role in ("system", "user") if params.get(role)
+    ]
+    context, files = params.get("context"), list_of(params.get("files"))
+    data: Fields = {
+        "context": {"enabled": context is not None, "variable_selector": side.names.write(context) if context else []},
+        "model": _model("llm", params, side),
+        "prompt_template": [_write_message(each, side) for each in said],
         "vision": {"enabled": False},
     }
+    if files:
+        configs = {"detail": "high", "variable_selector": side.names.write(files[0])}
+        data["vision"] = {"enabled": True, "configs": configs}
+    if variables := pairs_of(params.get("variables")):
+        listed = [{"variable": name, "value_selector": side.names.write(value)} for name, value in variables]
+        data["prompt_config"] = {"jinja2_variables": listed}
+    if memory := list_of(params.get("memory")):
+        turns, query = [*memory, ""][:2]
+        window = {"enabled": turns is not None, "size": turns if turns is not None else 50}
+        query = side.names.write_text(query)
+        data["memory"] = {"query_prompt_template": query, "window": window}
+    if isinstance(schema := params.get("output_schema"), dict):
+        data |= {"structured_output_enabled": True, "structured_output": {"schema": schema}}
+    return {**data, "reasoning_format": "separated"} if params.get("separate_thoughts") is True else data
+
+
+def _write_message(message: tuple[Any, ...], side: Side) -> Fields:
+    role, text, jinja = message
+    if jinja is True:
+        return {"role": role, "text": text, "jinja2_text": text, "edition_type": "jinja2"}
+    return {"role": role, "text": side.names.write_text(text_of(text).replace(CONTEXT, _CONTEXT))}
+
+
+_CONTEXT = "{{#context#}}"
 
 
 def _read_llm(data: Fields, side: Side) -> Fields:
     template = data.get("prompt_template")
-    messages = each_of(template) or ([fields_of(template)] if isinstance(template, dict) else [])
+    messages = each_of(template) or ([{"role": "user", **fields_of(template)}] if isinstance(template, dict) else [])
+    said = [_read_message(each, side) for each in messages]
+    params: Fields = {"system": "", "user": ""}
+    if [role for role, *_ in said] in _SIMPLE and all(len(each) < 3 for each in said):
+        params |= dict(said)
+    else:
+        params["messages"] = said
+    params |= _read_model("llm", data, side)
     context = fields_of(data.get("context"))
-    shown = [reference(context.get("variable_selector"))] if context.get("enabled") is True else []
-    texts: dict[str, list[str]] = {"system": [], "user": []}
-    jinja = False
-    for message in messages:
-        jinja = jinja or message.get("edition_type") == "jinja2"
-        text = text_of(message.get("jinja2_text" if message.get("edition_type") == "jinja2" else "text") or "")
-        for each in shown:
-            text = text.replace("{{#context#}}", each)
-        texts["system" if message.get("role") == "system" else "user"].append(text)
+    if context.get("enabled") is True and context.get("variable_selector"):
+        params["context"] = side.names.read(context["variable_selector"])
+    variables = each_of(fields_of(data.get("prompt_config")).get("jinja2_variables"))
+    if variables and any(len(each) > 2 for each in said):
+        params["variables"] = [
+            [each.get("variable"), side.names.read(each.get("value_selector"))] for each in variables
+        ]
+    if files := _read_vision(data, side):
+        named = Selector(*files).in_text if is_selector(files) else ""
+        if not any(named in text for _, text, *_ in said if isinstance(text, str)):
+            params["files"] = [files]
+    if isinstance(memory := data.get("memory"), dict):
+        params["memory"] = _read_memory(fields_of(memory), side)
+    on = data.get("structured_output_switch_on", data.get("structured_output_enabled"))
+    schema = fields_of(data.get("structured_output")).get("schema")
+    if on is True and isinstance(schema, dict):
+        params["output_schema"] = schema
+    return {**params, "separate_thoughts": True} if data.get("reasoning_format") == "separated" else params
+
+
+def _read_message(message: Fields, side: Side) -> list[Any]:
+    role = message.get("role")
+    if message.get("edition_type") == "jinja2":
+        return [role, message.get("jinja2_text") or message.get("text") or "", True]
+    text = message.get("text")
+    return [role, side.names.read_text(text.replace(_CONTEXT, CONTEXT)) if isinstance(text, str) else ""]
+
+
+def _read_vision(data: Fields, side: Side) -> Any:
+    """The variable with files that a model is shown; None for none."""
     vision = fields_of(data.get("vision"))
-    files = reference(fields_of(vision.get("configs")).get("variable_selector"))
-    if vision.get("enabled") is True and files and not any(files in text for text in texts["user"]):
-        texts["user"].append(files)
-    params: Fields = {role: side.names.read_text("\n\n".join(each)) for role, each in texts.items()}
-    return {**params, "edition_type": "jinja2"} if jinja else params
+    configs = fields_of(vision.get("configs"))
+    selector = configs.get("variable_selector") or ["sys", "files"]
+    return side.names.read(selector) if vision.get("enabled") is True else None
+
+
+def _read_memory(memory: Fields, side: Side) -> list[Any]:
+    window = fields_of(memory.get("window"))
+    query = memory.get("query_prompt_template") or "{{#sys.query#}}"
+    return [window.get("size") if window.get("enabled") is True else None, side.names.read_text(query)]
 
 
 def _write_classifier(params: Fields, side: Side) -> Fields:
     return {
         "classes": [{"id": str(n), "name": name} for n, name in enumerate(list_of(params.get("classes")), 1)],
         "instruction": side.names.write_text(params.get("instruction", "")),
-        "model": _model("question-classifier", side),
+        "model": _model("question-classifier", params, side),
         "query_variable_selector": side.names.write(params.get("query_variable_selector")),
         "topics": [],
         "vision": {"enabled": False},
@@ -64,13 +143,14 @@ def _read_classifier(data: Fields, side: Side) -> Fields:
     instruction = data.get("instruction") or data.get("instructions") or ""
     params = picked(data, query_variable_selector=side.names.read)
     params["classes"] = [each.get("name") for each in each_of(data.get("classes"))]
+    params |= _read_model("question-classifier", data, side)
     return {**params, "instruction": side.names.read_text(instruction)} if instruction else params
 
 
 def _write_extractor(params: Fields, side: Side) -> Fields:
     return {
         "instruction": side.names.write_text(params.get("instruction", "")),
-        "model": _model("parameter-extractor", side),
+        "model": _model("parameter-extractor", params, side),
         "parameters": [
             {"description": description, "name": name, "required": True, "type": kind}
             for description, name, kind in pairs_of(params.get("parameters"), 3)
@@ -89,7 +169,8 @@ def _read_extractor(data: Fields, side: Side) -> Fields:
         for each in each_of(data.get("parameters"))
     ]
     instruction = side.names.read_text(data.get("instruction") or "")
-    return {**picked(data, query=side.names.read), "parameters": parameters, "instruction": instruction}
+    params = {**picked(data, query=side.names.read), "parameters": parameters, "instruction": instruction}
+    return {**params, **_read_model("parameter-extractor", data, side)}
 
 
 MODELS: Mapping[str, Mapped] = {

@@ -1,12 +1,13 @@
-"""What texts come from: document-extractor, http-request, knowledge-retrieval."""
+"""Sources of texts: document-extractor, http-request, knowledge-retrieval."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
-from operad.flows.formats.dify.nodes.mapped import Mapped, Side, picked, reference, same
-from operad.flows.formats.shapes import Fields, fields_of, list_of, text_of
+from operad.flows.formats.dify.nodes.mapped import Mapped, Side, picked, reference
+from operad.flows.formats.shapes import Fields, each_of, fields_of, is_selector, list_of, pairs_of, text_of
 from operad.operators.variables import Text
 
 
@@ -22,39 +23,90 @@ def _read_document(data: Fields, side: Side) -> Fields:
 
 _ONE_REFERENCE = re.compile(r"\s*(\{\{#[^#{}]+#\}\})\s*")
 
-_REQUEST: Fields = {
-    "authorization": {"config": None, "type": "no-auth"},
-    "body": {"data": [], "type": "none"},
-    "headers": "",
-    "method": "get",
-    "params": "",
-}
-
 
 def _write_http(params: Fields, side: Side) -> Fields:
     url = params.get("url")
     address = reference(side.names.write(url)) if isinstance(url, list) else side.names.write_text(url)
     timeout = {"max_connect_timeout": 0, "max_read_timeout": 0, "max_write_timeout": 0}
+    if params.get("timeout"):
+        timeout |= {"connect": params["timeout"], "read": params["timeout"]}
     retry = {"max_retries": 3, "retry_enabled": False, "retry_interval": 100}
-    return {**_REQUEST, **picked(params, **dict.fromkeys(_REQUEST, same)), "retry_config": retry} | {
+    return {
+        "authorization": _write_key(list_of(params.get("authorization"))),
+        "body": _write_body(list_of(params.get("body")), side),
+        "headers": side.names.write_text(params.get("headers", "")),
+        "method": params.get("method", "get"),
+        "params": side.names.write_text(params.get("params", "")),
+        "retry_config": retry,
         "timeout": timeout,
         "url": address,
         "variables": [],
     }
 
 
+def http_type(data: Fields) -> str:
+    """Our type of a request: ``http-request`` for one that only fetches an address that a variable holds."""
+    plain = str(data.get("method", "get")).lower() == "get" and not (data.get("headers") or data.get("params"))
+    none = fields_of(data.get("authorization")).get("type", "no-auth") == "no-auth"
+    empty = fields_of(data.get("body")).get("type", "none") in ("none", "", None)
+    limits = fields_of(data.get("timeout"))
+    free = not any(limits.get(name) for name in ("connect", "read", "write"))
+    url = data.get("url")
+    alone = isinstance(url, str) and _ONE_REFERENCE.fullmatch(url) is not None
+    return "http-request" if plain and none and empty and free and alone else "request"
+
+
+def _write_key(key: list[Any]) -> Fields:
+    if not key:
+        return {"config": None, "type": "no-auth"}
+    kind, text, header = [*key, "", "Authorization"][:3] if len(key) < 3 else key[:3]
+    return {"config": {"api_key": text, "header": header, "type": kind}, "type": "api-key"}
+
+
+def _write_body(body: list[Any], side: Side) -> Fields:
+    if len(body) < 2:
+        return {"data": [], "type": "none"}
+    parts: list[Fields] = []
+    for name, value in pairs_of(body[1]):
+        if is_selector(value):
+            parts.append({"file": side.names.write(value), "key": name, "type": "file", "value": ""})
+        else:
+            parts.append({"key": name, "type": "text", "value": side.names.write_text(value)})
+    return {"data": parts, "type": body[0]}
+
+
 def _read_http(data: Fields, side: Side) -> Fields:
     url = side.names.read_text(data.get("url", ""))
     if isinstance(url, str) and _ONE_REFERENCE.fullmatch(url) and (found := Text(url).selectors):
         url = list(found[0])
-    more = {
-        "method": str(data.get("method", "get")).lower() != "get",
-        "authorization": fields_of(data.get("authorization")).get("type", "no-auth") != "no-auth",
-        "body": fields_of(data.get("body")).get("type", "none") != "none",
-        "headers": bool(data.get("headers")),
-        "params": bool(data.get("params")),
-    }
-    return {"url": url, **{key: data[key] for key, there in more.items() if there and key in data}}
+    params: Fields = {"url": url}
+    if (method := str(data.get("method", "get")).lower()) != "get":
+        params["method"] = method
+    params |= {name: side.names.read_text(data[name]) for name in ("headers", "params") if data.get(name)}
+    authorization = fields_of(data.get("authorization"))
+    if authorization.get("type", "no-auth") != "no-auth":
+        config = fields_of(authorization.get("config"))
+        key = [config.get("type"), side.names.read_text(config.get("api_key", ""))]
+        params["authorization"] = [*key, config["header"]] if config.get("header") else key
+    body = fields_of(data.get("body"))
+    if body.get("type", "none") not in ("none", "", None):
+        params["body"] = [body.get("type"), _read_parts(body.get("data"), side)]
+    limits = fields_of(data.get("timeout"))
+    seconds = [value for name in ("connect", "read", "write") if isinstance(value := limits.get(name), int | float)]
+    return {**params, "timeout": sum(seconds)} if sum(seconds) > 0 else params
+
+
+def _read_parts(data: Any, side: Side) -> list[list[Any]]:
+    """The parts of a body, which older files write as one text."""
+    if isinstance(data, str):
+        return [["", side.names.read_text(data)]]
+    parts: list[list[Any]] = []
+    for each in each_of(data):
+        file = list_of(each.get("file"))
+        whole = each.get("type") == "file" or (file and not each.get("value"))
+        value = side.names.read(file) if whole else side.names.read_text(each.get("value", ""))
+        parts.append([side.names.read_text(each.get("key", "")), value])
+    return parts
 
 
 def _write_knowledge(params: Fields, side: Side) -> Fields:
@@ -77,5 +129,6 @@ def _read_knowledge(data: Fields, side: Side) -> Fields:
 SOURCES: Mapping[str, Mapped] = {
     "document-extractor": Mapped("Doc Extractor", _write_document, _read_document),
     "http-request": Mapped("HTTP Request", _write_http, _read_http),
+    "request": Mapped("HTTP Request", _write_http, _read_http, "http-request"),
     "knowledge-retrieval": Mapped("Knowledge Retrieval", _write_knowledge, _read_knowledge),
 }

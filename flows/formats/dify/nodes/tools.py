@@ -46,7 +46,7 @@ def _argument(given: Any, side: Side) -> Any:
 
 
 def of_tool(kind: str, plugins: Plugins) -> Mapped:
-    """How a node type is written that a tool stands behind."""
+    """Return the mapping of a node type to a tool."""
     tool = plugins.tools[kind]
     choice = next(iter(re.findall(r"\{(\w+)\}", tool.name)), "")
 

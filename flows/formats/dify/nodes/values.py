@@ -1,4 +1,4 @@
-"""What computes values: code, template-transform, list-operator, variable-aggregator, assigner."""
+"""Values: code, template-transform, list-operator, variable-aggregator, assigner."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _write_code(params: Fields, side: Side) -> Fields:
     outputs = [(name, kind) for name, kind in pairs_of(params.get("outputs")) if isinstance(name, str)]
     return {
         "code": params.get("code", ""),
-        "code_language": "python3",
+        "code_language": "javascript" if params.get("language") == "javascript" else "python3",
         "outputs": {name: {"children": None, "type": kind} for name, kind in outputs},
         "variables": _write_arguments(params, side, typed=True),
     }
@@ -38,7 +38,9 @@ def _write_code(params: Fields, side: Side) -> Fields:
 def _read_code(data: Fields, side: Side) -> Fields:
     outputs = [[name, fields_of(output).get("type")] for name, output in sorted(fields_of(data.get("outputs")).items())]
     language = data.get("code_language", "python3")
-    other = {} if language in ("python3", "python") else {"code_language": language}
+    other = {"python3": {}, "python": {}, "javascript": {"language": language}}.get(
+        str(language), {"code_language": language}
+    )
     code = picked(data, code=same)
     return {"variables": _read_arguments(data, side), "outputs": outputs, **code, **other}
 
@@ -51,67 +53,100 @@ def _read_template(data: Fields, side: Side) -> Fields:
     return {"variables": _read_arguments(data, side), **picked(data, template=same)}
 
 
+_ORDER = ("filter_by", "extract_by", "order_by", "limit")
+"""The operations on a list in the order in which they are done."""
+
+
 def _write_list(params: Fields, side: Side) -> Fields:
     kind = side.kind(params.get("variable"))
     item = kind[6:-1] if kind.startswith("array[") else "string"
-    what, first, *rest = [*list_of(params.get("operator")), None, None][:3]
-    operator, value = (first, rest[0]) if what == "filter_by" else ("contains", "")
-    condition: Fields = {"comparison_operator": operator, "key": "", "value": "" if value is None else value}
+    said = [list_of(each) for each in (params.get("operator"), *list_of(params.get("then")))]
+    given = {str(each[0]): each[1:] for each in said if each}
+    first, value, part = [*given.get("filter_by", []), None, None, None][:3]
+    operator, value = (first, value) if "filter_by" in given else ("contains", "")
+    condition: Fields = {"comparison_operator": operator, "key": part or "", "value": "" if value is None else value}
     condition["value"] = side.names.write_text(condition["value"])
-    if what == "filter_by" and item == "file":
+    if "filter_by" in given and item == "file" and not part:
         condition |= {"key": "type", "value": [value]}
     elif item == "boolean":
         condition["comparison_operator"] = "is not" if operator == "not is" else operator
         condition["value"] = value == "true" if value in ("true", "false") else value
     elif isinstance(operator, str):
         condition["comparison_operator"] = normal(operator)
-    order = {"enabled": what == "order_by", "key": "name" if what == "order_by" and item == "file" else ""}
+    order = [*given.get("order_by", []), None, None][:2]
+    by_name = "name" if "order_by" in given and item == "file" else ""
+    serial, size = given.get("extract_by"), given.get("limit")
     return {
-        "extract_by": {"enabled": what == "extract_by", "serial": text_of(first) if what == "extract_by" else "1"},
-        "filter_by": {"conditions": [condition], "enabled": what == "filter_by"},
+        "extract_by": {"enabled": serial is not None, "serial": text_of((serial or ["1"])[0])},
+        "filter_by": {"conditions": [condition], "enabled": "filter_by" in given},
         "item_var_type": item,
-        "limit": {"enabled": what == "limit", "size": first if what == "limit" else 10},
-        "order_by": {**order, "value": first if what == "order_by" else "asc"},
+        "limit": {"enabled": size is not None, "size": (size or [10])[0]},
+        "order_by": {"enabled": "order_by" in given, "key": order[1] or by_name, "value": order[0] or "asc"},
         "var_type": kind,
         "variable": side.names.write(params.get("variable")),
     }
 
 
 def _read_list(data: Fields, side: Side) -> Fields:
-    parts = {name: fields_of(data.get(name)) for name in ("filter_by", "extract_by", "order_by", "limit")}
-    on = [name for name, part in parts.items() if part.get("enabled") is True]
-    operator: list[Any] = []
-    if len(on) == 1:
-        name, part = on[0], parts[on[0]]
-        conditions = each_of(part.get("conditions"))
-        if name == "limit":
-            operator = [name, part.get("size")]
-        elif name == "extract_by":
-            serial = part.get("serial")
-            whole = isinstance(serial, str) and serial.isdecimal() and len(serial) < 10
-            operator = [name, int(cast("str", serial)) if whole else side.names.read_text(serial)]
-        elif name == "order_by" and part.get("key") in (None, "", "name"):
-            operator = [name, part.get("value")]
-        elif name == "filter_by" and len(conditions) == 1 and conditions[0].get("key") in (None, "", "type"):
-            _, *operator = [name, *read_condition(conditions[0], side)]
-            operator[0] = name
-    return {**picked(data, variable=side.names.read), "operator": operator}
+    parts = {name: fields_of(data.get(name)) for name in _ORDER}
+    operations: list[list[Any]] = []
+    for name, part in parts.items():
+        if part.get("enabled") is True:
+            operations += _read_operation(name, part, side)
+    first, *rest = operations or [["all"]]
+    params: Fields = {**picked(data, variable=side.names.read), "operator": first}
+    return {**params, "then": rest} if rest else params
+
+
+def _read_operation(name: str, part: Fields, side: Side) -> list[list[Any]]:
+    if name == "limit":
+        return [[name, part.get("size")]]
+    if name == "extract_by":
+        serial = part.get("serial")
+        whole = isinstance(serial, str) and serial.isdecimal() and len(serial) < 10
+        return [[name, int(cast("str", serial)) if whole else side.names.read_text(serial)]]
+    if name == "order_by":
+        key = part.get("key")
+        return [[name, part.get("value"), *([] if key in (None, "", "name") else [key])]]
+    found: list[list[Any]] = []
+    for condition in each_of(part.get("conditions")):
+        _, *compared = read_condition(condition, side)
+        key = condition.get("key")
+        if key not in (None, "", "type"):
+            compared = [*[*compared, None][:2], key]
+        found.append([name, *compared])
+    return found
 
 
 def _write_aggregator(params: Fields, side: Side) -> Fields:
     variables = list_of(params.get("variables"))
     kinds = [side.kind(selector) for selector in variables]
-    return {
-        **picked(params, advanced_settings=same),
+    data: Fields = {
         "output_type": kinds[0] if kinds else "string",
         "variables": [side.names.write(selector) for selector in variables],
     }
+    groups = [
+        {
+            "groupId": side.uuid("group", number),
+            "group_name": name,
+            "output_type": side.kind(list_of(selectors)[0]) if list_of(selectors) else "string",
+            "variables": [side.names.write(selector) for selector in list_of(selectors)],
+        }
+        for number, (name, selectors) in enumerate(pairs_of(params.get("groups")))
+    ]
+    return {**data, "advanced_settings": {"group_enabled": True, "groups": groups}} if groups else data
 
 
 def _read_aggregator(data: Fields, side: Side) -> Fields:
     params: Fields = {"variables": [side.names.read(selector) for selector in list_of(data.get("variables"))]}
-    settings = data.get("advanced_settings")
-    return {**params, "advanced_settings": settings} if fields_of(settings).get("group_enabled") is True else params
+    settings = fields_of(data.get("advanced_settings"))
+    if settings.get("group_enabled") is not True:
+        return params
+    groups = [
+        [each.get("group_name"), [side.names.read(selector) for selector in list_of(each.get("variables"))]]
+        for each in each_of(settings.get("groups"))
+    ]
+    return {"variables": [], "groups": groups}
 
 
 _OPERATIONS = {

@@ -158,7 +158,7 @@ def test_rates_are_drawn(comfy, answers, tmp_path):
         ("x.jsonl", '{"answr": "a"}', "did you mean 'answer'?"),
         ("x.jsonl", '{"id": 1, "gold": "A()"}', "one of answer, response, code, workflow [format]\n"),
         ("x.jsonl", '{"answer": 3}', "answer: must be a text"),
-        ("x.jsonl", '{"answer": "a"', "x.jsonl:1: is no JSON"),
+        ("x.jsonl", '{"answer": "a"', "x.jsonl:1: is not JSON"),
         ("x.jsonl", '{"answer": ' + '{"a":' * 99 + "1" + "}" * 100, "nested deeper"),
         ("x.jsonl", "\n", "has no lines"),
         ("x.jsonl", '{"id": 1, "answer": "a"}\n{"id": 1, "answer": "b"}', "x.jsonl:1' is there twice"),
@@ -200,6 +200,7 @@ def test_a_file_that_is_too_large_has_no_format(comfy, answers):
     assert item["issues"][0]["code"] == "size"
 
 
+@pytest.mark.slow
 def test_the_official_templates_score_as_they_are(comfy, shared_data):
     folder = shared_data / "comfyui"
     said = as_json(comfy(folder / "workflows", "--json", "--gold", folder / "workflows", classes=f"{folder}/object_info.json"))  # fmt: skip

@@ -286,6 +286,7 @@ def test_workflows_that_take_too_long_are_stopped(resolve):
     assert {item["reason"] for item in items(out).values()} == {"ran longer than the 0.3 s that it may"}
 
 
+@pytest.mark.slow
 def test_an_interrupted_evaluation_goes_on(folder):
     """The process is really interrupted, after some items, and another one goes on."""
     stuck = threading.Event()
@@ -332,8 +333,8 @@ def test_an_interrupted_evaluation_goes_on(folder):
         (("--only", "Essy"), "--only: the dataset has no 'Essy' (did you mean 'Essay'?)"),
         (("--only", "Essay_3"), "the dataset has no 'Essay_3' (did you mean 'Essay_"),
         (("--files", "nowhere"), "--files nowhere: is not there"),
-        (("--files", "runs/m.json"), "--files runs/m.json: is no folder"),
-        (("--keep", "runs/m.json"), "--keep runs/m.json: is no folder"),
+        (("--files", "runs/m.json"), "--files runs/m.json: is not a folder"),
+        (("--keep", "runs/m.json"), "--keep runs/m.json: is not a folder"),
         (("--seconds", "nan"), "--seconds nan: must be more than 0"),
         (("--seconds", "-1"), "--seconds -1: must be more than 0"),
         (("--services", "none.yaml"), "none.yaml"),

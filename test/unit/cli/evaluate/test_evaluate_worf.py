@@ -212,7 +212,7 @@ def test_mode_official_is_scored(worf, write):
         (["--seconds", "nan"], "--seconds nan: must be more than 0, and finite"),
         (["--gold", "none.json"], "none.json: cannot be read"),
         (["--gold", "empty"], "--gold empty: has no items"),
-        (["--gold", "broken.json"], "broken.json: is no JSON"),
+        (["--gold", "broken.json"], "broken.json: is not JSON"),
         (["--output", "no/out.jsonl"], "--output no/out.jsonl: cannot be used"),
     ],
 )

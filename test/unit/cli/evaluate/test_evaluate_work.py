@@ -75,7 +75,7 @@ def test_other_settings_are_refused(tmp_path):
 def test_another_file_is_left_as_it_is(tmp_path, content):
     out = tmp_path / "out.jsonl"
     out.write_bytes(content)
-    with pytest.raises(InputError, match="no file of results"):
+    with pytest.raises(InputError, match="not a file of results"):
         evaluate(Scores("a").work(), {}, out)
     assert out.read_bytes() == content
 

@@ -190,6 +190,7 @@ async def test_a_search_that_goes_on_makes_the_same_tree(desk):
     assert (desk / "parts" / "tree.jsonl").read_bytes() == (desk / "whole" / "tree.jsonl").read_bytes()
 
 
+@pytest.mark.slow
 async def test_ranking_in_between_changes_nothing_of_the_tree(desk):
     (desk / "tasks.jsonl").write_text(tasks_of(7))
     whole = await searched(desk, rounds=9, sample=2, out=desk / "whole")
@@ -285,14 +286,14 @@ HOSTILE = {
     "unknown operator": (proposal(reword("x", "anwser")), "did you mean 'answer'"),
     "a path as a name": (
         proposal({"op": "add_operator", "name": "../../x", "instruction": "x", "after": "read", "before": ""}),
-        "is no name",
+        "is not a valid name",
     ),
     "a name that is YAML": (
         proposal({"op": "add_operator", "name": "x: {a: b", "instruction": "x", "after": "read", "before": ""}),
-        "is no name",
+        "is not a valid name",
     ),
     "a huge instruction": (proposal(reword("x" * 1_000_000)), "at most 4,000|at most 1,048,576"),
-    "half a letter": ('{"reasoning": "x", "operations": [' + json.dumps(reword("\ud800")) + "]}", "no text"),
+    "half a letter": ('{"reasoning": "x", "operations": [' + json.dumps(reword("\ud800")) + "]}", "cannot be encoded"),
     "a cycle": (
         proposal({"op": "add_operator", "name": "n", "instruction": "x", "after": "answer", "before": "read"}),
         "cycle",
@@ -390,7 +391,7 @@ async def test_a_run_that_asks_a_person_scores_nothing(desk):
     )
     (desk / "clerk.yaml").write_text(EXPERT.replace("{instruction: Read.}", "{instruction: Read., class: asking.Asks}"))
     found = await searched(desk, Played(lambda task: proposal(reword("units"))), rounds=1)
-    assert "nobody is there to answer: May I?" in found.baseline.results["t1"].reason
+    assert "cannot be answered in a search: May I?" in found.baseline.results["t1"].reason
 
 
 @pytest.mark.parametrize("after", [0, 20])
@@ -457,6 +458,7 @@ def whole_yaml(found):
     return [each.step.yaml for each in found.state.candidates]
 
 
+@pytest.mark.slow
 async def test_a_budget_stops_the_search_with_the_best_so_far(desk):
     whole, _ = await on_a_server(desk, rounds=6, out=desk / "whole")
     budget = whole.state.usage.tokens // 2

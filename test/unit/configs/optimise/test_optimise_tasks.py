@@ -148,8 +148,8 @@ def test_a_file_that_is_none_of_tasks(tmp_path, text, messages):
     [
         ('{"id": "a"', r":1: is not JSON"),
         ("{}\n[\n", ":2: is not JSON"),
-        ('{"id": "a", "id": "b"}', "key 'id' stands here twice"),
-        ('{"id": NaN}', "NaN is no number"),
+        ('{"id": "a", "id": "b"}', "duplicate key 'id'"),
+        ('{"id": NaN}', "NaN is not a JSON number"),
         ("[" * 100_000, "nested too deep"),
         ("3\n", ":1 tasks"),
         ("\n \n", "is empty"),

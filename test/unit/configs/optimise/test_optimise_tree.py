@@ -101,6 +101,7 @@ def test_without_exploration_one_of_the_best_is_chosen(first, steps):
     assert tree.nodes[select(tree, exploration=0.0)].worth == max(node.worth for node in tree.nodes)
 
 
+@pytest.mark.slow
 def test_it_finds_the_best_more_often_than_choice_by_lot_and_than_the_best_so_far_where_that_is_a_trap(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARK))
     bench: Any = import_module("bench_optimise")

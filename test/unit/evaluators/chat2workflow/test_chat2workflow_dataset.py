@@ -69,7 +69,7 @@ def test_all_faults_of_a_dataset_are_told_at_once(folder):
         "has no key 'Greeting_2' (did you mean 'Greting_2'?)",
         "Greeting_1: input_var: must be a list of texts",
         "Greeting_1.test1.name: must be a text, a number, or files",
-        "Greeting_1: 'pdf' is no output",
+        "Greeting_1: 'pdf' is not an output",
         "pdf: must be an extension such as .pdf",
         "'Greting_2' has no instruction",
         "Other_1: must be an object",
@@ -143,7 +143,7 @@ def test_files_that_are_no_json_and_folders_without_responses_are_refused(datase
     (tmp_path / "run.json").write_bytes(b"\xff\xfe[")
     assert "is not UTF-8" in issues_of(read_run, tmp_path / "run.json", dataset)[0]
     (tmp_path / "run.json").write_text("[{")
-    assert "is no JSON" in issues_of(read_run, tmp_path / "run.json", dataset)[0]
+    assert "is not JSON" in issues_of(read_run, tmp_path / "run.json", dataset)[0]
     (tmp_path / "run.jsonl").write_text('{"task": 1}\n{"task\n{"round": 1}')
     found = issues_of(read_run, tmp_path / "run.jsonl", dataset)
     assert [any(f"line {number}: " in said for said in found) for number in (1, 2, 3)] == [True, True, True]

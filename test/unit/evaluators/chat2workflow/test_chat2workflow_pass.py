@@ -76,8 +76,8 @@ def test_a_response_that_is_right_passes_and_is_sound():
     [
         (Response(None, "x", "{}"), "1_1", "<node_selection>"),
         (Response.of("no tags at all"), "1_1", "<workflow>"),
-        (answer("{"), "1_1", "is no JSON: Expecting property name"),
-        (answer("[" * 100_000), "1_1", "is no JSON that can be read"),
+        (answer("{"), "1_1", "is not JSON: Expecting property name"),
+        (answer("[" * 100_000), "1_1", "is not readable as JSON"),
         (answer("[]"), "1_2", "nodes_info"),
         (answer({"nodes_info": [START], "edges": [["1", 0]]}), "1_2", "[misshapen-edge] edges[0]"),
         (answer(flow(node("1", "start", variables=[["txt", "string"]]), LLM | {"param": {"system": "", "user": ""}}, END)),

@@ -98,7 +98,7 @@ async def test_what_the_judge_does_not_find_right_ends_at_step_2_3():
 @pytest.mark.parametrize(
     ("workflow", "said"),
     [
-        ("no workflow", "is no JSON"),
+        ("no workflow", "is not JSON"),
         (flow(LLM, outputs={"text": ["txt", "2"]}), "has no variable 'txt'"),
         (flow(code("return {'made': 1 / 0}"), outputs={"text": ["made", "2"]}), "operator '2'.*ZeroDivisionError"),
         (flow(code("return {'made': ''}"), outputs={"text": ["made", "2"]}), "gave nothing"),
@@ -418,7 +418,7 @@ async def test_a_workflow_that_is_written_is_run_on_its_cases():
 @pytest.mark.parametrize(
     ("text", "lesson"),
     [
-        ("<workflow>{</workflow>", "is no JSON"),
+        ("<workflow>{</workflow>", "is not JSON"),
         (flow(LLM, outputs={"text": ["txt", "2"]}), "txt"),
         (
             flow(code("return {'made': 1 / 0}"), outputs={"text": ["made", "2"]}),

@@ -145,12 +145,12 @@ def test_issues_name_the_node_and_the_way_out_the_gravest_first():
     [
         (b"", "holds no workflow"),
         ("<workflow>\n</workflow>", "holds no workflow"),
-        ("I cannot do that.", "is no Python"),
+        ("I cannot do that.", "is not valid Python"),
         (b"\xff\xfe", "is not UTF-8"),
         ("IMAGE_1 = Draw(text='\ud800')", "is not UTF-8"),
-        ('{"a":' * 10_000, "is no JSON"),
+        ('{"a":' * 10_000, "is not JSON"),
         ('{"a":' * 100 + "1" + "}" * 100, "nested deeper"),
-        ("A(" * 10_000, "is no Python"),
+        ("A(" * 10_000, "is not valid Python"),
         ("[1, 2]", "must be an object with lists"),
         ("{}", "no node that would run"),
         ('{"nodes": [], "links": []}', "no node that would run"),
@@ -158,7 +158,7 @@ def test_issues_name_the_node_and_the_way_out_the_gravest_first():
         (page([{"id": 1, "type": "p"}], [])[:-1] + ', "definitions": {"subgraphs": [{"id": "p", "nodes": '
          '[{"id": 1, "type": "p"}], "links": []}]}}', "contains itself"),
         ("IMAGE_1 = Draw('a')", "give every input by its name"),
-        ("<workflow>\0</workflow>", "is no Python"),
+        ("<workflow>\0</workflow>", "is not valid Python"),
         ("\n".join(f"IMAGE_{n} = Draww(text='a')" for n in range(3)), "did you mean 'Draw'?"),
     ],
 )  # fmt: skip
@@ -296,7 +296,7 @@ def test_a_class_that_was_not_offered_forbids_the_reward():
 
 
 def test_a_gold_must_be_one():
-    with pytest.raises(InvalidError, match="is no Python"):
+    with pytest.raises(InvalidError, match="is not valid Python"):
         rewarded(answer(), gold="what?")
     with pytest.raises(InvalidError, match="has no node that would run"):
         rewarded(answer(), gold="{}")
@@ -329,7 +329,7 @@ def test_a_fault_is_a_lesson_and_the_next_round_mends_it():
     reasoner = ScriptedReasoner([answer(GOOD.replace("by=", "bye=")), answer()])
     message = workflow.execute(Job(goal="Mix."), reasoner)
     assert (message.status, message.score) == (WorkflowStatus.SUCCESS, 10)
-    assert "[illegal-param] 2: 'bye' is no input of Mix (did you mean 'by'?)" in reasoner.tasks[1].lesson
+    assert "[illegal-param] 2: 'bye' is not an input of Mix (did you mean 'by'?)" in reasoner.tasks[1].lesson
     assert message.outputs["comfy"]["passes"] is True
     assert json.loads(json.dumps(message.outputs["comfy"])) == message.outputs["comfy"]
 

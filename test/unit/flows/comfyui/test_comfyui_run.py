@@ -521,15 +521,15 @@ async def test_a_server_that_cannot_be_reached_is_told_and_may_be_tried_again(tm
 @pytest.mark.parametrize(
     ("path", "status", "body", "words"),
     [
-        ("/prompt", 200, b"<html>", "is no JSON"),
+        ("/prompt", 200, b"<html>", "is not JSON"),
         ("/prompt", 200, b"\xff", "not UTF-8"),
         ("/prompt", 200, b"[]", "neither a prompt_id nor what is wrong"),
         ("/prompt", 200, b'{"prompt_id": 5}', "neither a prompt_id nor what is wrong"),
         ("/prompt", 400, b"{}", "neither a prompt_id nor what is wrong"),
         ("/prompt", 404, b"", "status 404; see that it is a ComfyUI server"),
         ("/prompt", 418, b"a tea\npot", "status 418: a tea pot"),
-        ("/history/run-0", 200, b"[]", "it is no object"),
-        ("/history/run-0", 200, b'{"run-0": []}', "the run is no object"),
+        ("/history/run-0", 200, b"[]", "it is not an object"),
+        ("/history/run-0", 200, b'{"run-0": []}', "the run is not an object"),
         ("/history/run-0", 403, b"", "status 403"),
         ("/history/run-0", 500, b"", "status 500"),
         ("/view", 404, b"", "file 'a.png' of node '9' cannot be fetched"),
@@ -552,7 +552,7 @@ async def test_a_wrong_answer_to_a_file_is_told(comfy, draw, tmp_path):
 
 @pytest.mark.parametrize(
     ("address", "hint"),
-    [("127.0.0.1:8188", "did you mean http://127.0.0.1:8188?"), ("", "'' is"), ("http://:x", "is no address")],
+    [("127.0.0.1:8188", "did you mean http://127.0.0.1:8188?"), ("", "'' is"), ("http://:x", "is not an address")],
 )
 def test_an_address_that_is_none_is_told_at_once(address, hint, tmp_path):
     with pytest.raises(InputError, match=re.escape(hint)):

@@ -28,9 +28,9 @@ from operad.flows.edit import (
     read_operations,
     schema,
 )
+from operad.flows.flowchart import write
 from operad.flows.formats.chat2workflow import dump, issues_of, load
 from operad.flows.formats.format import check_nodes
-from operad.flows.formats.mermaid import write
 from operad.flows.formats.operad import OPERAD
 from operad.flows.formats.table import FORMATS
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
@@ -168,7 +168,7 @@ REFUSED = {
     "add_node 3 llm": ("duplicate-id", "id: '3' is a node already (llm); '9' is free"),
     "add_node 6-2 llm": ("duplicate-id", "id: '6-2' is a node already (template-transform); '6-3' is free"),
     "add_node conversation llm": ("duplicate-id", "id: the id 'conversation' and the type 'conversation' go together"),
-    "add_node 9 lmm": ("unknown-type", "type: 'lmm' is no node type (did you mean 'llm'?)"),
+    "add_node 9 lmm": ("unknown-type", "type: 'lmm' is not a node type (did you mean 'llm'?)"),
     "add_node 9 llm usr=x": (
         "unknown-param",
         "params.usr: llm has no parameter 'usr' (did you mean 'user'?); it has: system, user",
@@ -190,8 +190,11 @@ REFUSED = {
         "no-path",
         "path: node '3': the path has 22 steps, and 20 are the most",
     ),
-    "set 3 user[0] x": ("no-path", "path: node '3': user is no list: \"Greet nobody.\""),
-    "set 3 user..x x": ("no-path", "path: node '3': 'user..x' is no path; write it as cases[0][1] or arguments.city"),
+    "set 3 user[0] x": ("no-path", "path: node '3': user is not a list: \"Greet nobody.\""),
+    "set 3 user..x x": (
+        "no-path",
+        "path: node '3': 'user..x' is not a path; write it as cases[0][1] or arguments.city",
+    ),
     "replace_text 3 user everybody x": (
         "no-text",
         'old: "everybody" does not stand in user of \'3\', which is: "Greet nobody."',
@@ -202,7 +205,7 @@ REFUSED = {
     ),
     "replace_text 2 cases x y": (
         "no-path",
-        'path: cases of \'2\' is no text: [[null, [[["name", "1"], "empty"]]]]; use set',
+        'path: cases of \'2\' is not a text: [[null, [[["name", "1"], "empty"]]]]; use set',
     ),
     "connect 3 5": ("duplicate-edge", "target: an edge leads from port 0 of '3' to '5' already; leave this out"),
     "connect 3 8 1": ("port-out-of-range", "port: '3' (llm) has no port 1; it has only port 0"),
@@ -251,7 +254,7 @@ REFUSED = {
     ),
     "rename_variable 6-2 name a-b": (
         "param",
-        "old: 'name' of '6-2': 'a-b' is no name, or the template has it already; choose another",
+        "old: 'name' of '6-2': 'a-b' is not a name, or the template has it already; choose another",
     ),
     "add_input name": ("duplicate-name", "name: '1' has the input 'name' already; leave this out"),
     "remove_input nam": (
@@ -535,13 +538,13 @@ def test_operations_are_the_same_as_json_and_in_words():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"op": "conect"}, "operation 1 (conect): op: 'conect' is no operation (did you mean 'connect'?)"),
+        ({"op": "conect"}, "operation 1 (conect): op: 'conect' is not an operation (did you mean 'connect'?)"),
         ({}, "operation 1: op: is missing; it is one of: add_node, "),
         (["x"], 'operation 1: must be an object with "op", not "x"'),
         ({"op": "connect", "source": "1"}, "[missing-param] operation 1 (connect): target: is missing"),
         (
             [{"op": "connect", "source": "1", "target": "2"}, {"op": "connect", "sorce": "1", "target": 2}],
-            "operation 2 (connect): sorce: is no parameter (did you mean 'source'?)",
+            "operation 2 (connect): sorce: is not a parameter (did you mean 'source'?)",
         ),
         ({"op": "add_node", "id": "a.b", "type": "llm"}, "id: string should match pattern"),
         ({"operations": [], "more": 1}, "more: beside operations there are no other keys"),
@@ -556,7 +559,7 @@ def test_json_that_is_no_operation_is_refused(given, said):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("conect 3 4", "'conect' is no operation (did you mean 'connect'?)"),
+        ("conect 3 4", "'conect' is not an operation (did you mean 'connect'?)"),
         ("connect 3 4 5 6", "'6' is too much; write: connect source target [port]"),
         ('set 3 "', "No closing quotation"),
         ("", "an operation is empty; write one, such as: connect 3 4 port=1"),
@@ -664,19 +667,25 @@ NAMED = {
 
 
 def test_every_variable_of_recorded_workflows_is_renamed_and_renamed_back(shared_data, recorded):
-    count = 0
+    count, refused = 0, []
     for graph, issues in recorded(shared_data):
         data = dump(graph)
         for spec in graph.nodes:
             names = {item[at] for param, at in NAMED.get(spec.type, ()) for item in spec.params[param]}
             for name in sorted(names):
                 count += 1
-                renamed = apply(graph, [RenameVariable(node=spec.id, old=name, new="zz_new")]).graph
+                try:
+                    renamed = apply(graph, [RenameVariable(node=spec.id, old=name, new="zz_new")]).graph
+                except InvalidError as error:  # code whose answer has no key that could be renamed
+                    refused += [issue.message for issue in error.issues]
+                    continue
                 assert new_issues(issues, issues_of(renamed, NODE_TYPES)) == []
                 assert dump(renamed) != data
                 back = apply(renamed, [RenameVariable(node=spec.id, old="zz_new", new=name)])
                 assert dump(back.graph) == data
     assert count > amount(75, 600)
+    assert [why for why in refused if "main returns something else than a dict with its keys" not in why] == []
+    assert len(refused) <= count // 100
 
 
 def test_recorded_workflows_stay_sound_with_a_node_in_every_edge_and_are_the_same_without_it(shared_data, recorded):

@@ -83,3 +83,12 @@ def test_recorded_workflows_come_back_exactly(shared_data):
             assert load(dump(graph), record["task"]) == graph
             assert losses(graph) == []
     assert count == 568
+
+
+def test_parameters_that_chat2workflow_lacks_are_losses():
+    start = NodeSpec("1", "start", {"variables": [["text", "string"]], "defaults": {"text": "none"}})
+    model = NodeSpec("2", "llm", {"system": "", "user": "{{#1.text#}}", "failure": {"retries": 2}})
+    assert [(issue.where, issue.message) for issue in losses(NodeGraph([start, model]))] == [
+        ("1", "defaults: Chat2Workflow has no such parameter; it is written with that name"),
+        ("2", "failure: Chat2Workflow has no such parameter; it is written with that name"),
+    ]

@@ -169,6 +169,62 @@ def test_what_a_subgraph_is_put_in_for_sets_values_within(instance):
     assert inputs_of(subgraph(instance))["4:5"] == {"by": 0.9}
 
 
+def inlet(number, slot, target, target_slot):
+    """A link from an input of a subgraph to a node within."""
+    ends = {"origin_id": -10, "origin_slot": slot, "target_id": target, "target_slot": target_slot}
+    return {"id": number, "type": "*", **ends}
+
+
+def shared(instance, link_ids=(1, 2)):
+    """A file with a subgraph of which `text` feeds a widget and a socket, `by` two widgets, `deep` a subgraph within."""
+    widget = {"name": "by", "widget": {"name": "by"}}
+    inner = {
+        "id": "inner",
+        "inputs": [{"name": "size"}],
+        "nodes": [{"id": 1, "type": "Paint", "inputs": [{"name": "size", "widget": {"name": "size"}}]}],
+        "links": [inlet(1, 0, 1, 0)],
+    }
+    outer = {
+        "id": "outer",
+        "inputs": [{"name": "image"}, {"name": "deep"}, {"name": "by", "linkIds": [*link_ids]}, {"name": "text"}],
+        "nodes": [
+            {"id": 5, "type": "Mix", "inputs": [{"name": "a"}, widget], "widgets_values": [0.1]},
+            {"id": 6, "type": "Mix", "inputs": [{"name": "a"}, widget], "widgets_values": [0.2]},
+            {"id": 7, "type": "inner", "inputs": [{"name": "size"}]},
+            {"id": 8, "type": "Paint", "inputs": [{"name": "text"}, {"name": "style", "widget": {"name": "style"}}]},
+        ],
+        "links": [
+            inlet(1, 2, 5, 1),
+            inlet(2, 2, 6, 1),
+            inlet(3, 0, 5, 0),
+            inlet(4, 1, 7, 0),
+            inlet(5, 3, 8, 0),
+            inlet(6, 3, 8, 1),
+        ],
+    }
+    return page([LOAD, node(4, "outer") | instance], definitions={"subgraphs": [outer, inner]})
+
+
+def test_values_of_promoted_widgets_stand_in_the_order_of_the_inputs_that_fill_a_widget():
+    listed = {"inputs": [{"name": "by", "widget": {"name": "by"}}], "widgets_values": [9, 0.7, "ink"]}
+    inputs = inputs_of(shared(listed))
+    assert (inputs["4:5"]["by"], inputs["4:6"]["by"]) == (0.7, 0.7)
+    assert inputs["4:7:1"]["size"] == 9
+    assert (inputs["4:8"]["text"], inputs["4:8"]["style"]) == ("ink", "ink")
+
+
+@pytest.mark.parametrize("proxied", ["5", "6"])
+def test_a_promoted_widget_sets_all_that_its_input_feeds(proxied):
+    inputs = inputs_of(shared({"properties": {"proxyWidgets": [[proxied, "by"]]}, "widgets_values": [0.7]}))
+    assert (inputs["4:5"]["by"], inputs["4:6"]["by"]) == (0.7, 0.7)
+
+
+@pytest.mark.parametrize(("link_ids", "by"), [([1, 2], 0.1), ([2, 1], 0.2)])
+def test_an_input_that_feeds_several_widgets_takes_the_value_of_the_first(link_ids, by):
+    inputs = inputs_of(shared({}, link_ids))
+    assert (inputs["4:5"]["by"], inputs["4:6"]["by"]) == (by, by)
+
+
 def test_what_the_page_saved_comes_back_with_its_keys_in_order():
     content = subgraph({"color": "#fff", "size": [1, 2.5]}, [[7, 99, 0, 98, 3, "LOST"]])
     assert json.dumps(json.loads(dump(load(content)))) == content.decode()

@@ -92,9 +92,9 @@ def test_a_variable_is_what_was_last_assigned_to_it():
         ("import os", "must be one call"),
         ("a[0] = A()", "must be one call"),
         ("a, b[0] = A()", "must assign to plain variables"),
-        ("A(", "is no Python"),
+        ("A(", "is not valid Python"),
         ("A()\0", "source code string cannot contain null bytes"),
-        ("a = " + "-" * 100_000 + "1", "is no Python that can be read: MemoryError"),
+        ("a = " + "-" * 100_000 + "1", "is not valid Python that can be read: MemoryError"),
         ("# nothing", "holds no calls"),
     ],
 )

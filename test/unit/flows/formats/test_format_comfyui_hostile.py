@@ -258,6 +258,7 @@ def bomb(levels, width):
     return {"nodes": nodes, "links": [], "definitions": {"subgraphs": parts}}
 
 
+@pytest.mark.slow
 def test_subgraphs_that_would_fill_the_memory_are_refused():
     graph = load(json.dumps(bomb(12, 30)).encode())
     assert json.loads(dump(graph)) == bomb(12, 30)

@@ -276,7 +276,7 @@ def test_recorded_workflows_come_back_the_same(shared_data):
             if not check(graph, CHAT2WORKFLOW_TYPES):
                 count += 1
                 assert normal(load(dump(graph))) == normal(graph)
-    assert count == amount(32, 307)
+    assert count == amount(32, 311)
 
 
 # What others made
@@ -386,7 +386,11 @@ def test_other_workflows_in_an_archive_stay_in_it():
             "nothing else of Jinja",
         ),
         (NodeSpec("2", "tts", {"text": "Say {{#1.text#}}"}), "make it in a template before"),
-        (NodeSpec("2", "llm", {"system": "", "user": "x"}, extra={"dify": {}}), "what dify says"),
+        (NodeSpec("2", "llm", {"system": "", "user": "x"}, extra={"dify": {}}), "settings that only dify has"),
+        (
+            NodeSpec("2", "llm", {"system": "", "user": "x"}, extra={"dify": {"data": {"at": {"title": {"is": "A"}}}}}),
+            "settings that only dify has: title",
+        ),
         (NodeSpec("2", "llm", {"system": "", "user": "x"}, parent="gone"), "runs inside 'gone'"),
     ],
 )

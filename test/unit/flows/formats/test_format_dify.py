@@ -322,7 +322,8 @@ def test_a_chat_of_an_old_version():
     assert by_id["conversation"].params == {"variables": [["asked", "array[string]", []]]}
     assert by_id["1700"].params["variables"] == [["tongue", "string"], ["sys.query", "string"], ["env.DESK", "string"]]
     assert by_id["1701"].params == {"cases": [["and", [[["sys.query", "1700"], "not empty"]]]]}
-    assert by_id["1703"].params["system"].endswith("From this only: {{#1702.result#}}")
+    assert by_id["1703"].params["system"].endswith("From this only: {{context}}")
+    assert by_id["1703"].params["context"] == ["result", "1702"]
     assert by_id["1706"].type == "variable-aggregator"
     assert [edge.port for edge in graph.edges if edge.source == "1701"] == [0, 1]
     assert "1699" not in by_id
@@ -347,15 +348,17 @@ def test_files_of_version_0_3():
         "count": ["count", "write-up"],
         "wide": True,
     }
-    refused = {(issue.code, issue.where) for issue in check(graph, NODE_TYPES)}
-    assert refused == {("param", "fetch"), ("unknown-param", "fetch"), ("port-out-of-range", "write-up → over")}
+    assert by_id["write-up"].params["failure"]["then"] == "branch"
+    assert check(graph, NODE_TYPES) == []
 
 
 def test_types_that_we_lack_are_kept_whole():
     graph = load((DATA / "agent_0.5.0.yml").read_bytes())
     agent = graph.by_id["6"]
-    assert (agent.type, agent.params["agent_strategy_name"]) == ("agent", "function_calling")
-    assert "title" not in agent.params
+    assert agent.type == "agent"
+    assert agent.params == {"instruction": "Read {{#2.file#}}.", "query": "", "tools": [], "rounds": 4}
+    ask = graph.by_id["7"]
+    assert ask.params == {"question": "Is it right? {{#6.text#}}", "actions": [["approve", "Yes"]]}
     assert graph.by_id["2"].params["variables"] == [
         ["tries", "number", 0],
         ["words", "array[string]", []],
@@ -366,7 +369,7 @@ def test_types_that_we_lack_are_kept_whole():
         [["doc.type", "1"], "in", "image"],
         [["tries", "2"], "=", "{{#2.tries#}}"],
     ]
-    assert {issue.where for issue in check(graph, NODE_TYPES) if issue.code == "unknown-type"} == {"6", "7"}
+    assert {issue.where for issue in check(graph, NODE_TYPES) if issue.code == "unknown-type"} == set()
     foreign = NodeGraph([start(), NodeSpec("2", "KSampler", {"seed": 3, "type": "x"}, extra={"comfyui": {"a": 1}})])
     assert load(dump(foreign), foreign.name).by_id["2"].params == {"seed": 3, "type": "x"}
 
@@ -374,13 +377,13 @@ def test_types_that_we_lack_are_kept_whole():
 READ = [
     ({"type": "assigner", "assigned_variable_selector": ["conversation", "x"], "input_variable_selector": ["1", "t"], "write_mode": "append"}, "assigner", {"assignments": [[["x", "conversation"], "append", ["t", "1"]]]}),
     ({"type": "llm", "prompt_template": {"text": "Go on: {{#1.t#}}"}}, "llm", {"system": "", "user": "Go on: {{#1.t#}}"}),
-    ({"type": "llm", "prompt_template": [{"role": "user", "text": "a"}, {"role": "assistant", "text": "b"}, {"role": "user", "text": "c"}]}, "llm", {"system": "", "user": "a\n\nb\n\nc"}),
-    ({"type": "llm", "prompt_template": [{"role": "user", "text": "See"}], "vision": {"enabled": True, "configs": {"variable_selector": ["1", "f"]}}}, "llm", {"system": "", "user": "See\n\n{{#1.f#}}"}),
-    ({"type": "llm", "prompt_template": [{"role": "user", "edition_type": "jinja2", "text": "", "jinja2_text": "{{ a }}"}]}, "llm", {"system": "", "user": "{{ a }}", "edition_type": "jinja2"}),
+    ({"type": "llm", "prompt_template": [{"role": "user", "text": "a"}, {"role": "assistant", "text": "b"}, {"role": "user", "text": "c"}]}, "llm", {"system": "", "user": "", "messages": [["user", "a"], ["assistant", "b"], ["user", "c"]]}),
+    ({"type": "llm", "prompt_template": [{"role": "user", "text": "See"}], "vision": {"enabled": True, "configs": {"variable_selector": ["1", "f"]}}}, "llm", {"system": "", "user": "See", "files": [["f", "1"]]}),
+    ({"type": "llm", "prompt_template": [{"role": "user", "edition_type": "jinja2", "text": "", "jinja2_text": "{{ a }}"}]}, "llm", {"system": "", "user": "", "messages": [["user", "{{ a }}", True]]}),
     ({"type": "tool", "provider_id": "google", "tool_name": "google_search", "tool_parameters": {"query": {"type": "variable", "value": ["1", "t"]}}}, "google-search", {"query": "{{#1.t#}}"}),
-    ({"type": "variable-aggregator", "variables": [], "advanced_settings": {"group_enabled": True, "groups": []}}, "variable-aggregator", {"variables": [], "advanced_settings": {"group_enabled": True, "groups": []}}),
-    ({"type": "list-operator", "variable": ["1", "fs"], "filter_by": {"enabled": True, "conditions": []}, "limit": {"enabled": True, "size": 2}}, "list-operator", {"variable": ["fs", "1"], "operator": []}),
-    ({"type": "code", "code_language": "javascript", "code": "x", "variables": [], "outputs": {}}, "code", {"variables": [], "outputs": [], "code": "x", "code_language": "javascript"}),
+    ({"type": "variable-aggregator", "variables": [], "advanced_settings": {"group_enabled": True, "groups": []}}, "variable-aggregator", {"variables": [], "groups": []}),
+    ({"type": "list-operator", "variable": ["1", "fs"], "filter_by": {"enabled": True, "conditions": []}, "limit": {"enabled": True, "size": 2}}, "list-operator", {"variable": ["fs", "1"], "operator": ["limit", 2]}),
+    ({"type": "code", "code_language": "javascript", "code": "x", "variables": [], "outputs": {}}, "code", {"variables": [], "outputs": [], "code": "x", "language": "javascript"}),
     ({"type": "iteration", "iterator_selector": ["1", "fs"], "output_selector": ["3", "x"], "flatten_output": False}, "iteration", {"iterator_selector": ["fs", "1"], "output_selector": ["x", "3"], "concurrency": 1, "flatten_output": False}),
     ({"type": "parameter-extractor", "query": ["1", "t"], "parameters": [{"name": "a", "type": "bool", "description": "d"}]}, "parameter-extractor", {"query": ["t", "1"], "parameters": [["d", "a", "boolean"]], "instruction": ""}),
     ({"type": "knowledge-retrieval", "dataset_ids": ["a", "b"], "query_variable_selector": ["1", "t"]}, "knowledge-retrieval", {"knowledge": "a,b", "query": ["t", "1"]}),
@@ -483,14 +486,14 @@ def test_losses():
     graph = NodeGraph(nodes, [Edge("1", "2", input="model", extra={"awel": 1})], extra={"comfyui": 1})
     found = [(issue.where, issue.message.split()[0]) for issue in losses(graph)]
     assert found == [
-        ("", "what"),
         ("1", "the"),
         ("2", "'文'"),
         ("3", "Dify"),
         ("4", "assignments[0]:"),
-        ("5", "what"),
         ("1 → 2", "that"),
-        ("1 → 2", "what"),
+        ("", "settings"),
+        ("5", "settings"),
+        ("1 → 2", "settings"),
     ]
     assert all(issue.code == "loss" for issue in losses(graph))
 
@@ -684,3 +687,9 @@ def test_the_format():
     assert not is_it(b'{"nodes_info": [], "edges": []}')
     assert not is_it(b"kind: Pod\nworkflow: x\n")
     assert BENCHMARK.needed("start") == ""
+
+
+@pytest.mark.parametrize(("said", "name"), [("name: workflow, ", "workflow"), ("", "file")])
+def test_a_file_keeps_the_name_that_it_gives_its_workflow(said, name):
+    text = f"kind: app\napp: {{{said}mode: workflow}}\nworkflow: {{graph: {{nodes: [], edges: []}}}}\n"
+    assert DIFY.load(text.encode(), "file").name == name

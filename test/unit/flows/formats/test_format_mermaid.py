@@ -3,9 +3,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from operad.flows.formats.mermaid import write
-from operad.flows.formats.picture import draw
+from operad.flows.flowchart import write
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.picture import draw
 from operad.operators.media.errors import MediaError
 from operad.runtime.values.errors import InvalidError
 

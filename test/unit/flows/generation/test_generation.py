@@ -8,6 +8,8 @@ import pytest
 
 from operad.configs.generation import Designer
 from operad.flows.formats.chat2workflow import dump, issues_of
+from operad.flows.formats.dify import DIFY
+from operad.flows.formats.operad import OPERAD
 from operad.flows.generation.designer import findings_in, keeps_to_schemas, nodes_in, read_tagged
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
@@ -28,7 +30,7 @@ def node(id, type, after=(), change="add", gives=()):
         "change": change,
         "does": "its work",
         "inside": "",
-        "after": [{"node": each, "port": 0} for each in after],
+        "after": list(after),
         "gives": [{"name": name, "type": kind} for name, kind in gives],
     }
 
@@ -51,7 +53,13 @@ BUILT = {
         "4": {"outputs": [{"name": "summary", "value": "3.text"}]},
     },
 }
-CONTENT = {"evaluation": "right", "status": "SUCCESS", "lesson": "", "blame": [], "score": 9}
+CONTENT = {"evaluation": "right", "findings": []}
+
+
+NOT_CONTENT = {
+    **CONTENT,
+    "findings": [{"node": "3", "problem": "The length is open.", "change": "Say five sentences."}],
+}
 
 
 def built(**params):
@@ -71,7 +79,7 @@ class Model:
 
     def __call__(self, request):
         form = (request.get("response_format") or {}).get("json_schema", {}).get("schema", {}).get("properties", {})
-        keys = {"drop": "plan", "nodes": "build", "operations": "mend", "status": "judge"}
+        keys = {"drop": "plan", "nodes": "build", "operations": "mend", "findings": "judge"}
         stage = next((stage for key, stage in keys.items() if key in form), "build")
         self.asked.append((stage, "\n".join(str(message["content"]) for message in request["messages"])))
         left = self.answers[stage]
@@ -87,10 +95,10 @@ class Model:
 def design():
     """Designs with scripted answers: the design, and what was asked."""
 
-    def made(model, instruction=INSTRUCTION, base=None, **options):
+    def made(model, instruction=INSTRUCTION, base=None, review=True, **options):
         with ScriptedModel(model) as scripted:
             named = scripted.model.model_copy(update=options)
-            designer = Designer(named)
+            designer = Designer(named, review=review)
             return designer.design(instruction, base) if base else designer.design(instruction)
 
     return made
@@ -112,19 +120,102 @@ def test_the_build_is_shown_the_chosen_types_alone_and_the_variables(design):
     told = dict(model.asked)["build"]
     assert "document-extractor: Reads" in told
     assert "echarts" not in told
-    assert "3: 2.text, 1.paper, 1.language" in told
+    assert "3: 2.text, 1.paper (file), 1.language" in told
 
 
 def test_rules_mend_slips_without_asking(design):
-    slips = {
-        "3": {"system": "", "user": "Sum up in {{#1.langage#}}: {{2.text}}"},
-        "4": {"outputs": [{"name": "summery", "value": "3.text"}]},
-    }
+    slips = {"3": {"system": "", "user": "Sum up in {{#1.langage#}}: {{2.text}}"}}
     model = Model(build=[built(**slips)])
     made = design(model)
     assert made.accepted
     assert model.stages == ["plan", "build", "judge"]
+    assert made.graph.by_id["3"].params["user"] == "Sum up in {{#1.language#}}: {{#2.text#}}"
+
+
+SUMMERY = {"4": {"outputs": [{"name": "summery", "value": "3.text"}]}}
+
+
+def test_a_name_that_seems_to_be_asked_for_is_a_question_and_no_rule_changes_it(design):
+    renamed = {"op": "set", "node": "4", "path": "outputs[0].name", "value": "summary"}
+    model = Model(build=[built(**SUMMERY)], mend=[operations(renamed)])
+    made = design(model)
+    assert made.accepted
+    assert model.stages == ["plan", "build", "mend", "judge"]
+    assert "rename 'summery', or add it" in dict(model.asked)["mend"]
     assert made.graph.by_id["4"].params == {"outputs": [["summary", ["text", "3"]]]}
+
+
+def test_a_contested_hint_is_a_warning_and_the_workflow_stays_as_it_was_written(design):
+    contest = {"reasoning": "", "operations": [], "wrong": [{"finding": 1, "reason": "it is called summery"}]}
+    model = Model(build=[built(**SUMMERY)], mend=[contest])
+    made = design(model)
+    assert made.accepted
+    assert model.stages == ["plan", "build", "mend", "judge"]
+    assert made.graph.by_id["4"].params == {"outputs": [["summery", ["text", "3"]]]}
+    [warning] = made.warnings
+    assert "'summary'" in warning
+    assert "it is called summery" in warning
+
+
+def test_a_contested_finding_of_the_judge_is_a_warning_and_is_not_judged_again(design):
+    contest = {"reasoning": "", "operations": [], "wrong": [{"finding": 1, "reason": "it is there"}]}
+    model = Model(judge=[NOT_CONTENT], mend=[contest])
+    made = design(model)
+    assert made.accepted
+    assert model.stages == ["plan", "build", "judge", "mend"]
+    assert "it is there" in made.warnings[0]
+
+
+def test_what_the_check_finds_cannot_be_contested(design):
+    contest = {"reasoning": "", "operations": [], "wrong": [{"finding": 1, "reason": "an empty text is right"}]}
+    model = Model(build=[built(**BROKEN)], mend=[contest])
+    made = design(model)
+    assert not made.accepted
+    assert made.warnings == []
+    assert model.stages == ["plan", "build", "mend"]
+
+
+def test_a_plan_with_all_parameters_needs_no_build(design):
+    nodes = [{**each, "params": BUILT["nodes"].get(each["id"], {})} for each in PLAN["nodes"]]
+    model = Model(plan=[{**PLAN, "nodes": nodes}])
+    made = design(model)
+    assert made.accepted
+    assert model.stages == ["plan", "judge"]
+    assert made.graph.by_id["3"].params == BUILT["nodes"]["3"]
+    assert "end(outputs: [{name, value: var}])" in model.asked[0][1], "the form of parameters is shown"
+
+
+def test_the_build_is_asked_only_for_the_parameters_that_are_left(design):
+    nodes = [{**each, "params": BUILT["nodes"].get(each["id"], {})} for each in PLAN["nodes"]]
+    del nodes[2]["params"]
+    model = Model(plan=[{**PLAN, "nodes": nodes}], build=[{"reasoning": "", "nodes": {"3": BUILT["nodes"]["3"]}}])
+    made = design(model)
+    assert made.accepted
+    assert model.stages == ["plan", "build", "judge"]
+
+
+def test_what_cannot_be_done_is_noted_by_plan_and_judge_and_kept(design):
+    model = Model(plan=[{**PLAN, "notes": ["No node writes Excel; a text instead."]}],
+                  judge=[{**CONTENT, "notes": ["The language is not checked."]}])  # fmt: skip
+    made = design(model)
+    assert made.accepted
+    assert made.notes == ["No node writes Excel; a text instead.", "The language is not checked."]
+    assert made.graph.notes == ("No node writes Excel; a text instead.", "The language is not checked.")
+    assert "No node writes Excel" in dict(model.asked)["judge"]
+
+
+def test_a_change_is_shown_the_notes_that_are_kept_and_may_drop_them(design):
+    base = replace(first(design), notes=("No node writes Excel.", "The language is not checked."))
+    model = Model(plan=[{**CHANGE_PLAN, "outdated": [2]}], build=[CHANGE_BUILT])
+    made = design(model, CHANGE, base)
+    asked = model.asked[0][1]
+    assert "(`outdated`: numbers of those that no longer hold)" in asked
+    assert "1. No node writes Excel.\n2. The language is not checked." in asked
+    assert made.graph.notes == ("No node writes Excel.",)
+    assert made.dropped_notes == ["The language is not checked."]
+    judged = dict(model.asked)["judge"]
+    assert "No node writes Excel." in judged
+    assert "The language is not checked." not in judged
 
 
 BROKEN = {"3": {"system": "", "user": ""}}
@@ -139,7 +230,8 @@ def test_what_rules_cannot_mend_is_asked_for_as_operations_and_nothing_else_runs
     assert model.stages == ["plan", "build", "mend", "judge"]
     told = dict(model.asked)["mend"]
     assert "user: is empty" in told
-    assert '"id": "3"' in told
+    assert '"id":"3"' in told
+    assert "llm: Asks a language model." in told, "the types concerned are told of"
 
 
 def test_operations_with_a_slip_in_their_json_are_done():
@@ -165,10 +257,24 @@ def test_code_that_breaks_is_found_by_running_it(design):
     assert "dry-run" in dict(model.asked)["mend"]
 
 
+def test_branches_behind_made_up_conditions_are_run_or_told(design):
+    fork = {
+        "reasoning": "",
+        "nodes": [
+            {"id": "1", "type": "start", "after": [], "params": {"variables": [{"name": "paper", "type": "file"}, {"name": "language", "type": "string"}]}},
+            {"id": "2", "type": "if-else", "after": ["1"], "params": {"cases": [{"logic": None, "conditions": [{"variable": "1.paper", "operator": "exists"}]}]}},
+            {"id": "3", "type": "end", "after": ["2:0"], "params": {"outputs": [{"name": "summary", "value": "1.language"}]}},
+            {"id": "4", "type": "end", "after": ["2:1"], "params": {"outputs": [{"name": "summary", "value": "1.language"}]}},
+        ],
+    }  # fmt: skip
+    made = design(Model(plan=[fork]), review=False)
+    assert made.accepted
+    assert made.untaken == ["port 1 (else) of node 2: no made-up value of 1.paper makes it hold"]
+
+
 def test_a_judge_who_is_not_content_is_heeded(design):
-    no = {**CONTENT, "status": "EXECUTION_ERROR", "lesson": "Node 3 must say how long the summary is.", "blame": []}
     longer = {**MENDED, "value": "Sum up in five sentences in {{#1.language#}}: {{#2.text#}}"}
-    model = Model(judge=[no, CONTENT], mend=[operations(longer)])
+    model = Model(judge=[NOT_CONTENT, CONTENT], mend=[operations(longer)])
     made = design(model)
     assert made.accepted
     assert "five sentences" in made.graph.by_id["3"].params["user"]
@@ -224,7 +330,7 @@ def test_a_plan_that_can_never_be_ends_when_the_same_is_found_again(design):
     made = design(model)
     assert made.message.status is WorkflowStatus.JOB_TOO_COMPLICATED_ERROR
     assert "planned twice" in made.findings[0]
-    assert model.stages == ["plan"] * 4
+    assert model.stages == ["plan"] * 2
 
 
 def test_a_plan_that_cannot_be_is_asked_for_again_with_its_faults(design):
@@ -290,7 +396,7 @@ def test_an_endpoint_without_schemas_is_asked_for_tagged_text(design):
         def __call__(self, request):
             told = "\n".join(str(message["content"]) for message in request["messages"])
             assert "response_format" not in request
-            stage = "plan" if "You plan" in told else "judge" if "Judge what" in told else "build"
+            stage = "plan" if "You design" in told else "judge" if "You review" in told else "build"
             self.asked.append((stage, told))
             return Say(nodes if stage == "build" else json.dumps({"plan": PLAN, "judge": CONTENT}[stage]))
 
@@ -312,7 +418,7 @@ def test_a_whole_workflow_in_place_of_parameters_changes_no_more_than_is_planned
         def __call__(self, request):
             told = "\n".join(str(message["content"]) for message in request["messages"])
             answers = {"plan": json.dumps(CHANGE_PLAN), "judge": json.dumps(CONTENT), "build": said}
-            return Say(answers["plan" if "You plan" in told else "judge" if "Judge what" in told else "build"])
+            return Say(answers["plan" if "You design" in told else "judge" if "You review" in told else "build"])
 
     made = design(Whole(), CHANGE, base, structured=False)
     assert all(made.graph.by_id[each] is base.by_id[each] for each in ("1", "2", "3"))
@@ -355,7 +461,7 @@ def test_an_endpoint_that_breaks_down_leaves_what_was_made():
             return answer
 
     with ScriptedModel(Down()) as scripted:
-        made = Designer(scripted.model.model_copy(update={"max_retries": 0})).design(INSTRUCTION)
+        made = Designer(scripted.model.model_copy(update={"max_retries": 0}), review=True).design(INSTRUCTION)
     assert not made.accepted
     assert "4" in made.graph.by_id
     assert "broke off" in made.message.evaluation
@@ -366,7 +472,7 @@ def test_where_nothing_was_made_the_error_is_raised():
         raise RuntimeError("gone")
 
     with ScriptedModel(gone) as scripted, pytest.raises((OperatorError, ModelError)):
-        Designer(scripted.model.model_copy(update={"max_retries": 0})).design(INSTRUCTION)
+        Designer(scripted.model.model_copy(update={"max_retries": 0}), review=True).design(INSTRUCTION)
 
 
 @pytest.mark.parametrize("instruction", ["", "  \n"])
@@ -399,6 +505,120 @@ def test_words_that_do_not_say_what_goes_in_leave_it_to_the_plan(design):
     made = design(model, terse)
     assert made.accepted, made.findings
     assert model.stages == ["plan", "build", "judge"]
+
+
+def test_a_workflow_without_findings_is_reviewed_only_on_request(design):
+    model = Model(judge=[NOT_CONTENT])
+    assert design(model, review=False).accepted
+    assert model.stages == ["plan", "build"]
+
+
+def test_a_contested_finding_brings_a_review(design):
+    contest = {**operations(), "wrong": [{"finding": 1, "reason": "summery is meant"}]}
+    model = Model(build=[built(**SUMMERY)], mend=[contest])
+    assert design(model, review=False).accepted
+    assert model.stages == ["plan", "build", "mend", "judge"]
+
+
+def test_a_change_names_neither_the_type_nor_the_kind_of_change_of_nodes_that_are_there(design):
+    changed = {"reasoning": "", "nodes": [{"id": "3", "params": {"user": "In ten words: {{#2.text#}}"}}]}
+    made = design(Model(plan=[changed]), "Ten words are enough.", first(design), review=False)
+    assert made.accepted
+    assert made.graph.by_id["3"].params == {"system": "", "user": "In ten words: {{#2.text#}}"}
+    assert str(made.changes).count("\n") == 0
+
+
+def test_a_change_of_nothing_is_asked_for_again(design):
+    model = Model(plan=[{"reasoning": "hm", "nodes": [{"id": "1"}]}])
+    made = design(model, "Ten words are enough.", first(design), review=False)
+    assert not made.made
+    assert "the plan changes nothing" in model.asked[1][1]
+
+
+def test_a_new_node_of_a_type_that_was_told_of_in_short_may_be_built(design):
+    plan = {
+        "reasoning": "",
+        "nodes": [
+            {"id": "5", "type": "tts", "after": ["3"]},
+            {"id": "4", "after": ["5"], "params": {"outputs": [{"name": "summary", "value": "5.files"}]}},
+        ],
+    }
+    model = Model(plan=[plan], build=[{"reasoning": "", "nodes": {"5": {"text": "{{#3.text#}}"}}}])
+    made = design(model, "Make it something for the ears.", first(design), review=False)
+    assert made.accepted
+    assert model.stages == ["plan", "build"]
+    assert "\ntts → files (array[file])\n" in model.asked[0][1]
+    assert "tts: Reads a text aloud" in model.asked[1][1]
+
+
+def test_the_example_of_a_build_is_written_in_the_notation_of_all_prompts(design):
+    model = Model()
+    design(model)
+    example = model.asked[1][1].partition("### An example")[2]
+    assert '\n2 document-extractor after 1: {"variable_selector":"1.paper"}\n' in example
+
+
+def test_the_build_is_told_the_reasons_the_notes_and_the_other_parameters_of_the_plan(design):
+    code = {"variables": [{"name": "text", "value": "3.text"}], "outputs": [{"name": "words", "type": "number"}]}
+    plan = {
+        "reasoning": "Words are counted by code, blanks apart.",
+        "nodes": [
+            {"id": "5", "type": "code", "after": ["3"]},
+            {"id": "4", "after": ["5"], "params": {"outputs": [{"name": "words", "value": "5.words"}]}},
+        ],
+        "notes": ["Hyphens join words."],
+    }
+    written = {"5": {**code, "code": "def main(text):\n    return {'words': len(text.split())}"}}
+    model = Model(plan=[plan], build=[{"reasoning": "", "nodes": written}])
+    made = design(model, "Give me the number of words (variable words) instead.", first(design), review=False)
+    assert made.accepted
+    assert model.stages == ["plan", "build"]
+    asked = model.asked[1][1]
+    assert "Words are counted by code, blanks apart." in asked
+    assert "- Hyphens join words." in asked
+    assert '4: {"outputs":[{"name":"words","value":"5.words"}]}' in asked
+    assert made.graph.by_id["5"].params["outputs"] == [["words", "number"]]
+
+
+def test_nodes_are_shown_with_the_titles_that_people_gave_them_in_dify(design):
+    file = DIFY.dump(first(design)).decode().replace("title: LLM\n", "title: The short version\n")
+    base = DIFY.load(file)
+    model = Model(plan=[TO_FRENCH])
+    made = design(model, "Translate what 'The short version' gives into French (variable french).", base)
+    assert made.accepted
+    assert '\n3 llm "The short version" after 2: {' in model.asked[0][1]
+    assert "\n4 end after 3: {" in model.asked[0][1]
+    assert '\n3 llm "The short version" after 2: {' in dict(model.asked)["judge"]
+
+
+TO_FRENCH = {
+    "reasoning": "",
+    "nodes": [
+        {"id": "5", "type": "llm", "after": ["3"], "params": {"system": "", "user": "Into French: {{#3.text#}}"}},
+        {"id": "4", "after": ["5", "3"], "params": {"outputs": [{"name": "french", "value": "5.text"}]}},
+    ],
+}
+
+
+def test_a_node_that_rules_put_in_its_place_adds_no_line_about_the_order_of_edges(design):
+    base = first(design)
+    made = design(Model(plan=[TO_FRENCH]), CHANGE, base, review=False)
+    assert [spec.id for spec in made.graph.nodes] == ["1", "2", "3", "5", "4"]
+    assert b"order:" not in OPERAD.dump(base)
+    assert b"order:" not in OPERAD.dump(made.graph)
+
+
+@pytest.mark.parametrize("places", [(0, 1, 2, 3), (3, 0, 2, 1)])
+@pytest.mark.parametrize("edges", [(0, 1, 2), (2, 0, 1)])
+def test_a_change_leaves_nodes_and_edges_in_the_order_of_the_file(design, places, edges):
+    base = first(design)
+    base = replace(base, nodes=[base.nodes[each] for each in places], edges=[base.edges[each] for each in edges])
+    made = design(Model(plan=[TO_FRENCH]), CHANGE, base, review=False)
+    assert made.accepted
+    assert [spec.id for spec in made.graph.nodes if spec.id != "5"] == [spec.id for spec in base.nodes]
+    new = {("3", "5"), ("5", "4")}
+    kept = [(edge.source, edge.target) for edge in made.graph.edges if (edge.source, edge.target) not in new]
+    assert kept == [(edge.source, edge.target) for edge in base.edges]
 
 
 def test_a_designer_of_ones_own_can_do_without_a_judge(tmp_path):

@@ -24,7 +24,7 @@ def designed(stages, conversation, name):
         model = stages(said)
         with ScriptedModel(model) as scripted:
             base = [designs[-1][2].graph] if designs else []
-            designs.append((said, model, Designer(scripted.model).design(said["says"], *base)))
+            designs.append((said, model, Designer(scripted.model, review=True).design(said["says"], *base)))
     return designs
 
 
@@ -78,7 +78,7 @@ async def test_what_each_round_makes_runs_here(name, stages, conversation, tmp_p
     for said in conversation(name):
         with ScriptedModel(stages(said)) as scripted:
             base = [designs[-1].graph] if designs else []
-            designs.append(await Designer(scripted.model).adesign(said["says"], *base))
+            designs.append(await Designer(scripted.model, review=True).adesign(said["says"], *base))
         assert await ran(designs[-1].graph, said["run"], tmp_path, stages(said)) == said["run"]["outputs"]
 
 

@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 
 from operad.flows.check import check
-from operad.flows.generation.draft import drafted_graph, variables_before
-from operad.flows.generation.plan import faults_of, plan_schema, read_plan
+from operad.flows.formats import operad
+from operad.flows.generation.draft import drafted_graph, unread, variable_types, variables_before, with_replaced
+from operad.flows.generation.plan import After, Given, draft_schema, faults_of, plan_schema, read_plan
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
-from operad.runtime.values.schema import check_schema, faults, is_strict
+from operad.runtime.values.schema import check_schema, faults
 
 NONE = NodeGraph()
 
@@ -21,10 +22,7 @@ def planned(id, type, change="add", after=(), inside="", gives=()):
         "change": change,
         "does": f"what {id} does",
         "inside": inside,
-        "after": [
-            {"node": each, "port": 0} if isinstance(each, str) else dict(zip(("node", "port"), each, strict=True))
-            for each in after
-        ],
+        "after": list(after),
         "gives": [{"name": name, "type": kind} for name, kind in gives],
     }
 
@@ -55,11 +53,14 @@ def test_a_plan_and_parameters_are_a_sound_workflow():
 
 
 @pytest.mark.parametrize("ids", [[], ["1", "2"]])
-def test_the_schema_is_strict_and_a_plan_fits_it(ids):
+def test_a_plan_fits_its_schema_and_may_leave_out_what_is_empty(ids):
     schema = plan_schema(NODE_TYPES, ids)
     check_schema(schema)
-    assert is_strict(schema)
     assert not faults(schema, SIMPLE)
+    short = [{"id": "1", "type": "start", "change": "add", "after": []}]
+    assert not faults(schema, {"reasoning": "", "nodes": short})
+    assert faults(schema, {"reasoning": "", "nodes": [{**short[0], "params": {}}]})
+    assert not faults(draft_schema(ids), {"reasoning": "", "nodes": [{**short[0], "params": {}}]})
 
 
 @pytest.mark.parametrize(
@@ -72,7 +73,7 @@ def test_the_schema_is_strict_and_a_plan_fits_it(ids):
         (plan_of(START, planned("2", "llm", after=["1x"]), END), "follows '1x', which is not there"),
         (plan_of(START, planned("2", "llm", after=["3"]), planned("3", "end", after=["2"])), "none can begin"),
         (plan_of(START, planned("2", "llm", change="update", after=["1"]), END), "can only be planned as add"),
-        (plan_of(START, planned("2", "lm", after=["1"]), END), "'lm' is no node type"),
+        (plan_of(START, planned("2", "lm", after=["1"]), END), "'lm' is not a node type"),
         (plan_of(START, planned("2", "llm", after=["1"], inside="7"), END), "runs inside '7'"),
         *(
             (plan_of(START, planned(name, "llm", after=["1"]), planned("3", "end", after=[name])), "can be no id")
@@ -102,6 +103,19 @@ def test_a_node_that_is_there_keeps_an_id_that_a_new_one_could_not_have():
 )
 def test_a_plan_of_a_change_heeds_what_is_there(node, said):
     assert any(said in fault for fault in faults_of(read_plan(plan_of(node)), there(), NODE_TYPES))
+
+
+def test_a_node_whose_result_nothing_reads_is_told_of():
+    plan = read_plan(plan_of(START, LLM, planned("4", "llm", after=["2"]), END))
+    graph = drafted_graph(plan, {**PARAMS, "4": {"system": "", "user": "{{#2.text#}}"}}, NONE, NODE_TYPES)
+    assert [spec.id for spec in unread(graph)] == ["4"]
+
+
+def test_where_nothing_can_be_changed_notes_are_a_plan():
+    nothing = {"nodes": [], "notes": ["No node asks for approval."]}
+    assert faults_of(read_plan(nothing), there(), NODE_TYPES) == []
+    assert faults_of(read_plan(nothing), NONE, NODE_TYPES) == ["the plan has no nodes"]
+    assert "say why in `notes`" in faults_of(read_plan({"nodes": []}), there(), NODE_TYPES)[0]
 
 
 def test_a_change_leaves_all_else_the_very_same():
@@ -153,6 +167,37 @@ def test_what_runs_inside_an_iteration_gets_its_start():
     assert check(graph, NODE_TYPES) == []
 
 
+def test_nodes_inside_an_iteration_stay_right_behind_it_when_others_are_added():
+    plan = read_plan(
+        plan_of(
+            planned("1", "start", gives=[("files", "array[file]")]),
+            planned("3", "iteration", after=["1"]),
+            planned("3-2", "document-extractor", inside="3"),
+            planned("4", "end", after=["3"]),
+        )
+    )
+    params = {
+        "3": {"iterator_selector": "1.files", "output_selector": "3-2.text"},
+        "3-2": {"variable_selector": "3.item"},
+        "4": {"outputs": [{"name": "all", "value": "3.output"}]},
+    }
+    base = drafted_graph(plan, params, NONE, NODE_TYPES)
+    assert [spec.id for spec in base.nodes] == ["1", "3", "3-1", "3-2", "4"]
+    assert unread(base) == [], "an iteration reads what its items come to"
+    more = read_plan(
+        plan_of(planned("5", "llm", after=["3"]), planned("3-3", "llm", after=["3-2"], inside="3"),
+                planned("4", "end", "update", after=["5"]))
+    )  # fmt: skip
+    params = {
+        "5": {"system": "", "user": "{{#3.output#}}"},
+        "3-3": {"system": "", "user": "{{#3-2.text#}}"},
+        "4": {"outputs": [{"name": "all", "value": "5.text"}]},
+    }
+    graph = drafted_graph(more, params, base, NODE_TYPES)
+    assert [spec.id for spec in graph.nodes] == ["1", "3", "3-1", "3-2", "3-3", "4", "5"]
+    assert b"inside:" not in operad.dump(graph)
+
+
 def test_what_a_node_reads_leads_to_it():
     plan = read_plan(
         plan_of(
@@ -178,6 +223,38 @@ def test_variables_that_a_plan_names_can_be_read():
         )
     )
     assert variables_before(plan, NONE, NODE_TYPES)["3"] == ["2.words", "1.topic"]
+
+
+def test_a_port_is_said_behind_a_colon_and_parameters_say_what_a_node_gives():
+    nodes = [
+        {"id": "1", "type": "start", "after": [], "params": {"variables": [{"name": "topic", "type": "string"}]}},
+        {"id": "2", "type": "if-else", "after": ["1"]},
+        {"id": "3", "type": "end", "after": ["2:1"]},
+    ]
+    plan = read_plan({"reasoning": "", "nodes": nodes, "notes": ["no Slack:\n a text instead", " "]})
+    assert plan.nodes[2].after == (After("2", 1),)
+    assert plan.nodes[0].gives == (Given("topic", "string"),)
+    assert plan.notes == ("no Slack: a text instead",)
+    assert variable_types(plan, NONE, NODE_TYPES)["1.topic"] == "string"
+
+
+def test_a_small_change_of_a_long_text_is_a_replacement():
+    base = there()
+    say = {"param": "user", "old": "Say", "new": "Whisper"}
+    node = {"id": "2", "type": "llm", "change": "update", "replace": [say]}
+    graph = drafted_graph(read_plan({"nodes": [node]}), {}, base, NODE_TYPES)
+    assert graph.by_id["2"].params == {"system": "", "user": "Whisper {{#1.topic#}}."}
+    assert graph.edges == base.edges
+    wrong = read_plan({"nodes": [{**node, "replace": [{**say, "old": "Shout"}]}]})
+    [fault] = with_replaced(wrong, base, NODE_TYPES)[1]
+    assert "does not stand in user of '2'" in fault
+
+
+def test_an_update_names_only_the_parameters_that_change():
+    base = there()
+    node = {"id": "2", "type": "llm", "change": "update", "params": {"system": "Be brief."}}
+    graph = drafted_graph(read_plan({"nodes": [node]}), {}, base, NODE_TYPES)
+    assert graph.by_id["2"].params == {"system": "Be brief.", "user": "Say {{#1.topic#}}."}
 
 
 def test_a_workflow_with_faults_can_be_planned_upon():

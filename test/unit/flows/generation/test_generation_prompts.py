@@ -1,6 +1,8 @@
 """What the stages are told keeps to its budget, for all instructions of the benchmark upon recorded workflows."""
 
+import importlib
 import json
+from pathlib import Path
 
 import pytest
 from amounts import amount, sample
@@ -11,6 +13,8 @@ from operad.flows.generation import prompts
 from operad.flows.generation.designer import nodes_in
 from operad.flows.generation.draft import variables_before
 from operad.flows.generation.motifs import nearest
+from operad.flows.generation.nodes_shown import whole
+from operad.flows.generation.offer import offer_for
 from operad.flows.generation.plan import After, Given, Plan, PlannedNode
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair import read_contract
@@ -18,6 +22,7 @@ from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
 from operad.runtime.values.errors import InvalidError
 
 TYPES = {name: NODE_TYPES[name] for name in CHAT2WORKFLOW_TYPES}
+OFFER = offer_for()
 NONE = NodeGraph()
 
 
@@ -48,14 +53,14 @@ def plan_to(base, target):
 def build_parts(base, target, contract):
     plan = plan_to(base, target)
     motif = nearest([node.type for node in plan.nodes])
-    example = prompts.Part("An example", motif.text if motif else "")
-    return prompts.to_build(plan, base, contract, TYPES, variables_before(plan, base, TYPES), example)
+    example = prompts.Part("An example", whole(motif.graph, NODE_TYPES) if motif else "")
+    return prompts.to_build(plan, base, contract, OFFER, variables_before(plan, base, TYPES), example)
 
 
 def mend_parts(graph):
     said = "found something that is said at some length, as what broke in the code of a node may be; " * 4
     findings = [f"[param] {spec.id}: user: {said}" for spec in graph.nodes[-prompts.MOST_FINDINGS :]]
-    return prompts.to_mend(graph, findings, nodes_in(findings, graph))
+    return prompts.to_mend(graph, findings, nodes_in(findings, graph), OFFER)
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +82,7 @@ def sound():
     return sound
 
 
+@pytest.mark.slow
 def test_every_instruction_of_the_benchmark_keeps_the_budgets(shared_data, sound):
     recorded = sound(shared_data)
     tasks = json.loads((shared_data / "chat2workflow" / "dataset" / "query.json").read_text(encoding="utf-8"))
@@ -89,9 +95,9 @@ def test_every_instruction_of_the_benchmark_keeps_the_budgets(shared_data, sound
             contract = read_contract(rounds)
             made = recorded.get((task["task"], len(rounds)), [])
             for base in recorded.get((task["task"], len(rounds) - 1), []) if rounds[1:] else [NONE]:
-                parts = prompts.to_plan(base, rounds, contract, TYPES)
+                parts = prompts.to_plan(base, rounds, contract, OFFER)
                 assert tokens(parts) <= prompts.PLAN_TOKENS
-                assert "[… cut" not in prompts.shown(parts), "all of it has room"
+                assert "\n[… cut:" not in prompts.shown(parts), "all nodes have room"
                 for target in made[:2]:
                     assert tokens(build_parts(base, target, contract)) <= prompts.BUILD_TOKENS
             for graph in made:
@@ -110,7 +116,7 @@ def large(count, text):
 
 def test_a_large_workflow_with_long_texts_keeps_the_budgets_and_all_its_ids():
     graph = large(60, "Say it at length. " * 1_000)
-    parts = prompts.to_plan(graph, ["Make it shorter. " * 2_000, "Again."], read_contract([]), TYPES)
+    parts = prompts.to_plan(graph, ["Make it shorter. " * 2_000, "Again."], read_contract([]), OFFER)
     assert tokens(parts) <= prompts.PLAN_TOKENS
     assert "\n59 llm after 58" in prompts.shown(parts)
     assert "\n60 end" in prompts.shown(parts)
@@ -126,7 +132,7 @@ def test_a_large_workflow_with_long_texts_keeps_the_budgets_and_all_its_ids():
 def test_what_is_written_anew_is_shown_whole():
     graph = large(3, "Say it at length. " * 1_000)
     plan = Plan((PlannedNode("2", "llm", "update"),))
-    shown = prompts.shown(prompts.to_build(plan, graph, read_contract([]), TYPES, {}, prompts.Part("", "")))
+    shown = prompts.shown(prompts.to_build(plan, graph, read_contract([]), OFFER, {}, prompts.Part("", "")))
     assert "Say it at length. " * 1_000 in shown
 
 
@@ -134,14 +140,87 @@ def test_of_many_nodes_concerned_long_texts_are_cut_and_short_ones_stay():
     graph = large(5, "word " * 1_000)
     told = prompts.concerned(graph, ["2", "5"], 1_200)
     assert len(told) <= 1_200
-    assert '"outputs": [["text", ["text", "4"]]]' in told
+    assert '"outputs":[["text",["text","4"]]]' in told
     assert "more characters]" in told
     assert "word " * 1_000 in prompts.concerned(graph, ["2"])
     assert prompts.concerned(graph, ["9"], 10) == ""
     assert len(prompts.concerned(graph, ["2"], 0)) < 100
 
 
+def test_nodes_concerned_are_shown_with_edges_in_the_notation_of_all_nodes_and_titles():
+    nodes = [NodeSpec(id="1", type="start"), NodeSpec(id="2", type="if-else"), NodeSpec(id="3", type="end")]
+    graph = NodeGraph(nodes=nodes, edges=[Edge(source="1", target="2"), Edge(source="2", target="3", port=1)])
+    parts = {part.title: part.text for part in prompts.to_mend(graph, ["node 2"], ["2"], OFFER, titles={"2": "Long?"})}
+    assert '"edges":["1 -> 2","2:1 -> 3"]' in parts["The nodes concerned"]
+    assert '2 if-else "Long?" after 1: {' in parts["All nodes"]
+
+
 def test_sizes_tell_of_the_schema_which_no_budget_counts():
     parts = [prompts.Part("Rules", "x" * 9)]
     assert prompts.sizes(parts) == {"Rules": 3}
     assert prompts.sizes(parts, {"type": "object"}) == {"Rules": 3, "Form of the answer": 5}
+
+
+SMALL = NodeGraph(
+    [
+        NodeSpec("1", "start", {"variables": [["text", "string"]]}),
+        NodeSpec("2", "llm", {"system": "", "user": "Shorten: {{#1.text#}}"}),
+        NodeSpec("3", "end", {"outputs": [["short", ["text", "2"]]]}),
+    ],
+    [Edge("1", "2"), Edge("2", "3")],
+)
+
+
+def change(*rounds, base=SMALL):
+    return prompts.shown(prompts.to_draft(base, ["Shorten it.", *rounds], OFFER, prompts.Part("", "")) or ())
+
+
+@pytest.mark.parametrize(
+    ("request_", "signature"),
+    [
+        ("Only where the text has more than 100 words, else leave it.", "if-else(cases: ["),
+        ("如果文字超过一百字才缩写。", "if-else(cases: ["),
+        ("Let me approve it.", "human-input(question: text"),
+        ("输出之前让我确认。", "human-input(question: text"),
+        ("Do it for each chapter.", "iteration(iterator_selector: var"),
+        ("Export it as a Word file.", "markdown-exporter(target_type: "),
+        ("Take the first three lines.", "list-operator(variable: var"),
+    ],
+)
+def test_types_that_the_words_of_a_change_suggest_are_described_whole(request_, signature):
+    assert f"\n{signature}" in change(request_)
+
+
+def test_other_types_of_a_change_have_outputs_and_ports_and_no_parameters():
+    told = change("Make it friendlier.")
+    assert "\nif-else; port i is case i, counted from 0; the one after the last is ELSE\n" in told
+    assert "\ntts → files (array[file])\n" in told
+    assert "Leave `params` out where its type is shown in short" in told
+    assert "failure?" not in told
+    assert "failure?" in change("Retry the model twice.")
+
+
+def test_the_operators_of_conditions_are_told_where_conditions_are_suggested():
+    assert "string: contains, not contains, start with" in change("If it is long, shorten it.")
+    assert "string: contains, not contains, start with" not in change("Make it friendlier.")
+
+
+def test_how_to_name_the_item_is_told_with_iterations_alone():
+    assert "It reads the item as 3.item." in change("Do it for each chapter.")
+    assert "It reads the item as 3.item." not in change("Make it friendlier.")
+
+
+@pytest.mark.slow
+def test_changes_take_a_third_of_the_tokens_of_a_plain_prompt(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[3] / "benchmark")
+    bench = importlib.import_module("bench_generate_tokens")
+    rows = [each for each in bench.results(review=False) if each["change"]]
+    assert [each["calls"] for each in rows] == [1, 1, 1, 1]
+    assert sum(each["tokens"] for each in rows) <= bench.CHANGE_AIM * sum(each["plain"] for each in rows)
+
+
+def test_of_many_notes_the_latest_are_shown_with_their_numbers():
+    told = prompts.numbered([f"note {number} " + "word " * 100 for number in range(50)])
+    assert len(told) < prompts.LONGEST_NOTES + 100
+    assert "\n50. note 49 word" in told
+    assert "\n1. " not in told

@@ -74,5 +74,5 @@ def test_the_example_is_shown_to_whom_writes_the_parameters(folder, stages, conv
         design = Designer(scripted.model, store=folder).design(conversation("paper")[0]["says"])
     assert design.accepted
     told = dict(model.asked)
+    assert PAPER in told["plan"]
     assert PAPER in told["build"]
-    assert PAPER not in told["plan"]

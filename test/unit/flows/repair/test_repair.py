@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from operad.flows import repair as package
 from operad.flows.formats.chat2workflow import issues_of, load
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
-from operad.flows.repair import ALIGNED, FORMAT, PAPER, RULES, Standing, read_contract
+from operad.flows.repair import ALIGNED, FORMAT, PAPER, PROFILES, RULES, Standing, read_contract
 from operad.flows.repair import engine as engine_of_repair
+from operad.flows.repair.hints import hints
 from operad.flows.repair.state import Proposal, State
 from operad.operators.nodes import NODE_TYPES
 
@@ -106,6 +107,43 @@ def test_a_name_whose_side_is_not_told_is_left_open(text, inputs, outputs, untol
     assert contract.input_names == inputs
     assert {name for each in contract.outputs for name in each.needed} == set(outputs)
     assert contract.open == set(untold)
+
+
+@pytest.mark.parametrize(
+    ("text", "inputs", "outputs", "untold"),
+    [
+        ("I upload a file (variable data). Give me a table (variable table).", ["data"], ["table"], []),
+        ("Tell me the total (variable total) of a bill (variable bill) that I send.", [], ["total"], ["bill"]),
+        ("I want a digest (variable digest) based on the link (variable link) I give you.", ["link"], ["digest"], []),
+        ("Send me a report (variable report).", [], ["report"], []),
+        ("Show us a chart (variable chart).", [], ["chart"], []),
+        ("Translate it and give a text (variable french).", [], ["french"], []),
+        ("Users give us a title (variable title).", ["title"], [], []),
+        ("The node that gives a table (variable table) is slow.", [], [], ["table"]),
+        ("用户上传合同（变量 contract），请输出摘要（变量 summary）和风险（变量：risks）。", ["contract"], ["risks", "summary"], []),
+        ("我给你一篇文章（变量 article），给我译文（变量 english、french）。", ["article"], ["english", "french"], []),
+        ("一段文字（变量 text）。", [], [], ["text"]),
+        ("用户输入城市（变量 city）。搜索活动，写成一份推荐（变量 plan）。", ["city"], [], ["plan"]),
+        ("用户上传合同（变量 contract），提取要点（变量 points）。", ["contract"], [], ["points"]),
+        ("上传合同（变量 contract，可以不填，默认空），输出译文（变量 french）。", ["contract"], ["french"], []),
+    ],
+)  # fmt: skip
+def test_who_acts_tells_the_direction_and_what_is_unsure_is_open(text, inputs, outputs, untold):
+    contract = read_contract([text])
+    assert contract.input_names == inputs
+    assert {name for each in contract.outputs for name in each.needed} == set(outputs)
+    assert contract.open == set(untold)
+
+
+def test_a_hint_tells_of_a_missing_name_and_never_of_one_too_many():
+    contract = read_contract(["The user gives a text (variable text). Output the summary (variable summary)."])
+    graph = load(
+        flow(start(("text", "string"), ("more", "string")), end(("summery", ("text", "1")), ("x", ("text", "1"))))
+    )
+    [hint] = hints(contract, graph)
+    assert hint.startswith("[output] ")
+    assert "no end node gives 'summary'" in hint
+    assert "rename 'summery', or add it, or contest this" in hint
 
 
 def test_open_names_are_neither_demanded_nor_forbidden():
@@ -309,6 +347,7 @@ def test_what_counts_as_better(before, after, is_better):
 def test_the_sets_of_rules():
     every = {rule.name for rule in RULES}
     assert PAPER < FORMAT < ALIGNED == every
+    assert PROFILES == {"format": FORMAT, "chat2workflow": ALIGNED}
     assert {rule.level for rule in RULES if rule.name not in FORMAT} == {"aligned"}
 
 
@@ -351,6 +390,7 @@ def test_a_huge_workflow_is_read_and_left_as_it_is():
     assert result.issues
 
 
+@pytest.mark.slow
 def test_many_faults_end_in_bounded_work():
     nodes = [start(("text", "string")), *(llm(f"{{{{#{n}.tekst#}}}}", str(n + 1)) for n in range(1, 100))]
     repair(flow(*nodes, end(("x", ("zzz", "100")), id="101")))

@@ -64,7 +64,7 @@ def test_a_fence_in_a_name_does_not_end_the_block():
 
 @pytest.mark.parametrize("number", ["x", "", "12%", "1,000", "nan", "inf", "1e999", "1 2"])
 def test_what_is_no_number_is_named_with_its_place(number):
-    with pytest.raises(MediaError, match=r"echarts: '.*', number 2 of 3 in the data, is no number"):
+    with pytest.raises(MediaError, match=r"echarts: '.*', number 2 of 3 in the data, is not a number"):
         echarts_option("bar", "", f"1;{number};3", "a;b;c")
 
 

@@ -9,6 +9,7 @@ from importlib import import_module
 from types import SimpleNamespace
 
 import pytest
+from openpyxl import load_workbook
 
 from operad.operators.media import child, errors, markdown
 from operad.operators.media.documents import read_document
@@ -111,6 +112,7 @@ async def test_a_page_of_html_has_the_first_heading_for_its_title():
     assert b"<title>Document</title>" in await export_markdown("figs", "html")
 
 
+@pytest.mark.slow
 async def test_a_picture_is_as_high_as_the_text_needs_and_not_blank():
     low, high = picture(await export_markdown("figs", "png")), picture(await export_markdown("figs\n\n" * 200, "png"))
     assert low.width == high.width == 1191
@@ -203,6 +205,7 @@ def server():
     serving.server_close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["docx", "pptx", "pdf", "png", "html"])
 async def test_nothing_is_read_or_fetched_for_it(tmp_path, server, target):
     address, asked = server
@@ -368,3 +371,46 @@ async def test_a_program_that_fails_says_why():
         await child.run("it", [sys.executable, "-c", "import sys; sys.exit('no way')"], b"", seconds=60)
     with pytest.raises(MediaError, match=r"^it: its program ended with code 3$"):
         await child.run("it", [sys.executable, "-c", "import sys; sys.exit(3)"], b"x" * 10**6, seconds=60)
+
+
+# Workbooks
+
+
+TABLES = """# Sales
+
+| region | sales | code |
+|---|---:|---|
+| North<br>West | 10 | 007 |
+| **South** | 2.5 | =1+1 |
+
+| a |
+|---|
+| 1 |
+
+## Costs: 2/3
+
+| item |
+|---|
+| `tea` |
+"""
+
+
+async def test_each_table_becomes_a_sheet_named_after_its_heading():
+    book = load_workbook(io.BytesIO(await export_markdown(TABLES, "xlsx")))
+    assert book.sheetnames == ["Sales", "Sales1", "Costs  2 3"]
+    assert [[cell.value for cell in row] for row in book["Sales"].rows] == [
+        ["region", "sales", "code"],
+        ["North\nWest", 10, "007"],
+        ["South", 2.5, "=1+1"],
+    ]
+    assert [[cell.value for cell in row] for row in book["Costs  2 3"].rows] == [["item"], ["tea"]]
+
+
+async def test_no_cell_of_a_workbook_is_a_formula():
+    book = load_workbook(io.BytesIO(await export_markdown(TABLES, "xlsx")))
+    assert {cell.data_type for sheet in book for row in sheet.rows for cell in row} == {"s", "n"}
+
+
+async def test_a_workbook_of_a_text_without_a_table_is_an_error():
+    with pytest.raises(MediaError, match="markdown to xlsx: the text has no table; write one as"):
+        await export_markdown("Only words.", "xlsx")

@@ -408,7 +408,7 @@ def test_the_number_of_an_item_may_be_a_variable():
     nodes += [("2", "list-operator", {"variable": ["xs", "1"], "operator": ["extract_by", "{{#1.n#}}"]})]
     nodes += [end(x=["first_record", "2"])]
     assert chain(*nodes, inputs={"xs": ["a", "b"], "n": 2}) == {"x": "b"}
-    with pytest.raises(OperatorError, match="is no number from 1"):
+    with pytest.raises(OperatorError, match="is not a number from 1"):
         chain(*nodes, inputs={"xs": ["a", "b"], "n": 0})
 
 

@@ -337,7 +337,7 @@ SEARCH = ("2", "google-search", {"query": "about {{#1.q#}}"})
 def test_without_a_provider_a_search_says_what_to_set():
     with pytest.raises(
         OperatorError,
-        match="nobody searches the web; for operad run, set SERPAPI_API_KEY, or services: search: in YAML",
+        match="no search provider is set; for operad run, set SERPAPI_API_KEY, or services: search: in YAML",
     ):
         chain(start(q="string"), SEARCH, end("json"), inputs={"q": "figs"})
 

@@ -134,7 +134,7 @@ def test_bytes_that_are_no_text_become_replacement_characters():
     assert Fetched(200, "", {}, bytes(range(256)) * 10).text()
 
 
-# What is no address
+# What is not an address
 
 
 @pytest.mark.parametrize(
@@ -150,13 +150,13 @@ def test_bytes_that_are_no_text_become_replacement_characters():
         ("file:///etc/passwd", "only http and https are fetched, not 'file'"),
         ("ftp://example.com/x", "not 'ftp'"),
         ("http://", "has no host"),
-        ("http://[::1/", "is no address of the web"),
+        ("http://[::1/", "is not an address of the web"),
         ("http://exa mple.com/", "may not be fetched"),
-        ("http://a\nb.com/", "is no address of the web"),
+        ("http://a\nb.com/", "is not an address of the web"),
         ("http://example.com:99999/", "port"),
         ("http://example.com:0/", "there is no port 0"),
         ("https://example.com/" + "a" * 9_000, "more than the 8,000"),
-        ("https://example.com/" + "a" * 99_000, "is no address of the web"),
+        ("https://example.com/" + "a" * 99_000, "is not an address of the web"),
     ],
 )
 async def test_what_is_no_address_says_why(url, why):
@@ -205,7 +205,7 @@ async def test_what_is_not_public_is_refused_in_every_spelling(host):
         assert not error.transient
         assert not Retry().wants(error)
         # IDNA refuses some before anybody asks where they lead, and not every resolver knows all.
-        assert re.search("may not be fetched|is no address of the web|has no address", str(error))
+        assert re.search("may not be fetched|is not an address of the web|has no address", str(error))
 
 
 @pytest.mark.parametrize("addresses", [["127.0.0.1"], ["93.184.216.34", "10.0.0.1"], ["::ffff:10.0.0.1"]])
@@ -278,10 +278,10 @@ async def test_another_origin_is_not_told_secrets(web):
         ("http://169.254.169.254/latest/meta-data", "may not be fetched"),
         ("//[::1]/", "may not be fetched"),
         ("http://168.63.129.16/", "tells a virtual machine"),
-        ("http://xn--localhost/", "redirects to what is no address"),
+        ("http://xn--localhost/", "redirects to what is not an address"),
         ("file:///etc/passwd", "not 'file'"),
         (f"http://a:{SECRET}@example.com/", "password"),
-        ("http://a:b/", "redirects to what is no address"),
+        ("http://a:b/", "redirects to what is not an address"),
         ("/loop", "redirects more than the 5 times"),
     ],
 )

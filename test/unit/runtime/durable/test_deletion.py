@@ -93,6 +93,7 @@ def test_a_list_in_parts_has_every_run_once_though_some_began_at_the_same_time(m
     assert len(set(found)) == 400
 
 
+@pytest.mark.slow
 def test_deleting_in_postgresql_takes_what_dbos_keeps(postgresql):
     url = postgresql.new()
     for name in ("one", "one2", "two"):

@@ -21,7 +21,7 @@ import pytest
 from operad.evaluators import Evaluator
 from operad.flows.assemble import assemble
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
-from operad.operators import OperatorConfig
+from operad.operators import Operator, OperatorConfig
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.services import Services
 from operad.runtime import (
@@ -44,6 +44,7 @@ from operad.runtime import (
     Port,
     Profile,
     Retry,
+    RunContext,
     Timeout,
     Usage,
     WorkflowMessage,
@@ -51,6 +52,7 @@ from operad.runtime import (
     events,
     interrupt,
 )
+from operad.runtime import operator as as_operator
 from operad.runtime.durable import Ledger, database
 from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING
 from operad.runtime.durable.store import Store
@@ -359,7 +361,7 @@ def led(stage, new):
     boss = Boss(stage)
     workflow: Any = boss.leader.workflow
     workflow.thinks = boss
-    workflow.keep_in(new()._ledger)
+    workflow.keep_in(new()._store)
     return workflow
 
 
@@ -544,7 +546,7 @@ async def test_a_run_that_failed_is_refused_until_it_is_asked_for_and_then_only_
         await executed(shape(broken=True), new, run_id)
     kept = ledger.run(run_id)
     assert (kept.state, kept.failed, kept.driver) == (FAILED, "b", "")
-    with pytest.raises(InputError, match=r"failed: operator 'b' .*broke\n  what had finished is kept.*retry"):
+    with pytest.raises(InputError, match=r"failed: operator 'b' .*broke\n  finished operators are kept.*retry"):
         await executed(shape(broken=False), new, run_id)
     ledger.retry(run_id)
     with pytest.raises(OperatorError, match="broke"):
@@ -836,6 +838,62 @@ async def test_a_question_is_answered_while_nobody_drives_the_run(new, ledger, r
     assert message.scratchpad == "end(told ['red', ['any', {'value': None}]])"
 
 
+async def test_an_answer_is_for_the_question_in_its_words_alone(new, ledger, run_id, caplog):
+    cheap, dear = asking(("Pay 10 euros?", "boolean")), asking(("Pay 9999 euros?", "boolean"))
+    with pytest.raises(PausedError):
+        await asyncio.ensure_future(cheap(Stage(), new).aexecute(JOB, NOBODY, run_id=run_id))
+    await gone(run_id, ledger)
+    workflow = dear(Stage(), new)
+    with pytest.raises(PausedError) as paused:
+        await asyncio.ensure_future(workflow.aresume(run_id, {"ask": True}))
+    assert [(q.id, q.text) for q in paused.value.questions] == [("ask", "Pay 9999 euros?")]
+    assert "the answer was to 'Pay 10 euros?'; the question is now 'Pay 9999 euros?'" in caplog.text
+    assert [each.answer for each in ledger.questions(run_id)] == [None]
+    message = await workflow.aresume(run_id, {"ask": False})
+    assert message.scratchpad == "end(told [False])"
+
+
+@as_operator
+async def agree(job: Job, context: RunContext) -> str:
+    return "sent" if await context.ask("Send it?", "boolean") else "kept"
+
+
+async def test_a_kept_run_whose_models_have_answered_goes_on_without_one(new, ledger, run_id, monkeypatch):
+    for variable in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL"):
+        monkeypatch.delenv(variable, raising=False)
+
+    def made():
+        workflow = new()
+        workflow.add(Operator("Draft a letter.", id="draft") >> agree)
+        return workflow
+
+    with pytest.raises(PausedError):
+        await asyncio.ensure_future(made().aexecute(JOB, ScriptedReasoner(["Dear Tom"]), run_id=run_id))
+    await gone(run_id, ledger)
+    message = await made().aresume(run_id, {"agree": True})
+    assert message.scratchpad == "sent"
+    assert (await made().aexecute(JOB, run_id=run_id)).scratchpad == "sent"
+
+
+async def test_an_answer_is_not_used_up_by_a_run_that_lacks_a_model(new, ledger, run_id, monkeypatch):
+    for variable in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL"):
+        monkeypatch.delenv(variable, raising=False)
+
+    def made():
+        workflow = new()
+        workflow.add(agree >> Operator("Write it down.", id="write"))
+        return workflow
+
+    with pytest.raises(PausedError):
+        await asyncio.ensure_future(made().aexecute(JOB, ScriptedReasoner([]), run_id=run_id))
+    await gone(run_id, ledger)
+    with pytest.raises(InputError, match="no model is configured"):
+        await made().aresume(run_id, {"agree": True})
+    assert [(each.id, each.answer) for each in ledger.questions(run_id)] == [("agree", None)]
+    message = await made().aresume(run_id, {"agree": True}, ScriptedReasoner(["written"]))
+    assert message.scratchpad == "written"
+
+
 async def test_a_run_that_is_just_ending_here_is_gone_on_with_once_its_end_is_noted(new, ledger, run_id, monkeypatch):
     note = Store.note
 
@@ -952,7 +1010,7 @@ async def test_a_run_that_is_going_on_is_not_driven_twice(new, ledger, run_id):
     stage = Stage(2)
     task = asyncio.ensure_future(chain(stage, new).aexecute(JOB, NOBODY, run_id=run_id))
     await asyncio.wait_for(stage.stopped.wait(), RENDEZVOUS)
-    with pytest.raises(InputError, match="is being driven by this very process"):
+    with pytest.raises(InputError, match="is being driven by this process already"):
         await executed(chain, new, run_id)
     with pytest.raises(InputError, match="is being driven by"):
         ledger.delete(run_id)
@@ -1018,6 +1076,7 @@ async def test_operators_may_have_odd_ids(new, ledger, run_id):
     assert (again.begun, repr(same)) == ([], repr(message))
 
 
+@pytest.mark.slow
 async def test_a_message_of_ten_million_characters_is_kept(new, run_id):
     def shape(stage, new):
         return flow(
@@ -1029,6 +1088,7 @@ async def test_a_message_of_ten_million_characters_is_kept(new, run_id):
     assert (stage.begun, message.scratchpad) == (["b"], "10000000")
 
 
+@pytest.mark.slow
 async def test_a_thousand_operators_are_kept(new, ledger, run_id):
     def shape(stage, new):
         workflow = new()
@@ -1055,7 +1115,7 @@ async def test_a_run_is_cancelled_from_elsewhere_and_can_be_gone_on_with(new, db
     await asyncio.wait_for(stage.stopped.wait(), RENDEZVOUS)
     elsewhere = Ledger(db)
     elsewhere.cancel(run_id)
-    with pytest.raises(InputError, match=f"run '{run_id}' was cancelled; operad runs resume {run_id} goes on with it"):
+    with pytest.raises(InputError, match=f"run '{run_id}' was cancelled; to resume it: operad runs resume {run_id}"):
         await asyncio.wait_for(task, RENDEZVOUS)
     assert elsewhere.run(run_id).state == CANCELLED
     with pytest.raises(InputError, match="has ended already: it is cancelled"):
@@ -1085,7 +1145,7 @@ async def test_a_run_is_forgotten_with_all_that_was_kept(new, ledger, run_id):
         ledger.cancel,
         ledger.retry,
     ):
-        with pytest.raises(InputError, match=f"no run has the id '{run_id}'.*operad runs list shows them"):
+        with pytest.raises(InputError, match=f"no run has the id '{run_id}'.*to list the runs: operad runs list"):
             look(run_id)
     stage, _ = await executed(chain, new, run_id)
     assert stage.begun == ["a", "b", "c"]
@@ -1127,11 +1187,12 @@ async def test_a_run_is_gone_on_with_by_the_same_workflow_and_on_the_same_job_al
         "  b is gone",
         "  c comes after x, and came after b",
         "  x is new",
-        "take the change back, or begin a run with another id",
+        "undo the change, or begin a run with another id",
     ]
     other = JOB.model_copy(update={"goal": "other", "inputs": {}})
     with pytest.raises(
-        InputError, match="is about another job: its goal, inputs differ; give this one an id of its own"
+        InputError,
+        match="has another job: its goal and inputs differ; to run this job, give another run id; to get the result",
     ):
         await chain(Stage(), new).aexecute(other, NOBODY, run_id=run_id)
     fresh = JOB.model_copy(update={"id": "another", "session_id": "another"})
@@ -1141,7 +1202,7 @@ async def test_a_run_is_gone_on_with_by_the_same_workflow_and_on_the_same_job_al
 
 async def test_an_operator_and_what_follows_from_it_is_done_anew(new, ledger, run_id):
     await executed(judged, new, run_id)
-    with pytest.raises(InputError, match=r"no operator is called 'bb'.*did you mean 'b'"):
+    with pytest.raises(InputError, match=r"no operator has the path 'bb'.*did you mean 'b'"):
         ledger.restart_from(run_id, "bb", judged(Stage(), new))
     again = ledger.restart_from(run_id, "b", judged(Stage(), new), round=2)
     stage, _ = await executed(judged, new, run_id)
@@ -1174,8 +1235,8 @@ async def test_a_pickle_that_somebody_planted_is_not_read(column, status, new, d
         connection.execute(change, (status, f"{run_id}:b"))
     connection.close()
     if status == "SUCCESS":
-        assert "what was kept cannot be read" in str(outcomes(ledger, run_id)["b"].error)
-        with pytest.raises(OperatorError, match=r"'b' .*what was kept cannot be read"):
+        assert "the stored value cannot be read" in str(outcomes(ledger, run_id)["b"].error)
+        with pytest.raises(OperatorError, match=r"'b' .*the stored value cannot be read"):
             await executed(chain, new, run_id)
     else:
         await executed(chain, new, run_id)
@@ -1224,12 +1285,12 @@ def holder(db):
 async def test_who_begins_waits_for_who_writes_and_says_so(new, db, run_id, holder, monkeypatch, caplog):
     monkeypatch.setattr(database, "_BUSY_MS", 20)
     task = asyncio.ensure_future(executed(chain, new, run_id))
-    await until(lambda: f"process {holder.pid} is in the midst of writing" in caplog.text)
+    await until(lambda: f"process {holder.pid} is writing into it" in caplog.text)
     assert not task.done()
     holder.kill()
     _, message = await task
     assert message.scratchpad == "c(b(a()))"
-    assert caplog.text.count("waiting for it") == 1
+    assert caplog.text.count("waiting for the database") == 1
 
 
 async def test_who_only_looks_does_not_wait_for_who_writes(new, db, run_id, holder):
@@ -1289,3 +1350,58 @@ def test_closing_while_runs_wait_for_a_person_ends_them_here_and_they_can_be_res
         [sys.executable, "-c", CLOSES, str(tmp_path / "runs.sqlite")], capture_output=True, text=True, timeout=60
     )
     assert (done.stdout, done.stderr, done.returncode) == ("in\nout\n", "", 0)
+
+
+PROGRAM = """
+import sys
+from operad import PausedError, Workflow, operator
+from operad.runtime import RunContext
+
+
+async def pay(context: RunContext) -> str:
+    return "paid" if await context.ask("Pay?", "boolean") else "not paid"
+
+
+async def give(context: RunContext) -> str:
+    return await pay(context)
+
+
+flow = Workflow(operator(give if "give" in sys.argv else pay), durable="runs.db")
+if __name__ == "__main__":
+    try:
+        flow.run("x", run_id="r")
+    except PausedError as error:
+        print(error)
+"""
+
+IMPORTING = """
+from program import flow
+from operad.runtime import InputError
+try:
+    print(flow.resume("r", {"pay": %s}).output)
+except InputError as error:
+    print(error, flow.questions("r"))
+"""
+
+
+@pytest.mark.slow
+def test_a_run_of_a_program_goes_on_in_one_that_imports_it_and_a_refused_answer_is_not_kept(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+
+    def run(*arguments):
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60).stdout
+
+    assert "pay: Pay?" in run("program.py")
+    refused = run("-c", IMPORTING % "True", "give")
+    assert "run 'r' began with another workflow" in refused
+    assert "id='pay'" in refused  # it still waits
+    assert run("-c", IMPORTING % "False") == "not paid\n"
+
+
+def test_a_database_in_a_folder_that_does_not_exist_is_refused_and_makes_no_folder(tmp_path):
+    with pytest.raises(
+        InputError, match=r"none/runs.db: the folder .*/none does not exist; create it, or name another file"
+    ):
+        BuiltinWorkflow(lambda text: text, durable=tmp_path / "none" / "runs.db").run("x")
+    assert list(tmp_path.iterdir()) == []

@@ -83,7 +83,7 @@ def test_all_that_reads_a_row_that_says_it_is_a_pickle_is_stopped():
     refuse_pickles()
     assert serialization.DBOSDefaultSerializer.name() == "py_pickle"
     for read in (serialization.deserialize_value, serialization.deserialize_args, serialization.deserialize_exception):
-        with pytest.raises(InputError, match="says that it is a pickle"):
+        with pytest.raises(InputError, match="is marked as a pickle"):
             read("gASVCgAAAAAAAACMBmFsYXJtZZQu", "py_pickle", JsonSerializer())
     assert serialization.serialize_value_as({}, "py_pickle", JsonSerializer()) == ("{}", "py_pickle")
 

@@ -28,6 +28,8 @@ from operad.runtime.durable import Ledger
 from operad.runtime.durable.recording import filled
 from operad.runtime.events import current_scope, emit
 from operad.runtime.graph.edges import Port
+from operad.runtime.observe.critical_path import critical_path
+from operad.runtime.observe.trace import Trace
 
 JOB = Job(goal="goal", inputs={"list": ["x", {"y": [1, 2.5, None]}, "z"]})
 UNKEPT = (events.TokenStreamed, events.ModelAsked)
@@ -247,3 +249,38 @@ def test_a_recording_that_cannot_be_read_counts_as_none(ledger, part):
         "RoundFinished",
         "RunFinished",
     ]
+
+
+class Slow:
+    """An operator that takes some time, or an evaluator that blames one and then is content."""
+
+    def __init__(self, op_id, seconds, *said):
+        self._id, self._seconds, self._said = op_id, seconds, list(said)
+
+    def get_id(self):
+        return self._id
+
+    async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
+        await asyncio.sleep(self._seconds)
+        return self._said.pop(0) if self._said else self._id
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+async def test_the_critical_path_of_a_kept_run_leads_through_the_operators_that_were_waited_for(
+    ledger, monkeypatch, recorded
+):
+    if not recorded:  # as of a run that was interrupted before its events were written
+        monkeypatch.setattr("operad.runtime.durable.records.recorded", lambda parts: {})
+    blamed = WorkflowMessage(status=WorkflowStatus.EXECUTION_ERROR, lesson="again", blame=("end",))
+    begin, long, short, end = Slow("begin", 0.01), Slow("long", 0.3), Slow("short", 0.01), Slow("end", 0.01)
+    workflow = BuiltinWorkflow(name="kept", max_rounds=2, durable=ledger)
+    workflow.add_operator(begin)
+    workflow.add_operator(long, previous_ops=[begin])
+    workflow.add_operator(short, previous_ops=[begin])
+    workflow.add_operator(end, previous_ops=[long, short])
+    workflow.set_evaluator(Slow("judge", 0.01, blamed, WorkflowMessage()))
+    key = run_id()
+    await workflow.aexecute(JOB, run_id=key)
+    trace = Trace.of(ledger.events(key))
+    path = [(trace.spans[each].name, trace.spans[each].round) for each in sorted(critical_path(trace))]
+    assert path == [("begin", 1), ("long", 1), ("end", 1), ("judge", 1), ("end", 2), ("judge", 2)]

@@ -25,7 +25,7 @@ from operad.runtime import (
 from operad.runtime.durable import Ledger
 from operad.runtime.durable.codec import Outcome
 from operad.runtime.durable.history import KeptStep, history
-from operad.runtime.durable.rows import FINISHED, KeptRun
+from operad.runtime.durable.rows import FINISHED, KeptQuestion, KeptRun
 from operad.runtime.testing import ScriptedReasoner
 
 JOB = Job(goal="goal")
@@ -290,12 +290,12 @@ async def test_what_cannot_be_read_of_it_is_said(db, ledger, run_id):
     ledger.store.forget_events(run_id)
     write("result", "odd")
     told = ledger.events(run_id)
-    assert (shown(told)[-1], told[-1].error) == ("RunFailed", "what came of it cannot be read")
+    assert (shown(told)[-1], told[-1].error) == ("RunFailed", "its result cannot be read")
     write("call", "odd")
     assert "cannot be read" in ledger.events(run_id)[0].goal
     for graph in ("odd", "[1]", '{"operators": 3}', '{"operators": {"a": 1}}'):
         write("graph", graph)
-        with pytest.raises(InputError, match="what was kept cannot be read"):
+        with pytest.raises(InputError, match="its records cannot be read"):
             ledger.events(run_id)
 
 
@@ -319,4 +319,24 @@ def test_what_takes_no_time_begins_before_it_ends():
         "RoundFinished",
         "OperatorCancelled c",
         "RunFinished",
+    ]
+
+
+@pytest.mark.parametrize(("began", "ended"), [(5.0, 5.0), (4.0, 5.0)], ids=["in no time", "in whole milliseconds"])
+def test_questions_of_an_operator_come_before_its_end_though_clocks_say_otherwise(began, ended):
+    graph = '{"operators": {"pay": {"after": {}}}, "evaluators": {}}'
+    steps = [KeptStep("pay", Outcome(WorkflowMessage(scratchpad="x")), began, ended)]
+    questions = [
+        KeptQuestion("r", "pay", "first", "Sure?", answer="true", asked=3.0, answered=3.5),
+        KeptQuestion("r", "pay", "second", "Really?", answer='"yes"', asked=4.0, answered=5.0004),
+    ]
+    kept = KeptRun("r", graph=graph, created=3.0, updated=5.0, state=FINISHED)
+    told = history(kept, JOB, (WorkflowMessage(), 1), steps, questions)
+    assert [line for line in shown(told) if line.endswith("pay")] == [
+        "OperatorStarted pay",
+        "Interrupted pay",
+        "Resumed pay",
+        "Interrupted pay",
+        "Resumed pay",
+        "OperatorFinished pay",
     ]

@@ -20,7 +20,7 @@ from operad.runtime.values.errors import InputError
 def test_a_file_is_read_by_its_digest_and_never_by_a_path_alone(tmp_path):
     Path(tmp_path, "secret").write_text("x")
     text = Codec().dump(FileDescriptor.of(tmp_path / "secret"))
-    with pytest.raises(InputError, match="is no digest"):
+    with pytest.raises(InputError, match="is not the digest"):
         Codec(FileStore(tmp_path / "files")).load(text)
 
 

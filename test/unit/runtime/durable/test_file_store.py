@@ -20,8 +20,9 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from operad.runtime.durable import file_store
-from operad.runtime.durable.file_store import GRACE_SECONDS, FileStore
+from operad.runtime.durable import file_folder, remote_files
+from operad.runtime.durable.file_folder import GRACE_SECONDS
+from operad.runtime.durable.file_store import FileStore
 from operad.runtime.values.errors import InputError, MissingExtraError
 from operad.runtime.values.file import FileDescriptor
 
@@ -183,6 +184,7 @@ def test_a_plain_folder_needs_no_fsspec(made, root):
     assert (done.returncode, done.stdout) == (0, "figs\n"), done.stderr
 
 
+@pytest.mark.slow
 def test_a_large_file_is_never_whole_in_memory(machine, url, tmp_path):
     if url == "memory://runs":
         pytest.skip("the store is memory")
@@ -244,7 +246,7 @@ def test_no_name_leads_out_of_the_store(made, root, name, safe):
 def test_what_is_no_digest_is_refused(made, root, digest):
     store = FileStore(root)
     store.put(made())
-    assert "is no digest of a stored file: that is 'sha256:' and 64" in error_of(lambda: store.get(digest, "x"))
+    assert "is not the digest of a stored file: expected 'sha256:' and 64" in error_of(lambda: store.get(digest, "x"))
 
 
 def test_a_file_that_is_not_there_is_told_with_where_it_was_looked_for(machine, url):
@@ -261,7 +263,7 @@ def test_what_is_no_regular_file_is_refused_and_not_waited_for(made, root, tmp_p
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
         text = error_of(lambda path=path: store.put(file.model_copy(update={"path": path})))
-        assert text == f"{path}: is not a regular file; write what it gives into one"
+        assert text == f"{path}: is not a regular file; write its output into one"
     for path in (tmp_path / "gone.txt", Path("a\0b")):
         text = error_of(lambda path=path: store.put(file.model_copy(update={"path": path})))
         assert "was it moved or deleted since it was named?" in text
@@ -269,19 +271,19 @@ def test_what_is_no_regular_file_is_refused_and_not_waited_for(made, root, tmp_p
 
 
 def test_a_file_above_the_limit_is_refused(monkeypatch, machine, made):
-    monkeypatch.setattr(file_store, "MAX_STORED_BYTES", 3)
+    monkeypatch.setattr(file_folder, "MAX_STORED_BYTES", 3)
     file = made()
     assert error_of(lambda: machine().put(file)) == (
-        f"{file.path}: 4 bytes are more than the 3 that a file store takes; make it smaller, or keep it elsewhere "
-        "and pass on where"
+        f"{file.path}: 4 bytes are more than the maximum of 3 for a file store; make it smaller, or keep it elsewhere "
+        "and pass on its address"
     )
 
 
 def test_a_larger_file_than_the_limit_is_not_brought_from_a_remote_store(monkeypatch, made, tmp_path):
     MemoryFileSystem.store.clear()
     digest = FileStore("memory://runs", tmp_path / "one").put(made())
-    monkeypatch.setattr(file_store, "MAX_STORED_BYTES", 3)
-    assert "4 bytes are more than the 3" in error_of(
+    monkeypatch.setattr(file_folder, "MAX_STORED_BYTES", 3)
+    assert "4 bytes are more than the maximum of 3" in error_of(
         lambda: FileStore("memory://runs", tmp_path / "two").get(digest, "x")
     )
     assert files_in(tmp_path / "two") == []
@@ -316,7 +318,7 @@ def test_a_file_that_changes_while_it_is_stored_is_not_stored(monkeypatch, made,
         with monkeypatch.context() as patched:
             patched.setattr(hashlib, "sha256", lambda change=change: ChangesWhileHashed(change))
             assert error_of(lambda: store.put(file)) == (
-                f"{file.path}: changed while it was stored; let who writes it finish first"
+                f"{file.path}: changed while it was stored; let its writer finish first"
             )
         assert files_in(root) == []
 
@@ -339,8 +341,8 @@ def test_a_full_disk_leaves_nothing_behind(root, tmp_path):
         [sys.executable, "-c", code, root, tmp_path / "large.bin"], capture_output=True, text=True, check=True
     )
     assert done.stdout == (
-        f"{root}: {tmp_path / 'large.bin'} cannot be stored here: File too large; nothing of it is kept. "
-        "See that there is room and that one may write there, or name another folder\n"
+        f"{root}: {tmp_path / 'large.bin'} cannot be stored here: File too large; no part of it is kept. "
+        "Check free space and permissions, or name another folder\n"
     )
     assert files_in(root) == []
 
@@ -362,15 +364,15 @@ def test_a_file_where_the_folder_should_be_is_told(made, root):
 
 @pytest.mark.parametrize("url", ["", " ", "a\0b"])
 def test_an_address_that_names_nothing_is_refused(url):
-    assert "names no file store; name a folder" in error_of(lambda: FileStore(url))
+    assert "is not the address of a file store; name a folder" in error_of(lambda: FileStore(url))
 
 
 def test_an_address_of_an_unknown_kind_is_refused_at_once():
-    assert "'figs' is no kind of address that fsspec knows" in error_of(lambda: FileStore("figs://x"))
+    assert "fsspec does not know the protocol 'figs'" in error_of(lambda: FileStore("figs://x"))
 
 
 def test_an_address_that_could_match_other_folders_is_refused():
-    assert "memory://a*: holds '*', which stands for" in error_of(lambda: FileStore("memory://a*"))
+    assert "memory://a*: contains the wildcard '*'; name" in error_of(lambda: FileStore("memory://a*"))
 
 
 def test_a_kind_of_address_whose_package_is_missing_says_what_to_install():
@@ -380,7 +382,7 @@ def test_a_kind_of_address_whose_package_is_missing_says_what_to_install():
 
 
 def test_without_fsspec_a_remote_store_names_the_extra(monkeypatch):
-    monkeypatch.setattr(file_store, "find_spec", lambda _: None)
+    monkeypatch.setattr(remote_files, "find_spec", lambda _: None)
     text = error_of(lambda: FileStore("s3://user:secret@bucket/runs"), MissingExtraError)
     assert text == "s3://bucket/runs: needs the package fsspec: pip install 'operad[durable]'"
 
@@ -446,8 +448,8 @@ def test_a_store_on_a_web_server_can_be_read(served, made, tmp_path):
 
 CHILD = (
     "import sys\n"
-    "from operad.runtime.durable import file_store; from operad.runtime.values.file import FileDescriptor\n"
-    "file_store._BLOCK_BYTES = 4096\n"
+    "from operad.runtime.durable import file_folder, file_store; from operad.runtime.values.file import FileDescriptor\n"
+    "file_folder.BLOCK_BYTES = 4096\n"
     "print(file_store.FileStore(sys.argv[1], sys.argv[2]).put(FileDescriptor.of(sys.argv[3])))\n"
 )
 
@@ -516,7 +518,7 @@ def test_damage_in_a_folder_is_noticed_and_mended_by_putting_the_file_again(made
     place.write_bytes(b"nuts")
     for one in (store, FileStore(root)):
         assert error_of(lambda one=one: one.get(digest, "x")) == (
-            f"{place}: is damaged, its content is not the one it is named after; delete it, and put the file again"
+            f"{place}: is damaged: its content does not match its name; delete it, and store the file again"
         )
     assert FileStore(root).put(made()) == digest
     assert store.get(digest, "x").read_bytes() == b"figs"
@@ -554,7 +556,7 @@ def test_planted_links_lead_nowhere(made, root, tmp_path):
 
     (root / "names").mkdir()
     (root / "names" / key).symlink_to(outside)
-    assert "is a link or a file where the store has a folder" in error_of(lambda: store.get(digest, "secret"))
+    assert "is a link or a file, but the store needs a folder here" in error_of(lambda: store.get(digest, "secret"))
     (root / "names" / key).unlink()
     (root / "names" / key).mkdir()
     (root / "names" / key / "notes.txt").symlink_to(outside / "secret")
@@ -572,7 +574,7 @@ def test_planted_links_lead_nowhere(made, root, tmp_path):
 
     shutil.rmtree(root / "writing")
     (root / "writing").symlink_to(outside)
-    assert "find out whose, remove it" in error_of(lambda: store.put(made(b"nuts")))
+    assert "find out who owns it and remove it" in error_of(lambda: store.put(made(b"nuts")))
     assert files_in(outside) == ["secret"]
     assert (outside / "secret").read_bytes() == b"secret"
 
@@ -663,7 +665,7 @@ def test_what_is_kept_must_be_digests_or_nothing_is_removed(made, root, kept):
     store = FileStore(root)
     store.put(made())
     age(place_of(root, b"figs"))
-    assert "is no digest" in error_of(lambda: store.collect(kept))
+    assert "is not the digest" in error_of(lambda: store.collect(kept))
     assert len(files_in(root)) == 1
 
 

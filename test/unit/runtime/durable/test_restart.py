@@ -84,13 +84,13 @@ def test_an_operator_is_done_anew_with_all_that_comes_after_it(operator, again):
 @pytest.mark.parametrize(
     ("operator", "message"),
     [
-        ("outr", r"no operator is called 'outr' \(did you mean 'outer'\?\); there are: a, outer, each, z, judge"),
-        ("outer/xx", r"no operator is called 'outer/xx'"),
-        ("a/x", "'a' has no operators inside"),
-        ("a[1]", r"no operator is called 'a\[1\]'"),
-        ("judge/x", "no operator is called 'judge'"),
-        ("", "no operator is called ''"),
-        ("each[2]/check/x", r"'each\[2\]/check' has no operators inside"),
+        ("outr", r"no operator has the path 'outr' \(did you mean 'outer'\?\); there are: a, outer, each, z, judge"),
+        ("outer/xx", r"no operator has the path 'outer/xx'"),
+        ("a/x", "'a' has no addressable operators inside"),
+        ("a[1]", r"no operator has the path 'a\[1\]'"),
+        ("judge/x", "no operator has the path 'judge'"),
+        ("", "no operator has the path ''"),
+        ("each[2]/check/x", r"'each\[2\]/check' has no addressable operators inside"),
     ],
 )
 def test_an_operator_that_is_not_there_is_named(operator, message):
@@ -262,7 +262,7 @@ def test_an_item_is_done_anew_with_what_follows_from_it(kept):
     changed = mapping(runs, version=2)
     with pytest.raises(InputError, match=r"each/tell has another version(.|\n)*--restart-from each/tell$"):
         kept.run(changed, runs)
-    with pytest.raises(InputError, match="each/tell changed, too, and does not come after 'z'"):
+    with pytest.raises(InputError, match="each/tell changed, too, but does not depend on 'z'"):
         kept.ledger.restart_from("one", "z", changed)
     assert runs == []
     kept.ledger.restart_from("one", "each/tell", changed)

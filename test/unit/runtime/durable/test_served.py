@@ -142,7 +142,7 @@ async def test_the_experts_of_a_leader_have_addresses_and_the_leader_itself_none
     await leader.aexecute(JOB.model_copy(update={"assigned_expert_name": "Bob"}))
     assert address_in(agents, probe.scopes[0]) == ("Bob", "a")
     assert agents.find(("Bob", "a")).reasoner is BOB
-    with pytest.raises(InputError, match="team: has no operator 'Boss/lead'; was it changed"):
+    with pytest.raises(InputError, match="team: has no operator 'Boss/lead'; was the configuration changed"):
         agents.find(("Boss", "lead"))
 
 
@@ -171,7 +171,9 @@ async def test_what_was_made_or_changed_since_is_nobodys():
 
 @pytest.mark.parametrize("address", [(), ("Ada",), ("Bob", "a"), ("Ada", "a", "a"), ["Ada", "x" * 10_000]])
 def test_an_address_that_is_none_is_an_error(address):
-    with pytest.raises(InputError, match=r"agents: has no operator '.*'; was it changed since the worker began"):
+    with pytest.raises(
+        InputError, match=r"agents: has no operator '.*'; was the configuration changed after the worker started"
+    ):
         served(flow(Probe())).find(address)
 
 

@@ -176,6 +176,7 @@ def test_what_no_longer_counts_is_forgotten(store, clock):
     assert kept(store) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_in_no_minute_more_are_let_in_whoever_asks_and_all_take_turns(store, clock, seed):
     """Each of four asks again when it was told to, more or less, and at once after it was let in."""
@@ -349,6 +350,7 @@ def test_processes_keep_a_limit_together_in_sqlite(store, forked):
     assert most_in_a_window(begun, 0.5) <= 4
 
 
+@pytest.mark.slow
 def test_processes_keep_a_limit_together_in_postgresql(postgresql, forked):
     url = postgresql.new()
     store = Store(database_url(url))
@@ -449,7 +451,7 @@ class Slow:
     def __init__(self):
         self.asked = Counter()
 
-    async def drive(self, workflow, run, call):
+    async def execute(self, workflow, run, call):
         run.shared_limits = self
         return await run.execute()
 
@@ -484,7 +486,7 @@ def test_a_database_that_is_gone_is_waited_for(store, monkeypatch, caplog):
 
     monkeypatch.setattr(Store, "_now_in", now)
     assert store.admit("k", THREE, "a") == 0
-    assert "waiting for it: the connection broke" in caplog.text
+    assert "waiting for the database: the connection broke" in caplog.text
 
 
 def work(url, base_url):
@@ -492,6 +494,7 @@ def work(url, base_url):
     asyncio.run(Worker(url, [served]).serve(asyncio.Event()))
 
 
+@pytest.mark.slow
 def test_workers_keep_the_limits_that_the_driver_would(tmp_path, forked):
     there = tmp_path / "runs.sqlite"
     with ScriptedModel(lambda _: Say("one")) as scripted:

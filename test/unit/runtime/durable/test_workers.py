@@ -47,6 +47,7 @@ from operad.runtime import (
     interrupt,
 )
 from operad.runtime.durable import Ledger, Served, Worker
+from operad.runtime.durable.requests import Request
 from operad.runtime.durable.rows import CANCELLED
 from operad.runtime.events import current_scope, emit
 from operad.runtime.events.journal import idempotency_key
@@ -536,7 +537,7 @@ async def test_a_question_from_there_is_answered_from_anywhere(made, ledger, run
     task = asyncio.ensure_future(last_of(made["asks"].stream(JOB, run_id=run_id)))
     (question,) = await until(lambda: run_id in {run.run_id for run in ledger.runs()} and ledger.open_questions(run_id))
     assert (question.id, question.text, question.schema_) == ("asks", "How many?", FORM)
-    with pytest.raises(InputError, match="the answers cannot be taken:\n  'asks': "):
+    with pytest.raises(InputError, match="the answers are not accepted:\n  'asks': "):
         ledger.answer(run_id, {"asks": {"n": "many"}})
     ledger.answer(run_id, {"asks": {"n": 4}})
     assert (await ended(task)).message.scratchpad == "{'n': 4}"
@@ -555,7 +556,7 @@ async def test_cancelling_stops_what_is_done_there(made, ledger, run_id):
     task = begin(made["waits"], run_id)
     await under_way(run_id, "waits")
     ledger.cancel(run_id)
-    with pytest.raises(InputError, match=f"run '{run_id}' was cancelled; operad runs resume {run_id} goes on with it"):
+    with pytest.raises(InputError, match=f"run '{run_id}' was cancelled; to resume it: operad runs resume {run_id}"):
         await ended(task)
     await under_way(run_id, "waits-stopped")
     assert ledger.run(run_id).state == CANCELLED
@@ -624,10 +625,10 @@ async def test_a_worker_of_another_version_leaves_the_work(made, start, ledger, 
     await until(lambda: executors(ledger, "other"))
     _, served = agents()
     mine = (await until(lambda: [each for each in ledger.store.executors() if each.kind == "worker"]))[0].version
-    enqueue = driver_here(ledger).waiting.enqueue
+    put = driver_here(ledger).requests.put
     versions = {f"{run_id}:{version}": version for version in ("nobody", mine, "other")}
     for step_id, version in versions.items():
-        enqueue(served.queue, step_id, "nonsense", version)
+        await put(Request(served.queue, step_id, "nonsense", version))
     took = await until(lambda: by_status(ledger, versions, "SUCCESS", 2))
     assert {step.workflow_id.rpartition(":")[2]: step.executor_id.split(":")[1] for step in took} == {
         mine: str(worker.pid),
@@ -639,9 +640,9 @@ async def test_a_worker_of_another_version_leaves_the_work(made, start, ledger, 
 
 
 def driver_here(ledger):
-    from operad.runtime.durable.driver import driver_of
+    from operad.runtime.durable.run_owner import owner_of
 
-    return driver_of(ledger.url)
+    return owner_of(ledger.url)
 
 
 def by_status(ledger, step_ids, status, count):
@@ -671,16 +672,20 @@ async def test_without_a_worker_of_the_same_file_the_driver_says_who_lives_and_w
 
 HOSTILE = {
     "no JSON": ("{", "cannot be read"),
-    "a list": ("[1, 2]", "not dict"),
-    "an empty object": ("{}", "a worker cannot read what it was given, KeyError"),
-    "an unknown tag": ('{"$run": "rm -rf /"}', "nothing that this version writes"),
+    "a list": ("[1, 2]", "expected dict"),
+    "an empty object": ("{}", "the worker cannot read its request: KeyError"),
+    "an unknown tag": ('{"$run": "rm -rf /"}', "this version of operad does not know the tag"),
     "deep": ("[" * 100_000, "cannot be read"),
-    "a number": (17, "a worker cannot read what it was given"),
+    "a number": (17, "the worker cannot read its request"),
     "an address of a wrong kind": ('{"queue": "QUEUE", "address": {"a": 1}}', "has no operator 'a'"),
     "an address that is none": ('{"queue": "QUEUE", "address": ["nobody", "x"]}', "has no operator 'nobody/x'"),
-    "an address of numbers": ('{"queue": "QUEUE", "address": [1, [2]]}', "a worker cannot read"),
-    "another queue": ('{"queue": "x", "address": ["plain", "a"]}', "a worker cannot read what it was given, KeyError"),
-    "no job": ('{"queue": "QUEUE", "address": ["plain", "a"]}', "a worker cannot read what it was given, KeyError"),
+    "an address of numbers": ('{"queue": "QUEUE", "address": [1, [2]]}', "the worker cannot read"),
+    "a driver of a wrong kind": (
+        '{"queue": "QUEUE", "driver": {"a": 1}, "address": ["nobody", "x"]}',
+        "has no operator",
+    ),
+    "another queue": ('{"queue": "x", "address": ["plain", "a"]}', "the worker cannot read its request: KeyError"),
+    "no job": ('{"queue": "QUEUE", "address": ["plain", "a"]}', "the worker cannot read its request: KeyError"),
 }
 
 
@@ -688,8 +693,9 @@ HOSTILE = {
 async def test_a_request_that_is_none_is_an_error_for_whoever_waits(request_, words, made, worker, ledger, run_id):
     driver, queue, step_id = driver_here(ledger), agents()[1].queue, f"{run_id}:a"
     given = request_.replace("QUEUE", queue) if isinstance(request_, str) else request_
-    driver.waiting.enqueue(queue, step_id, given, driver.executor.version)
-    found = await ended(driver.waiting.wait_for(step_id))
+    with driver.waiting.expecting(step_id) as outcome:
+        await driver.requests.put(Request(queue, step_id, given, driver.executor.version))
+        found = await ended(outcome)
     assert found.status == "SUCCESS"
     error = ledger.codec.load(found.output).error
     assert isinstance(error, InputError)
@@ -701,7 +707,7 @@ async def test_a_planted_pickle_is_an_error_and_does_nothing(made, worker, ledge
     driver, queue, step_id = driver_here(ledger), agents()[1].queue, f"{run_id}:a"
     mark = folder / f"{run_id}.pickled"
     planted = base64.b64encode(pickle.dumps(Planted(str(mark)))).decode()
-    driver.waiting.enqueue(queue, step_id, "", "nobody")
+    await driver.requests.put(Request(queue, step_id, "", "nobody"))
     with create_engine(ledger.url, poolclass=NullPool).begin() as connection:
         values = {"planted": planted, "version": driver.executor.version, "id": step_id}
         change = (
@@ -710,7 +716,8 @@ async def test_a_planted_pickle_is_an_error_and_does_nothing(made, worker, ledge
         )
         changed = connection.execute(text(change), values)
         assert changed.rowcount == 1
-    found = await ended(driver.waiting.wait_for(step_id))
+    with driver.waiting.expecting(step_id) as outcome:
+        found = await ended(outcome)
     assert (found.status, mark.exists(), worker.poll()) == ("ERROR", False, None)
     assert (await ended(begin(made["plain"], f"{run_id}-after"))).scratchpad == "b(a())"
 

@@ -235,7 +235,7 @@ async def test_a_conversation_is_one_session():
     ("request_", "said"),
     [
         ({"tools": [{"type": "web_search"}]}, "tools: experts have tools of their own and call none of yours; leave it out"),
-        ({"background": True}, "background: a response is given at once; POST /runs begins a run that nobody waits for"),
+        ({"background": True}, "background: responses are synchronous; POST /runs begins a run in the background"),
         ({"conversation": "conv_1"}, "conversation: a conversation goes on with previous_response_id"),
         ({"include": ["reasoning.encrypted_content"]}, "include: nothing more is given out"),
         ({"metadata": {"a": "b"}}, "metadata: it is not kept here"),
@@ -275,7 +275,7 @@ async def test_unset_parameters_and_those_without_effect_change_nothing():
 
 async def test_unknown_experts_and_responses_are_not_found():
     async with served(offered(Code(echo))) as here, here.openai() as client:
-        with pytest.raises(NotFoundError, match=r"model: nobody is called 'Exbert' \(did you mean 'Expert'\?\)"):
+        with pytest.raises(NotFoundError, match=r"model: no expert has the name 'Exbert' \(did you mean 'Expert'\?\)"):
             await client.responses.create(model="Exbert", input="a")
         for unknown in ("resp_nobody", "nobody"):
             with pytest.raises(NotFoundError, match=f"previous_response_id: no response has the id '{unknown}'"):

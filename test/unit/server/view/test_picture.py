@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from operad.runtime import events
-from operad.runtime.observe.trace import Trace, critical_path
+from operad.runtime.observe.critical_path import critical_path
+from operad.runtime.observe.trace import Trace
 from operad.runtime.values.message import Usage, WorkflowMessage
 from operad.server.view.picture import details, picture
 
@@ -51,12 +52,29 @@ def test_who_knows_another_run_begins_anew(brief, since):
     assert not picture(trace, told["version"])["reset"]
 
 
+GIVEN = ["Germany", "France", "Poland", "日本 (for comparison)"]
+
+
+def test_edges_have_the_names_of_their_ports(brief):
+    ports = picture(Trace.of(brief))["graphs"][""]["ports"]
+    assert ports == {name: {"plan": [port]} for name, port in (
+        ("search the web", "market"), ("countries", "market"), ("prices", "market"), ("complaint desk", "complaint"),
+    )}  # fmt: skip
+
+
+def test_a_question_is_short_in_the_outline(brief):
+    asked = [span["question"] for span in picture(Trace.of(brief))["spans"] if "question" in span]
+    assert asked == ["Publish figures of a competitor?"]
+
+
 def test_the_details_of_one_span_are_those_of_what_it_did_itself(brief):
     trace = Trace.of(brief)
     [web] = [span for span in trace.spans if span.name == "search the web"]
     assert {trace.spans[number].kind for number in details(trace, web.id)} == {"operator", "model", "tool"}
     [countries] = [span for span in trace.spans if span.path == ("countries",)]
-    assert details(trace, countries.id).keys() == {countries.id}
+    told = details(trace, countries.id)
+    assert [trace.spans[number].name for number in told] == ["countries", *(f"countries[{at}]" for at in range(4))]
+    assert [each["item"] for each in told.values() if "item" in each] == GIVEN
     assert details(trace, 10_000) == details(trace, -1) == {}
     assert details(trace).keys() > details(trace, web.id).keys()
 

@@ -77,9 +77,9 @@ def test_events_of_another_version_are_left_out(runs, written):
         (None, "No such file"),
         ("", "tells of no run"),
         ('{"event": "Progress", "done": 1, "total": 2}\n', "tells of no run"),
-        ("PK\x03\x04\n", "line 1 is no event"),
+        ("PK\x03\x04\n", "line 1 is not an event"),
         ('{"name": "a workflow"}\n', "it has no field 'event'"),
-        ('{"event": "RunStarted"}\n', "line 1 is no event"),
+        ('{"event": "RunStarted"}\n', "line 1 is not an event"),
     ],
 )
 def test_what_is_no_run_is_refused_in_one_line(tmp_path, content, says):

@@ -11,13 +11,15 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from studio_page import AXE, SERIOUS
 
 from operad.runtime import BuiltinWorkflow, InputError, Job, events, interrupt
 from operad.runtime.events.events_file import line_of
 from operad.runtime.testing import ScriptedReasoner
-from operad.runtime.values.message import NO_USAGE, WorkflowMessage
-from operad.server.view import server as server_module
-from operad.server.view.server import MAX_BODY, PageServer, RunPage, RunsPage, show
+from operad.runtime.values.message import NO_USAGE, Usage, WorkflowMessage
+from operad.server.view import run_page, runs_page
+from operad.server.view.http import MAX_BODY
+from operad.server.view.server import PageServer, RunPage, RunsPage, show
 from operad.server.view.sources import FileSource
 
 NOBODY = ScriptedReasoner([])
@@ -150,7 +152,7 @@ def test_a_file_is_shown_with_its_details(file_page):
 
 
 def test_the_page_is_html_that_runs_its_own_scripts_alone(file_page, monkeypatch):
-    monkeypatch.setattr(server_module, "page", lambda title: f"<title>{title}</title><script>let a = 1</script>")
+    monkeypatch.setattr(run_page, "page", lambda title: f"<title>{title}</title><script>let a = 1</script>")
     answer = get(file_page())
     assert answer.text == "<title>run.jsonl</title><script>let a = 1</script>"
     policy = answer.headers["content-security-policy"]
@@ -219,7 +221,7 @@ def test_a_line_that_is_no_event_is_told_and_what_is_before_it_is_shown(tmp_path
         writing.write("a line of another program\n")
     write(file, happened[4:], "a")
     picture = picture_of(url, lambda picture: picture["note"])
-    assert "run.jsonl: line 5 is no event" in picture["note"]
+    assert "run.jsonl: line 5 is not an event" in picture["note"]
     assert (picture["version"], picture["ended"]) == (4, False)
     write(file, some_events(run_id="mended"))
     assert picture_of(url, ended)["note"] == ""
@@ -239,12 +241,12 @@ def test_a_file_that_goes_away_leaves_its_picture(tmp_path, file_page):
     [
         ("rum.jsonl", None, "rum.jsonl: there is no such file (did you mean 'run.jsonl'?)"),
         ("", None, "is a folder"),
-        ("pipe", None, "is no regular file"),
-        ("run.jsonl", "time,level\n1,INFO\n", "run.jsonl: line 1 is no event"),
-        ("run.jsonl", '{"level": "INFO"}\n', "run.jsonl: line 1 is no event: it has no field 'event'"),
+        ("pipe", None, "is not a regular file"),
+        ("run.jsonl", "time,level\n1,INFO\n", "run.jsonl: line 1 is not an event"),
+        ("run.jsonl", '{"level": "INFO"}\n', "run.jsonl: line 1 is not an event: it has no field 'event'"),
         ("run.jsonl", '{"event": "Click"}\n' * 3, "run.jsonl: holds no event that is known here"),
-        ("run.jsonl", "[" * 100_000 + "\n", "run.jsonl: line 1 is no event"),
-        ("run.jsonl", '{"event": "RunStarted", "workflow": 3}\n', "run.jsonl: line 1 is no event"),
+        ("run.jsonl", "[" * 100_000 + "\n", "run.jsonl: line 1 is not an event"),
+        ("run.jsonl", '{"event": "RunStarted", "workflow": 3}\n', "run.jsonl: line 1 is not an event"),
     ],
 )
 def test_what_is_no_file_of_events_is_refused(tmp_path, name, text, message):
@@ -282,6 +284,7 @@ def test_an_event_that_cannot_be_shown_hides_no_others(file_page, monkeypatch):
     assert [span["state"] for span in picture["spans"] if span["kind"] == "operator"] == ["done", "done"]
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_events_are_shown_while_they_are_read(file_page):
     happened = list(some_events(operators=300, tokens=330))
     url = file_page(happened)
@@ -319,7 +322,7 @@ def test_a_version_of_another_server_begins_anew(file_page):
 
 
 def test_browsers_beyond_the_bound_are_refused_and_those_that_leave_make_room(file_page, monkeypatch):
-    monkeypatch.setattr(server_module, "MOST_STREAMS", 2)
+    monkeypatch.setattr(run_page, "MOST_STREAMS", 2)
     url = file_page()
     with following(url) as one, following(url) as other:
         assert next(one) == next(other)
@@ -336,7 +339,7 @@ def test_browsers_beyond_the_bound_are_refused_and_those_that_leave_make_room(fi
 
 
 def test_a_silent_stream_gives_signs_of_life(file_page, monkeypatch):
-    monkeypatch.setattr(server_module, "KEEP_ALIVE", 0.01)
+    monkeypatch.setattr(run_page, "KEEP_ALIVE", 0.01)
     url = file_page()
     picture_of(url, ended)
     with httpx.stream("GET", f"{url}data/changes", timeout=30, trust_env=False) as response:
@@ -475,7 +478,7 @@ def test_a_file_takes_no_answers(file_page):
     url = file_page()
     said = {"interrupt_id": "a", "value": 1}
     assert "takes no answers" in post(f"{url}data/answer", said).json()["error"]
-    assert "no run" in post(f"{url}data/cancel", {}).json()["error"]
+    assert "cannot be cancelled" in post(f"{url}data/cancel", {}).json()["error"]
 
 
 def test_a_port_in_use_is_named(tmp_path):
@@ -640,9 +643,11 @@ def test_runs_without_an_event_loop_of_ones_own_are_shown_one_after_another():
 class Kept:
     """What the page wants of a kept run."""
 
-    def __init__(self, run_id, state="running", driver="d"):
+    def __init__(self, run_id, state="running", driver="d", **more):
         self.run_id, self.workflow, self.state, self.driver = run_id, "<b>w</b>", state, driver
         self.done, self.total, self.created, self.updated, self.drives = 1, 2, 1.7e9, 1.0, 1
+        self.usage, self.verdict, self.error = "", "", ""
+        vars(self).update(more)
 
 
 class Kepts:
@@ -682,8 +687,8 @@ def test_kept_runs_are_listed_and_each_has_its_page(open_page):
     ledger: Any = Kepts(**{"a-1": (Kept("a-1"), some_events(end=False)), "gone-1": (gone, some_events(end=False))})
     url = open_page(RunsPage(ledger, "runs in <db>"))
     html = get(url).text
-    assert "runs in &lt;db&gt;" in html
-    assert '<a href="runs/a-1/">a-1</a><td>&lt;b&gt;w&lt;/b&gt;<td>running<td>1/2' in html
+    assert '<h1 dir="auto">runs in &lt;db&gt;</h1>' in html
+    assert "<b>w</b>" not in html
     assert [run["state"] for run in get(f"{url}data/runs").json()] == ["running", "interrupted"]
     assert get(f"{url}runs/a-1/").status_code == 200
     assert picture_of(f"{url}runs/a-1/", lambda picture: picture["spans"])["note"] == ""
@@ -725,7 +730,7 @@ def test_a_database_that_does_not_answer_is_told_and_asked_again(open_page, monk
 
 
 def test_runs_that_nobody_follows_any_more_make_room(open_page, monkeypatch):
-    monkeypatch.setattr(server_module, "MOST_RUNS", 2)
+    monkeypatch.setattr(runs_page, "MOST_RUNS", 2)
     ledger: Any = Kepts(**{name: (Kept(name), some_events(run_id=name)) for name in "abcde"})
     site = RunsPage(ledger, "t")
     url = open_page(site)
@@ -766,3 +771,60 @@ async def test_a_browser_shows_the_page_and_asks_nobody_else(file_page, chromium
         await browser.close()
     assert answered[f"{url}data/picture"] == 200
     assert asked == {urlsplit(url).netloc}
+
+
+async def test_runs_are_listed_filtered_and_sorted_in_a_browser(open_page, chromium):
+    from playwright.async_api import async_playwright
+
+    usage = Usage(calls=3, cost=0.02).model_dump_json()
+    runs = (
+        Kept("r-1", "finished", "", workflow="letters", verdict="SUCCESS", usage=usage, created=time.time(), done=2),
+        Kept("r-2", "failed", "", workflow="letters", error="no <b>key</b>\nsecond", created=time.time() - 5 * 86400),
+        Kept(
+            "r-3", "finished", "", workflow="<i>brief</i>", verdict="EXECUTION_ERROR", created=time.time() - 60 * 86400
+        ),
+    )
+    url = open_page(RunsPage(Kepts(**{run.run_id: (run, ()) for run in runs}), "runs in db"))  # pyright: ignore
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        context = await browser.new_context(bypass_csp=True)
+        view = await context.new_page()
+        faults = list[str]()
+        view.on("pageerror", lambda error: faults.append(str(error)))
+        await view.goto(url)
+
+        async def listed():
+            return await view.locator("tbody tr td:nth-child(3)").all_inner_texts()
+
+        assert await listed() == ["r-1", "r-2", "r-3"]
+        cells = await view.locator("tbody tr").first.locator("td").all_inner_texts()
+        assert (cells[0].strip(), cells[5:]) == ("finished", ["2 of 2", "0.02 USD", "success"])
+        assert (await view.locator("tbody tr").nth(1).inner_text()).endswith("no <b>key</b>")
+        found = dict[str, list[str]]()
+        for label, value in (
+            ("Status", "failed"),
+            ("Workflow", "BRIEF"),
+            ("Started", "604800"),
+            ("Cost at least", "0.01"),
+            ("Verdict", "success"),
+        ):
+            control = view.get_by_label(label, exact=True)
+            is_choice = await control.evaluate("each => each.tagName === 'SELECT'")
+            await (control.select_option(value) if is_choice else control.fill(value))
+            found[label] = await listed()
+            await view.get_by_role("button", name="Clear").click()
+        assert found == {
+            "Status": ["r-2"], "Workflow": ["r-3"], "Started": ["r-1", "r-2"], "Cost at least": ["r-1"], "Verdict": ["r-1"],
+        }  # fmt: skip
+        await view.get_by_role("button", name="Workflow").click()
+        assert await listed() == ["r-3", "r-1", "r-2"]
+        await view.get_by_label("Status", exact=True).select_option("finished")
+        await view.reload()
+        assert await listed() == ["r-3", "r-1"]
+        if AXE.exists():
+            for scheme in ("light", "dark"):
+                await view.emulate_media(color_scheme=scheme)
+                await view.evaluate(AXE.read_text(encoding="utf-8"))
+                assert await view.evaluate(SERIOUS) == []
+        await browser.close()
+    assert faults == []

@@ -12,8 +12,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 import pytest
+from studio_page import AXE, faults_of
 
+from operad.runtime import events
 from operad.runtime.observe.trace import Trace
+from operad.runtime.values.message import WorkflowMessage
 from operad.server.view.page import page, report
 from operad.server.view.picture import details, picture
 
@@ -107,8 +110,10 @@ def settled(tab):
 
 
 def labels(tab):
+    """The cards' names, and their kinds or states, without what the names are followed by."""
     settled(tab)
-    return [label.split(", ")[:2] for label in tab.locator(".card").evaluate_all("all => all.map(e => e.ariaLabel)")]
+    said = [label.split(", ") for label in tab.locator(".card").evaluate_all("all => all.map(e => e.ariaLabel)")]
+    return [[name, next(word for word in words if not re.match(r"\d|asks ·|pauses ·", word))] for name, *words in said]
 
 
 def section(tab, title):
@@ -167,6 +172,56 @@ def test_the_critical_path_is_marked_in_words_too(brief):
     assert brief.locator("#panel .critical-path li").first.inner_text().startswith("plan")
 
 
+def test_the_critical_path_is_drawn_through_its_operators_alone(brief):
+    """Of both edges to `answer`, the one through `translate`, for which it waited."""
+    assert brief.evaluate("document.querySelectorAll('.lines path.critical').length") == 6
+    brief.locator("#slider").fill("100")
+    until(brief, "document.querySelectorAll('.lines path.critical').length === 1")
+
+
+def test_the_operator_that_the_last_verdict_blamed_is_marked(brief):
+    assert brief.locator(".card.blamed .name").all_inner_texts() == ["write"]
+    assert card(brief, "write").locator(".how").inner_text() == "1.25 s · blamed"
+    to(brief, 700)
+    assert brief.locator(".card.blamed").count() == 0
+
+
+def test_edges_and_cards_say_their_names_in_full(brief):
+    names = brief.locator(".port").all_inner_texts()
+    assert sorted(names) == ["complaint", "market", "market", "market"]
+    cut = """() => [...document.querySelectorAll('.card .name, .card .how')]
+        .filter(each => each.scrollWidth > each.clientWidth || each.scrollHeight > each.clientHeight + 1).map(each => each.textContent)"""
+    assert brief.evaluate(cut) == []
+    assert card(brief, "prices").locator(".how").inner_text() == "5.70 s · 3 attempts"
+
+
+def test_the_items_of_a_map_are_listed_once_with_what_they_were_given(brief):
+    card(brief, "countries").click()
+    rows = section(brief, "Items").locator("tbody tr")
+    rows.nth(3).wait_for()
+    assert rows.count() == 4
+    assert [rows.nth(at).locator("td").first.inner_text() for at in range(3)] == ["Germany", "France", "Poland"]
+    assert rows.first.locator("dl.fields").inner_text().split("\n") == ["sold", "356000", "change", "-46%"]
+    assert section(brief, "Output").count() == 0
+    rows.nth(1).get_by_role("button", name="Item 2").click()
+    brief.wait_for_selector("#panel h2:has-text('countries[1]')")
+    assert "France" in section(brief, "Input").inner_text()
+
+
+def test_markdown_is_formatted_and_can_be_read_as_text(brief):
+    output = section(brief, "Output")
+    output.wait_for()
+    assert output.get_by_role("heading").inner_text() == "Figures"
+    assert output.locator("table th").all_inner_texts() == ["country", "sold in 2024", "change"]
+    assert output.locator("ol li").first.inner_text() == "Sales recovered in the second half."
+    assert [output.locator(tag).inner_text() for tag in ("strong", "em", "code")] == ["−46%", "recovered", "9,800 €"]
+    assert output.locator("a").evaluate("link => [link.href, link.target, link.rel]") == [
+        "https://www.ehpa.org/market-data", "_blank", "noopener noreferrer"]  # fmt: skip
+    assert "![a chart](https://example.org/chart.png)" in output.inner_text()  # never fetched
+    output.get_by_role("button", name="As text").click()
+    assert "| Germany | 193,000 | **−46%** |" in output.inner_text()
+
+
 def test_a_workflow_and_a_map_unfold_and_fold(brief):
     brief.get_by_role("button", name="Unfold legal review").click()
     assert {"sources", "claims", "counsel"} <= {label[0] for label in labels(brief)}
@@ -199,7 +254,12 @@ def test_a_panel_shows_all_that_an_operator_was_told_and_said(brief):
 def test_tools_attempts_and_questions_are_shown(brief):
     card(brief, "search the web").click()
     brief.wait_for_selector("#panel h2:has-text('search the web')")
-    assert "2.6 million heat pumps were sold" in section(brief, "Tools").inner_text()
+    [call] = section(brief, "Tools").locator("tbody tr").all()
+    assert call.locator("dl.fields").inner_text().split("\n") == ["query", "heat pumps sold in Europe, 2024"]
+    assert "2.6 million heat pumps were sold" in call.locator("td").last.inner_text()
+    assert "result of search, see Tools" in section(brief, "Messages").inner_text()
+    assert "2.6 million heat pumps" not in section(brief, "Messages").inner_text()
+    assert '{"query"' not in brief.locator("#panel").text_content()
     card(brief, "prices").click()
     brief.wait_for_selector("#panel h2:has-text('prices')")
     assert section(brief, "Attempts").inner_text().count("503 Service Unavailable") == 2
@@ -266,8 +326,9 @@ def test_the_slider_replays_the_run(brief):
     to(brief, 0)
     assert dict(labels(brief))["plan"] == "running"
     assert dict(labels(brief))["write"] == "waiting"
+    assert "model call" not in brief.locator("#panel .facts").inner_text()
     to(brief, 130)
-    assert card(brief, "prices").get_attribute("aria-label").split(", ")[1] == "waits to try again"
+    assert "waits to try again" in card(brief, "prices").get_attribute("aria-label").split(", ")
     to(brief, 450)
     assert dict(labels(brief))["approve"] == "asks a person"
     assert brief.locator("#state").inner_text().strip() == "asks a person"
@@ -276,6 +337,8 @@ def test_the_slider_replays_the_run(brief):
     assert section(brief, "Output").count() == 0
     brief.get_by_role("button", name="To the end").click()
     assert dict(labels(brief))["write"] == "done"
+    card(brief, "write").click()
+    brief.wait_for_selector("#panel .facts :text('model call')")
 
 
 def test_playing_comes_to_the_end(brief):
@@ -296,6 +359,12 @@ def test_search_finds_names_and_what_was_said(brief):
     brief.wait_for_selector("#panel h2:has-text('prices')")
     brief.keyboard.press("Escape")
     assert brief.locator(".card.dim").count() == 0
+    brief.keyboard.press("/")
+    brief.keyboard.type("356000")
+    brief.wait_for_selector("#found .snippet")
+    snippets = brief.locator("#found .snippet").all_inner_texts()
+    assert {each[:34] for each in snippets} == {'{"sold": 356000, "change": "-46%"}'}  # no usage, no seconds
+    brief.keyboard.press("Escape")
     brief.keyboard.press("/")
     brief.keyboard.type("nobody said this")
     brief.wait_for_selector("#found :text('0 places found')")
@@ -360,6 +429,7 @@ CONTRAST = """() => {
 }"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_text_and_mark_can_be_told_from_what_is_behind_it(opened, runs, scheme):
     tab = opened(report(Trace.of(runs("brief"))), color_scheme=scheme, reduced_motion="reduce")
@@ -379,6 +449,23 @@ def test_every_text_and_mark_can_be_told_from_what_is_behind_it(opened, runs, sc
     assert failing.evaluate(CONTRAST) == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_serious_fault(opened, runs, scheme):
+    if not AXE.exists():
+        pytest.skip("axe-core is missing: cd server/studio/web && npm ci")
+    tab = opened(report(Trace.of(runs("brief"))), color_scheme=scheme, bypass_csp=True)
+    section(tab, "Output").wait_for()
+    assert faults_of(tab) == []
+    for name in ("search the web", "countries", "write"):
+        card(tab, name).click()
+        tab.wait_for_selector(f"#panel h2:has-text('{name}')")
+        assert faults_of(tab) == []
+    tab.get_by_role("tab", name="Rounds").click()
+    tab.wait_for_selector("#rounds table")
+    assert faults_of(tab) == []
+
+
 def test_the_theme_can_be_changed(brief):
     back = "getComputedStyle(document.body).backgroundColor"
     before = brief.evaluate(back)
@@ -387,6 +474,7 @@ def test_the_theme_can_be_changed(brief):
     assert brief.evaluate(CONTRAST) == []
 
 
+@pytest.mark.slow
 def test_a_phone_shows_one_thing_at_a_time_and_never_scrolls_sideways(opened, runs):
     tab = opened(report(Trace.of(runs("brief"))), viewport={"width": 390, "height": 844})
     fits = "document.documentElement.scrollWidth <= 390 && document.body.scrollWidth <= 390"
@@ -428,6 +516,43 @@ def test_what_models_and_names_say_is_text_whatever_it_says(opened, runs):
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
 
 
+HOSTILE_MARKDOWN = """# Title <img src=x onerror=alert(1)>
+
+[a](javascript:alert(2)) [b](data:text/html,x) [c](https://example.org/"onclick=alert(3)) ![d](https://example.org/x.png)
+
+| <b>x</b> | y |
+|---|---|
+| `<script>alert(4)</script>` | \u202egnp.exe |
+
+<details ontoggle=alert(5) open>
+"""
+
+
+def test_markdown_has_no_power_and_takes_no_time(opened):
+    long = [
+        "**a" * 6000,
+        "`" * 9000,
+        "[" * 9000,
+        "> " * 9000,
+        "- " * 9000,
+        "|" * 9000 + "\n" + "|-" * 9000,
+        "_*" * 9000,
+        "1. x\n" * 5000,
+    ]
+    run = {"run_id": "r", "round": 1}
+    happened: list[events.Event] = [
+        events.RunStarted(run_id="r", workflow="w", goal=HOSTILE_MARKDOWN, operators={"o": ()})
+    ]
+    happened.append(events.RunFinished(**run, seconds=1, rounds=1, message=WorkflowMessage(
+        scratchpad=HOSTILE_MARKDOWN, outputs={f"n{number}": f"# x\n{text}" for number, text in enumerate(long)})))  # fmt: skip
+    tab = opened(report(Trace.of(happened)))
+    section(tab, "Output").wait_for()
+    assert tab.evaluate("document.querySelectorAll('#panel :is(a, img, b, script, details:not(.section))').length") == 0
+    assert section(tab, "Output").locator("th").first.inner_text() == "<b>x</b>"
+    assert "[a](javascript:alert(2))" in section(tab, "Output").inner_text()
+    assert "\u202e" not in tab.evaluate("document.body.innerText")
+
+
 def test_a_long_text_is_folded(opened, runs):
     tab = opened(report(Trace.of(runs("hostile"))))
     tab.locator(".card").nth(2).click()
@@ -455,6 +580,7 @@ def test_a_report_holds_what_any_text_can_hold(opened, runs):
 # Large runs
 
 
+@pytest.mark.slow
 def test_three_hundred_operators_fit_the_width(opened, runs):
     tab = opened(report(Trace.of(runs("large", 300))))
     assert tab.locator(".card").count() == 300
@@ -464,6 +590,7 @@ def test_three_hundred_operators_fit_the_width(opened, runs):
     assert card(tab, "step 0").locator(".name").evaluate("e => e.scrollWidth <= e.clientWidth")
 
 
+@pytest.mark.slow
 def test_thousands_of_spans_are_scrolled_through(opened, runs):
     tab = opened(report(Trace.of(runs("many_spans", 4000))))
     tab.locator("#timeline .row").nth(1).locator(".fold").click()
@@ -495,6 +622,7 @@ def test_a_graph_that_is_no_graph_is_drawn_all_the_same(opened, runs):
     tab.wait_for_selector("#found .hit")
 
 
+@pytest.mark.slow
 def test_a_part_of_the_time_is_shown_larger(brief):
     brief.locator("#timeline .rows").focus()
     last = brief.locator("#timeline .tick").last.inner_text()
@@ -627,6 +755,11 @@ def test_a_question_is_answered_and_a_run_cancelled_from_the_page(opened, live, 
     asked = next(at for at, event in enumerate(events) if type(event).__name__ == "Interrupted")
     server = live(events[: asked + 1])
     tab = opened(server.address, allowed=server.host)
+    tab.wait_for_selector("#panel form.answer")  # who asks is shown at once, as the reader has chosen nothing
+    assert tab.locator(".card.selected .name").inner_text() == "approve"
+    assert tab.locator("#alert").inner_text().split() == "approve asks: Publish figures of a competitor? Answer".split()
+    tab.keyboard.press("Escape")
+    tab.wait_for_selector("#panel h2:has-text('market brief')")
     tab.get_by_role("alert").get_by_role("button", name="Answer").click()
     tab.wait_for_selector("#panel form.answer")
     tab.locator("#panel form.answer select").select_option("false")
@@ -672,6 +805,7 @@ def test_an_answer_that_is_begun_or_refused_stays_though_the_run_goes_on(opened,
     assert form.count() == 0
 
 
+@pytest.mark.slow
 def test_what_an_answer_may_leave_out_is_left_out(opened, live, runs):
     events = [*runs("brief")]
     asked = next(at for at, event in enumerate(events) if type(event).__name__ == "Interrupted")
@@ -688,6 +822,7 @@ def test_what_an_answer_may_leave_out_is_left_out(opened, live, runs):
     assert server.posted[0][1]["value"] == {"x0": True, "x1": 7, "x2": "a", "x3": ""}
 
 
+@pytest.mark.slow
 def test_after_the_connection_breaks_it_goes_on_from_where_it_was(opened, live, runs):
     events = runs("brief")
     server = live(events[:20])
@@ -700,6 +835,7 @@ def test_after_the_connection_breaks_it_goes_on_from_where_it_was(opened, live, 
     assert [path for path in server.asked if "data/picture?since=20" in path] != []
 
 
+@pytest.mark.slow
 def test_another_run_in_the_same_file_takes_the_place_of_the_first(opened, live, runs):
     server = live(runs("brief")[:100])
     tab = opened(server.address, allowed=server.host)

@@ -1,0 +1,202 @@
+"""Display of a run's progress on the terminal: a live table, or plain lines."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from time import monotonic
+from types import TracebackType
+from typing import Protocol
+
+from msgspec.structs import replace
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from operad.cli.progress import (
+    CUT_OFF,
+    LONGEST_ERROR,
+    LONGEST_SILENCE,
+    RunView,
+    is_a_tenth,
+    line_for,
+    place,
+    shortened,
+    stranger_line,
+    verdict_line,
+)
+from operad.configs.printable import printable
+from operad.runtime import events
+from operad.runtime.events import Event
+
+
+class Display(Protocol):
+    """Shows a run's events; entered before the first and left after the last."""
+
+    def __enter__(self) -> Display: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def show(self, event: Event) -> None:
+        """Show one event."""
+        ...
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Pause inside this context manager, while a person is asked."""
+        ...
+
+
+def display_on(console: Console) -> Display:
+    """A live table where `console` is a terminal, plain lines elsewhere."""
+    return LiveTable(console) if console.is_terminal else PlainLines(console)
+
+
+class Asking:
+    """Events of a run without those of operators that make no call, which are not worth a line."""
+
+    def __init__(self) -> None:
+        self._held: dict[tuple[str, ...], Event] = {}
+
+    def of(self, event: Event) -> Iterator[Event]:
+        """Yield the events to show: of an operator, the first when another but the last comes."""
+        match event:
+            case events.RunStarted() | events.RoundStarted():
+                yield replace(event, operators=())
+            case events.OperatorStarted():
+                self._held[event.path] = event
+            case events.OperatorFinished() if self._held.pop(event.path, None):
+                pass
+            case _:
+                if held := self._held.pop(event.path, None):
+                    yield held
+                yield event
+
+
+class LiveTable:
+    """A table of operators that is drawn again as the run goes on."""
+
+    def __init__(self, console: Console) -> None:
+        self._view = RunView()
+        self._console = console
+        self._left = False
+        self._live = self._new()
+
+    def __enter__(self) -> Display:
+        self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._left = True
+        self._live.__exit__(kind, error, trace)
+
+    def show(self, event: Event) -> None:
+        """Take in one event; the table is redrawn a few times a second, verdicts stay above it."""
+        self._view.apply(event)
+        if isinstance(event, events.RoundFinished) and event.evaluation and not place(event.path)[1]:
+            self._live.console.print(verdict_line(event), markup=False, highlight=False)
+        elif isinstance(event, events.BlameUnknown):
+            self._live.console.print(stranger_line(event), markup=False, highlight=False)
+
+    @contextmanager
+    def paused(self) -> Generator[None, None, None]:
+        """Leave the table as it is inside this context manager; it continues below the answer."""
+        self._live.stop()
+        try:
+            yield
+        finally:
+            if not self._left:
+                self._live = self._new()  # the old one would take as many lines away again
+                self._live.start()
+
+    def _new(self) -> Live:
+        return Live(console=self._console, get_renderable=self._table, refresh_per_second=8)
+
+    def _table(self) -> Table:
+        """As much of the table as the terminal has lines for; all of it at the end."""
+        return self._view.table(None if self._left else max(1, self._console.height - _AROUND))
+
+
+_AROUND = 4
+"""Lines of a terminal that are not the table's rows: its head, its totals, and the last two lines."""
+
+
+class PlainLines:
+    """A line when an operator starts, ends, or has got on: by a tenth of its items, or for some seconds."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._written = monotonic()
+
+    def __enter__(self) -> Display:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def show(self, event: Event) -> None:
+        """Write a line if the event deserves one; of a map's items, only what is out of the ordinary."""
+        match event:
+            case events.OperatorRetried():
+                self._write(event, f"attempt {event.attempt} failed, again in {event.delay:.1f} s: {event.error}")
+            case events.FellBack():
+                self._write(event, f"falls back to {event.to}: {event.error}")
+            case events.ModelRetried():
+                why = shortened(event.error, LONGEST_ERROR)
+                self._write(event, f"the model is asked again in {event.delay:.1f} s: {why}")
+            case events.ModelAnswered() if event.cut_off:
+                self._write(event, CUT_OFF)
+            case events.Interrupted():
+                self._write(event, "waits for an answer")
+            case events.Resumed():
+                self._write(event, f"was answered, after {event.seconds:.1f} s")
+            case events.OperatorFailed():
+                self._write(event, f"failed, {event.seconds:.1f} s: {shortened(event.error, LONGEST_ERROR)}")
+            case _ if not place(event.path)[1]:
+                self._show_ordinary(event)
+            case _:
+                pass
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Return at once: plain lines need no pause for a question."""
+        return nullcontext()
+
+    def _show_ordinary(self, event: Event) -> None:
+        match event:
+            case events.OperatorStarted():
+                self._write(event, "running")
+            case events.Progress() if event.total and (is_a_tenth(event) or self._silent_for_long()):
+                self._write(event, f"{event.done}/{event.total}")
+            case events.CacheHit() | events.MessageKept():
+                self._write(event, "from the cache" if isinstance(event, events.CacheHit) else "kept from before")
+            case events.OperatorFinished():
+                usage = event.message.usage
+                cost = f", cost {usage.money()}" if usage.cost else ""
+                self._write(event, f"done, {event.seconds:.1f} s, {usage.tokens:,} tokens{cost}")
+            case events.OperatorCancelled():
+                self._write(event, "stopped")
+            case events.OperatorSkipped():
+                self._write(event, f"skipped: {event.reason}")
+            case events.RoundFinished() if event.evaluation:
+                self._print(verdict_line(event))
+            case events.BlameUnknown():
+                self._print(stranger_line(event))
+            case _ if line := line_for(event):
+                self._write(event, line)
+            case _:
+                pass
+
+    def _write(self, event: Event, text: str) -> None:
+        self._print(printable(f"round {event.round}  {'/'.join(event.path)}: {text}"))
+
+    def _silent_for_long(self) -> bool:
+        return monotonic() > self._written + LONGEST_SILENCE
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self._written = monotonic()

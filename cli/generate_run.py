@@ -1,0 +1,63 @@
+"""Services of a generated workflow, and its run, for `operad generate --run`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from operad.cli.ask import Lines
+from operad.cli.follow import follow, run_to_end
+from operad.cli.trust_store import trusting
+from operad.configs.flow import flow_expert, result_text
+from operad.configs.inputs import job_of
+from operad.configs.services import load_services, services_of_environment
+from operad.flows.node_graph import NodeGraph
+from operad.operators import Services
+from operad.runtime.values.errors import InputError
+from operad.runtime.values.message import Job, WorkflowStatus
+
+
+def named_input(text: str) -> tuple[str, str]:
+    """Return the name and the value of a `--run` option.
+
+    Raises:
+        InputError: It is not of the form NAME=VALUE.
+    """
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise InputError(f"--run {text!r}: write NAME=VALUE")
+    return name, value
+
+
+def services_for(file: Path | None, trust: bool) -> Services:
+    """Return the services of a file, or those of the environment.
+
+    Raises:
+        InputError: There is no such file.
+        InvalidError: It is not valid; every issue is listed.
+    """
+    if file is None:
+        return services_of_environment()
+    return trusting(lambda trusted: load_services(file, None, trusted), trust)
+
+
+def run_design(
+    graph: NodeGraph,
+    given: Sequence[tuple[str, str]],
+    model: str | None,
+    base_url: str | None,
+    lines: Lines,
+    services: Services,
+) -> WorkflowStatus:
+    """Run what was made, and print its outputs to stderr, as stdout may hold the workflow.
+
+    Raises:
+        InputError: Inputs are missing or wrong.
+    """
+    job, missing = job_of(graph, Job(goal=graph.name), given, may_ask=lines.typed, option="--run")
+    message = run_to_end(follow(flow_expert(graph, services, model, base_url), job, missing, {}, None, lines))
+    print(result_text(message.outputs), file=sys.stderr)
+    if services.made:
+        print(f"files: {services.made}", file=sys.stderr)
+    return message.status

@@ -1,0 +1,351 @@
+"""Record of a durable run, as commands print it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from pydantic import ValidationError
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from operad.cli.durable import database_option, resume_command
+from operad.cli.progress import shortened, used
+from operad.configs.answers import describe_answer
+from operad.configs.printable import printable
+from operad.configs.runnable import source_of
+from operad.runtime.durable.ledger import Ledger
+from operad.runtime.durable.places import shown
+from operad.runtime.durable.replay import question_of
+from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, RUNNING, KeptQuestion, KeptRun
+from operad.runtime.durable.steps import KeptStep
+from operad.runtime.events.journal import bare
+from operad.runtime.policies.policy import causes
+from operad.runtime.values.errors import InputError, OperadError, describe
+from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage
+from operad.runtime.values.questions import Question
+
+LONGEST_SAID = 200
+"""Characters of what an operator said, or of a job, that people are shown."""
+
+INTERRUPTED, ASKS = "interrupted", "asks"
+"""States of runs in progress: without a driver; waiting for a person."""
+
+UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A kept run, as displayed.
+
+    Attributes:
+        kept: Its record.
+        state: ``running``, ``interrupted``, ``asks``, ``finished``, ``failed`` or ``cancelled``.
+        verdict: Status of its message, if it has finished.
+        questions: Its open questions.
+        age: Seconds since its start.
+        idle: Seconds since its last update.
+    """
+
+    kept: KeptRun
+    state: str
+    verdict: str
+    questions: Sequence[Question]
+    age: float
+    idle: float
+
+    @property
+    def usage(self) -> Usage:
+        """Usage and cost of the run."""
+        with suppress(ValidationError):
+            return Usage.model_validate_json(self.kept.usage)
+        return NO_USAGE
+
+    @property
+    def progress(self) -> str:
+        """Number of operators that have finished, of how many that are known; further rounds and items add to both."""
+        return f"{self.kept.done}/{max(self.kept.done, self.kept.total)}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """It as JSON."""
+        kept, usage = self.kept, self.usage
+        return {
+            "id": kept.run_id,
+            "workflow": kept.workflow,
+            "state": self.state,
+            **({"status": self.verdict} if self.verdict else {}),
+            "done": kept.done,
+            "total": max(kept.done, kept.total),
+            "age": round(self.age, 3),
+            "created": kept.created,
+            "updated": kept.updated,
+            "drives": kept.drives,
+            "driver": kept.driver,
+            "usage": {**usage.model_dump(mode="json"), "tokens": usage.tokens},
+        }
+
+
+def is_of_a_command(kept: KeptRun) -> bool:
+    """Return True if a command started the run, so that a command can resume it."""
+    with suppress(InputError):
+        return bool(source_of(kept).file)
+    return False
+
+
+def in_program(kept: KeptRun, question_id: str = "QUESTION") -> str:
+    """Return how to answer a run in the program that started it."""
+    answers = f"{{{question_id!r}: VALUE}}"
+    return (
+        f"in that program: ledger.answer({kept.run_id!r}, {answers}), then execute its workflow with "
+        f"run_id={kept.run_id!r} again"
+    )
+
+
+def look(ledger: Ledger, *chosen: KeptRun) -> list[Seen]:
+    """Kept runs as people see them."""
+    alive, now = ledger.alive(), ledger.store.now()
+    return [_seen(ledger, kept, alive, now) for kept in chosen]
+
+
+def _seen(ledger: Ledger, kept: KeptRun, alive: Collection[str], now: float) -> Seen:
+    state, verdict = kept.state, ""
+    questions: Sequence[Question] = ()
+    if state == FINISHED:
+        verdict = kept.verdict
+    elif state not in (FAILED, CANCELLED):
+        questions = list(map(_question, ledger.questions(kept.run_id)))
+        state = ASKS if questions else RUNNING if kept.driver in alive else INTERRUPTED
+    driven = replace(kept, driver=kept.driver if kept.driver in alive else "")
+    return Seen(driven, state, verdict, questions, max(0.0, now - kept.created), max(0.0, now - kept.updated))
+
+
+def caught_up(seen: Seen, steps: Sequence[KeptStep]) -> Seen:
+    """Return a run with the progress and usage of its operators, where these are ahead of its own record.
+
+    The record of a run is written every few seconds; a process that ended meanwhile has not written the last ones.
+    """
+    outcomes = [(step.key, step.outcome) for step in steps if step.outcome is not None]
+    done = len({tuple(bare(key)[0]) for key, outcome in outcomes if outcome.error is None})
+    usage = sum((outcome.usage for _, outcome in outcomes), NO_USAGE)
+    known = seen.usage
+    if (usage.calls, usage.tokens) <= (known.calls, known.tokens):
+        usage = known
+    kept = replace(seen.kept, done=max(done, seen.kept.done), usage=usage.model_dump_json())
+    return replace(seen, kept=kept)
+
+
+def _question(kept: KeptQuestion) -> Question:
+    try:
+        return question_of(kept)
+    except InputError as error:
+        return Question(id=kept.id, text=f"{kept.text} ({error})")
+
+
+def row(seen: Seen) -> tuple[str, ...]:
+    """Return the cells of a run in the list of runs."""
+    kept, usage = seen.kept, seen.usage
+    cost = usage.money() if usage.calls else ""
+    state = f"{seen.state}: {seen.verdict}" if seen.verdict else seen.state
+    return (kept.run_id, kept.workflow, state, seen.progress, ago(seen.age), f"{usage.tokens:,}", cost)
+
+
+def ago(seconds: float) -> str:
+    """A time for people, in its largest unit that counts more than one."""
+    for unit in "dhm":
+        if seconds >= 2 * UNIT_SECONDS[unit]:
+            return f"{seconds / UNIT_SECONDS[unit]:.0f} {'min' if unit == 'm' else unit}"
+    return f"{seconds:.0f} s"
+
+
+def _job_facts(ledger: Ledger, seen: Seen) -> Iterator[tuple[str, str]]:
+    job = _job(ledger, seen)
+    if isinstance(job, str):
+        yield "job", job
+        return
+    yield "job", shortened(job.goal, LONGEST_SAID)
+    for name, value in job.inputs.items():
+        yield "input", shortened(f"{name}={value}", LONGEST_SAID)
+    for file in job.files:
+        yield "file", str(file.path)
+
+
+def _job(ledger: Ledger, seen: Seen) -> Job | str:
+    try:
+        return ledger.job(seen.kept.run_id)
+    except OperadError as error:
+        return f"cannot be read: {error}"
+
+
+def facts(ledger: Ledger, seen: Seen, db: str | None) -> list[tuple[str, str]]:
+    """Return the facts about a run, as names and values."""
+    kept = seen.kept
+    drives = "driven once" if kept.drives == 1 else f"driven {kept.drives} times"
+    facts = [
+        ("run", kept.run_id),
+        ("workflow", kept.workflow),
+        ("state", f"{seen.state}{': ' if seen.verdict else ''}{seen.verdict}, {seen.progress} done, {drives}"),
+        *([("driver", kept.driver)] if kept.driver else []),
+        *_job_facts(ledger, seen),
+        ("source", _source_text(kept)),
+        ("begun", f"{_moment(kept.created)}, {ago(seen.age)} ago; last noted {ago(seen.idle)} ago"),
+        ("used", used(seen.usage)),
+        ("kept in", shown(ledger.url)),
+    ]
+    if result := _result(ledger, kept):
+        facts.append(("result", result if isinstance(result, str) else shortened(result.scratchpad, LONGEST_SAID)))
+    return facts
+
+
+def _result(ledger: Ledger, kept: KeptRun) -> WorkflowMessage | str | None:
+    try:
+        return ledger.result(kept.run_id)
+    except OperadError as error:
+        return f"cannot be read: {error}"
+
+
+def _source_text(kept: KeptRun) -> str:
+    try:
+        source = source_of(kept).model_dump(exclude_defaults=True)
+    except InputError:
+        return "a program, not a command"
+    return ", ".join([source.pop("file"), *(f"{name} {value}" for name, value in source.items())])
+
+
+def _moment(seconds: float) -> str:
+    with suppress(ValueError, OverflowError, OSError):  # no time that there is
+        return f"{datetime.fromtimestamp(seconds).astimezone():%Y-%m-%d %H:%M:%S}"
+    return "?"
+
+
+def _step_state(step: KeptStep, seen: Seen) -> str:
+    if step.outcome is None:
+        return "waiting" if step.waits else "running" if seen.kept.driver else INTERRUPTED
+    return "failed" if step.outcome.error is not None else "done"
+
+
+def step_row(step: KeptStep, seen: Seen) -> tuple[str, ...]:
+    """Return the cells of an operator in the record of a run."""
+    outcome = step.outcome
+    if outcome is None:
+        return (step.key, _step_state(step, seen), "", "", "", "")
+    said = describe(outcome.error) if outcome.error is not None else ""
+    if outcome.message is not None:
+        message = outcome.message
+        said = message.scratchpad or (
+            json.dumps(message.outputs, default=str, ensure_ascii=False) if message.outputs else ""
+        )
+    usage = outcome.usage
+    tokens, cost = f"{usage.tokens:,}" if usage.tokens else "", usage.money() if usage.calls else ""
+    return (step.key, _step_state(step, seen), f"{step.seconds:.1f}", tokens, cost, shortened(said, LONGEST_SAID))
+
+
+def errors(seen: Seen, steps: Sequence[KeptStep]) -> Iterator[str]:
+    """Yield the errors of a run and of its operators, one line each."""
+    for step in steps:
+        if step.outcome is not None and step.outcome.error is not None:
+            first, *others = causes(step.outcome.error)
+            yield ""
+            yield f"{step.key} failed: {describe(first)}"
+            yield from (f"  caused by: {describe(cause)}" for cause in others)
+    if seen.kept.error:
+        yield ""
+        yield f"the run failed: {seen.kept.error}"
+
+
+def asked(seen: Seen, db: str | None) -> Iterator[str]:
+    """Yield the open questions of a run, and the command that answers each."""
+    for question in seen.questions:
+        form = f" ({wanted})" if (wanted := describe_answer(question.schema_)) else ""
+        yield ""
+        yield f"{question.id} asks: {question.text}{form}"
+        yield f"  answer it: {_answer_command(seen, question, db) if is_of_a_command(seen.kept) else in_program(seen.kept, question.id)}"
+
+
+def _answer_command(seen: Seen, question: Question, db: str | None) -> str:
+    return f"{_resume(seen.kept, db)} --answer {shlex.quote(question.id)}=…"
+
+
+def _resume(kept: KeptRun, db: str | None) -> str:
+    with suppress(InputError):  # a program began it
+        return resume_command(kept.run_id, db, source_of(kept).base_url)
+    return resume_command(kept.run_id, db)
+
+
+def what_next(seen: Seen, db: str | None) -> str:
+    """Return how to continue a run, or to end it."""
+    kept, resume = seen.kept, _resume(seen.kept, db)
+    if kept.driver:
+        return f"{kept.driver} drives it; operad runs cancel {shlex.quote(kept.run_id)}{database_option(db)} ends it"
+    if kept.source in ("", "null") and seen.state == FINISHED:
+        return f"its result: execute its workflow with run_id={kept.run_id!r} in the program that began it"
+    if kept.source in ("", "null"):
+        return f"to go on: execute its workflow with run_id={kept.run_id!r} in the program that began it"
+    return {
+        FINISHED: f"its result: {resume}; to do it anew from an operator on: {resume} --restart-from OPERATOR",
+        FAILED: f"to run the failed operators again: {resume}",
+        ASKS: f"to answer and go on: {_answer_command(seen, seen.questions[0], db)}" if seen.questions else "",
+    }.get(seen.state, f"to go on: {resume}")
+
+
+def details(ledger: Ledger, seen: Seen, steps: Sequence[KeptStep]) -> dict[str, Any]:
+    """Return the record of a run as JSON."""
+    kept = seen.kept
+    job = _job(ledger, seen)
+    message = _result(ledger, kept)
+    return {
+        **seen.as_dict(),
+        "source": _json(kept.source),
+        "job": job if isinstance(job, str) else job.model_dump(mode="json", fallback=str),
+        "error": kept.error,
+        "questions": [
+            {"id": question.id, "text": question.text, "schema": question.schema_} for question in seen.questions
+        ],
+        "operators": [_step_dict(step, seen) for step in steps],
+        "result": message.model_dump(mode="json", fallback=str) if isinstance(message, WorkflowMessage) else message,
+    }
+
+
+def _json(text: str) -> Any:
+    with suppress(ValueError, RecursionError):  # none of ours
+        return json.loads(text)
+    return None
+
+
+def _step_dict(step: KeptStep, seen: Seen) -> dict[str, Any]:
+    outcome = step.outcome
+    made: dict[str, Any] = {"key": step.key, "state": _step_state(step, seen), "seconds": step.seconds}
+    if outcome is None:
+        return made
+    made["usage"] = outcome.usage.model_dump(mode="json")
+    if outcome.message is not None:
+        made["message"] = outcome.message.model_dump(mode="json", fallback=str)
+    if outcome.error is not None:
+        made["error"] = [describe(cause) for cause in causes(outcome.error)]
+    return made
+
+
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], styles: Mapping[int, Sequence[str]] | None = None
+) -> None:
+    """Print a table."""
+    """A table at a terminal; elsewhere columns with spaces between them, which nothing wraps."""
+    console = Console()
+    cells = [[printable(cell) for cell in row] for row in rows]
+    if not console.is_terminal:
+        widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+        for row in (columns, *cells):
+            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        return
+    table = Table(box=None, pad_edge=False)
+    for place, column in enumerate(columns):
+        table.add_column(column, no_wrap=place == 0, overflow="fold")
+    for number, row in enumerate(cells):
+        style = {place: named[number] for place, named in (styles or {}).items()}
+        table.add_row(*(Text(cell, style=style.get(place, "")) for place, cell in enumerate(row)))
+    console.print(table)

@@ -1,0 +1,72 @@
+"""`operad studio`: draw workflows, change them by words and run them, in the browser."""
+
+from __future__ import annotations
+
+import os
+import sys
+import webbrowser
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+from rich.console import Console
+
+from operad.cli.follow import say
+from operad.cli.trust_store import TrustStore
+from operad.cli.view import has_screen, heed_signals, stay
+from operad.configs.code import Code
+from operad.runtime.values.errors import InputError
+
+PORT = 8310
+
+
+def studio(
+    place: Annotated[
+        Path,
+        typer.Argument(metavar="FILE|FOLDER", help="A workflow file, or a folder of them. By default, this folder."),
+    ] = Path(),
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of the studio on this machine; 0 for any free port.")
+    ] = PORT,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open the browser.")] = False,
+) -> None:
+    """Draw workflows, change them by words and run them, in the browser.
+
+    Every change is written to its file at once and can be undone; a file changed by another program is shown as it is
+    then. The history of files, and the list of those opened lately, are kept in the user's folder for program state.
+
+    The studio's address goes to stderr, with a token that is required for access. It is served to this machine alone,
+    until Ctrl-C. Models come from the environment, as for operad run; code that a file of experts names runs if it is
+    trusted (operad trust). Exit status: 0, or 2 if there is no such file or
+    folder, or the port is in use.
+    """
+    from operad.server.studio.files.folder import Folder
+    from operad.server.studio.server import Studio
+    from operad.server.view.server import PageServer
+
+    path = place.expanduser()
+    if not path.exists():
+        raise InputError(f"{path}: no such file or folder; operad studio FOLDER makes new files in a folder")
+    folder = Folder(path) if path.is_dir() else Folder(path.absolute().parent, path.name)
+    try:
+        server = PageServer(Studio(folder, trust=_is_trusted), port)
+    except InputError as error:
+        raise InputError(f"--port: {error}") from error
+    with suppress(KeyboardInterrupt), server:
+        heed_signals()
+        url = server.url + (f"#file={quote(folder.only)}" if folder.only else "")
+        say(Console(stderr=True), f"studio: {url}")
+        if sys.stdout.isatty() and not no_browser and has_screen():
+            webbrowser.open(url)
+        stay()
+    os._exit(0)  # runs that are going on would be waited for
+
+
+def _is_trusted(code: Code) -> bool:
+    """Return True if a user trusts the code that a file names; where that cannot be looked up, it does not run."""
+    try:
+        return TrustStore.of_user().holds(code)
+    except InputError:
+        return False

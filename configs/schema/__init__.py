@@ -1,0 +1,75 @@
+"""Shape of a configuration file, after Chat2Graph's: one class per part, in `ConfigSpec`.
+
+These declarations validate a file, and are printed as JSON Schema by ``operad schema``, so that editors complete it.
+"""
+
+from __future__ import annotations
+
+from operad.configs.schema.base import OTHER_NAMES, Spec, title
+from operad.configs.schema.file import KINDS, ConfigSpec, DurableSpec, ExpertSpec, LeaderSpec, json_schema
+from operad.configs.schema.models import EmbeddingsSpec, LimitsSpec, MakerSpec, ModelSpec
+from operad.configs.schema.operators import (
+    ERRORS,
+    NEEDS_NODES,
+    NODE,
+    OPERATOR,
+    SEVERAL,
+    BudgetSpec,
+    CacheSpec,
+    FallbackSpec,
+    FunctionSpec,
+    GuardSpec,
+    MapSpec,
+    OperatorSpec,
+    PolicySpec,
+    RetrySpec,
+    StepSpec,
+    TypedSpec,
+    WorkflowLikeSpec,
+    WorkflowSpec,
+)
+from operad.configs.schema.services import KnowledgeSpec, ReadyToolSpec, SearchSpec, ServicesFileSpec, ServicesSpec
+from operad.configs.schema.tools import ActionSpec, LocalToolSpec, McpToolSpec, dotted_tool
+
+__all__ = [
+    "ERRORS",
+    "KINDS",
+    "NEEDS_NODES",
+    "NODE",
+    "OPERATOR",
+    "OTHER_NAMES",
+    "SEVERAL",
+    "ActionSpec",
+    "BudgetSpec",
+    "CacheSpec",
+    "ConfigSpec",
+    "DurableSpec",
+    "EmbeddingsSpec",
+    "ExpertSpec",
+    "FallbackSpec",
+    "FunctionSpec",
+    "GuardSpec",
+    "KnowledgeSpec",
+    "LeaderSpec",
+    "LimitsSpec",
+    "LocalToolSpec",
+    "MakerSpec",
+    "MapSpec",
+    "McpToolSpec",
+    "ModelSpec",
+    "OperatorSpec",
+    "PolicySpec",
+    "ReadyToolSpec",
+    "RetrySpec",
+    "SearchSpec",
+    "ServicesFileSpec",
+    "ServicesSpec",
+    "Spec",
+    "StepSpec",
+    "TypedSpec",
+    "WorkflowLikeSpec",
+    "WorkflowSpec",
+    "dotted_tool",
+    "json_schema",
+    "title",
+]

@@ -1,0 +1,136 @@
+"""Steps of a workflow that is being built from a configuration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from operad.configs.faults import Faults
+from operad.configs.imports import Modules, node_type
+from operad.configs.schema import (
+    NEEDS_NODES,
+    FunctionSpec,
+    MapSpec,
+    ModelSpec,
+    OperatorSpec,
+    TypedSpec,
+    WorkflowSpec,
+)
+from operad.operators import NodeOperator
+from operad.runtime.graph.edges import Port
+from operad.runtime.graph.operator import BaseOperator
+from operad.runtime.policies.policy import Policy
+from operad.runtime.values.document import Path_
+from operad.runtime.values.errors import InvalidError, Issue
+from operad.runtime.values.schema import FormError, parse_output_schema, schema_of
+from operad.runtime.workflow.map import Map
+from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
+
+AnySpec = OperatorSpec | TypedSpec | FunctionSpec | WorkflowSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Parts of a workflow's step: an operator, its policy, its definition's place, and nested workflows."""
+
+    does: BaseOperator | Workflow
+    spec: AnySpec
+    path: Path_
+    policy: Policy
+    inside: Workflow | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """Defaults of the enclosing workflow."""
+
+    policy: Policy
+    model: ModelSpec | None
+    names: tuple[str, ...] = ()
+    """The workflows around, outermost first."""
+
+
+class Broken(BaseOperator[Any]):
+    """An operator that cannot be made, in its place in a workflow, so that the others are checked all the same.
+
+    Args:
+        id: Its id.
+        ports: Its ports, as far as they are known.
+    """
+
+    def __init__(self, id: str, ports: Sequence[str]) -> None:
+        self._id = id
+        self._ports = tuple(ports)
+
+    def get_id(self) -> str:
+        """Return the id."""
+        return self._id
+
+    @property
+    def ports(self) -> Sequence[str]:
+        """The ports."""
+        return self._ports
+
+
+def operator_of(before: BaseOperator | Workflow | Port) -> object:
+    """Return the operator of a port; otherwise the operator itself."""
+    return before.operator if isinstance(before, Port) else before
+
+
+def for_each(spec: MapSpec, name: str, body: BaseOperator | Workflow, policy: Policy) -> Map:
+    """A map whose body runs for each item as the policy says."""
+    if policy or not isinstance(body, Workflow):
+        around = BuiltinWorkflow(name=name)
+        around.add_operator(body, policy=policy)
+        body = around
+    return Map(name, body, over=spec.over, concurrency=spec.concurrency, on_error=spec.on_error)
+
+
+def is_of_reads(issue: Issue, step: Step) -> bool:
+    """Return True if an issue is about what a typed node reads, or what it finds wrong with itself."""
+    does: object = step.does
+    if not isinstance(does, NodeOperator):
+        return False
+    return issue.code == "read-too-early" or issue in cast("NodeOperator[Any]", does).check({})
+
+
+def written(issue: Issue, step: Step | None) -> Path_ | None:
+    """Return the path of the value that an issue is about, if it is about one operator."""
+    if step is None:
+        return None
+    keys = {
+        "never-runs": ("join",),
+        "not-a-list": ("map", "over"),
+        "unknown-output": ("map", "over"),
+        "parameter": ("function",),
+    }
+    return (*step.path, *keys.get(issue.code, ()))
+
+
+def form_of(spec: OperatorSpec, path: Path_, faults: Faults) -> str | None:
+    """Return the `output_schema` of an operator as text; None where it is a fault."""
+    form, at = spec.output_schema, (*path, "output_schema")
+    try:
+        if not isinstance(form, str):
+            return json.dumps(schema_of(form), ensure_ascii=False)
+        parse_output_schema(form)
+        return form
+    except FormError as error:
+        faults.report((*at, *error.path), error.slip.code, error.slip.what)
+    except InvalidError as error:
+        for issue in error.issues:
+            faults.report(at, issue.code, issue.message)
+    return None
+
+
+def node_type_in_chains(name: str, modules: Modules) -> type[NodeOperator[Any]] | str:
+    """Return the node type for a chain of operators, or what is wrong with it: some types need other nodes around them."""
+    found = node_type(name, modules)
+    if not isinstance(found, str) and (found.body_starts_with or found.type in NEEDS_NODES):
+        return (
+            f"nodes of type {name!r} need a workflow of typed nodes alone: write that as a workflow file, name it "
+            "under `services: {workflows: …}`, and run it by a node of type 'sub-workflow'"
+        )
+    return found

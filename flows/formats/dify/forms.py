@@ -1,0 +1,32 @@
+"""Other forms of Dify files: exports without `kind`, bare graphs, and apps that are a configuration without a graph."""
+
+from __future__ import annotations
+
+from operad.flows.formats.dify.apps import graph_of_config, has_config
+from operad.flows.formats.shapes import Fields, each_of, fields_of
+
+
+def whole(root: Fields) -> Fields:
+    """Return the values of a file as those of an app with a graph; what is none of the other forms, as it is."""
+    if has_config(root):
+        return graph_of_config(root)
+    if "app" in root:
+        return root
+    found = _graph(root)
+    if found is None:
+        return root
+    workflow, graph = found
+    types = {fields_of(node.get("data")).get("type") for node in each_of(graph.get("nodes"))}
+    app = {"mode": "advanced-chat" if "answer" in types and "end" not in types else "workflow"}
+    kept = {key: value for key, value in root.items() if key in ("version", "dependencies", "operad")}
+    return {**kept, "app": app, "kind": "app", "workflow": {**workflow, "graph": graph}}
+
+
+def _graph(root: Fields) -> tuple[Fields, Fields] | None:
+    """The workflow and the graph of a file without an app."""
+    workflow = fields_of(root.get("workflow"))
+    for holder, more in ((workflow, workflow), (root, {})):
+        for key in ("graph", "graph_config"):
+            if "nodes" in fields_of(holder.get(key)):
+                return more, fields_of(holder[key])
+    return ({}, root) if "nodes" in root and "edges" in root else None

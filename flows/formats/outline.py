@@ -1,0 +1,36 @@
+"""A workflow as lines of text, for a terminal: each node with what it follows, and those inside others below them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from operad.flows.node_graph import Edge, NodeGraph
+
+MARKS = {"added": "+", "changed": "~"}
+
+
+def outline(graph: NodeGraph, status: Mapping[str, str] = MappingProxyType({})) -> Iterator[str]:
+    """Yield a line for each node: a mark, its id and type, and the nodes that it follows.
+
+        for line in outline(graph):
+            print(line)
+
+    Args:
+        graph: The workflow.
+        status: The nodes that are "added" or "changed", by id: they are marked + and ~.
+    """
+    before: dict[str, list[Edge]] = {}
+    for edge in graph.edges:
+        before.setdefault(edge.target, []).append(edge)
+    depths: dict[str, int] = {}
+    for node in graph.nodes:
+        depths[node.id] = depths.get(node.parent, -1) + 1 if node.parent else 0
+    names = {node.id: f"{'  ' * depths[node.id]}{node.id} {node.type}" for node in graph.nodes}
+    width = max(map(len, names.values()), default=0)
+    for node in graph.nodes:
+        after = ", ".join(
+            f"{edge.source}:{edge.port}" if edge.port else edge.source for edge in before.get(node.id, ())
+        )
+        mark = MARKS.get(status.get(node.id, ""), " ")
+        yield f"{mark} {names[node.id]:{width}}{f'  <- {after}' if after else ''}".rstrip()

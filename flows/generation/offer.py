@@ -1,0 +1,247 @@
+"""Offer of a design: the node types, parameters and configured services that a generated workflow may use."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from pydantic import JsonValue
+
+from operad.flows.catalogue import NodeType
+from operad.flows.formats.shapes import each_of, fields_of, list_of, text_of
+from operad.flows.node_graph import NodeGraph
+from operad.operators.node_params import advanced
+from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
+from operad.operators.nodes.flow import Start
+from operad.operators.services import Services
+from operad.runtime.tools.connections import connections
+from operad.runtime.values.errors import did_you_mean
+
+RICH_FORMATS = frozenset({"operad", "dify"})
+"""Formats that hold requests with method and body, questions to people, optional inputs and rules for failures."""
+
+RICH_TYPES = ("request", "human-input")
+RICH_PARAMS = frozenset({"start.defaults", "request.body", "request.authorization", "failure"})
+
+SERVICES_CHARACTERS = 2_400
+"""Characters of the list of services in a prompt; arguments, then descriptions are left out where it is longer."""
+
+NAMING = {"tool": "tools", "agent": "tools", "knowledge-retrieval": "knowledge"}
+"""The kind of service that nodes of a type name."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTool:
+    """A tool that nodes may call.
+
+    Attributes:
+        description: Description for the model.
+        arguments: The types of its arguments by name.
+    """
+
+    description: str = ""
+    arguments: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The node types, parameters and services that a generated workflow may use.
+
+        offer = offer_for("operad")
+        assert "human-input" in offer.types
+
+    Attributes:
+        types: The node types by name.
+        params: Advanced parameters that models are told of, as ``type.parameter``, or ``parameter`` for all types.
+        tools: Tools by the names that nodes call them.
+        models: Names of models that nodes may use.
+        knowledge: Names of knowledge bases.
+    """
+
+    types: Mapping[str, NodeType]
+    params: frozenset[str] = frozenset()
+    tools: Mapping[str, OfferedTool] = field(default_factory=dict[str, OfferedTool])
+    models: tuple[str, ...] = ()
+    knowledge: tuple[str, ...] = ()
+
+    def with_used(self, graph: NodeGraph) -> Offer:
+        """Return the offer with the types and the advanced parameters that a workflow uses already.
+
+        Args:
+            graph: The workflow.
+        """
+        known = [spec for spec in graph.nodes if spec.type in NODE_TYPES]
+        used = frozenset(
+            f"{spec.type}.{name}" for spec in known for name in advanced(NODE_TYPES[spec.type].params_type, spec.params)
+        )
+        types = {**self.types, **{spec.type: NODE_TYPES[spec.type] for spec in known}}
+        return replace(self, types=types, params=self.params | used)
+
+    def services(self) -> str:
+        """Return the configured services as a model is shown them; empty without any."""
+        whole = list(self._services(arguments=True, descriptions=True))
+        for lines in (
+            whole,
+            list(self._services(arguments=True, descriptions=False)),
+            list(self._services(arguments=False, descriptions=False)),
+        ):
+            if len(text := "\n".join(lines)) <= SERVICES_CHARACTERS:
+                return text
+        return text[:SERVICES_CHARACTERS] + "[… cut]"
+
+    def faults(self, graph: NodeGraph) -> Iterator[str]:
+        """Yield the names in a workflow of tools, models and knowledge bases that are not configured.
+
+        Args:
+            graph: The workflow.
+        """
+        for spec in graph.nodes:
+            params = fields_of(spec.params)
+            if spec.type in ("tool", "agent"):
+                named = [params.get("tool")] if spec.type == "tool" else list_of(params.get("tools"))
+                for name in named:
+                    yield from _unknown(spec.id, "tool", name, self.tools)
+                if spec.type == "tool" and (tool := self.tools.get(text_of(params.get("tool")))) and tool.arguments:
+                    for name in fields_of(params.get("arguments")):
+                        what = f"argument of {params['tool']!r}"
+                        yield from _unknown(spec.id, what, name, tool.arguments)
+            elif spec.type == "knowledge-retrieval":
+                yield from _unknown(spec.id, "knowledge base", params.get("knowledge"), self.knowledge)
+            if self.models and params.get("model_name"):
+                yield from _unknown(spec.id, "model", params["model_name"], self.models)
+
+    def as_json(self) -> dict[str, JsonValue]:
+        """Return the offer as JSON, which `read_offer` reads."""
+        tools: list[JsonValue] = [
+            {"name": name, "description": tool.description, "arguments": dict(tool.arguments)}
+            for name, tool in self.tools.items()
+        ]
+        return {
+            "types": list(self.types),
+            "params": list[JsonValue](sorted(self.params)),
+            "tools": tools,
+            "models": list(self.models),
+            "knowledge": list(self.knowledge),
+        }
+
+    def _services(self, *, arguments: bool, descriptions: bool) -> Iterator[str]:
+        if self.tools:
+            users = [each for each in ("tool", "agent") if each in self.types]
+            yield f"Tools for nodes of type {' and '.join(users)}:"
+        for name, tool in self.tools.items():
+            told = f" {json.dumps(dict(tool.arguments), ensure_ascii=False)}" if arguments and tool.arguments else ""
+            said = " ".join(tool.description.split())[:200] if descriptions else ""
+            yield f"- {name}{told}" + (f": {said}" if said else "")
+        if self.models:
+            yield f"Models for model_name: {', '.join(self.models)}"
+        if self.knowledge:
+            yield f"Knowledge bases: {', '.join(self.knowledge)}"
+
+
+CHAT2WORKFLOW_OFFER = Offer({name: NODE_TYPES[name] for name in CHAT2WORKFLOW_TYPES})
+"""The types of Chat2Workflow, which all platforms have, and nothing else: for benchmarks and poorer formats."""
+
+
+def offer_for(
+    format_name: str = "operad",
+    *,
+    tools: Mapping[str, OfferedTool] = MappingProxyType({}),
+    models: Collection[str] = (),
+    knowledge: Collection[str] = (),
+) -> Offer:
+    """Return the offer of a format, with services.
+
+        offer = offer_for("operad", models=["small", "large"])
+        assert "llm.model_name" in offer.params
+
+    Args:
+        format_name: Name of the format that the workflow is written in.
+        tools: Tools by name.
+        models: Names of models.
+        knowledge: Names of knowledge bases.
+    """
+    if format_name not in RICH_FORMATS:
+        return CHAT2WORKFLOW_OFFER
+    names = [*(name for name in CHAT2WORKFLOW_TYPES if name != "http-request"), *RICH_TYPES]
+    names += ["tool", "agent"] if tools else []
+    names += ["knowledge-retrieval"] if knowledge else []
+    types = {name: NODE_TYPES[name] for name in names}
+    asking = frozenset(
+        f"{name}.model_name" for name, each in types.items() if models and "model_name" in each.params_type.model_fields
+    )
+    return Offer(types, RICH_PARAMS | asking, tools, tuple(models), tuple(knowledge))
+
+
+async def offer_of(services: Services, format_name: str = "operad") -> Offer:
+    """Return the offer of a format with the tools, models and knowledge bases of services.
+
+        offer = await offer_of(Services(tools=[search]))
+        designer = Designer(offer=offer)
+
+    Args:
+        services: The services; their MCP servers are asked for their tools.
+        format_name: Name of the format that the workflow is written in.
+    """
+    if format_name not in RICH_FORMATS:
+        return CHAT2WORKFLOW_OFFER
+    async with connections() as opened:
+        tools = {
+            tool.name: OfferedTool(tool.description, _types_of(tool.parameters))
+            for tool in await opened.tools(services.tools)
+        }
+    for name, workflow in services.workflows.items():
+        start = next((each for each in workflow.graph().operators.values() if isinstance(each, Start)), None)
+        given = {each.name: each.type.value for each in start.params.variables} if start is not None else {}
+        tools[name] = OfferedTool("A workflow.", given)
+    return offer_for(format_name, tools=tools, models=list(services.models), knowledge=list(services.knowledge))
+
+
+def read_offer(said: Any) -> Offer:
+    """Return the offer of the JSON of `Offer.as_json`; the types of Chat2Workflow where there is none.
+
+        assert read_offer(offer_for("operad").as_json()) == offer_for("operad")
+
+    Args:
+        said: The JSON.
+    """
+    fields = fields_of(said)
+    if not fields:
+        return CHAT2WORKFLOW_OFFER
+    tools = {
+        text_of(each.get("name")): OfferedTool(
+            text_of(each.get("description")),
+            {name: text_of(kind) for name, kind in fields_of(each.get("arguments")).items()},
+        )
+        for each in each_of(fields.get("tools"))
+    }
+    return Offer(
+        {name: NODE_TYPES[name] for name in _texts(fields, "types") if name in NODE_TYPES},
+        frozenset(_texts(fields, "params")),
+        tools,
+        tuple(_texts(fields, "models")),
+        tuple(_texts(fields, "knowledge")),
+    )
+
+
+def _texts(fields: Mapping[str, Any], name: str) -> Sequence[str]:
+    return [each for each in list_of(fields.get(name)) if isinstance(each, str)]
+
+
+def _types_of(schema: Mapping[str, Any]) -> Mapping[str, str]:
+    """The types of a tool's arguments, of its JSON Schema."""
+    properties = fields_of(schema.get("properties"))
+    required = list_of(schema.get("required"))
+    return {
+        name: text_of(fields_of(each).get("type") or "any") + ("" if name in required else "?")
+        for name, each in properties.items()
+    }
+
+
+def _unknown(node: str, what: str, name: Any, known: Collection[str]) -> Iterator[str]:
+    if isinstance(name, str) and name in known:
+        return
+    listed = ", ".join(known) or "none"
+    yield f"[unknown-service] {node}: no {what} is called {name!r:.80}{did_you_mean(str(name), known)}; there are: {listed:.600}"

@@ -1,0 +1,94 @@
+"""Common parts of the stages of a design: the request, the node types, and the task for the model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple, cast
+
+from operad.flows.formats.shapes import fields_of
+from operad.flows.generation import prompts
+from operad.flows.generation.graph_json import from_json
+from operad.flows.generation.offer import Offer, read_offer
+from operad.flows.node_graph import NodeGraph
+from operad.flows.repair import Contract, read_contract
+from operad.operators.operator import Operator
+from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner
+from operad.runtime.reasoning.task import Task
+from operad.runtime.values.message import Job, WorkflowMessage
+from operad.runtime.values.schema import Schema
+
+WORKFLOW, ROUNDS, NOTES, TITLES, EXAMPLE, OFFER, REVIEW = (
+    "workflow", "rounds", "notes", "titles", "example", "offer", "review",
+)  # fmt: skip
+"""The inputs of the job."""
+
+MAX_TRIES = 2
+"""Number of questions of a stage at most; then the evaluator judges."""
+
+
+class Asked(NamedTuple):
+    """Request of a job.
+
+    Attributes:
+        base: The workflow that is there; without nodes where there is none.
+        rounds: What is asked for, the latest last.
+        contract: What all rounds together state.
+        notes: What was noted before.
+        titles: The titles of nodes that people gave them, by id.
+    """
+
+    base: NodeGraph
+    rounds: Sequence[str]
+    contract: Contract
+    notes: Sequence[str] = ()
+    titles: Mapping[str, str] = MappingProxyType({})
+
+
+def asked(job: Job) -> Asked:
+    """Read the request of a job."""
+    earlier = job.inputs.get(ROUNDS)
+    rounds = [*(str(each) for each in (cast("list[Any]", earlier) if isinstance(earlier, list) else ())), job.goal]
+    base = from_json(job.inputs.get(WORKFLOW) or {})
+    titles = {each: str(title) for each, title in fields_of(job.inputs.get(TITLES)).items()}
+    return Asked(base, rounds, read_contract(rounds), texts_in(job.inputs.get(NOTES)), titles)
+
+
+class Stage(Operator):
+    """Base of the stages: the offer, and messages."""
+
+    def _offer(self, job: Job, graph: NodeGraph) -> Offer:
+        """The offer of a job, with the types and parameters that a workflow uses already."""
+        return read_offer(job.inputs.get(OFFER)).with_used(graph)
+
+    def _message(self, job: Job, text: str, **outputs: Any) -> WorkflowMessage:
+        return WorkflowMessage(scratchpad=text, outputs=outputs, job_id=job.id, operator_id=self.get_id())
+
+
+def keeps_to_schemas(reasoner: Reasoner) -> bool:
+    """Return whether a reasoner's endpoint keeps to a JSON Schema; True where that is unknown."""
+    return reasoner.model.structured if isinstance(reasoner, MonoModelReasoner) else True
+
+
+def task_of(job: Job, parts: Sequence[prompts.Part], schema: Schema | None, lessons: Sequence[str]) -> Task:
+    """Make the task of a stage: rules and fixed parts as instruction, the user's words as goal, the others as context."""
+    rules = parts[0]
+    fixed = [part for part in parts[1:] if part.fixed]
+    rest = [part for part in parts[1:] if not part.fixed]
+    return Task(
+        job=Job(goal=job.goal, context=prompts.shown(rest), id=job.id, session_id=job.session_id),
+        instruction="\n\n".join(filter(None, [rules.text, prompts.shown(fixed)])),
+        output_schema=json.dumps(schema, ensure_ascii=False) if schema else "",
+        lesson="\n".join(lessons),
+    )
+
+
+def items_in(value: Any) -> list[Any]:
+    """The items of a list; none of anything else."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def texts_in(value: Any) -> list[str]:
+    """The items of a list as texts; none of anything else."""
+    return [str(each) for each in items_in(value)]

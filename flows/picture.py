@@ -1,0 +1,62 @@
+"""A picture of a workflow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, get_args
+
+from operad.flows.flowchart import write
+from operad.flows.node_graph import NodeGraph
+from operad.operators.media.mermaid import render_mermaid
+from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
+
+PictureTarget = Literal["svg", "png", "md"]
+
+
+def draw(graph: NodeGraph, target: PictureTarget = "svg", status: Mapping[str, str] | None = None) -> bytes:
+    """Draw a workflow.
+
+    Args:
+        graph: The workflow; nothing in it need be right.
+        target: What to make: a picture, or Markdown with the flowchart and a table of the nodes.
+        status: What nodes are, by id: running, done, failed or skipped.
+
+    Returns:
+        The content of the file.
+
+    Raises:
+        InvalidError: There is no such target.
+        MediaError: It cannot be drawn: it is too large.
+        MissingExtraError: The extra ``media`` is not installed; ``md`` needs none.
+    """
+    if target not in get_args(PictureTarget):
+        there = ", ".join(get_args(PictureTarget))
+        hint = did_you_mean(str(target), get_args(PictureTarget))
+        raise InvalidError("the picture", [Issue("target", f"there is no {target!r:.60}{hint}; there are {there}")])
+    if target == "md":
+        return _markdown(graph, status or {}).encode("utf-8", errors="replace")
+    return render_mermaid(write(graph, status), target)
+
+
+def _markdown(graph: NodeGraph, status: Mapping[str, str]) -> str:
+    before: dict[str, list[str]] = {}
+    for edge in graph.edges:
+        before.setdefault(edge.target, []).append(edge.source)
+    heads = ["id", "type", "inside", "after", *(["status"] if status else [])]
+    rows = [
+        [
+            node.id,
+            node.type,
+            node.parent,
+            ", ".join(before.get(node.id, ())),
+            *([status.get(node.id, "")] if status else []),
+        ]
+        for node in graph.nodes
+    ]
+    lines = [heads, ["---"] * len(heads), *([_cell(each) for each in row] for row in rows)]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"# {_cell(graph.name)}\n\n```mermaid\n{write(graph, status)}```\n\n{table}\n"
+
+
+def _cell(text: str) -> str:
+    return "".join(f"\\{each}" if each in "\\|`*_[]<>#" else each for each in " ".join(text.split()))

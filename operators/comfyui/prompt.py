@@ -1,0 +1,101 @@
+"""Workflows in the form that a ComfyUI server runs, ``{id: {class_type, inputs}}``: their faults, and values for inputs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from operad.operators.comfyui.reading import list_of, mapping_of
+from operad.runtime.values.errors import Issue, did_you_mean, shorten
+from operad.runtime.values.file import FileDescriptor
+
+Place = tuple[str, str]
+"""An input of a node: its id and the name."""
+
+_VALUE = "__value__"
+"""Key of an object that stands for a list as a value, which is otherwise a link."""
+
+
+def issues_of(nodes: Mapping[str, Any]) -> Iterator[Issue]:
+    """Yield the faults of a workflow that show without the classes of a server."""
+    if isinstance(nodes.get("nodes"), list):
+        what = "is as the page saves it; export it for the API in ComfyUI, or by operad convert --to comfyui-api"
+        yield Issue("format", what)
+        return
+    if not nodes:
+        yield Issue("no-nodes", "is empty: give the nodes as {id: {class_type, inputs}}")
+    for node_id, written in nodes.items():
+        node = mapping_of(written)
+        if not isinstance(node.get("class_type"), str) or not node["class_type"]:
+            hint = did_you_mean("class_type", node)
+            yield Issue("misshapen-node", f"must be an object with class_type and inputs{hint}", node_id)
+        if not isinstance(node.get("inputs", {}), dict):
+            yield Issue("misshapen-node", "inputs: must be an object of names to values and links", node_id)
+        for name, value in mapping_of(node.get("inputs")).items():
+            match value:
+                case [str() as source, int() as slot] if not isinstance(slot, bool):
+                    if source not in nodes:
+                        what = f"{name}: there is no node {source!r}{did_you_mean(source, nodes)}"
+                        yield Issue("dangling-edge", what, node_id)
+                case list():
+                    what = f'{name}: must be a link [id, slot]; write a list that is a value as {{"{_VALUE}": [...]}}'
+                    yield Issue("misshapen-link", what, node_id)
+                case _:
+                    pass
+
+
+def unknown_place(nodes: Mapping[str, Any], place: str) -> Issue | None:
+    """Return the issue of ``node.input`` where the workflow has no such node or input; None where it has."""
+    inputs = {node_id: list(mapping_of(mapping_of(node).get("inputs"))) for node_id, node in nodes.items()}
+    node_id, _, name = place.partition(".")
+    if node_id not in inputs:
+        hint = did_you_mean(place, [f"{each}.{known}" for each in inputs for known in inputs[each]])
+        there = shorten([f"{each} ({mapping_of(node).get('class_type')})" for each, node in nodes.items()])
+        return Issue("unknown-node", f"there is no node {node_id!r}{hint}; there are: {there}", place)
+    if name not in inputs[node_id]:
+        kind, known = mapping_of(nodes[node_id]).get("class_type"), inputs[node_id]
+        what = f"{name!r} is not an input of {kind}{did_you_mean(name, known)}; it has: {shorten(known) or 'none'}"
+        return Issue("unknown-input", what, place)
+    return None
+
+
+def chosen(
+    nodes: Mapping[str, Any], given: Mapping[str, Any], files: Sequence[FileDescriptor] = ()
+) -> tuple[dict[Place, Any], list[Issue]]:
+    """Return the values by node and input, and the issues of those that do not fit.
+
+    Args:
+        nodes: The workflow.
+        given: Values by ``node.input``.
+        files: Files that a value may name.
+    """
+    values: dict[Place, Any] = {}
+    issues: list[Issue] = []
+    for place, value in given.items():
+        node_id, _, name = place.partition(".")
+        if issue := unknown_place(nodes, place):
+            issues.append(issue)
+        elif not isinstance(value, FileDescriptor) and not _is_json(value):
+            issues.append(Issue("wrong-value", f"must be a file or JSON, not {type(value).__name__}", place))
+        elif len(named := [file for file in files if file.name == value]) > 1:
+            issues.append(Issue("ambiguous-file", f"the job has {len(named)} files of the name {value!r}", place))
+        else:
+            values[node_id, name] = named[0] if named else value
+    return values, issues
+
+
+def with_values(nodes: Mapping[str, Any], values: Mapping[Place, Any]) -> dict[str, Any]:
+    """Return a workflow with values in the place of inputs, and of the links that filled them."""
+    made = {node_id: {**node, "inputs": dict(mapping_of(node.get("inputs")))} for node_id, node in nodes.items()}
+    for (node_id, name), value in values.items():
+        made[node_id]["inputs"][name] = {_VALUE: list_of(value)} if isinstance(value, list) else value
+    return made
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,225 @@
+"""A run on a ComfyUI server: put into its queue, followed to its end, and withdrawn when its caller is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from operad.operators.comfyui.reading import list_of, mapping_of, parsed
+from operad.operators.comfyui.server import ComfyUIError, ComfyUIServer, Output, short
+from operad.runtime.events import Progress, emit
+from operad.runtime.values.errors import FetchError, OperadError, describe
+from operad.runtime.values.message import new_id
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
+
+MAX_STEPS = 1_000_000
+"""The most steps that a node is believed to have."""
+
+_WITHDRAW_SECONDS = 5.0
+"""Seconds that a run is held up by being withdrawn."""
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+"""Seconds between two looks whether a run is over."""
+
+_FAILURES = 5
+"""Maximum number of failed looks in a row."""
+
+_ABSENCES = 3
+"""After how many looks in a row that find no trace of a run it counts as lost."""
+
+_logger = logging.getLogger(__name__)
+
+
+async def run(server: ComfyUIServer, nodes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Run a workflow: what the server tells of its end, outputs by node among it.
+
+    `Progress` is emitted on the way, in steps; a node that tells of none counts as one. Where the websocket breaks
+    off, the server is asked from time to time instead. A run that is left early, as by cancellation, is taken out of
+    the queue, or interrupted.
+
+    Args:
+        server: Where to run it.
+        nodes: The workflow in the form of the server.
+
+    Raises:
+        InvalidError: The server refuses it.
+        ComfyUIError: It failed, was interrupted there, or got lost.
+        FetchError: The server cannot be reached, or answers what it should not.
+        MissingExtraError: A package is not installed.
+    """
+    client_id = new_id()
+    steps = _Steps(nodes)
+    async with server.listen(client_id) as socket:
+        try:
+            prompt_id = await server.submit(nodes, client_id)
+            if socket is not None:
+                await _follow(server, socket, prompt_id, steps)
+            found = await _found(server, prompt_id)
+        except BaseException:
+            await _withdraw(server, client_id)
+            raise
+    _fail_if_failed(found)
+    steps.finish_all()
+    return found
+
+
+def outputs_of(found: Mapping[str, Any]) -> tuple[list[Output], list[str]]:
+    """The files and the texts that a run made, as the server tells of its end."""
+    files: list[Output] = []
+    texts: list[str] = []
+    for node_id, written in mapping_of(found.get("outputs")).items():
+        for name, values in mapping_of(written).items():
+            for value in list_of(values):
+                if name == "text" and isinstance(value, str):
+                    texts.append(value)
+                elif (output := _output(node_id, mapping_of(value))) is not None:
+                    files.append(output)
+    return list(dict.fromkeys(files)), texts
+
+
+def _output(node_id: str, value: Mapping[str, Any]) -> Output | None:
+    match value.get("filename"), value.get("subfolder", ""), value.get("type", "output"):
+        case str() as filename, str() as subfolder, ("output" | "temp") as kind if filename:
+            return Output(node_id, filename, subfolder, kind)
+        case _:
+            return None
+
+
+class _Steps:
+    """Number of steps that a run has made."""
+
+    def __init__(self, nodes: Iterable[str]) -> None:
+        self._made: dict[str, tuple[int, int]] = dict.fromkeys(nodes, (0, 1))
+        self._at: Any = None
+        self._told: tuple[int, int] | None = None
+
+    def take(self, kind: str, data: Mapping[str, Any]) -> bool:
+        """Count what a message tells, and say whether the run is over."""
+        node: Any = data.get("node")
+        match kind:
+            case "execution_cached":
+                for each in list_of(data.get("nodes")):
+                    self._finish(each)
+            case "executing":
+                self._finish(self._at)
+                self._at = node
+            case "executed":
+                self._finish(node)
+            case "progress":
+                self._step(node, data.get("value"), data.get("max"))
+            case _:
+                return kind == "execution_success"
+        self._tell()
+        return kind == "executing" and node is None
+
+    def finish_all(self) -> None:
+        for node_id in self._made:
+            self._finish(node_id)
+        self._tell()
+
+    def _finish(self, node: Any) -> None:
+        if isinstance(node, str) and node in self._made:
+            most = self._made[node][1]
+            self._made[node] = most, most
+
+    def _step(self, node: Any, value: Any, most: Any) -> None:
+        if not (isinstance(node, str) and node in self._made):
+            return
+        if isinstance(value, int | float) and isinstance(most, int | float) and 1 <= most <= MAX_STEPS:
+            made = 0 if math.isnan(value) else max(0, min(value, most))
+            self._made[node] = int(made), int(most)
+
+    def _tell(self) -> None:
+        now = sum(done for done, _ in self._made.values()), sum(most for _, most in self._made.values())
+        if now != self._told:
+            self._told = now
+            emit(Progress(done=now[0], total=now[1]))
+
+
+async def _follow(server: ComfyUIServer, socket: ClientConnection, prompt_id: str, steps: _Steps) -> None:
+    """Read messages until the run is over, or there are no more."""
+    from websockets.exceptions import WebSocketException
+
+    try:
+        async for said in socket:
+            message = _read(said if isinstance(said, bytes) else server.hidden(said))
+            data = mapping_of(message.get("data"))
+            if data.get("prompt_id", prompt_id) != prompt_id:
+                continue
+            kind = str(message.get("type"))
+            _fail_if(kind, data)
+            if steps.take(kind, data):
+                return
+    except (OSError, WebSocketException) as error:
+        _logger.warning("the websocket of a ComfyUI run broke off; its history is asked instead: %s", describe(error))
+
+
+def _read(said: str | bytes) -> Mapping[str, Any]:
+    """A message; empty for a picture, and for what is none."""
+    if isinstance(said, bytes):
+        return {}
+    try:
+        return mapping_of(parsed(said))
+    except ValueError:
+        return {}
+
+
+async def _found(server: ComfyUIServer, prompt_id: str) -> Mapping[str, Any]:
+    """Return the server's record of a run, once it is over."""
+    failures = absences = 0
+    pause = _FIRST_PAUSE
+    while True:
+        try:
+            found = await server.history(prompt_id)
+            if found is not None:
+                return found
+            absences = 0 if await server.has_queued(prompt_id) else absences + 1
+            failures = 0
+        except FetchError as error:
+            failures += 1
+            if not error.transient or failures >= _FAILURES:
+                raise
+        if absences >= _ABSENCES:
+            raise ComfyUIError(
+                f"ComfyUI server {server.url} knows nothing of run {prompt_id[:100]} any more; it may have been "
+                "started anew, or its queue and history cleared: run it again"
+            )
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def _fail_if_failed(found: Mapping[str, Any]) -> None:
+    status = mapping_of(found.get("status"))
+    if status.get("status_str") != "error":
+        return
+    for each in list_of(status.get("messages")):
+        match list_of(each):
+            case [str() as kind, data]:
+                _fail_if(kind, mapping_of(data))
+            case _:
+                pass
+    raise ComfyUIError("the run failed on the ComfyUI server, which does not say why; see its log")
+
+
+def _fail_if(kind: str, data: Mapping[str, Any]) -> None:
+    node = f"node {short(data.get('node_id'))!r} ({short(data.get('node_type'))})"
+    if kind == "execution_error":
+        what = ": ".join(filter(None, (short(data.get("exception_type")), short(data.get("exception_message")))))
+        raise ComfyUIError(f"{node} failed on the ComfyUI server: {what or 'it does not say why; see its log'}")
+    if kind == "execution_interrupted":
+        raise ComfyUIError(f"somebody interrupted the run on the ComfyUI server, at {node}")
+
+
+async def _withdraw(server: ComfyUIServer, client_id: str) -> None:
+    import anyio
+
+    try:
+        with anyio.fail_after(_WITHDRAW_SECONDS, shield=True):
+            await server.withdraw(client_id)
+    except (OperadError, TimeoutError) as error:
+        _logger.warning("a run may go on at ComfyUI server %s: %s", server.url, describe(error))

@@ -1,0 +1,350 @@
+"""Requests to a ComfyUI server, and its answers.
+
+Each answer is bounded in bytes and seconds. A token that is sent is taken out of all that the server says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from operad.operators.comfyui.reading import list_of, mapping_of, parsed
+from operad.operators.web.fetch import Fetched, Guard, fetch
+from operad.runtime.values.errors import (
+    FetchError,
+    InputError,
+    InvalidError,
+    Issue,
+    MissingExtraError,
+    OperadError,
+    describe,
+)
+from operad.runtime.values.file import FileDescriptor
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
+
+ANSWER_SECONDS = 60.0
+"""Seconds that a server may take for an answer; a file may take as long as the whole run."""
+
+MAX_JSON_BYTES = 64 * 2**20
+"""The largest answer in JSON; the definitions of a server with hundreds of custom nodes have some 20 MiB."""
+
+MAX_UPLOAD_BYTES = 100 * 2**20
+"""The largest file that is sent; a server takes no more unless it is told to."""
+
+_MAX_MESSAGE_BYTES = 16 * 2**20
+"""The largest message of the websocket; pictures on the way come there too."""
+
+_MAX_ISSUES = 50
+_MAX_WORDS = 1_000
+"""Characters that are repeated of what a server says."""
+
+_SHORTEST_TOKEN = 6
+"""Characters of a token that is taken out of texts; shorter ones occur by chance."""
+
+_SILENT = logging.Logger(__name__, logging.CRITICAL)
+"""For the websocket, which tells each header, and so the token, to its log."""
+
+_logger = logging.getLogger(__name__)
+
+
+class ComfyUIError(OperadError):
+    """A run on a ComfyUI server failed there, was interrupted, got lost, or took too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A file that a run made, as the server names it.
+
+    Attributes:
+        node: The id of the node that made it.
+        filename: Its name.
+        subfolder: The folder that it is in, below that of its type.
+        type: ``output``, or ``temp`` for a preview.
+    """
+
+    node: str
+    filename: str
+    subfolder: str = ""
+    type: str = "output"
+
+
+@dataclass(frozen=True, slots=True)
+class ComfyUIServer:
+    """A server.
+
+    Attributes:
+        url: Its address, such as ``http://127.0.0.1:8188``.
+        headers: Headers of each request.
+        token: Sent as ``Authorization: Bearer``; none by default.
+        guard: Which addresses may be reached. None trusts `url`, and that address alone, wherever it is.
+
+    Raises:
+        InputError: The address is none.
+    """
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    token: str = field(default="", repr=False)
+    guard: Guard | None = None
+
+    def __post_init__(self) -> None:
+        url = self.url.strip()
+        try:
+            parts = urlsplit(url)
+            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        except ValueError:
+            usable = False
+        if not usable:
+            hint = f"; did you mean http://{url}?" if url and "://" not in url else ""
+            raise InputError(f"{url!r} is not an address of a ComfyUI server, such as http://127.0.0.1:8188{hint}")
+        object.__setattr__(self, "url", url.rstrip("/"))
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Its host and port."""
+        parts = urlsplit(self.url)
+        return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+
+    async def object_info(self) -> Any:
+        """Return its node classes, as parsed JSON.
+
+        Raises:
+            FetchError: It cannot be reached, or answers anything else.
+        """
+        return await self._get("/object_info")
+
+    async def submit(self, nodes: Mapping[str, Any], client_id: str) -> str:
+        """Put a workflow into the queue: the id of its run.
+
+        Raises:
+            InvalidError: The server refuses it, or parts of it; every error of each node is listed.
+            FetchError: The server cannot be reached, or answers anything else.
+        """
+        asked = {"prompt": nodes, "client_id": client_id}
+        answer = await self._ask("/prompt", json.dumps(asked).encode(), "application/json")
+        if answer.status not in (200, 400):
+            raise self._status("/prompt", answer)
+        said = mapping_of(self._json("/prompt", answer))
+        issues = _refusals(said)
+        if issues:
+            raise InvalidError(f"ComfyUI server {self.url} refuses the workflow", issues)
+        prompt_id = said.get("prompt_id")
+        if answer.status == 400 or not isinstance(prompt_id, str):
+            raise self.unlike("/prompt", "it tells neither a prompt_id nor what is wrong")
+        return prompt_id
+
+    @asynccontextmanager
+    async def listen(self, client_id: str) -> AsyncGenerator[ClientConnection | None, None]:
+        """The websocket on which the server tells what it does for a client; None where there is none.
+
+        A server that the guard allows only at public addresses has none: a websocket looks its host up by itself.
+
+        Raises:
+            MissingExtraError: `websockets` is not installed.
+        """
+        try:
+            from websockets.asyncio.client import connect
+            from websockets.exceptions import WebSocketException
+        except ImportError as error:
+            raise MissingExtraError(
+                f'following a run needs the websockets package ({error}): pip install "operad[comfyui]"'
+            ) from error
+        host, port = self.place
+        if self.guard is not None and not self.guard.allows(host, port):
+            yield None
+            return
+        url = f"ws{self.url.removeprefix('http')}/ws?{urlencode({'clientId': client_id})}"
+        async with AsyncExitStack() as stack:
+            socket = None
+            try:
+                socket = await stack.enter_async_context(
+                    connect(
+                        url,
+                        host=host,  # named once more, so that no redirect leads elsewhere
+                        port=port,
+                        additional_headers=self._sent(),
+                        logger=_SILENT,
+                        proxy=None,
+                        max_size=_MAX_MESSAGE_BYTES,
+                        close_timeout=1,
+                        ping_timeout=ANSWER_SECONDS,
+                    )
+                )
+            except (OSError, EOFError, ValueError, WebSocketException) as error:
+                _logger.warning("%s/ws tells no progress: %s", self.url, self.hidden(describe(error)))
+            yield socket
+
+    async def history(self, prompt_id: str) -> Mapping[str, Any] | None:
+        """Return the result of a run; None while it is not over."""
+        said = await self._get(f"/history/{quote(prompt_id, safe='')}")
+        if not isinstance(said, dict):
+            raise self.unlike("/history", "it is not an object")
+        found = mapping_of(said).get(prompt_id)
+        if found is not None and not isinstance(found, dict):
+            raise self.unlike("/history", "the run is not an object")
+        return mapping_of(found) if found is not None else None
+
+    async def has_queued(self, prompt_id: str) -> bool:
+        """Return whether a run waits or is under way."""
+        running, waiting = await self._queue()
+        return any(_item(each)[0] == prompt_id for each in (*running, *waiting))
+
+    async def withdraw(self, client_id: str) -> None:
+        """Take the runs of a client out of the queue, and interrupt them where they have begun."""
+        running, waiting = await self._queue()
+        if ids := [_item(each)[0] for each in waiting if _item(each)[1] == client_id]:
+            await self._post("/queue", {"delete": ids})
+            running, _ = await self._queue()  # it may have begun meanwhile
+        for each in running:
+            prompt_id, owner = _item(each)
+            if owner == client_id:
+                await self._post("/interrupt", {"prompt_id": prompt_id})
+
+    async def upload(self, file: FileDescriptor) -> str:
+        """Send a file: the name under which its workflows find it.
+
+        Raises:
+            InputError: It cannot be read, or is too large.
+            FetchError: The server cannot be reached, refuses it, or answers anything else.
+        """
+        import httpx
+
+        data = await asyncio.to_thread(file.read_bytes, MAX_UPLOAD_BYTES)
+        form = httpx.Request("POST", self.url, files={"image": (file.name, data, file.mime_type)})
+        answer = await self._ask("/upload/image", form.read(), form.headers["content-type"])
+        if answer.status != 200:
+            raise self._status("/upload/image", answer)
+        said = mapping_of(self._json("/upload/image", answer))
+        name, folder = said.get("name"), said.get("subfolder")
+        if not isinstance(name, str):
+            raise self.unlike("/upload/image", "it tells no name")
+        return f"{folder}/{name}" if isinstance(folder, str) and folder else name
+
+    async def view(self, output: Output, max_bytes: int, timeout: float) -> bytes:
+        """The content of a file that a run made.
+
+        Raises:
+            FetchError: It is not there, or is larger or slower than it may be.
+        """
+        where = {"filename": output.filename, "subfolder": output.subfolder, "type": output.type}
+        answer = await self._ask(f"/view?{urlencode(where)}", guard=self._guard(timeout, max_bytes))
+        if answer.status != 200:
+            raise self._status("/view", answer)
+        return answer.body
+
+    async def _queue(self) -> tuple[list[Any], list[Any]]:
+        said = mapping_of(await self._get("/queue"))
+        return [*list_of(said.get("queue_running"))], [*list_of(said.get("queue_pending"))]
+
+    async def _get(self, path: str) -> Any:
+        answer = await self._ask(path)
+        if answer.status != 200:
+            raise self._status(path, answer)
+        return self._json(path, answer)
+
+    async def _post(self, path: str, said: Mapping[str, Any]) -> None:
+        answer = await self._ask(path, json.dumps(said).encode(), "application/json")
+        if answer.status != 200:
+            raise self._status(path, answer)
+
+    async def _ask(
+        self, path: str, body: bytes | None = None, content_type: str = "", guard: Guard | None = None
+    ) -> Fetched:
+        try:
+            return await fetch(
+                self.url + path,
+                method="GET" if body is None else "POST",
+                headers={**self._sent(), **({"content-type": content_type} if content_type else {})},
+                body=body,
+                guard=guard or self._guard(ANSWER_SECONDS, MAX_JSON_BYTES),
+            )
+        except FetchError as error:
+            hint = "; see that it runs there, and that `server` is its address" if error.transient else ""
+            raise FetchError(f"ComfyUI server: {error}{hint}", transient=error.transient) from error
+
+    def hidden(self, text: str) -> str:
+        """Return a text of the server without the token."""
+        return text.replace(self.token, "[hidden]") if len(self.token) >= _SHORTEST_TOKEN else text
+
+    def _sent(self) -> dict[str, str]:
+        return {**self.headers, **({"authorization": f"Bearer {self.token}"} if self.token else {})}
+
+    def _guard(self, timeout: float, max_bytes: int) -> Guard:
+        if self.guard is not None:
+            return replace(self.guard, timeout=timeout, max_bytes=max_bytes)
+        host, port = self.place
+        return Guard((f"[{host}]:{port}" if ":" in host else f"{host}:{port}",), timeout, max_bytes)
+
+    def _json(self, path: str, answer: Fetched) -> Any:
+        try:
+            return parsed(self.hidden(answer.body.decode()))
+        except UnicodeDecodeError as error:
+            raise self.unlike(path, "it is not UTF-8") from error
+        except ValueError as error:
+            raise self.unlike(path, str(error)) from error
+
+    def _words(self, answer: Fetched) -> str:
+        text = "" if "html" in answer.content_type else self.hidden(answer.body.decode(errors="replace"))
+        return f": {said}" if (said := short(text)) else ""
+
+    def unlike(self, path: str, why: str) -> FetchError:
+        """Return the error of an answer that no ComfyUI server gives."""
+        return FetchError(
+            f"{self.url}{path}: is not answered as a ComfyUI server does: {why}; see that one runs at this address"
+        )
+
+    def _status(self, path: str, answer: Fetched) -> FetchError:
+        other = "; see that it is a ComfyUI server that runs at this address" if answer.status in (404, 405) else ""
+        return FetchError(
+            f"{self.url}{path.partition('?')[0]}: answers with status {answer.status}{self._words(answer)}{other}",
+            transient=answer.status in (408, 429) or answer.status >= 500,
+        )
+
+
+def short(said: Any) -> str:
+    """Return the text of a server's answer, on one line and not too long; empty for other data."""
+    text = " ".join(said[: 4 * _MAX_WORDS].split()) if isinstance(said, str) else ""
+    return text if len(text) <= _MAX_WORDS else f"{text[:_MAX_WORDS]}…"
+
+
+def _item(written: Any) -> tuple[str, str]:
+    """Of an item of the queue, the id of the run and whose it is; empty where it does not tell."""
+    match list_of(written):
+        case [_, str() as prompt_id, _, extra, *_]:
+            owner = mapping_of(extra).get("client_id")
+            return prompt_id, owner if isinstance(owner, str) else ""
+        case [_, str() as prompt_id, *_]:
+            return prompt_id, ""
+        case _:
+            return "", ""
+
+
+def _refusals(said: Mapping[str, Any]) -> list[Issue]:
+    """Return the faults of a workflow: class, input and reason for each node; otherwise those of the whole."""
+    issues: list[Issue] = []
+    for node_id, written in mapping_of(said.get("node_errors")).items():
+        node = mapping_of(written)
+        for each in map(mapping_of, list_of(node.get("errors"))):
+            name = short(mapping_of(each.get("extra_info")).get("input_name"))
+            place = f"{name} of {short(node.get('class_type'))}" if name else short(node.get("class_type"))
+            issues.append(_refusal(each, f"{place}: ", node_id))
+    if not issues and isinstance(whole := said.get("error"), dict | str):
+        error = mapping_of(whole) if isinstance(whole, dict) else {"message": whole}
+        issues.append(_refusal(error, "", short(mapping_of(error.get("extra_info")).get("node_id"))))
+    left_out = len(issues) - _MAX_ISSUES
+    more = [Issue("refused", f"and {left_out} more")] if left_out > 0 else []
+    return issues[:_MAX_ISSUES] + more
+
+
+def _refusal(error: Mapping[str, Any], place: str, where: str) -> Issue:
+    said = ": ".join(filter(None, (short(error.get("message")), short(error.get("details")))))
+    code = short(error.get("type")).replace("_", "-") or "refused"
+    return Issue(code, f"{place}{said or 'the server does not say why'}", where[:100])

@@ -1,0 +1,220 @@
+"""Parameters of typed nodes: their declaration, the variables that they name, and their faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Annotated, Any, Literal, NamedTuple, cast
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+
+from operad.operators.variables import (
+    WITHOUT_FILES,
+    Accepts,
+    Selector,
+    Text,
+    Values,
+    VariableType,
+    selectors_in,
+    shown,
+)
+from operad.runtime.values.errors import (
+    Issue,
+    did_you_mean,
+)
+
+ADVANCED = "advanced"
+"""Annotates a parameter that models who make workflows are not told of; files and people use it."""
+
+
+class Failure(BaseModel):
+    """Behaviour of a node that fails.
+
+    Attributes:
+        retries: Attempts after the first one.
+        wait: The longest wait before a retry, in seconds.
+        then: The consequence of the last failure: the run ends; the edges of port 1 are taken; or `values` are the
+            outputs, and the run goes on.
+        values: Outputs by name.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    retries: int = Field(default=0, ge=0, le=100)
+    wait: float = Field(default=1.0, ge=0, le=3600)
+    then: Literal["end", "branch", "values"] = "end"
+    values: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+
+    @property
+    def goes_on(self) -> bool:
+        """True if the run continues after the last failure."""
+        return self.then != "end"
+
+
+class NodeParams(BaseModel):
+    """The parameters of a node type; each field has a description that a model can work from.
+
+    Example:
+        class Params(NodeParams):
+            text: Annotated[Text, Field(description="Text to count.")]
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    failure: Annotated[Failure | None, ADVANCED] = Field(
+        default=None,
+        description='Retries, and what happens after the last failure: {"retries": 2, "wait": 1, "then": "branch"}; '
+        '"end" ends the run, "branch" takes port 1, "values" gives the outputs in "values". error_message and '
+        "error_type say why.",
+    )
+
+
+class Reference(NamedTuple):
+    """A variable that a node's parameters name.
+
+    Attributes:
+        where: The path of the parameter.
+        selector: The variable.
+        accepts: The types that it may have.
+    """
+
+    where: str
+    selector: Selector
+    accepts: Sequence[VariableType]
+
+
+class Fault(NamedTuple):
+    """Fault of a node.
+
+    Attributes:
+        where: The path of the parameter.
+        what: Description of the fault, and its remedy.
+        code: Kind of fault.
+    """
+
+    where: str
+    what: str
+    code: str = "param"
+
+
+Change = Callable[[Selector], Selector]
+"""Function that replaces a variable."""
+
+
+def rewritten(read: Any, written: Any, change: Change) -> Any:
+    """Return parameters as written, with variables replaced.
+
+    Args:
+        read: The parameters, as `readable` reads them.
+        written: The same as they are written.
+        change: Function that replaces each variable.
+
+    Returns:
+        The same object if there is no change.
+    """
+    match read, written:
+        case Selector(), [_, _]:
+            new = change(read)
+            return written if new == read else [new.variable, new.node]
+        case Selector(), Mapping():
+            new = change(read)
+            given = cast("Mapping[str, Any]", written)
+            return given if new == read else {**given, **new._asdict()}
+        case Text(), str():
+            text = Text(written).reselected(change)
+            return written if text == written else text
+        case (list() | tuple(), list() | tuple()):  # a tuple with names may be written without its last ones
+            known, raws = cast("Sequence[Any]", read), cast("Sequence[Any]", written)
+            inner = [rewritten(one, raw, change) for one, raw in zip(known, raws, strict=False)]
+            same = all(new is raw for new, raw in zip(inner, raws, strict=False))
+            return raws if same else [*inner, *raws[len(inner) :]]
+        case _, Mapping() if isinstance(read, Mapping) or hasattr(read, "_asdict"):
+            fields = cast("Mapping[str, Any]", read if isinstance(read, Mapping) else read._asdict())
+            given = cast("Mapping[str, Any]", written)
+            made = {key: rewritten(fields.get(key), raw, change) for key, raw in given.items()}
+            return given if all(made[key] is raw for key, raw in given.items()) else made
+        case _:
+            return written
+
+
+def references_in(params_type: type[NodeParams], values: Values) -> Iterator[Reference]:
+    """Return the variables that parameters name.
+
+    Args:
+        params_type: Declaration of the parameters.
+        values: Parameters to search, by name.
+    """
+    for name, value in values.items():
+        accepts = next(
+            (each.types for each in params_type.model_fields[name].metadata if isinstance(each, Accepts)), None
+        )
+        for where, selector, in_text in selectors_in(value, name):
+            yield Reference(where, selector, accepts or (WITHOUT_FILES if in_text else tuple(VariableType)))
+
+
+def readable(params_type: type[NodeParams], params: Any) -> dict[str, Any]:
+    """Of parameters that are wrong as a whole, those that can be read each by itself."""
+    if not isinstance(params, Mapping):
+        return {}
+    given = cast("Values", params)
+    values: dict[str, Any] = {}
+    for name, field in params_type.model_fields.items():
+        if name in given:
+            with suppress(ValidationError, UnicodeEncodeError):
+                values[name] = TypeAdapter[Any](field.rebuild_annotation()).validate_python(given[name])
+    return values
+
+
+def advanced(params_type: type[NodeParams], params: Any) -> Iterator[str]:
+    """Yield the names of the advanced parameters that are given.
+
+    Args:
+        params_type: The declared parameters.
+        params: The given ones, an object; anything else has none.
+    """
+    for name in cast("Mapping[str, Any]", params) if isinstance(params, Mapping) else ():
+        if (field := params_type.model_fields.get(name)) is not None and ADVANCED in field.metadata:
+            yield name
+
+
+def param_issues(error: ValidationError, params_type: type[NodeParams], where: str) -> list[Issue]:
+    """Return the issues of parameters, with the nearest known names."""
+    faults = param_faults(error, params_type)
+    return [Issue(fault.code, f"{fault.where or 'param'}: {fault.what}", where) for fault in faults]
+
+
+def param_faults(error: ValidationError, params_type: type[BaseModel]) -> list[Fault]:
+    """The same, each with the path of the parameter."""
+    faults: list[Fault] = []
+    seen: set[tuple[Any, ...]] = set()
+    for fault in error.errors(include_url=False):
+        loc = tuple(step for step in fault["loc"] if not (isinstance(step, str) and _is_branch(step)))
+        if (loc, fault["type"] == "missing") in seen:
+            continue  # the same value, held against another form
+        seen.add((loc, fault["type"] == "missing"))
+        path = _path(loc)
+        name = str(loc[0]) if loc else ""
+        if fault["type"] == "extra_forbidden":
+            known = list(params_type.model_fields)
+            usual = [key for key, field in params_type.model_fields.items() if ADVANCED not in field.metadata]
+            message = f"is not a parameter{did_you_mean(name, known)}; there are: {', '.join(usual) or 'none'}"
+            faults.append(Fault(path, message, "unknown-param"))
+        elif fault["type"] in ("missing", "missing_argument"):
+            faults.append(Fault(path, "is missing", "missing-param"))
+        else:
+            faults.append(Fault(path, f"{_lower(fault['msg'])}, not {shown(fault['input'])}"))
+    return faults
+
+
+def _is_branch(step: str) -> bool:
+    """Return True if a step of a pydantic location names a branch of a union, and not a key."""
+    return "[" in step or step in ("str", "Text", "call", "function-after", "Selector")
+
+
+def _path(loc: Sequence[Any]) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in loc).lstrip(".")
+
+
+def _lower(text: str) -> str:
+    text = text.removeprefix("Value error, ")
+    return text[:1].lower() + text[1:]

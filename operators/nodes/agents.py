@@ -1,0 +1,158 @@
+"""Nodes that act for the user: agent, which calls tools until it can answer, and human-input, which asks a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, cast
+
+from pydantic import Field
+
+from operad.operators.node import ADVANCED, Fault, NodeCall, NodeOperator, NodeParams, NodeResult, TypeOf
+from operad.operators.nodes.flow import doubles
+from operad.operators.nodes.models import AskingParams, Memory, latest_turns
+from operad.operators.variables import Text, VariableType, whole
+from operad.runtime.events.interrupts import interrupt
+from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner, ask
+from operad.runtime.reasoning.task import Task
+from operad.runtime.tools.connections import connections
+from operad.runtime.values.errors import InputError, did_you_mean
+from operad.runtime.values.message import Job
+
+T = VariableType
+
+TIMEOUT = "__timeout"
+"""Port of a question that is not answered in time; here, a question waits until it is answered."""
+
+
+class AgentParams(AskingParams):
+    """A task and the tools for it."""
+
+    instruction: Text = Field(description='Its role and rules; "" for none. Variables as {{#id.variable#}}.')
+    query: Text = Field(description="What it is asked; variables as {{#id.variable#}}.")
+    tools: list[str] = Field(default_factory=list[str], description="The names of tools that it may call.")
+    strategy: Literal["function_calling", "react"] = Field(
+        default="function_calling",
+        description="How it calls tools: by the model's own calls, or by thoughts and actions that it writes (react).",
+    )
+    rounds: int = Field(default=5, ge=1, le=100, description="How many turns it takes at most.")
+    memory: Annotated[Memory | None, ADVANCED] = Field(
+        default=None, description="Earlier exchanges of the conversation that it sees: [5]."
+    )
+
+
+class Agent(NodeOperator[AgentParams]):
+    """Has a model call tools until it can answer."""
+
+    type = "agent"
+    asks_model = True
+    params_type = AgentParams
+    gives = "text (string)"
+    example = {"instruction": "You look things up.", "query": "{{#1.question#}}", "tools": ["wikipedia"]}
+
+    @property
+    def instruction(self) -> str:
+        """Purpose of the node, for evaluators."""
+        return "\n".join(filter(None, (self.params.instruction, self.params.query)))
+
+    def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
+        """Return the types of its outputs."""
+        return {"text": T.STRING}
+
+    def faults(self, type_of: TypeOf) -> Iterator[Fault]:
+        """Yield faults: no question, and duplicate tools."""
+        if not self.params.query.strip():
+            yield Fault("query", "is empty: say what the agent is asked")
+        yield from doubles("tools", self.params.tools)
+
+    async def compute(self, call: NodeCall) -> NodeResult:
+        """Have it work."""
+        params, job = self.params, call.job
+        turns = latest_turns(job.turns, params.memory.turns) if params.memory is not None else []
+        async with connections() as opened:
+            known = {tool.name: tool for tool in await opened.tools(self.services.tools)}
+            missing = [name for name in params.tools if name not in known]
+            if missing:
+                raise InputError(
+                    f"node {self.get_id()!r} (agent): no tool is called {missing[0]!r}{did_you_mean(missing[0], known)}; "
+                    f"there are: {', '.join(known) or 'none; name them in Services(tools=…)'}"
+                )
+            task = Task(
+                job=Job(goal=call.text(params.query), id=job.id, session_id=job.session_id, turns=tuple(turns)),
+                instruction=call.text(params.instruction),
+                tools=tuple(known[name] for name in params.tools),
+                lesson=call.lesson or "",
+            )
+            text = whole(await ask(self._reasoner(call), task))
+        return NodeResult({"text": text}, text=text)
+
+    def _reasoner(self, call: NodeCall) -> Reasoner:
+        """The reasoner with the agent's strategy and rounds, where it has one model; any other as it is."""
+        reasoner = self.params.reasoner(call, self.services)
+        if not isinstance(reasoner, MonoModelReasoner):
+            return reasoner
+        model = reasoner.model
+        if self.params.strategy == "react":
+            model = model.model_copy(update={"tools": "constrained"})
+        return MonoModelReasoner(model, max_rounds=self.params.rounds)
+
+
+class Choice(NamedTuple):
+    """An answer to choose."""
+
+    id: Annotated[str, Field(min_length=1, description="Its id.")]
+    title: Annotated[str, Field(description="What people read.")]
+
+
+class HumanParams(NodeParams):
+    """A question and its answers."""
+
+    question: Text = Field(description="The question; variables as {{#id.variable#}}.")
+    actions: list[Choice] = Field(
+        default_factory=list[Choice], description="The answers to choose from, [[id, words], …]; each is a port."
+    )
+    inputs: list[str] = Field(default_factory=list[str], description="The names of texts that are asked for.")
+
+
+class HumanInput(NodeOperator[HumanParams]):
+    """Asks a person, and takes the way of the answer. The run waits until it is answered."""
+
+    type = "human-input"
+    params_type = HumanParams
+    hint = "Waits for a person; inputs are names of texts to ask for."
+    gives = "the texts that are asked for, by name; action (string): the id of the answer"
+    ways = "port i is answer i, counted from 0; the one after the last is never taken"
+    example = {"question": "Send this?\n{{#2.text#}}", "actions": [["yes", "Send"], ["no", "Leave it"]]}
+
+    def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
+        """The answers."""
+        return {**dict.fromkeys(self.params.inputs, T.STRING), "action": T.STRING}
+
+    @property
+    def ports(self) -> Sequence[str]:
+        """The answers to choose from."""
+        return [*(choice.id for choice in self.params.actions), TIMEOUT] if self.params.actions else super().ports
+
+    def faults(self, type_of: TypeOf) -> Iterator[Fault]:
+        """Answers and texts that are named twice, and nothing to answer."""
+        yield from doubles("actions", [choice.id for choice in self.params.actions])
+        yield from doubles("inputs", self.params.inputs)
+        if not (self.params.actions or self.params.inputs):
+            yield Fault("actions", "is empty, and so is inputs: say what may be answered")
+
+    async def compute(self, call: NodeCall) -> NodeResult:
+        """Ask."""
+        ids = [choice.id for choice in self.params.actions]
+        properties: dict[str, Any] = {name: {"type": "string"} for name in self.params.inputs}
+        if ids:
+            titles = "; ".join(f"{choice.id}: {choice.title}" for choice in self.params.actions)
+            properties["action"] = {"type": "string", "enum": ids, "description": titles}
+        schema = {
+            "type": "object",
+            "properties": properties,
+            "required": list(properties),
+            "additionalProperties": False,
+        }
+        said: Any = await interrupt(call.text(self.params.question), schema)
+        answers = cast("Mapping[str, Any]", said)
+        action = str(answers.get("action", ""))
+        return NodeResult({**answers, "action": action}, port=action if ids else None, text=action)

@@ -1,0 +1,292 @@
+"""The nodes http-request and request: the request, and the variables of its response."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Literal, NamedTuple, cast
+from urllib.parse import urlencode
+
+from pydantic import Field
+
+from operad.operators.node import ADVANCED, NodeCall, NodeError, NodeOperator, NodeParams, ParamsT, TypeOf
+from operad.operators.services import Sent
+from operad.operators.variables import WITHOUT_FILES, Accepts, Selector, Text, Values, VariableType, shown, type_of
+from operad.operators.web.fetch import Fetched
+from operad.runtime.values.errors import FetchError, InputError, MissingExtraError
+from operad.runtime.values.file import FileDescriptor, suffix_of
+
+T = VariableType
+
+MAX_SENT_FILE = 50 * 2**20
+"""Bytes of a file that is sent."""
+
+
+class Part(NamedTuple):
+    """A field of a form, or the whole of another body."""
+
+    name: Annotated[Text, Field(description="Its name; empty for a whole body.")]
+    value: Annotated[
+        Selector | Text,
+        Field(description="Its text, or a variable with files.", union_mode="left_to_right"),
+    ]
+
+
+class Body(NamedTuple):
+    """A body of a request."""
+
+    type: Annotated[
+        Literal["json", "raw-text", "x-www-form-urlencoded", "form-data", "binary"], Field(description="Its form.")
+    ]
+    parts: Annotated[list[Part], Field(description="Its fields; one without a name for json, raw-text and binary.")]
+
+
+class Authorization(NamedTuple):
+    """A key that is sent."""
+
+    type: Annotated[Literal["bearer", "basic", "custom"], Field(description="The scheme; custom for the key alone.")]
+    key: Annotated[Text, Field(description="The key; for basic, name:password.")]
+    header: Annotated[str, Field(description="The header.")] = "Authorization"
+
+
+class HttpParams(NodeParams):
+    """An address."""
+
+    url: Annotated[Selector, Accepts((T.STRING,))] = Field(
+        description="The address: [variable, node id]; it is fetched by GET."
+    )
+
+
+class RequestParams(NodeParams):
+    """A request."""
+
+    url: Annotated[Selector | Text, Accepts(WITHOUT_FILES)] = Field(
+        description="The address: [variable, node id], or a text with {{#id.variable#}}.", union_mode="left_to_right"
+    )
+    method: Literal["get", "post", "put", "patch", "delete", "head", "options"] = Field(
+        default="get", description="The HTTP method."
+    )
+    headers: Text = Field(
+        default=Text(), description="Headers, one a line, name: value; variables as {{#id.variable#}}."
+    )
+    params: Text = Field(
+        default=Text(),
+        description="The query, one a line, name: value; it takes the place of the address's own.",
+    )
+    body: Annotated[Body | None, ADVANCED] = Field(
+        default=None,
+        description="The body; json, raw-text and binary have one part without a name, x-www-form-urlencoded and form-data "
+        "a part for each field. In json, variables stand in quotes.",
+    )
+    authorization: Annotated[Authorization | None, ADVANCED] = Field(
+        default=None, description="A key that is sent, by the scheme bearer, basic (name:password) or custom."
+    )
+    timeout: float | None = Field(
+        default=None, gt=0, description="Seconds that all of it may take, where that is less than the guard allows."
+    )
+
+
+_TYPES = {
+    "json": "application/json",
+    "raw-text": "text/plain",
+    "x-www-form-urlencoded": "application/x-www-form-urlencoded",
+}
+
+
+class _Request(NodeOperator[ParamsT]):
+    gives = "body (string), status_code (number), headers (object), files (array[file]: a response that is not text)"
+
+    def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
+        """The answer."""
+        return {"body": T.STRING, "status_code": T.NUMBER, "headers": T.OBJECT, "files": T.ARRAY_FILE}
+
+    def _url(self, given: Selector | Text, call: NodeCall) -> str:
+        url = call.get(given) if isinstance(given, Selector) else call.text(given)
+        if not isinstance(url, str) or not url.strip():
+            named = f"variable {str(given)!r}" if isinstance(given, Selector) else "url"
+            raise NodeError(
+                f"node {self.get_id()!r} ({self.type}): {named} is {type_of(url)}, and an address is needed: {shown(url)}"
+            )
+        return url
+
+    def _made(self, fetched: Fetched) -> Values:
+        if self.params.failure is not None and fetched.status >= 400:
+            raise FetchError(
+                f"node {self.get_id()!r} ({self.type}): the address answers with status {fetched.status}",
+                transient=fetched.status >= 500 or fetched.status == 429,
+            )
+        made: dict[str, Any] = {"status_code": fetched.status, "headers": dict(fetched.headers), "files": []}
+        if _is_text(fetched.content_type):
+            return {"body": fetched.text(), **made}
+        file = self.services.write(f"{self.type}-{self.get_id()}", suffix_of(fetched.content_type), fetched.body)
+        return {"body": "", **made, "files": [file]}
+
+
+class HttpRequest(_Request[HttpParams]):
+    """Fetches an address of the web."""
+
+    type = "http-request"
+    params_type = HttpParams
+    hint = "GET only."
+    example = {"url": ["link", "1"]}
+
+    async def compute(self, call: NodeCall) -> Values:
+        """Fetch it."""
+        return self._made(await self.services.fetch(self._url(self.params.url, call), self.services.guard))
+
+
+class Request(_Request[RequestParams]):
+    """Sends a request to an address of the web, with method, headers, query, body and key.
+
+    An answer with a status of 400 or more counts as a failure only where `failure` is given.
+    """
+
+    type = "request"
+    params_type = RequestParams
+    hint = 'headers and params have lines of name: value. body of json, raw-text or binary has one part, named ""; in json, variables stand in quotes. authorization by basic has the key name:password. A status of 400 or more fails only with `failure`.'
+    example = {
+        "url": ["link", "1"],
+        "method": "post",
+        "headers": "X-Reason: {{#1.reason#}}",
+        "body": ["json", [["", '{"text": "{{#2.text#}}"}']]],
+        "authorization": ["bearer", "{{#1.key#}}"],
+    }
+
+    async def compute(self, call: NodeCall) -> Values:
+        """Send it."""
+        guard, limit = self.services.guard, self.params.timeout
+        if limit is not None:
+            guard = replace(guard, timeout=min(guard.timeout, limit))
+        url = self._url(self.params.url, call)
+        return self._made(await self.services.send(url, await self._sent(call), guard))
+
+    async def _sent(self, call: NodeCall) -> Sent:
+        """Return the parts of the request besides the address."""
+        params = self.params
+        query = tuple(
+            (call.text(Text(name)), call.text(Text(value))) for name, value in named_lines(params.params) if name
+        )
+        headers = dict(named_lines(call.text(params.headers)))
+        if params.authorization is not None:
+            headers |= self._key(params.authorization, call)
+        content, kind = await self._body(params.body, call) if params.body is not None else (None, "")
+        named = {name.lower() for name in headers}
+        if kind and (kind.startswith("multipart/") or "content-type" not in named):
+            headers = {name: value for name, value in headers.items() if name.lower() != "content-type"}
+            headers["Content-Type"] = kind
+        return Sent(method=params.method.upper(), params=query, headers=headers, body=content)
+
+    def _key(self, authorization: Authorization, call: NodeCall) -> Mapping[str, str]:
+        key = call.text(authorization.key)
+        if not key.strip():
+            raise NodeError(f"node {self.get_id()!r} (request): the key of its authorization is empty; give one")
+        if authorization.type == "basic":
+            key = base64.b64encode(key.encode()).decode() if ":" in key else key
+        scheme = {"bearer": "Bearer ", "basic": "Basic "}.get(authorization.type, "")
+        return {authorization.header or "Authorization": f"{scheme}{key}"}
+
+    async def _body(self, body: Body, call: NodeCall) -> tuple[bytes, str]:
+        """The body and its media type; empty where a file has its own."""
+        if body.type in ("json", "raw-text", "binary"):
+            if len(body.parts) != 1:
+                raise NodeError(
+                    f"node {self.get_id()!r} (request): a body of type {body.type} has one part, not {len(body.parts)}"
+                )
+            value = body.parts[0].value
+            if body.type == "binary":
+                files = self._files(value, call)
+                return (await _read(files[0]) if files else b""), ""
+            if body.type == "json" and isinstance(value, Text) and (filled := _json_filled(value, call)) is not None:
+                return filled, _TYPES[body.type]
+            text = call.text(value) if isinstance(value, Text) else str(call.get(value))
+            return (self._json(text) if body.type == "json" else text.encode()), _TYPES[body.type]
+        texts = [(call.text(p.name), call.text(p.value)) for p in body.parts if isinstance(p.value, Text)]
+        if body.type == "x-www-form-urlencoded":
+            return urlencode(dict(texts)).encode(), _TYPES[body.type]
+        files = [(call.text(p.name), file) for p in body.parts for file in self._files(p.value, call)]
+        return _form(texts, [(name, file, await _read(file)) for name, file in files])
+
+    def _json(self, text: str) -> bytes:
+        """A JSON text as it is sent; one with single quotes or a last comma is mended.
+
+        Raises:
+            NodeError: It is not JSON.
+        """
+        try:
+            value = json.loads(text, strict=False)
+        except (ValueError, RecursionError) as error:
+            try:
+                value = ast.literal_eval(text.strip())
+                return json.dumps(value, ensure_ascii=False).encode()
+            except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+                what = f"node {self.get_id()!r} (request): its body is not JSON: {error}: {shown(text)}"
+                raise NodeError(what) from error
+        return json.dumps(value, ensure_ascii=False).encode()
+
+    def _files(self, value: Selector | Text, call: NodeCall) -> list[FileDescriptor]:
+        if not isinstance(value, Selector):
+            return []
+        given = call.get(value)
+        listed = cast("Sequence[Any]", given) if isinstance(given, list | tuple) else [given]
+        wrong = next((each for each in listed if not isinstance(each, FileDescriptor) and each is not None), None)
+        if wrong is not None:
+            raise NodeError(
+                f"node {self.get_id()!r} (request): variable {str(value)!r} is {type_of(wrong)}, and a file is needed"
+            )
+        return [each for each in listed if isinstance(each, FileDescriptor)]
+
+
+def _json_filled(template: Text, call: NodeCall) -> bytes | None:
+    """Return a JSON text whose strings name variables, with their values; None where the template itself is not JSON.
+
+    A value stays within its string, whatever quotes it holds.
+    """
+
+    def filled(value: Any) -> Any:
+        match value:
+            case str():
+                return call.text(Text(value))
+            case list():
+                return [filled(each) for each in cast("list[Any]", value)]
+            case dict():
+                return {call.text(Text(key)): filled(each) for key, each in cast("dict[str, Any]", value).items()}
+            case _:
+                return value
+
+    try:
+        return json.dumps(filled(json.loads(template, strict=False)), ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return None
+
+
+def named_lines(text: str) -> list[tuple[str, str]]:
+    """Names and values, one pair a line."""
+    pairs = (line.partition(":") for line in text.splitlines() if line.strip())
+    return [(name.strip(), value.strip()) for name, _, value in pairs]
+
+
+async def _read(file: FileDescriptor) -> bytes:
+    if file.size > MAX_SENT_FILE:
+        raise InputError(f"{file.name}: has {file.size:,} bytes, more than the {MAX_SENT_FILE:,} that are sent")
+    return await asyncio.to_thread(file.path.read_bytes)
+
+
+def _form(texts: Sequence[tuple[str, str]], files: Sequence[tuple[str, FileDescriptor, bytes]]) -> tuple[bytes, str]:
+    """A form of several parts (RFC 7578) and its media type."""
+    try:
+        import httpx
+    except ImportError as error:
+        raise MissingExtraError(f'sending forms needs httpx ({error}): pip install "operad[web]"') from error
+    parts: list[tuple[str, Any]] = [(name, (None, value.encode())) for name, value in dict(texts).items()]
+    parts += [(name, (file.name, data, file.mime_type)) for name, file, data in files]
+    request = httpx.Request("POST", "http://form", files=parts)
+    return request.read(), request.headers["content-type"]
+
+
+def _is_text(content_type: str) -> bool:
+    main, _, sub = content_type.partition("/")
+    return main in ("", "text") or any(word in sub for word in ("json", "xml", "javascript", "yaml", "urlencoded"))

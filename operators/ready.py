@@ -1,0 +1,123 @@
+"""Tools that come with operad: reading and searching the web, Wikipedia, the time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any, cast
+from urllib.parse import quote
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from operad.operators.media.documents import html_as_markdown
+from operad.operators.services import Services
+from operad.operators.web.fetch import Fetched
+from operad.operators.web.search import as_outputs
+from operad.runtime.tools.tool import Tool
+from operad.runtime.values.errors import MissingExtraError, ToolError
+
+MOST_TEXT = 100_000
+"""Characters of a page that are read."""
+
+WIKIPEDIA = "https://{language}.wikipedia.org/w/api.php"
+"""The address of an edition of Wikipedia."""
+
+
+def web_reader(services: Services) -> Tool:
+    """Return a tool that reads a page of the web, as far as the guard of the services lets it."""
+
+    async def read_page(url: str) -> str:
+        """Read a page of the web as Markdown.
+
+        Args:
+            url: The address, http or https.
+        """
+        found = await services.fetch(url, services.guard)
+        if found.status >= 400:
+            raise ToolError(f"the page answers with status {found.status}")
+        return _page_text(found)[:MOST_TEXT]
+
+    return Tool.of(read_page, name="web_reader")
+
+
+def web_search(services: Services) -> Tool:
+    """Return a tool that searches the web by the provider of the services."""
+
+    async def search(query: str, limit: int = 10) -> dict[str, Any]:
+        """Search the web.
+
+        Args:
+            query: What to look for.
+            limit: How many results at most.
+        """
+        if services.search is None:
+            raise ToolError("no search provider is set; name one under `search` in the file of services")
+        found = await services.search.search(query, limit=max(1, min(limit, 50)))
+        return {"results": as_outputs(found)["search_results"]}
+
+    return Tool.of(search, name="web_search")
+
+
+def wikipedia(services: Services, address: str = WIKIPEDIA) -> Tool:
+    """Return a tool that looks articles up in Wikipedia.
+
+    Args:
+        services: Their guard says what may be fetched.
+        address: The address of an edition, with ``{language}`` where that stands.
+    """
+
+    async def look_up(query: str, language: str = "en") -> str:
+        """Look something up in Wikipedia: the beginnings of the articles that fit best.
+
+        Args:
+            query: What to look for.
+            language: The language of the edition, such as en or de.
+        """
+        if not (language.isascii() and language.replace("-", "").isalpha() and len(language) <= 20):
+            raise ToolError(
+                f"{language!r} is not the code of a language; write it as in wikipedia.org addresses, such as en, de or zh"
+            )
+        asked = (
+            f"?action=query&format=json&formatversion=2&generator=search&gsrsearch={quote(query)}&gsrlimit=3"
+            "&prop=extracts|info&exintro=1&explaintext=1&exlimit=3&inprop=url"
+        )
+        found = await services.fetch(address.format(language=language) + asked, services.guard)
+        try:
+            said = json.loads(found.body)
+            pages = cast("list[Mapping[str, Any]]", said.get("query", {}).get("pages", []))
+            ordered = sorted(pages, key=lambda page: page.get("index", 0))
+            texts = [f"# {page['title']}\n{page.get('fullurl', '')}\n\n{page.get('extract', '')}" for page in ordered]
+        except (ValueError, AttributeError, TypeError, KeyError, RecursionError) as error:
+            raise ToolError(f"the answer of Wikipedia could not be read (status {found.status})") from error
+        return "\n\n".join(texts)[:MOST_TEXT] or f"no article fits {query!r}"
+
+    return Tool.of(look_up, name="wikipedia")
+
+
+def current_time() -> Tool:
+    """Return a tool that tells the time."""
+
+    def now(zone: str = "UTC") -> str:
+        """Tell the date and time.
+
+        Args:
+            zone: The time zone, such as Europe/Berlin.
+        """
+        if zone.upper() == "UTC":
+            return datetime.now(timezone.utc).isoformat(timespec="seconds")
+        try:
+            return datetime.now(ZoneInfo(zone)).isoformat(timespec="seconds")
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise ToolError(f"unknown time zone {zone!r}; write it as in Europe/Berlin") from error
+
+    return Tool.of(now, name="current_time")
+
+
+def _page_text(found: Fetched) -> str:
+    text = found.text()
+    if found.content_type not in ("text/html", "application/xhtml+xml"):
+        return text
+    try:
+        return html_as_markdown(text)
+    except MissingExtraError:  # the page as it is written can be read, too
+        return text

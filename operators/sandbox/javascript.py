@@ -1,0 +1,60 @@
+"""Snippets of JavaScript, run on QuickJS in a limited process: `function main({a, b})` that returns an object."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Any
+
+from operad.operators.sandbox.code import USUAL, dict_of, failure, json_of
+from operad.operators.sandbox.process import run_in_process
+from operad.operators.sandbox.snippet import MOST_CODE, CodeError, CodeLimits
+from operad.runtime.values.errors import Issue, MissingExtraError
+
+_MAIN = re.compile(r"\bfunction\s*\*?\s*main\b|\bmain\s*=")
+
+
+def check_javascript(code: str) -> list[Issue]:
+    """Find what is wrong with a snippet without running it: its size, and a missing `main`."""
+    if len(code) > MOST_CODE:
+        return [
+            Issue(
+                "code",
+                f"the snippet has {len(code):,} characters, more than the maximum of {MOST_CODE:,} for a snippet",
+            )
+        ]
+    if not _MAIN.search(code):
+        return [Issue("code", "the snippet has no main; define `function main({a, b}) {…}` that returns an object")]
+    return []
+
+
+async def call_javascript(code: str, arguments: Mapping[str, Any], limits: CodeLimits = USUAL) -> dict[str, Any]:
+    """Run a snippet's `main`, which gets one object with the arguments; an async one is awaited.
+
+    The engine is QuickJS (the extra `javascript`), without files, network, timers and modules, in a process of its
+    own, which is ended at its limits.
+
+    Args:
+        code: The snippet.
+        arguments: The object that `main` gets: values that JSON has.
+        limits: How much it may use.
+
+    Returns:
+        What `main` returned.
+
+    Raises:
+        CodeError: The snippet failed, reached a limit, or returned no object.
+        InputError: The arguments are not JSON values.
+        MissingExtraError: QuickJS is not installed.
+        OperadError: This system cannot limit a process.
+    """
+    if issues := check_javascript(code):
+        raise CodeError(issues[0].message)
+    if find_spec("quickjs") is None:
+        raise MissingExtraError('JavaScript in code nodes needs QuickJS: pip install "operad[javascript]"')
+    task = {"language": "javascript", "code": code, "arguments": json_of(arguments), "packages": ["quickjs"]}
+    said = await run_in_process(task, limits)
+    if "error" in said:
+        raise failure(code, said)
+    return dict_of(said.get("text"), str(said.get("kind")), limits)

@@ -1,0 +1,219 @@
+"""The sandbox of snippets of Python: `pydantic-monty`, an interpreter of its own in a process of its own.
+
+It has no files, network, environment and foreign packages. What goes in and out is text, JSON or the words for wrong
+syntax, so that no value of one side is ever an object of the other. What a snippet prints is dropped; it sleeps no time at all; its clock is in UTC.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from functools import cache
+from html.entities import html5
+from typing import TYPE_CHECKING, NoReturn, cast
+
+from operad.operators.sandbox.modules import GIVEN, NAMES, given_source
+from operad.operators.sandbox.snippet import (
+    DEEPEST,
+    LONGEST_LINE,
+    MODULES,
+    CodeError,
+    CodeLimits,
+    Snippet,
+    short,
+    syntax_error,
+)
+from operad.runtime.values.errors import InputError, OperadError
+
+if TYPE_CHECKING:
+    from pydantic_monty import Frame, Monty, MontyError, MontySession
+
+HAS = ", ".join((*MODULES, *GIVEN))
+"""The modules of the sandbox, for errors."""
+
+_LONGEST_TEXT = 500
+
+_MOST_CHECKS = 20
+"""Number of times that a snippet is told CPython's message on wrong syntax."""
+
+_NO_FORMAT = re.compile(
+    r"ValueError: Unknown format code '.' for object of type '(dict|list|tuple|set|bytes|NoneType)'"
+)
+_NO_TEXT = re.compile(r"KeyError|-?[\d.]+|None|True|False|[(\[].*", re.DOTALL)
+"""Keys that are probably no texts: the sandbox does not tell a key from what it prints as."""
+
+_STARTING = threading.Lock()
+
+
+def unsupported(snippet: Snippet) -> tuple[str, int] | None:
+    """Return the Python of a snippet that the sandbox does not know, and its line; None where it knows all."""
+    from pydantic_monty import MontyError, MontySyntaxError
+
+    with _session(CodeLimits()) as session:
+        try:
+            session.feed_run("raise KeyboardInterrupt\n" + snippet.code)  # all of it is parsed, and nothing runs
+        except MontyError as error:
+            if isinstance(error, MontySyntaxError) or _kind(error) == "NotImplementedError":
+                lines = [frame.line - 1 for frame in _frames(error)]
+                return _text(error), lines[-1] if lines else 0
+    return None
+
+
+def run(snippet: Snippet, arguments: str, limits: CodeLimits) -> tuple[str | None, str]:
+    """Run a snippet in the sandbox.
+
+    Args:
+        snippet: The snippet.
+        arguments: The arguments of `main`, by name, as JSON.
+        limits: How much it may use.
+
+    Returns:
+        The return value of `main`, as JSON, or None if it is not a dict; and its type.
+
+    Raises:
+        CodeError: It failed, or reached a limit.
+        InputError: The arguments do not fit into the sandbox's memory.
+    """
+    from pydantic_monty import MontyError
+
+    with _session(limits) as session:
+        try:
+            session.feed_run(_READ_ARGUMENTS, inputs={"_text": arguments, "_names": list(snippet.by_position)})
+        except MontyError as error:
+            raise InputError(
+                f"the arguments, {len(arguments):,} characters of JSON, do not fit into a sandbox of "
+                f"{limits.memory_bytes:,} bytes ({_text(error)}); give less, or raise memory_bytes"
+            ) from error
+        if NAMES in snippet.code:
+            session.feed_run(given_source(), inputs={"_entities": html5})
+        call = _CALL.format("await " if snippet.awaited else "")
+        try:
+            returned = session.feed_run(
+                f"{snippet.code}\n{call}", print_callback=_drop, external_lookup={"_syntax_error": _Checks()}
+            )
+        except MontyError as error:
+            _explain(error, snippet.source, limits)
+    text, kind = cast("list[object]", returned) if isinstance(returned, list) else (None, None)
+    if not isinstance(kind, str) or not isinstance(text, str | None):
+        return None, ""
+    return text, kind
+
+
+_READ_ARGUMENTS = """\
+import json as _json
+_named = _json.loads(_text)
+_placed = [_named.pop(_name) for _name in _names if _name in _named]
+"""
+
+_CALL = """\
+_returned = {}main(*_placed, **_named)
+import json as _json
+[_json.dumps(_returned, allow_nan=False) if isinstance(_returned, dict) else None, type(_returned).__name__]
+"""
+
+
+def _explain(error: MontyError, code: str, limits: CodeLimits) -> NoReturn:
+    """Say what went wrong in the sandbox, and where in the snippet."""
+    from pydantic_monty import MontyCrashedError
+
+    lines = code.split("\n")
+    frames = _frames(error)  # some are of what `exec` runs, or of modules that are given
+    numbers = [frame.line for frame in frames if frame.filename == frames[0].filename]
+    inside = [number for number in numbers if number <= len(lines)]
+    line = inside[-1] if inside else 0
+    text = _text(error)
+    if isinstance(error, MontyCrashedError):
+        text = (
+            f"it ran longer than {limits.seconds:g} s, the limit seconds; let it do less"
+            if error.timed_out
+            else f"it broke the sandbox down, which nothing else is harmed by: {text}"
+        )
+    elif text.startswith("TimeoutError: feed time limit exceeded"):
+        text = f"TimeoutError: it ran longer than {limits.seconds:g} s, the limit seconds; let it do less"
+    elif text.startswith(("MemoryError: memory limit", "MemoryError: the worker exceeded")):
+        text = (
+            f"MemoryError: it wanted more than {limits.memory_bytes:,} bytes, the limit memory_bytes; let it hold less"
+        )
+    elif text.startswith("RecursionError: maximum recursion"):
+        text = f"RecursionError: calls or values are nested deeper than {DEEPEST:,}, the limit of the sandbox"
+    elif numbers and not inside:
+        text = f"main returned what JSON does not have: {text}"
+    elif "ModuleNotFoundError" in text:
+        text = f"{text}; the sandbox has {HAS}"
+    at = f" at line {line}, `{short(lines[line - 1].strip(), LONGEST_LINE)}`" if line else ""
+    raise CodeError(f"the snippet failed{at}: {text}", line=line) from error
+
+
+def _text(error: MontyError) -> str:
+    """The error's kind and text, in bounds."""
+    text = str(error)
+    kind = _kind(error)
+    if kind == "JSONDecodeError":
+        text = text.removeprefix("json.")
+    elif kind == "KeyError" and not _NO_TEXT.fullmatch(key := text.removeprefix("KeyError: ")):
+        text = f"KeyError: {key!r}"  # as Python says it of a key that is a text
+    if found := _NO_FORMAT.fullmatch(text):
+        text = f"TypeError: unsupported format string passed to {found[1]}.__format__"
+    if kind == "NotImplementedError":
+        text = text.replace("The monty syntax parser does not yet support", "the sandbox does not support")
+    elif kind == "SyntaxError":
+        text = f"SyntaxError: {text}"
+    return short(text, _LONGEST_TEXT)
+
+
+def _kind(error: MontyError) -> str:
+    return type(error.exception()).__name__
+
+
+def _frames(error: MontyError) -> list[Frame]:
+    from pydantic_monty import MontyRuntimeError, MontySyntaxError
+
+    return error.traceback() if isinstance(error, MontyRuntimeError | MontySyntaxError) else []
+
+
+class _Checks:
+    """Answers a snippet, a few times, what is wrong with the syntax of code that it runs."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_CHECKS
+
+    def __call__(self, source: object, filename: object, mode: object) -> str:
+        self._left -= 1
+        if self._left < 0 or not (isinstance(source, str) and isinstance(filename, str) and mode in ("exec", "eval")):
+            return ""
+        return syntax_error(source, filename, mode)
+
+
+def _drop(stream: str, text: str) -> None:
+    """Take what a snippet prints."""
+
+
+def _session(limits: CodeLimits) -> MontySession:
+    """A fresh sandbox."""
+    with _STARTING:
+        pool, process = _pool()
+    if process != os.getpid():
+        raise OperadError(
+            "a process forked from one that ran snippets cannot run any; start it with the method 'spawn', "
+            "or fork before the first snippet"
+        )
+    return pool.checkout(
+        limits={
+            "max_feed_duration_secs": limits.seconds,
+            "max_memory": limits.memory_bytes,
+            "max_recursion_depth": DEEPEST,
+        },
+        os_policy={"sleep": "zero"},
+    )
+
+
+@cache
+def _pool() -> tuple[Monty, int]:
+    """The sandboxes' processes, of which a few stay for the next snippet, and whose they are.
+
+    They end with this process.
+    """
+    from pydantic_monty import Monty
+
+    return Monty().__enter__(), os.getpid()

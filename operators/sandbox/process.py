@@ -1,0 +1,131 @@
+"""Snippets with packages that the user allows: run by this Python, in a limited process of their own.
+
+The process has an empty folder, no environment, limits of time and memory, and no network beside `requests`, whose
+requests go through the address guard. The process limits the effects of mistakes. It runs with the user's rights, and
+is not a sandbox against malicious code: only the user can name packages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+from operad.operators.sandbox.snippet import CodeError, CodeLimits, Snippet
+from operad.operators.web.fetch import Fetched
+from operad.runtime.values.errors import OperadError
+
+START_SECONDS = 60.0
+"""Seconds that a process and its packages may take to start."""
+
+MOST_FETCHES = 100
+"""Addresses that a snippet may ask for."""
+
+Send = Callable[[str, str, Mapping[str, str], bytes | None], Awaitable[Fetched]]
+"""Sends a request (method, address, headers, body) through the address guard."""
+
+
+def task_of(snippet: Snippet, arguments: str, packages: Sequence[str] = ()) -> dict[str, Any]:
+    """The task of a process: a snippet of Python, the arguments of `main` as JSON, the packages that it imports."""
+    return {
+        "language": "python",
+        "code": snippet.source,
+        "arguments": arguments,
+        "by_position": list(snippet.by_position),
+        "awaited": snippet.awaited,
+        "packages": list(packages),
+    }
+
+
+async def run_in_process(task: Mapping[str, Any], limits: CodeLimits, send: Send | None = None) -> dict[str, Any]:
+    """Run a snippet in a limited process; what it says is what `driver.call_main` returns.
+
+    Args:
+        task: The snippet, as `task_of` says it.
+        limits: The limits of its own work; loading the packages is not counted.
+        send: Sends the requests of the `requests` package; None refuses them.
+
+    Raises:
+        CodeError: It reached a limit, or its process broke down.
+        OperadError: This system cannot limit a process.
+    """
+    if sys.platform == "win32":
+        raise OperadError("code in a limited process needs Linux or macOS: Windows cannot limit a process this way")
+    task = {**task, "seconds": limits.seconds, "memory_bytes": limits.memory_bytes}
+    with TemporaryDirectory(prefix="operad-", ignore_cleanup_errors=True) as folder:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-B", "-X", "utf8", str(Path(__file__).with_name("process_child.py"))),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            cwd=folder,
+            env={"HOME": folder, "TMPDIR": folder, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+            start_new_session=True,
+            limit=6 * limits.output_chars + 2**20,  # a character is at most six in JSON
+        )
+        try:
+            said = await _talk(process, task, limits, send)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+    if said is None:
+        status = process.returncode or 0
+        ended = signal.Signals(-status).name if status < 0 else f"status {status}"
+        what = (
+            f"it ran longer than {limits.seconds:g} s, the limit seconds; let it do less"
+            if ended == "SIGXCPU"
+            else f"its process ended with {ended}, perhaps for want of memory ({limits.memory_bytes:,} bytes)"
+        )
+        raise CodeError(f"the snippet failed: {what}")
+    return said
+
+
+async def _talk(
+    process: asyncio.subprocess.Process, task: Mapping[str, Any], limits: CodeLimits, send: Send | None
+) -> dict[str, Any] | None:
+    """Hand the task over, serve the snippet's requests, and return its result; None where the process ended early."""
+    stdin, stdout = cast("asyncio.StreamWriter", process.stdin), cast("asyncio.StreamReader", process.stdout)
+    seconds, fetches = START_SECONDS, 0
+    answer: Mapping[str, Any] = task
+    while True:
+        try:
+            with suppress(ConnectionError):
+                stdin.write(json.dumps(answer).encode() + b"\n")
+                await stdin.drain()
+            line = await asyncio.wait_for(stdout.readline(), seconds)
+            if seconds == START_SECONDS and line.startswith(b'{"ready"'):
+                seconds = limits.seconds
+                line = await asyncio.wait_for(stdout.readline(), seconds)
+            said = cast("dict[str, Any]", json.loads(line)) if line else None
+        except asyncio.TimeoutError as error:
+            what = f"it ran longer than {seconds:g} s, the limit seconds; let it do less"
+            raise CodeError(f"the snippet failed: TimeoutError: {what}") from error
+        except ValueError as error:
+            raise CodeError("main returned more than the limit output_chars; return less") from error
+        if said is None or "fetch" not in said:
+            return said
+        fetches += 1
+        answer = await _fetched(said["fetch"], send if fetches <= MOST_FETCHES else None)
+
+
+async def _fetched(asked: Mapping[str, Any], send: Send | None) -> dict[str, Any]:
+    if send is None:
+        return {"error": f"a snippet may ask for {MOST_FETCHES} addresses, through the address guard alone"}
+    try:
+        body = None if asked["body"] is None else base64.b64decode(asked["body"], validate=True)
+        headers = {str(name): str(value) for name, value in asked["headers"].items()}
+        found = await send(str(asked["method"]), str(asked["url"]), headers, body)
+    except (OperadError, binascii.Error, KeyError, AttributeError, TypeError) as error:
+        return {"error": str(error)}
+    body = base64.b64encode(found.body).decode("ascii")
+    return {"status": found.status, "url": found.url, "headers": dict(found.headers), "body": body}

@@ -1,0 +1,214 @@
+"""Snippets of code of others as they are read, and what they may use; the engines run them."""
+
+from __future__ import annotations
+
+import ast
+import re
+import threading
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from operad.operators.sandbox.modules import lacking, with_given
+from operad.runtime.values.errors import OperadError, describe, did_you_mean, shorten
+
+MODULES = tuple(
+    "asyncio base64 binascii bisect collections copy csv dataclasses datetime decimal functools hashlib itertools "
+    "json math os pathlib random re sys time tomllib typing unicodedata".split()
+)
+"""Modules that a snippet may import; of `os`, `pathlib` and `sys` only functions without outside effects."""
+
+MOST_CODE = 100_000
+"""Characters of the longest snippet."""
+
+DEEPEST = 1_000
+"""Calls that a snippet may nest."""
+
+LONGEST_LINE = 160
+"""Characters of a line that an error repeats."""
+
+_FENCE = re.compile(r"\A(\s*)```[^\n`]*\n(.*?)\n?[ \t]*```\s*\Z", re.DOTALL)
+_PARSING = threading.Lock()
+
+
+class CodeError(OperadError):
+    """A snippet that cannot be run, failed, reached a limit, or returned no dict.
+
+    Attributes:
+        line: The line of the snippet at fault, from 1; 0 where none is known.
+    """
+
+    def __init__(self, message: str, *, line: int = 0) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class CodeLimits:
+    """Limits of a snippet.
+
+    Attributes:
+        seconds: Computing time, in seconds.
+        memory_bytes: Memory, including the arguments, in bytes.
+        output_chars: Length of its return value as JSON, in characters.
+        packages: Packages that the user trusts snippets with, such as ``pandas``. A snippet that imports one runs
+            in a limited process (`operad.operators.sandbox.process`) instead of the sandbox.
+    """
+
+    seconds: float = 10.0
+    memory_bytes: int = 128_000_000
+    output_chars: int = 4_000_000
+    packages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """Parameters of `main`.
+
+    Attributes:
+        names: Names of all parameters, in order.
+        required: Those without a default.
+        any: True if it takes further ones, by ``**``.
+    """
+
+    names: tuple[str, ...]
+    required: tuple[str, ...]
+    any: bool
+
+    def mismatches(self, given: Iterable[str]) -> list[str]:
+        """Return the faults of arguments with these names, a sentence each; empty if they fit."""
+        given = list(given)
+        missing = [name for name in self.required if name not in given]
+        surplus = [] if self.any else [name for name in given if name not in self.names]
+        takes = f"main takes {shorten(self.names)}" if self.names else "main takes nothing"
+        return [
+            *(f"main needs {name!r}, which is not given{did_you_mean(name, surplus)}" for name in missing),
+            *(f"{name!r} is given, but {takes}{did_you_mean(name, self.names)}" for name in surplus),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """A snippet that was read.
+
+    Attributes:
+        code: Its text, without a fence around it.
+        parameters: What `main` takes.
+        by_position: Those that can be given by position only.
+        awaited: Whether `main` is async.
+        lacking: What it imports and the sandbox lacks, each with its line.
+        source: Its text as it was written, without a fence, for engines that have these modules.
+    """
+
+    code: str
+    parameters: Parameters
+    by_position: tuple[str, ...]
+    awaited: bool
+    lacking: tuple[tuple[str, int], ...]
+    source: str
+
+    def of_packages(self, packages: Iterable[str]) -> list[str]:
+        """Return the given packages that the snippet imports."""
+        imported = {name.partition(".")[0] for name, _ in self.lacking}
+        return [name for name in packages if name in imported]
+
+
+@lru_cache(maxsize=256)  # a workflow runs the same snippet again and again
+def read(code: str) -> Snippet:
+    """Read a snippet.
+
+    Raises:
+        CodeError: It is too long, no Python, or has no `main`.
+    """
+    if len(code) > MOST_CODE:
+        raise CodeError(
+            f"the snippet has {len(code):,} characters, more than the maximum of {MOST_CODE:,} for a snippet"
+        )
+    if fenced := _FENCE.match(code):
+        code = f"{fenced[1]}\n{fenced[2]}"  # the lines keep their numbers
+    tree = _parse(code)
+    main = None
+    for node in _outside_functions(tree):
+        match node:
+            case ast.FunctionDef(name="main") | ast.AsyncFunctionDef(name="main"):
+                main = node
+            case _:
+                pass
+    if main is None:
+        others = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        has = f"; it has {shorten(others)}" if others else ""
+        raise CodeError(f"the snippet has no main{has}; define `def main(a, b):` that returns a dict{_hint(code)}")
+    return Snippet(
+        code=with_given(code, tree),
+        parameters=_parameters(main.args),
+        by_position=tuple(argument.arg for argument in main.args.posonlyargs),
+        awaited=isinstance(main, ast.AsyncFunctionDef),
+        lacking=tuple(lacking(tree, (*MODULES, "__future__"))),
+        source=code,
+    )
+
+
+def _parse(code: str) -> ast.Module:
+    try:
+        with _PARSING, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of others' code: escapes such as "\d", which do no harm
+            return ast.parse(code)
+    except SyntaxError as error:
+        line = error.lineno or 0
+        source = (code.split("\n")[line - 1 : line] or [""])[0]
+        raise CodeError(
+            f"SyntaxError at line {line}, column {error.offset or 0}, `{short(source.strip(), LONGEST_LINE)}`: "
+            f"{error.msg}{_hint(source)}",
+            line=line,
+        ) from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise CodeError(f"the snippet is not valid Python: {short(describe(error), LONGEST_LINE)}") from error
+
+
+def syntax_error(source: str, filename: str, mode: Literal["exec", "eval"]) -> str:
+    """Return the message of CPython on code with wrong syntax; empty for code that it can read, and for very long code."""
+    if len(source) > MOST_CODE or len(filename) > LONGEST_LINE:
+        return ""
+    try:
+        with _PARSING, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(source.lstrip(" \t") if mode == "eval" else source, filename, mode)
+    except SyntaxError as error:
+        return str(error)
+    except (ValueError, RecursionError, MemoryError):
+        pass
+    return ""
+
+
+def _hint(source: str) -> str:
+    """Return a hint on a common mistake of models in text that is not Python."""
+    if "{{#" in source:
+        return "; a reference {{#…#}} is not Python: declare a variable, and let main take it"
+    if "\\n" in source and "\n" not in source.strip():
+        return "; write a line break where a line ends, not \\n"
+    return ""
+
+
+def _outside_functions(tree: ast.Module) -> Iterator[ast.AST]:
+    """The statements that run when the snippet is loaded, also those inside an ``if`` or a ``try``."""
+    waiting: list[ast.AST] = list(reversed(tree.body))
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.expr):
+            waiting.extend(reversed(list(ast.iter_child_nodes(node))))
+
+
+def _parameters(arguments: ast.arguments) -> Parameters:
+    plain = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
+    by_name = [argument.arg for argument in arguments.kwonlyargs]
+    required = plain[: len(plain) - len(arguments.defaults)]
+    required += [name for name, default in zip(by_name, arguments.kw_defaults, strict=True) if default is None]
+    return Parameters((*plain, *by_name), tuple(required), arguments.kwarg is not None)
+
+
+def short(text: str, most: int) -> str:
+    """Return a text, or its beginning and its length where it is longer than `most`."""
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"

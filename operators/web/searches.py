@@ -1,0 +1,173 @@
+"""Providers of searches beside SerpApi: SearXNG, Tavily and DuckDuckGo."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from html import unescape
+from typing import Any, ClassVar, cast
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from pydantic import Field
+
+from operad.operators.web.fetch import Fetched, Guard, fetch
+from operad.operators.web.search import SearchResult
+from operad.runtime.models.endpoint import shown, without_key
+from operad.runtime.values.api_key import ApiKey, key_text
+from operad.runtime.values.errors import FetchError
+from operad.runtime.values.message import Value
+
+_LONGEST = 500
+"""Characters of a provider's words that an error repeats."""
+
+
+class _Provider(Value):
+    """A provider that is asked by HTTP.
+
+    Attributes:
+        base_url: The address of the provider; may be on this machine.
+        timeout: Seconds that a search may take.
+    """
+
+    base_url: str
+    timeout: float = Field(default=30.0, gt=0)
+
+    _indifferent: ClassVar[frozenset[str]] = frozenset({"timeout"})
+
+    async def _ask(self, path: str, key: str = "", **request: Any) -> Fetched:
+        """The answer of the provider.
+
+        Raises:
+            FetchError: It cannot be reached, or refuses.
+        """
+        guard = Guard(allowed_hosts=(urlsplit(self.base_url).netloc,), timeout=self.timeout)
+        answer = await fetch(self.base_url.rstrip("/") + path, guard=guard, **request)
+        if answer.status >= 400:
+            why = " ".join(answer.text()[:_LONGEST].split())
+            what = {401: "; check the key", 403: "; does it allow this format?", 429: "; wait, or ask less often"}
+            raise FetchError(
+                f"{self.base_url} refuses the search ({answer.status}): "
+                f"{shown(without_key(why, key)) or 'no reason is given'}{what.get(answer.status, '')}",
+                transient=answer.status == 429 or answer.status >= 500,
+            )
+        return answer
+
+    def _results(self, answer: Fetched, limit: int) -> list[SearchResult]:
+        """Results of a JSON answer, a list `results` of objects."""
+        try:
+            said = json.loads(answer.body)
+        except (ValueError, RecursionError) as error:
+            raise FetchError(f"{self.base_url} answers no JSON; is this the address of such a provider?") from error
+        found = cast("Mapping[str, Any]", said).get("results") if isinstance(said, dict) else None
+        if not isinstance(found, list):
+            raise FetchError(f"{self.base_url} answers JSON without a list `results`; is it such a provider?")
+        items = [cast("Mapping[str, Any]", each) for each in cast("list[Any]", found) if isinstance(each, dict)]
+        results = [_result(item) for item in items]
+        return [result for result in results if result.url][:limit]
+
+
+class SearxNG(_Provider):
+    """A SearXNG server, whose settings allow the format json.
+
+    Attributes:
+        base_url: Its address, such as ``http://localhost:8080``.
+        timeout: Seconds that a search may take.
+    """
+
+    async def search(self, query: str, *, limit: int = 10) -> list[SearchResult]:
+        """Search, the best results first.
+
+        Raises:
+            FetchError: The server cannot be reached, refuses, or answers no JSON.
+        """
+        return self._results(await self._ask("/search", params={"q": query, "format": "json"}), limit)
+
+
+class Tavily(_Provider):
+    """Tavily.
+
+    Attributes:
+        api_key: The key. Never shown.
+        base_url: Its address.
+        timeout: Seconds that a search may take.
+    """
+
+    api_key: ApiKey
+    base_url: str = "https://api.tavily.com"
+
+    _indifferent: ClassVar[frozenset[str]] = frozenset({"api_key", "timeout"})
+
+    async def search(self, query: str, *, limit: int = 10) -> list[SearchResult]:
+        """Search, the best results first.
+
+        Raises:
+            FetchError: Tavily cannot be reached, or refuses.
+        """
+        key = key_text(self.api_key)
+        headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
+        body = json.dumps({"query": query, "max_results": limit})
+        return self._results(await self._ask("/search", key, method="POST", headers=headers, body=body), limit)
+
+
+class DuckDuckGo(_Provider):
+    """DuckDuckGo's page without scripts, which needs no key; too many searches from one address are refused.
+
+    Attributes:
+        base_url: Its address.
+        timeout: Seconds that a search may take.
+    """
+
+    base_url: str = "https://html.duckduckgo.com"
+
+    async def search(self, query: str, *, limit: int = 10) -> list[SearchResult]:
+        """Search, the best results first.
+
+        Raises:
+            FetchError: DuckDuckGo cannot be reached, or asks for a person.
+        """
+        headers = {"content-type": "application/x-www-form-urlencoded"}
+        answer = await self._ask("/html/", method="POST", headers=headers, body=urlencode({"q": query}))
+        page = answer.text()
+        results = list(_of_page(page))
+        if not results and (answer.status == 202 or "anomaly" in page):
+            raise FetchError(
+                f"{self.base_url} asks whether a person searches; wait, or use another provider", transient=True
+            )
+        return results[:limit]
+
+
+def _result(found: Mapping[str, Any]) -> SearchResult:
+    def text(*names: str) -> str:
+        return next((value.strip() for name in names if isinstance(value := found.get(name), str)), "")
+
+    return SearchResult(
+        text("title"), text("url"), text("content"), text("engine"), text("publishedDate", "published_date")
+    )
+
+
+_LINK = re.compile(r'<a\b[^>]*\bclass="result__a"[^>]*>')
+_HREF = re.compile(r'\bhref="([^"]*)"')
+_SNIPPET = re.compile(r'class="result__snippet"[^>]*>')
+_TAG = re.compile(r"<[^>]*>")
+
+
+def _of_page(page: str) -> Iterator[SearchResult]:
+    """The results on a page of DuckDuckGo."""
+    links = list(_LINK.finditer(page))
+    for link, after in zip(links, [*(each.start() for each in links[1:]), len(page)], strict=False):
+        href = _HREF.search(link[0])
+        url = unescape(href[1]) if href else ""
+        target = parse_qs(urlsplit(url).query).get("uddg", [])
+        url = target[0] if target else url
+        snippet = _SNIPPET.search(page, link.end(), after)
+        if url.startswith(("http://", "https://")) and "duckduckgo.com/y.js" not in url:  # which are advertisements
+            yield SearchResult(
+                _text(page, link.end(), after), url, _text(page, snippet.end(), after) if snippet else ""
+            )
+
+
+def _text(page: str, start: int, end: int) -> str:
+    """The text of a link from its tag to its end."""
+    close = page.find("</a>", start, end)
+    return " ".join(unescape(_TAG.sub("", page[start : end if close < 0 else close])).split())

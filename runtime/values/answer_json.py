@@ -1,0 +1,83 @@
+"""JSON in the answer of a model: whole, in a code fence, amid prose, or repaired."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+MAX_STARTS = 100
+"""Maximum number of brackets in an answer at which JSON is searched for amid prose."""
+
+MAX_MENDED = 16_000
+"""Maximum length, in characters, of an answer that is repaired; the time may grow with the square."""
+
+_FENCE_BEGINS = re.compile(r"```[ \t]*(?:[\w-]+[ \t]*)?\n")
+
+_FENCE_ENDS = re.compile(r"\n[ \t]*```")
+
+
+def unfenced(text: str) -> str:
+    """Return the contents of a code fence that is the whole text; otherwise the text."""
+    begin, end = _FENCE_BEGINS.match(text), text.rfind("\n")
+    fenced = begin and end >= begin.end() and _FENCE_ENDS.fullmatch(text, end)
+    return text[begin.end() : end].strip() if begin and fenced else text
+
+
+def _load_json(text: str) -> Any:
+    return json.loads(text, parse_constant=refuse_constant)
+
+
+def refuse_constant(constant: str) -> Any:
+    """Raise ValueError for NaN and Infinity, which are not JSON."""
+    raise ValueError(f"{constant} is not JSON")
+
+
+def candidates(text: str, repair: bool) -> Iterator[Any]:
+    """Yield possible values of an answer: all of it, its fenced parts, JSON amid prose, and at last repaired JSON."""
+    text = text.strip()
+    fenced = list(_fenced(text))
+    for candidate in (text, *fenced):
+        try:
+            yield _load_json(candidate)
+        except (ValueError, RecursionError):
+            continue
+    yield from _embedded(text)
+    for candidate in (*fenced, text) if repair else ():
+        start = min((at for at in (candidate.find("{"), candidate.find("[")) if at >= 0), default=-1)
+        if start >= 0 and len(candidate) - start <= MAX_MENDED:
+            yield from _repaired(candidate[start:])
+
+
+def _fenced(text: str) -> Iterator[str]:
+    """Yield the contents of code fences; two searches, since a single pattern would take quadratic time."""
+    at = 0
+    while (begin := _FENCE_BEGINS.search(text, at)) and (end := _FENCE_ENDS.search(text, begin.end())):
+        yield text[begin.end() : end.start()]
+        at = end.end()
+
+
+def _embedded(text: str) -> Iterator[Any]:
+    decoder = json.JSONDecoder()
+    at = 0
+    for start in islice(re.finditer(r"[{\[]", text), MAX_STARTS):
+        if start.start() < at:
+            continue
+        try:
+            value, at = decoder.raw_decode(text, start.start())
+        except (ValueError, RecursionError):
+            continue
+        yield value
+
+
+def _repaired(text: str) -> Iterator[Any]:
+    import json_repair
+
+    try:
+        value: Any = json_repair.loads(text)
+    except (ValueError, RecursionError):
+        return
+    if isinstance(value, dict | list):
+        yield value

@@ -1,0 +1,45 @@
+"""Operators at fault, as callers name them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, cast
+
+
+class HasId(Protocol):
+    """An operator, as far as its id is concerned."""
+
+    def get_id(self) -> str:
+        """Return the id."""
+        ...
+
+
+Blamable = str | HasId | Callable[..., Any]
+"""An operator at fault: its id, the operator itself, or the function that it was made of."""
+
+
+def ids_of_blamed(blame: Sequence[Blamable] | Blamable) -> tuple[str, ...]:
+    """Return the ids of operators at fault; that of a function is its name.
+
+    Raises:
+        InputError: Something else is blamed.
+    """
+    several = cast("Sequence[Any]", blame if isinstance(blame, list | tuple) else (blame,))
+    return tuple(map(_id_of, several))
+
+
+def _id_of(blamed: Any) -> str:
+    if isinstance(blamed, str):
+        return blamed
+    if not isinstance(blamed, type):
+        get_id = getattr(blamed, "get_id", None)
+        if callable(get_id):
+            return str(get_id())
+        name = getattr(blamed, "__name__", None)
+        if callable(blamed) and isinstance(name, str):
+            return name
+    from operad.runtime.values.errors import InputError  # not at import: an error of that module takes what is blamed
+
+    raise InputError(
+        f"FaultError(blame=…) expects operators, functions or ids; got {blamed!r:.100} ({type(blamed).__name__})"
+    )

@@ -1,0 +1,29 @@
+"""JSON values as callers write them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from pydantic import JsonValue
+
+JsonLike = Mapping[str, "JsonLike"] | Sequence["JsonLike"] | str | int | float | bool | None
+"""A JSON value as callers write it: unlike `JsonValue`, a type checker accepts a ``list[str]`` or a ``dict[str, int]``."""
+
+
+def as_json(value: Any) -> Any:
+    """Return a value with its tuples as lists and its mappings as dicts; anything else is left as it is.
+
+    Example:
+        print(as_json({"pair": (1, 2)}))  # {'pair': [1, 2]}
+    """
+    if isinstance(value, Mapping):
+        return {key: as_json(each) for key, each in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [as_json(each) for each in cast("Sequence[Any]", value)]
+    return value
+
+
+def json_value(value: JsonLike) -> JsonValue:
+    """Return `as_json` of a value that is JSON already."""
+    return cast("JsonValue", as_json(value))

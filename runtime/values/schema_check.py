@@ -1,0 +1,96 @@
+"""Checks of a JSON Schema: its own form, its references, and keywords that are not checked in answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+from operad.runtime.values.errors import InvalidError, Issue
+from operad.runtime.values.json_schema import UNCHECKED, matcher
+
+Schema = dict[str, Any]
+"""A JSON Schema."""
+
+MAX_ERRORS = 20
+"""Maximum number of faults of one answer that are listed."""
+
+
+def check_schema(schema: Schema) -> None:
+    """Check a JSON Schema, including its references, and raise all faults."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import validator_for
+
+    validator: Any = validator_for(schema, default=Draft202012Validator)
+    metaschema = validator(validator.META_SCHEMA)
+    try:
+        errors = sorted(metaschema.iter_errors(schema), key=lambda error: error.json_path)
+    except RecursionError as error:
+        raise invalid_schema("too-deep", "is a JSON Schema nested too deep to be checked; let it hold less") from error
+    issues = [Issue("json-schema", shortened(error.message), f"output_schema {error.json_path}") for error in errors]
+    issues += [*_reference_issues(schema), *_unchecked_issues(schema)]
+    if issues:
+        raise InvalidError("output_schema", issues[:MAX_ERRORS])
+
+
+def _reference_issues(schema: Schema) -> Iterator[Issue]:
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import DRAFT202012
+
+    resource: Any = DRAFT202012.create_resource(schema)
+    resolver = cast("Any", Registry)().with_resource("", resource).resolver()
+    for part in _objects(schema):
+        reference = part.get("$ref")
+        if not isinstance(reference, str):
+            continue
+        try:
+            resolver.lookup(reference)
+        except (Unresolvable, AttributeError, LookupError, TypeError, ValueError):  # or to a value that is not a schema
+            yield Issue(
+                "reference",
+                f"the reference {reference!r} has no target in this schema; schemas elsewhere are not fetched",
+                "output_schema",
+            )
+
+
+def _unchecked_issues(schema: Schema) -> Iterator[Issue]:
+    """Yield an issue for each part of a schema that `json_schema` does not check."""
+    for part in _objects(schema):
+        patterns: list[Any] = [part.get("pattern"), *_names(part.get("patternProperties"))]
+        for pattern in patterns:
+            if isinstance(pattern, str) and matcher(pattern) is None:
+                yield Issue(
+                    "pattern",
+                    f"{shortened(pattern)!r} is a pattern with look-around or back-references, which may take for ever, or "
+                    "an unusual one; write it without, or leave it out",
+                    "output_schema",
+                )
+        for keyword in UNCHECKED:
+            if keyword in part:
+                yield Issue("keyword", f"{keyword} is not checked; use additionalProperties or items", "output_schema")
+
+
+def _names(value: Any) -> list[Any]:
+    return list(cast("dict[Any, Any]", value)) if isinstance(value, dict) else []
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield all objects inside a value."""
+    waiting: list[Any] = [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            yield cast("dict[str, Any]", part)
+            waiting += cast("dict[str, Any]", part).values()
+        elif isinstance(part, list):
+            waiting += cast("list[Any]", part)
+
+
+def shortened(text: str, most: int = 300) -> str:
+    """Return a text without its middle, if it has more than so many characters."""
+    return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"
+
+
+def invalid_schema(code: str, message: str) -> InvalidError:
+    """Return the error of an output schema with one issue."""
+    return InvalidError("output_schema", [Issue(code, message)])

@@ -1,0 +1,62 @@
+"""Declared types of operators' answers: whether a list that a map names is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from operad.runtime.graph.operator import BaseOperator
+from operad.runtime.values.errors import did_you_mean, shorten
+
+
+def declared(operator: BaseOperator) -> Mapping[str, Any]:
+    """Return the JSON Schema of an operator's answers; empty if it declares none."""
+    schema = getattr(operator.added, "schema", None)
+    return cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
+
+
+def fault_in_list(schema: Mapping[str, Any], operator_id: str, path: Sequence[str]) -> tuple[str, str] | None:
+    """Return the code and the message of a fault: a declared answer lacks the part, or the part is not a list.
+
+    Args:
+        schema: The JSON Schema of the answer.
+        operator_id: The operator.
+        path: The names of the fields that lead to the list; empty for the whole answer.
+    """
+    part = _resolved(schema, schema)
+    if path[:1] == ["output"] and "output" not in part.get("properties", {}):
+        path = path[1:]  # the name of an answer that is not an object
+    at = operator_id
+    for name in path:
+        properties: Mapping[str, Any] = part.get("properties", {})
+        if name not in properties:
+            if part.get("additionalProperties") is not False and _type(part) in ("", "object"):
+                return None
+            known = f"; it has: {shorten(list(properties))}" if properties else ""
+            return "unknown-output", f"{at!r} has no {name!r}{did_you_mean(name, properties)}{known}"
+        at, part = f"{at}.{name}", _resolved(schema, properties[name])
+    kind = _type(part)
+    return None if kind in ("", "array") else ("not-a-list", f"{at!r} is declared as {kind}, and a map needs a list")
+
+
+def _resolved(schema: Mapping[str, Any], part: Any) -> Mapping[str, Any]:
+    """A part of a schema, with the definition that it refers to; empty where it allows several forms."""
+    for _ in range(10):
+        ref = _mapping(part).get("$ref")
+        if not isinstance(ref, str):
+            break
+        part = schema
+        for name in ref.removeprefix("#/").split("/"):
+            part = _mapping(part).get(name)
+    found = _mapping(part)
+    return {} if {"$ref", "anyOf", "oneOf", "allOf"} & found.keys() else found
+
+
+def _mapping(part: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", part) if isinstance(part, Mapping) else {}
+
+
+def _type(part: Mapping[str, Any]) -> str:
+    """The declared type; empty where there are none or several."""
+    kind = part.get("type")
+    return kind if isinstance(kind, str) else ""

@@ -1,0 +1,105 @@
+"""Decorator that turns a function into an operator."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import (
+    Any,
+    overload,
+)
+
+from operad.runtime.policies.policy import Policy
+from operad.runtime.workflow.function import FunctionOperator, T, Take
+
+
+class _Decorator:
+    """Decorator returned by `operator(id=…)`, typed for each kind of function."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._options = options
+
+    @overload
+    def __call__(self, function: Callable[..., AsyncIterator[str] | Iterator[str]]) -> FunctionOperator[str]: ...
+    @overload
+    def __call__(self, function: Callable[..., Awaitable[Take[T]]]) -> FunctionOperator[T]: ...
+    @overload
+    def __call__(self, function: Callable[..., Take[T]]) -> FunctionOperator[T]: ...
+    @overload
+    def __call__(self, function: Callable[..., Awaitable[T]]) -> FunctionOperator[T]: ...
+    @overload
+    def __call__(self, function: Callable[..., T]) -> FunctionOperator[T]: ...
+    def __call__(self, function: Callable[..., Any]) -> FunctionOperator[Any]:
+        return FunctionOperator(function, **self._options, names=defining_names(sys._getframe(1)))  # pyright: ignore[reportPrivateUsage]
+
+
+@overload
+def operator(function: Callable[..., AsyncIterator[str] | Iterator[str]], /) -> FunctionOperator[str]: ...
+
+
+@overload
+def operator(function: Callable[..., Awaitable[Take[T]]], /) -> FunctionOperator[T]: ...
+
+
+@overload
+def operator(function: Callable[..., Take[T]], /) -> FunctionOperator[T]: ...
+
+
+@overload
+def operator(function: Callable[..., Awaitable[T]], /) -> FunctionOperator[T]: ...
+
+
+@overload
+def operator(function: Callable[..., T], /) -> FunctionOperator[T]: ...
+
+
+@overload
+def operator(
+    *, id: str = "", ports: Sequence[str] = (), policy: Policy | None = None, inline: bool = False
+) -> _Decorator: ...
+
+
+def operator(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    id: str = "",
+    ports: Sequence[str] = (),
+    policy: Policy | None = None,
+    inline: bool = False,
+) -> Any:
+    r"""Make an operator of a function.
+
+        @operator
+        def bullets(facts: Claims) -> str:  # the parameter is the answer of the operator 'facts'
+            return "\n".join(f"- {claim}" for claim in facts.claims)
+
+    Parameters are bound by their annotation (`Job`, `Reasoner`, `RunContext`), else by the id of an operator before
+    it, whose answer is validated into the annotated type. A single such parameter takes the answer of the only
+    operator before it, whatever its name. An operator without others before it gets the job's inputs by name, or the
+    job's goal. A name without a match is an issue before the run.
+
+    The function returns text, a pydantic model or JSON values, `Take(port, value)`, or a `WorkflowMessage`. A
+    generator streams its text. A sync function runs in a thread, an async one on the event loop.
+
+    Args:
+        function: The function.
+        id: The operator's id; by default the function's name.
+        ports: The ports that the function may take.
+        policy: Policy of the operator.
+        inline: True if a sync function runs on the event loop instead of in a thread. That costs a sixth, and is for
+            functions that compute for less than a millisecond: nothing else runs meanwhile, a timeout cannot stop the
+            function, and it cannot call `Workflow.run`.
+
+    Raises:
+        InputError: It is not a function, or has parameters that cannot be bound by name.
+    """
+    if function is None:
+        return _Decorator({"id": id, "ports": ports, "policy": policy, "inline": inline})
+    names = defining_names(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
+    return FunctionOperator(function, id=id, ports=ports, policy=policy, inline=inline, names=names)
+
+
+def defining_names(frame: Any) -> Mapping[str, Any] | None:
+    """The local names where a function is defined, for annotations that are text; None at the top of a module."""
+    return None if frame.f_locals is frame.f_globals else dict(frame.f_locals)

@@ -1,0 +1,190 @@
+"""Runs of a workflow for the items of a map."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Literal, cast
+
+from operad.runtime.events import Progress, emit, heard
+from operad.runtime.graph.call import OperatorCall
+from operad.runtime.graph.engine import LONGEST_TURN
+from operad.runtime.policies.policy import causes
+from operad.runtime.values.concurrently import concurrently
+from operad.runtime.values.errors import BudgetError, InputError, OperadError, OperatorError, describe
+from operad.runtime.values.message import Value, WorkflowMessage
+from operad.runtime.values.output import shown
+from operad.runtime.workflow.within import inside
+from operad.runtime.workflow.workflow import Workflow
+
+OnError = Literal["fail", "skip", "keep"]
+
+
+class ItemError(Value):
+    """Replacement of a failed item.
+
+        each = Map("each", check, over="facts.claims", on_error="keep")  # an item that fails becomes an ItemError
+        print(ItemError(index=2, error="timed out", kind="TimeoutError"))
+
+    Attributes:
+        index: The item's place in the list, counted from 0.
+        error: Text of the error.
+        kind: The name of the type of the error that it began with.
+    """
+
+    index: int
+    error: str
+    kind: str
+
+
+Outcome = WorkflowMessage | ItemError | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """Outcomes of a workflow for several calls.
+
+    Attributes:
+        said: For each call a message, or for a failed one an `ItemError` or None; if nothing is collected, the
+            `ItemError`s alone.
+        worst: The message with the worst status.
+        count: Number of calls.
+    """
+
+    said: list[Outcome]
+    worst: WorkflowMessage
+    count: int
+
+
+class Calls:
+    """The calls for items, each made when it is taken; several workers may take them.
+
+    Args:
+        items: The items.
+        call_for: Makes the call of an item and its index.
+        name: Name of the map in errors.
+    """
+
+    def __init__(
+        self,
+        items: Iterable[Any] | AsyncIterable[Any],
+        call_for: Callable[[Any, int], OperatorCall],
+        name: str,
+    ) -> None:
+        self.total = len(items) if isinstance(items, Sequence) else None
+        self.count = 0
+        self._call_for = call_for
+        self._turn = asyncio.Lock()
+        self._items: Iterator[Any] | None = None
+        self._later: AsyncIterator[Any] | None = None
+        if isinstance(items, AsyncIterable):
+            self._later = aiter(items)
+        elif isinstance(items, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - a function of users gave it
+            self._items = iter(items)
+        else:
+            raise InputError(f"map {name!r}: over: the function returned {shown(items)}; it must return items")
+
+    async def take(self) -> tuple[int, OperatorCall] | None:
+        """Return the next call and its index; None if there is none."""
+        if self._later is None:
+            item = next(cast("Iterator[Any]", self._items), _NO_ITEM)
+            return self._taken(item)
+        async with self._turn:
+            return self._taken(await anext(self._later, _NO_ITEM))
+
+    def _taken(self, item: Any) -> tuple[int, OperatorCall] | None:
+        if item is _NO_ITEM:
+            return None
+        index, self.count = self.count, self.count + 1
+        return index, self._call_for(item, index)
+
+    async def close(self) -> None:
+        """Close a generator that has not ended."""
+        for generator in (self._items, self._later):
+            if (close := getattr(generator, "aclose", None) or getattr(generator, "close", None)) is not None:
+                closing = close()
+                if closing is not None:
+                    await closing
+
+
+_NO_ITEM = object()
+
+
+async def for_each(
+    body: Workflow,
+    calls: Sequence[OperatorCall] | Calls,
+    name: str,
+    *,
+    concurrency: int,
+    on_error: OnError,
+    collect: bool = True,
+) -> Outcomes:
+    """Run a workflow once per call, inside the operator that the current code is.
+
+    Args:
+        body: The workflow.
+        calls: Input of each run.
+        name: Name of the operator in errors and paths.
+        concurrency: Maximum number of runs at once.
+        on_error: Effect of a failing run, as for a `Map`.
+        collect: False to keep no messages.
+
+    Raises:
+        OperadError: A run failed, and `on_error` is ``fail``; by then the others have been cancelled and have ended.
+    """
+    scope = inside()
+    source = calls if isinstance(calls, Calls) else Calls(calls, lambda call, _: call, name)
+    said: dict[int, Outcome] = {}
+    worst = WorkflowMessage()
+    done, worst_at = 0, (0, -1)
+    turn_ends = perf_counter() + LONGEST_TURN
+
+    async def work() -> None:
+        nonlocal done, worst, worst_at, turn_ends
+        while (taken := await source.take()) is not None:
+            index, call = taken
+            outcome: Outcome = None
+            try:
+                outcome = await body.run_within(scope, body.with_own_model(call), f"{name}[{index}]").execute()
+                if worst_at[1] < 0 or (outcome.status.priority, index) < worst_at:
+                    worst, worst_at = outcome, (outcome.status.priority, index)
+            except BudgetError:
+                raise
+            except Exception as error:
+                if on_error == "fail":
+                    raise _failure(error, index, name, said) from error
+                outcome = _item_error(error, index) if on_error == "keep" else None
+            if collect or isinstance(outcome, ItemError):
+                said[index] = outcome
+            done += 1
+            if heard():
+                emit(Progress(done=done, total=source.count if source.total is None else source.total))
+            if perf_counter() > turn_ends:  # the runs may never suspend
+                await asyncio.sleep(0)
+                turn_ends = perf_counter() + LONGEST_TURN
+
+    workers = concurrency if source.total is None else min(concurrency, source.total)
+    try:
+        await concurrently(work() for _ in range(workers))
+    finally:
+        await source.close()
+    return Outcomes([outcome for _, outcome in sorted(said.items(), key=_place)], worst, source.count)
+
+
+def _item_error(error: Exception, index: int) -> ItemError:
+    first = next(link for link in causes(error) if not isinstance(link, OperatorError))
+    return ItemError(index=index, error=describe(error), kind=type(first).__name__)
+
+
+def _failure(error: Exception, index: int, name: str, said: Mapping[int, Outcome]) -> OperadError:
+    """The error of a map, with the messages of the items that are done."""
+    failed = OperadError(f"item {index} of map {name!r}: {describe(error)}")
+    done = ((place, each) for place, each in said.items() if isinstance(each, WorkflowMessage))
+    failed.finished = {f"{name}[{place}]": each for place, each in sorted(done, key=_place)}
+    return failed
+
+
+def _place(numbered: tuple[int, object]) -> int:
+    return numbered[0]

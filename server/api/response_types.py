@@ -1,0 +1,188 @@
+"""Types of the responses API: requests, inputs and answers as OpenAI's protocol names them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Path
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
+from pydantic.json_schema import SkipJsonSchema
+
+from operad.server.api.conversation import HAS_TEXT
+from operad.server.api.plain import RUN_ID
+from operad.server.api.spoken import RunNote
+
+PREFIX = "resp_"
+"""Prefix of the id of a response; the id of its run follows."""
+
+WITHOUT_EFFECT = frozenset(
+    "max_output_tokens parallel_tool_calls prompt_cache_key prompt_cache_options prompt_cache_retention reasoning "
+    "safety_identifier service_tier stream_options temperature tool_choice top_p truncation user".split()
+)
+"""Parameters that change nothing: models are set up in the files."""
+
+UNABLE = {
+    "background": "responses are synchronous; POST /runs begins a run in the background",
+    "context_management": "the expert's own `memory` keeps a conversation within its budget",
+    "conversation": "a conversation goes on with previous_response_id",
+    "image": "experts give text",
+    "include": "nothing more is given out",
+    "max_tool_calls": "experts call tools of their own",
+    "metadata": "it is not kept here",
+    "moderation": "nothing is moderated here",
+    "prompt": "prompts are the experts' own",
+    "tools": "experts have tools of their own and call none of yours",
+    "top_logprobs": "probabilities are not known here",
+}
+"""Parameters that are refused, each with the reason."""
+
+
+class InputText(BaseModel):
+    """A piece of a message: text."""
+
+    model_config = ConfigDict(extra="allow", hide_input_in_errors=True)
+
+    type: Literal["input_text", "output_text"]
+    text: str
+
+
+class OtherInput(BaseModel):
+    """A piece of a message, or of the input, that is neither text nor message, and is refused."""
+
+    model_config = ConfigDict(extra="allow", hide_input_in_errors=True)
+
+    type: str
+
+
+class InputMessage(BaseModel):
+    """A message of the conversation."""
+
+    model_config = ConfigDict(extra="allow", hide_input_in_errors=True)
+
+    type: Literal["message"] = "message"
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[InputText | SkipJsonSchema[OtherInput]] = Field(description="Its text, whole or in pieces.")
+
+
+def _closed(schema: dict[str, Any]) -> None:
+    """Say in the JSON Schema which other parameters are taken, though they change nothing."""
+    plain: dict[str, Any] = {"type": "object", "properties": {"format": {"enum": [None, {"type": "text"}]}}}
+    ignored: dict[str, Any] = {name: {} for name in sorted(WITHOUT_EFFECT)}
+    schema["properties"] |= ignored | {"text": plain}
+    schema["additionalProperties"] = False
+
+
+_SAYS_SOMETHING: dict[str, Any] = {
+    "type": "object",
+    "required": ["role", "content"],
+    "properties": {
+        "role": {"const": "user"},
+        "content": {
+            "anyOf": [HAS_TEXT, {"type": "array", "contains": {"required": ["text"], "properties": {"text": HAS_TEXT}}}]
+        },
+    },
+}
+
+
+class ResponseRequest(BaseModel):
+    """A request for a response."""
+
+    model_config = ConfigDict(extra="allow", hide_input_in_errors=True, json_schema_extra=_closed)
+
+    model: str = Field(description="The expert; GET /v1/models lists them.")
+    input: (
+        Annotated[str, Field(pattern=r"\S")]
+        | Annotated[
+            list[InputMessage | SkipJsonSchema[OtherInput]], Field(json_schema_extra={"contains": _SAYS_SOMETHING})
+        ]
+    ) = Field(description="A text; or messages, the last of which that a user wrote is what is to be done.")
+    instructions: str | None = Field(default=None, description="What to know for it, in this response alone.")
+    previous_response_id: str | None = Field(
+        default=None, max_length=200, description="The response that this one comes after in the conversation."
+    )
+    store: StrictBool | None = Field(default=None, description="Whether it can be fetched and gone on with later.")
+    stream: StrictBool | None = Field(default=None, description="Whether it is sent piece by piece.")
+
+
+class OutputText(BaseModel):
+    """The text of a response."""
+
+    type: Literal["output_text"]
+    text: str
+    annotations: list[Any]
+    logprobs: list[Any]
+
+
+class OutputMessage(BaseModel):
+    """The message of a response."""
+
+    type: Literal["message"]
+    id: str
+    role: Literal["assistant"]
+    status: Literal["completed", "in_progress"]
+    content: list[OutputText]
+
+
+class Failure(BaseModel):
+    """The reason why there is no message."""
+
+    code: str
+    message: str
+
+
+class InputDetails(BaseModel):
+    """Details of the input tokens."""
+
+    cached_tokens: int
+
+
+class OutputDetails(BaseModel):
+    """Details of the output tokens."""
+
+    reasoning_tokens: int
+
+
+class ResponseUsage(BaseModel):
+    """The tokens of all model calls of the run."""
+
+    input_tokens: int
+    input_tokens_details: InputDetails
+    output_tokens: int
+    output_tokens_details: OutputDetails
+    total_tokens: int
+
+
+class ResponseView(BaseModel):
+    """A response."""
+
+    id: str
+    object: Literal["response"]
+    created_at: int
+    status: Literal["completed", "failed", "in_progress", "cancelled"]
+    error: Failure | None
+    incomplete_details: None
+    instructions: str | None
+    metadata: dict[str, str]
+    model: str
+    output: list[OutputMessage]
+    parallel_tool_calls: bool
+    previous_response_id: str | None
+    temperature: None
+    tool_choice: Literal["auto"]
+    tools: list[Any]
+    top_p: None
+    usage: ResponseUsage | None
+    operad: RunNote
+
+
+class Deleted(BaseModel):
+    """A response that is gone."""
+
+    id: str
+    object: Literal["response"]
+    deleted: bool
+
+
+ResponseId = Annotated[
+    str, Path(description="The response's id.", max_length=200, pattern=f"^{PREFIX}{RUN_ID.removeprefix('^')}")
+]

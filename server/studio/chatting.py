@@ -1,0 +1,245 @@
+"""Changes by words: a designer's run as a stream, and its draft, which is accepted or dropped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from operad.configs.generation import NOTHING, Design, Designer, best_so_far, result
+from operad.flows.edit import difference
+from operad.flows.formats.shapes import fields_of
+from operad.flows.generation.graph_json import workflow_of
+from operad.flows.node_graph import NodeGraph
+from operad.runtime import events
+from operad.runtime.models.embedded import EmbeddedModel
+from operad.runtime.models.model import Model
+from operad.runtime.reasoning.reasoner import MonoModelReasoner
+from operad.runtime.values.errors import BudgetError, InputError, OperadError, OperatorError, describe
+from operad.runtime.values.message import WorkflowStatus
+from operad.runtime.values.valid_json import to_json
+from operad.server.studio.drawn import changes_json, document
+from operad.server.studio.files.open_file import OpenFile, ReadonlyError, StaleError
+from operad.server.studio.requests import number, text
+from operad.server.view.http import json_body, json_response
+
+MAX_WORDS = 50_000
+"""Characters of the longest instruction."""
+
+MISSING = (
+    "no model is configured: set OPENAI_API_KEY, or OPENAI_BASE_URL and OPERAD_MODEL, in the environment, and start "
+    "operad studio again"
+)
+TOO_SMALL = "the embedded model is too small to plan workflows"
+
+_STAGES = {
+    "plan": "Planning the nodes",
+    "write": "Writing the nodes",
+    "mend": "Looking over the draft",
+}
+
+DONE = "Everything that was asked for is there"
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A workflow that was made by words, and is not accepted yet.
+
+    Attributes:
+        version: Version of the file that it changes.
+        graph: The workflow.
+        words: The instruction.
+    """
+
+    version: int
+    graph: NodeGraph
+    words: str
+
+
+def model_state(model: Model | None) -> dict[str, Any]:
+    """Return whether workflows can be made by words, the model, and what is missing."""
+    try:
+        reasoner = MonoModelReasoner(model)
+        reasoner.check_model()
+        if isinstance(reasoner.model, EmbeddedModel):
+            return {"configured": False, "name": reasoner.describe(), "missing": f"{TOO_SMALL}; {MISSING}"}
+        return {"configured": True, "name": reasoner.describe(), "missing": ""}
+    except OperadError:
+        return {"configured": False, "name": "", "missing": MISSING}
+
+
+class Chats:
+    """Changes of files by words.
+
+    Args:
+        find: Function that returns the open file of a request.
+        tell: Function to call with a file that changed.
+        model: The model; None for that of the environment.
+
+    Attributes:
+        routes: The routes.
+    """
+
+    def __init__(
+        self, find: Callable[[dict[str, Any]], OpenFile], tell: Callable[[OpenFile], None], model: Model | None
+    ) -> None:
+        self._find = find
+        self._tell = tell
+        self._model = model
+        self._drafts: dict[str, Draft] = {}
+        self.routes = (
+            Route("/data/chat", self._chat, methods=["POST"]),
+            Route("/data/chat/accept", self._accept, methods=["POST"]),
+            Route("/data/chat/undo", self._undo, methods=["POST"]),
+        )
+
+    async def _chat(self, request: Request) -> Response:
+        said = await json_body(request)
+        file = await asyncio.to_thread(self._find, said)
+        words, version = text(said, "text").strip(), number(said, "version")
+        if not words:
+            raise InputError("say what the workflow is to do, or what is to change")
+        if len(words) > MAX_WORDS:
+            raise InputError(f"the instruction has {len(words):,} characters; {MAX_WORDS:,} are the most")
+        file.refresh()
+        if version != file.version:
+            raise StaleError(file, version)
+        if file.content.format is None or file.readonly:
+            raise ReadonlyError(
+                f"{file.name} {file.readonly or 'configures experts; only workflows are made by words'}"
+            )
+        state = model_state(self._model)
+        if not state["configured"]:
+            raise InputError(state["missing"])
+        draft = self._drafts.get(file.name) if said.get("draft") is True else None
+        return StreamingResponse(self._messages(file, version, words, draft), media_type="text/event-stream")
+
+    async def _messages(
+        self, file: OpenFile, version: int, words: str, draft: Draft | None
+    ) -> AsyncGenerator[str, None]:
+        async with aclosing(self._design(file, version, words, draft)) as found:
+            async for message in found:
+                yield f"data: {to_json(message)}\n\n"
+        yield f"data: {to_json({'kind': 'done'})}\n\n"
+
+    async def _design(
+        self, file: OpenFile, version: int, words: str, draft: Draft | None
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        there = file.content.graph
+        before = draft.graph if draft else there
+        base = NOTHING if _is_empty(before) else before
+        try:
+            designer = await asyncio.to_thread(Designer, self._model)
+            job = designer.job(words, base)
+            design: Design | None = None
+            try:
+                async with aclosing(designer.expert.stream(job)) as stream:
+                    said = set[str]()  # several stages check, and give the same draft again
+                    async for event in stream:
+                        for message in _heard(event):
+                            if message["text"] not in said:
+                                yield message
+                            said.add(message["text"])
+                        if isinstance(event, events.RunFinished) and not event.path:
+                            design = result(event.message, job, base)
+            except (BudgetError, OperatorError) as error:
+                design = best_so_far(error, job, base)
+        except OperadError as error:
+            yield {"kind": "error", "text": describe(error)}
+            return
+        if design is None or not design.made:
+            said = design.findings if design else ()
+            yield {"kind": "error", "text": "; ".join(said) or "the model wrote no workflow; say it in other words"}
+            return
+        graph = replace(design.graph, name=there.name if base is NOTHING else design.graph.name)
+        self._drafts[file.name] = Draft(version, graph, f"{draft.words} {words}" if draft else words)
+        for message in _remarks(design):
+            yield message
+        yield {
+            "kind": "draft",
+            "document": await asyncio.to_thread(document, file, replace(file.content, graph=graph)),
+            "changes": changes_json(difference(there, graph)),
+            "accepted": design.accepted,
+        }
+
+    async def _accept(self, request: Request) -> Response:
+        said = await json_body(request)
+
+        def accept() -> tuple[OpenFile, dict[str, Any]]:
+            file = self._find(said)
+            draft = self._drafts.get(file.name)
+            if draft is None:
+                raise InputError("there is no draft to accept")
+            file.replace(draft.version, draft.graph, draft.words, "chat")
+            del self._drafts[file.name]
+            return file, document(file)
+
+        file, told = await asyncio.to_thread(accept)
+        self._tell(file)
+        return json_response(told)
+
+    async def _undo(self, request: Request) -> Response:
+        """Drop the draft; without one, go back before the last chat if that was the last step."""
+        said = await json_body(request)
+
+        def undo() -> tuple[OpenFile, dict[str, Any]]:
+            file = self._find(said)
+            if self._drafts.pop(file.name, None) is None:
+                if file.history.step is None or file.history.step.kind != "chat":
+                    raise InputError("there is no draft, and the last step is not one of the chat")
+                file.undo(file.version)
+            return file, document(file)
+
+        file, told = await asyncio.to_thread(undo)
+        self._tell(file)
+        return json_response(told)
+
+
+def _is_empty(graph: NodeGraph) -> bool:
+    """True if there is nothing but a start without inputs, as in a new file."""
+    return all(each.type == "start" and not fields_of(each.params).get("variables") for each in graph.nodes)
+
+
+def _heard(event: events.Event) -> Iterator[dict[str, Any]]:
+    """The messages of an event."""
+    if len(event.path) > 1:
+        return
+    match event:
+        case events.OperatorStarted():
+            stage = next((said for word, said in _STAGES.items() if event.operator_id.startswith(word)), "Checking")
+            again = f", round {event.round}" if event.round > 1 else ""
+            yield {"kind": "stage", "text": f"{stage}{again}"}
+        case events.OperatorFinished() if event.operator_id.startswith("plan"):
+            yield {"kind": "note", "text": _plan(event.message.scratchpad[:4_000])}
+        case events.OperatorFinished():
+            made = workflow_of(event.message.outputs)
+            if made is not None:
+                yield {"kind": "size", "text": f"A draft of {len(made.nodes)} nodes"}
+        case events.RoundFinished():
+            ok = event.status is WorkflowStatus.SUCCESS
+            told = DONE if ok else event.lesson or event.evaluation
+            yield {"kind": "check", "text": told[:4_000], "ok": ok}
+        case events.ModelRetried():
+            yield {"kind": "note", "text": f"the model's endpoint: {event.error[:200]}; asked again"}
+        case _:
+            pass
+
+
+def _plan(text: str) -> str:
+    """A plan for people: nodes are new unless it says otherwise."""
+    return text.replace(" [add]", "").replace(" [update]", " (changed)")
+
+
+def _remarks(design: Design) -> Iterator[dict[str, Any]]:
+    yield from ({"kind": "note", "text": f"Mended: {each}"} for each in design.repairs)
+    yield from ({"kind": "note", "text": each} for each in design.notes)
+    yield from ({"kind": "note", "text": f"dropped: {each}"} for each in design.dropped_notes)
+    yield from ({"kind": "note", "text": f"Warning: {each}"} for each in design.warnings)
+    yield from ({"kind": "note", "text": f"Unread: {each}"} for each in design.unread)
+    yield from ({"kind": "check", "text": f"Left to mend: {each}", "ok": False} for each in design.findings)

@@ -1,0 +1,139 @@
+"""A workflow in another format, as Python, or as a picture; what is lost is listed first."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from pprint import pformat
+from typing import Any, cast, get_args
+
+from operad.configs.chart import experts_chart, experts_page
+from operad.configs.loader import preview
+from operad.flows.formats.format import without_instructions
+from operad.flows.formats.table import COMFYUI_FORMATS, FORMATS
+from operad.flows.node_graph import NodeGraph, NodeSpec
+from operad.flows.picture import PictureTarget, draw
+from operad.operators.media.mermaid import render_mermaid
+from operad.operators.variables import plain
+from operad.runtime.values.errors import InputError, did_you_mean
+from operad.server.studio.drawn import inputs_of, losses_json
+from operad.server.studio.files.folder import called
+from operad.server.studio.files.open_file import Content, OpenFile
+
+PYTHON = "python"
+_SAMPLES: Mapping[str, Any] = {"number": 1, "boolean": True, "object": {}, "array[string]": ["…"]}
+_TITLES = {
+    "operad": "Operad YAML", "dify": "Dify", "coze": "Coze (archive)", "chat2workflow": "Chat2Workflow JSON",
+    "mermaid": "Mermaid flowchart", "worfbench": "WorFBench JSON", PYTHON: "Python that builds it",
+    "svg": "Picture (SVG)", "png": "Picture (PNG)", "md": "Markdown with a flowchart",
+}  # fmt: skip
+
+
+def targets(content: Content) -> list[dict[str, str]]:
+    """Return the formats that a content can be written in."""
+    pictures = list(get_args(PictureTarget))
+    if content.format is None:
+        names = pictures
+    elif not content.format.runs:
+        names = [content.format.name, *pictures]
+    else:
+        names = [*(name for name in FORMATS if name not in COMFYUI_FORMATS), PYTHON, *pictures]
+    return [{"name": name, "title": _TITLES.get(name, name)} for name in names]
+
+
+def export(file: OpenFile, target: str) -> dict[str, Any]:
+    """Return a file in a format: the losses, its name, and its text or its content as base64.
+
+    Raises:
+        InputError: There is no such format for it.
+        OperadError: It cannot be drawn.
+    """
+    content = file.content
+    names = [each["name"] for each in targets(content)]
+    if target not in names:
+        raise InputError(
+            f"there is no format {target[:40]!r}{did_you_mean(target, names)}; there are: {', '.join(names)}"
+        )
+    stem = called(file.name)
+    if target == PYTHON:
+        return _made(f"{stem}.py", python_of(content.graph).encode(), _python_losses(content.graph))
+    if target in get_args(PictureTarget):
+        return _made(f"{stem}.{target}", _picture(file, cast("PictureTarget", target)), [])
+    found = FORMATS[target]
+    same = content.format is found
+    data = content.data if same else found.dump(content.graph)
+    return _made(f"{stem}{found.suffix}", data, losses_json(content.graph, found))
+
+
+def _made(name: str, data: bytes, losses: list[dict[str, Any]]) -> dict[str, Any]:
+    made: dict[str, Any] = {"losses": losses, "name": name}
+    try:
+        return made | {"text": data.decode("utf-8")}
+    except UnicodeDecodeError:
+        return made | {"base64": base64.b64encode(data).decode()}
+
+
+def _picture(file: OpenFile, target: PictureTarget) -> bytes:
+    if file.content.format is not None:
+        return draw(file.content.graph, target)
+    configuration = preview(file.path)
+    if target == "md":
+        return experts_page(configuration).encode("utf-8", "replace")
+    return render_mermaid(experts_chart(configuration), target)
+
+
+def python_of(graph: NodeGraph) -> str:
+    """Return a Python program that builds a workflow, and runs it."""
+    inputs = {each["name"]: _SAMPLES.get(each["type"], "…") for each in inputs_of(graph)}
+    lines = [
+        '"""A workflow of typed nodes, written by operad studio."""',
+        "",
+        "from operad.flows.assemble import assemble",
+        "from operad.flows.node_graph import Edge, NodeGraph, NodeSpec",
+        "from operad.operators.nodes import NODE_TYPES",
+        "from operad.runtime import Job, MonoModelReasoner",
+        "",
+        "nodes = [",
+        *(line for spec in graph.nodes for line in _node_lines(spec)),
+        "]",
+        "edges = [",
+        *(f"    Edge({_edge(each.source, each.target, each.port)})," for each in graph.edges),
+        "]",
+        f"graph = NodeGraph(nodes, edges, name={graph.name!r})",
+        "",
+        'if __name__ == "__main__":',
+        "    workflow = assemble(graph, NODE_TYPES)",
+        f"    inputs = {inputs!r}",
+        f"    message = workflow.execute(Job(goal={graph.name!r}, inputs=inputs), MonoModelReasoner())",
+        "    print(dict(message.outputs))",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _node_lines(spec: NodeSpec) -> Iterator[str]:
+    parent = f", parent={spec.parent!r}" if spec.parent else ""
+    params = pformat(plain(spec.params), width=100, sort_dicts=False).splitlines() or ["{}"]
+    if len(params) == 1 and len(params[0]) < 80:
+        yield f"    NodeSpec({spec.id!r}, {spec.type!r}, {params[0]}{parent}),"
+        return
+    yield "    NodeSpec("
+    yield f"        {spec.id!r},"
+    yield f"        {spec.type!r},"
+    yield f"        {params[0]}{',' if len(params) == 1 else ''}"
+    for number, line in enumerate(params[1:], 2):
+        yield f"        {line}{',' if number == len(params) else ''}"
+    if spec.parent:
+        yield f"        parent={spec.parent!r},"
+    yield "    ),"
+
+
+def _edge(source: str, target: str, port: int) -> str:
+    return f"{source!r}, {target!r}, {port}" if port else f"{source!r}, {target!r}"
+
+
+def _python_losses(graph: NodeGraph) -> list[dict[str, Any]]:
+    lost = [(each.message, False) for each in without_instructions(graph)]
+    if graph.is_imported:
+        lost.append(("settings that only the platform has which it comes from", True))
+    return [{"where": "", "what": what, "foreign": of_other} for what, of_other in lost]

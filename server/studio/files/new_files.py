@@ -1,0 +1,110 @@
+"""New files: empty, from an example, or imported."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import PurePosixPath
+from typing import Any
+
+from operad.configs.flow import MAX_BYTES, is_configuration
+from operad.flows.formats.operad import OPERAD
+from operad.flows.formats.table import find_format
+from operad.flows.node_graph import NodeGraph, NodeSpec
+from operad.runtime.values.errors import InputError, did_you_mean
+from operad.server.studio.experts.yaml_items import scalar
+from operad.server.studio.files.folder import Folder, called
+from operad.server.studio.requests import optional_text, text
+
+SUFFIX = ".yaml"
+
+_EXPERT = """\
+operators:
+  - name: answer
+    instruction: Do what the job asks for.
+experts:
+  - profile: {name: Expert}
+    workflow:
+      - [answer]
+"""
+
+
+def new_file(folder: Folder, said: Mapping[str, Any]) -> str:
+    """Write a new file in a folder, and return its name.
+
+    Args:
+        folder: The folder.
+        said: ``new``: ``empty``, ``experts``, ``example`` or ``import``; and ``path``, ``name``, ``base64`` as needed.
+
+    Raises:
+        InputError: It is none of these, or the file cannot be written.
+    """
+    match text(said, "new"):
+        case "empty":
+            name = optional_text(said, "path") or f"workflow{SUFFIX}"
+            graph = NodeGraph((NodeSpec("1", "start", {"variables": []}),), name=called(name))
+            return folder.write_new(_with_suffix(name), OPERAD.dump(graph))
+        case "experts":
+            name = _with_suffix(optional_text(said, "path") or f"experts{SUFFIX}")
+            return folder.write_new(name, f"app: {{name: {scalar(called(name))}}}\n{_EXPERT}".encode())
+        case "example":
+            wanted = text(said, "name")
+            known = _examples()
+            if wanted not in known:
+                raise InputError(f"there is no example {wanted!r}{did_you_mean(wanted, known)}")
+            name = optional_text(said, "path") or f"{wanted}{SUFFIX}"
+            return folder.write_new(_with_suffix(name), known[wanted])
+        case "import":
+            return _imported(folder, said)
+        case other:
+            raise InputError(f"new: {other[:40]!r} is none of empty, experts, example, import")
+
+
+def _imported(folder: Folder, said: Mapping[str, Any]) -> str:
+    name = PurePosixPath(text(said, "name").replace("\\", "/")).name
+    data = decoded(text(said, "base64"), name)
+    if not is_configuration(data) and find_format(data) is None:
+        raise InputError(
+            f"{name}: is not a workflow of a known format: Operad YAML, Dify, Coze, Chat2Workflow, ComfyUI, or experts in YAML"
+        )
+    return folder.write_new(optional_text(said, "path") or name, data)
+
+
+def decoded(text: str, name: str) -> bytes:
+    """Return the content of a file that a browser sends as base64.
+
+    Raises:
+        InputError: It is none, or too large.
+    """
+    if len(text) > MAX_BYTES * 4 // 3 + 4:
+        raise InputError(f"{name}: is larger than {MAX_BYTES // 2**20} MiB")
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InputError(f"{name}: the content is not base64: {error}") from error
+
+
+def _with_suffix(name: str) -> str:
+    return name if name.endswith((".yaml", ".yml")) else f"{name}{SUFFIX}"
+
+
+def examples() -> list[dict[str, str]]:
+    """Return the examples, each with its name and its title."""
+    return [{"name": name, "title": _title(data, name)} for name, data in _examples().items()]
+
+
+@cache
+def _examples() -> Mapping[str, bytes]:
+    folder = files("operad.server.studio") / "examples"
+    if not folder.is_dir():
+        return {}
+    found = sorted((each for each in folder.iterdir() if each.name.endswith(SUFFIX)), key=lambda each: each.name)
+    return {each.name.removesuffix(SUFFIX): each.read_bytes() for each in found}
+
+
+def _title(data: bytes, name: str) -> str:
+    first = data.decode().partition("\n")[0]
+    return first.removeprefix("#").strip() if first.startswith("#") else name.replace("_", " ").capitalize()

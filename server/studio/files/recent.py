@@ -1,0 +1,74 @@
+"""Files that were opened lately, in this folder and in others, kept in the user's folder for program state."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from operad.configs.written import write_whole
+from operad.flows.formats.shapes import fields_of, list_of
+from operad.runtime.durable.places import state_folder
+from operad.runtime.values.errors import InputError
+from operad.server.studio.files.folder import Folder
+
+MOST = 20
+"""Files that are kept."""
+
+SHOWN = 6
+"""Files that are listed."""
+
+MAX_BYTES = 2**17
+"""Size of the largest list that is read."""
+
+
+class RecentFiles:
+    """Files that were opened lately, the last one first.
+
+    Args:
+        root: Folder of the histories of all files; by default in the user's folder for program state.
+    """
+
+    def __init__(self, root: Path | None = None) -> None:
+        self._file = (root or state_folder() / "studio") / "recent.json"
+        self._lock = Lock()
+
+    def note(self, path: Path) -> None:
+        """Put a file at the beginning of the list; a list that cannot be written stays as it is."""
+        with self._lock, suppress(OSError, InputError):
+            others = [each for each in self._read() if each[0] != str(path)]
+            kept = [(str(path), time.time()), *others][:MOST]
+            self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_whole(str(self._file), json.dumps([{"path": each, "at": at} for each, at in kept]).encode())
+
+    def rows(self, folder: Folder) -> list[dict[str, Any]]:
+        """Return the files as JSON: those of the folder by their names, others with the command that opens them."""
+        return [_row(Path(path), at, folder) for path, at in self._read()[:SHOWN]]
+
+    def _read(self) -> list[tuple[str, float]]:
+        """The list; what is none of its entries is left out."""
+        with suppress(OSError, ValueError, RecursionError):
+            if self._file.stat().st_size <= MAX_BYTES:
+                found = [fields_of(each) for each in list_of(json.loads(self._file.read_text(encoding="utf-8")))]
+                return [
+                    (each["path"], float(each["at"]))
+                    for each in found
+                    if isinstance(each.get("path"), str) and isinstance(each.get("at"), int | float)
+                ]
+        return []
+
+
+def _row(path: Path, at: float, folder: Folder) -> dict[str, Any]:
+    name: str | None = None
+    with suppress(InputError, ValueError):
+        name = folder.name(folder.path(path.relative_to(folder.root).as_posix()))
+    try:
+        missing = not path.is_file()
+    except (OSError, ValueError):
+        missing = True
+    command = None if name else f"operad studio {shlex.quote(str(path))}"
+    return {"name": name, "place": str(path), "at": at, "missing": missing, "command": command}

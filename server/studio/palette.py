@@ -1,0 +1,98 @@
+"""The catalogue of node types for the palette and the forms of the studio."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, cast
+
+from operad.flows.catalogue import drafted_fields, params_schema
+from operad.flows.check import NodeType
+from operad.operators.conditions import OPERATORS
+from operad.operators.node import summary
+from operad.operators.nodes import NODE_TYPES
+
+FAMILIES: Mapping[str, str] = {
+    "start": "Flow", "end": "Flow", "answer": "Flow", "if-else": "Logic", "question-classifier": "Logic",
+    "llm": "Models", "agent": "Models", "parameter-extractor": "Models",
+    "code": "Data", "template-transform": "Data", "variable-aggregator": "Data", "list-operator": "Data",
+    "assigner": "Data", "conversation": "Data", "document-extractor": "Files", "markdown-exporter": "Files",
+    "mermaid-converter": "Files", "echarts": "Files", "tts": "Files", "text2image": "Files",
+    "iteration": "Containers", "iteration-start": "Containers", "loop": "Containers", "loop-start": "Containers",
+    "loop-end": "Containers", "sub-workflow": "Containers", "http-request": "Tools", "request": "Tools",
+    "comfyui": "Tools", "google-search": "Tools", "knowledge-retrieval": "Tools", "tool": "Tools", "human-input": "People",
+}  # fmt: skip
+"""The family of each type in the palette; others are under Others."""
+
+_TITLES: Mapping[str, str] = {"llm": "LLM", "tts": "Text to speech", "text2image": "Text to image",
+    "http-request": "HTTP request", "if-else": "If / else", "echarts": "Chart", "comfyui": "ComfyUI"}  # fmt: skip
+
+_PORTS: Mapping[str, str] = {"if-else": "cases", "question-classifier": "classes", "human-input": "answers"}
+
+_TEMPLATES = frozenset({"code", "template"})
+_PROMPTS = frozenset({"system", "user", "instruction", "query", "answer", "prompt"})
+
+
+def title_of_type(node_type: str) -> str:
+    """Return the title of a type: its name in words."""
+    return _TITLES.get(node_type) or node_type.replace("-", " ").capitalize()
+
+
+@cache
+def catalogue() -> tuple[dict[str, Any], ...]:
+    """Return all node types, with the JSON Schema of their parameters.
+
+    Fields have hints for their editors: ``x-editor`` is ``prompt`` for a text with variables, ``code`` for a program,
+    ``template`` for Jinja, ``variable`` for a variable of another node; ``x-advanced`` marks a field that is rarely set.
+    ``x-operators`` of a condition lists its operators by the type of the variable.
+    """
+    return tuple(_entry(name, node_type) for name, node_type in NODE_TYPES.items())
+
+
+def _entry(name: str, node_type: NodeType) -> dict[str, Any]:
+    fixed = ["done", "failed"] if name not in _PORTS else []
+    return {
+        "type": name,
+        "title": title_of_type(name),
+        "family": FAMILIES.get(name, "Others"),
+        "summary": summary(node_type),
+        "schema": _hinted(node_type),
+        "ports": _PORTS.get(name, "none"),
+        "ports_list": [],
+        "failure_ports": fixed,
+        "container": bool(node_type.body_starts_with),
+        "body_start": node_type.body_starts_with or None,
+        "outputs": node_type.gives,
+        "example": json.loads(json.dumps(node_type.example)),
+    }
+
+
+def _hinted(node_type: NodeType) -> dict[str, Any]:
+    schema = cast("dict[str, Any]", params_schema(node_type))
+    shown = drafted_fields(node_type)
+    for name, part in cast("dict[str, dict[str, Any]]", schema.get("properties", {})).items():
+        if editor := _editor(node_type, name, part):
+            part["x-editor"] = editor
+        if name not in shown:
+            part["x-advanced"] = True
+    condition = cast("dict[str, dict[str, Any]]", schema.get("$defs", {})).get("Condition")
+    if condition is not None:
+        condition["x-operators"] = {kind.value: list(operators) for kind, operators in OPERATORS.items()}
+    return schema
+
+
+def _editor(node_type: NodeType, name: str, part: Mapping[str, Any]) -> str:
+    kind = node_type.params_type.model_fields[name].annotation
+    if part.get("$ref") == "#/$defs/Selector":
+        return "variable"
+    if name in _TEMPLATES and _is_text(part):
+        return name
+    takes_variables = getattr(kind, "__name__", "") == "Text" or "Text" in str(kind)
+    return "prompt" if _is_text(part) and (takes_variables or name in _PROMPTS) else ""
+
+
+def _is_text(part: Mapping[str, Any]) -> bool:
+    return part.get("type") == "string" or any(
+        each.get("type") == "string" for each in cast("list[dict[str, Any]]", part.get("anyOf", []))
+    )

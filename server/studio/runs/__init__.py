@@ -1,0 +1,1 @@
+"""Runs in the studio: whole or from a node on, their states, values and files."""

@@ -1,0 +1,239 @@
+"""The runs of a studio over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable
+from time import monotonic
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.types import Receive, Scope, Send
+
+from operad.configs.code import Trust, UntrustedError
+from operad.configs.loader import load
+from operad.configs.services import services_of_environment
+from operad.flows.assemble import assemble
+from operad.flows.formats.shapes import fields_of, list_of
+from operad.flows.node_graph import NodeGraph
+from operad.operators.nodes import NODE_TYPES
+from operad.operators.nodes.flow import StartParams
+from operad.runtime.agents.agent import Agent, Expert, Profile
+from operad.runtime.models.model import Model
+from operad.runtime.reasoning.reasoner import MonoModelReasoner
+from operad.runtime.values.errors import InputError, shorten
+from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.message import Job
+from operad.runtime.values.valid_json import to_json
+from operad.server.studio.files.folder import Folder
+from operad.server.studio.files.open_file import OpenFile
+from operad.server.studio.requests import mapping, optional_text, text
+from operad.server.studio.runs.reuse import LastRun, node_alone, read_values, workflow_from
+from operad.server.studio.runs.run import StudioRun, job_of
+from operad.server.studio.runs.uploads import Uploads
+from operad.server.studio.runs.values import Embedded, is_inline
+from operad.server.view.http import json_body, json_response, whole_number
+
+MOST_RUNS = 20
+"""Runs that are kept; of more, the oldest that has ended is forgotten."""
+
+MOST_AT_WORK = 8
+"""Runs that go on at once."""
+
+MAX_UPLOAD = 48 * 2**20
+"""Maximum size of a request with files, in bytes: as base64, a third more than the files."""
+
+MAX_FILES = 32 * 2**20
+"""Maximum size of all files of a request, in bytes."""
+
+KEEP_ALIVE = 10.0
+PACE = 0.1
+"""Seconds between messages to a browser."""
+
+_FILE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+
+
+class Runs:
+    """Runs of a studio's files.
+
+    Args:
+        folder: The folder.
+        find: Function that returns the open file of a request.
+        model: Model of the runs; None for that of the environment.
+        trust: True if the code that files name may run, or a function that decides.
+
+    Attributes:
+        routes: The routes.
+    """
+
+    def __init__(
+        self, folder: Folder, find: Callable[[dict[str, Any]], OpenFile], model: Model | None, trust: Trust
+    ) -> None:
+        self._uploads = Uploads(folder)
+        self._find = find
+        self._model = model
+        self._trust = trust
+        self._runs = OrderedDict[str, StudioRun]()
+        self._last: dict[str, LastRun] = {}
+        self.routes = (
+            Route("/data/run", self._start, methods=["POST"]),
+            Route("/data/runs/{run}/changes", self._changes),
+            Route("/data/runs/{run}/answer", self._answer, methods=["POST"]),
+            Route("/data/runs/{run}/cancel", self._cancel, methods=["POST"]),
+            Route("/data/runs/{run}/files/{number}", self._file),
+            Route("/data/last/{node:path}", self._of_last),
+            Mount("/runs/{run}", app=self._run_page),
+        )
+
+    async def close(self) -> None:
+        """End all runs."""
+        for run in self._runs.values():
+            await run.close()
+        await asyncio.to_thread(self._uploads.close)
+
+    # Starting
+
+    async def _start(self, request: Request) -> Response:
+        said = await json_body(request, MAX_UPLOAD)
+        if sum(not each.done for each in self._runs.values()) >= MOST_AT_WORK:
+            raise HTTPException(503, f"{MOST_AT_WORK} runs go on already; wait, or cancel one")
+        file, agent, job, last, reused = await asyncio.to_thread(self._prepared, said)
+        run = StudioRun(file.name, agent, job, last, reused)
+        self._runs[run.id] = run
+        for old in [each for each in self._runs.values() if each.done][: max(0, len(self._runs) - MOST_RUNS)]:
+            del self._runs[old.id]
+            await old.close()
+        return json_response({"run": run.id})
+
+    def _prepared(self, said: dict[str, Any]) -> tuple[OpenFile, Agent, Job, LastRun, frozenset[str]]:
+        file = self._find(said)
+        file.refresh()
+        inputs, only, begins = mapping(said, "inputs"), optional_text(said, "only"), optional_text(said, "from")
+        if file.content.format is None:
+            return self._experts(file, inputs)
+        graph = file.content.graph
+        if not file.content.format.runs:
+            raise InputError(f"{file.name}: {file.readonly}")
+        services = services_of_environment()
+        last = self._last.get(file.name)
+        if only:
+            workflow = node_alone(graph, only, last, services)
+            last, reused = last or LastRun(graph), frozenset(each for each in graph.by_id if each != only)
+            job = Job(goal=graph.name, inputs=last.inputs)
+        elif begins:
+            workflow, reused = workflow_from(graph, begins, last, services)
+            assert last is not None  # noqa: S101 - there was a run
+            job = Job(goal=graph.name, inputs=last.inputs)
+        else:
+            workflow, reused = assemble(graph, NODE_TYPES, services=services, lossy=True), frozenset[str]()
+            job = self._job(graph, inputs)
+            last = self._last[file.name] = LastRun(graph, inputs=dict(job.inputs))
+        last.graph = graph
+        self._last[file.name] = last
+        agent = Expert(Profile(name=graph.name), workflow, MonoModelReasoner(self._model))
+        agent.check_model()
+        return file, agent, job, last, reused
+
+    def _job(self, graph: NodeGraph, inputs: dict[str, Any]) -> Job:
+        start = next(each for each in graph.nodes if each.type == "start" and not each.parent)
+        params = StartParams.model_validate(fields_of(start.params))
+        return job_of(inputs, params.variables, params.defaults, self._uploads, graph.name)
+
+    def _experts(self, file: OpenFile, inputs: dict[str, Any]) -> tuple[OpenFile, Agent, Job, LastRun, frozenset[str]]:
+        try:
+            configuration = load(file.path, trust=self._trust)
+        except UntrustedError as error:
+            raise InputError(
+                f"{file.name} names code that is not trusted: {shorten(error.code.lines)}; read it, then: operad trust "
+                f"{shlex.quote(str(file.path))}"
+            ) from error
+        agent = configuration.agent(None, model=self._model) if self._model else configuration.agent(None)
+        agent.check_model()
+        goal = str(inputs.get("job") or "").strip() or configuration.spec.app.desc
+        if not goal:
+            raise InputError("say what is to be done: the input `job`")
+        paths = [self._uploads.path(each, "files") for each in list_of(inputs.get("files"))]
+        last = self._last[file.name] = LastRun(file.content.graph)
+        return file, agent, Job(goal, files=tuple(map(FileDescriptor.of, paths))), last, frozenset()
+
+    # Following
+
+    def _run(self, request: Request) -> StudioRun:
+        run = self._runs.get(request.path_params["run"])
+        if run is None:
+            raise HTTPException(404, "there is no such run; the last are kept while the studio is open")
+        return run
+
+    async def _changes(self, request: Request) -> Response:
+        run = self._run(request)
+        since = whole_number(request.headers.get("last-event-id") or request.query_params.get("since", "0"))
+        return StreamingResponse(self._messages(run, since), media_type="text/event-stream")
+
+    async def _messages(self, run: StudioRun, since: int) -> AsyncGenerator[str, None]:
+        said, last = None, monotonic()
+        while True:
+            now = run.version
+            if now != said:
+                told = run.told(since)
+                yield f"id: {told['version']}\ndata: {to_json(told)}\n\n"
+                since, said, last = told["version"], now, monotonic()
+                if now[1]:
+                    return
+            elif monotonic() - last > KEEP_ALIVE:
+                yield ": \n\n"
+                last = monotonic()
+            await asyncio.sleep(PACE)
+
+    async def _answer(self, request: Request) -> Response:
+        run, said = self._run(request), await json_body(request)
+        if "value" not in said:
+            raise InputError("value: is missing")
+        await run.answer(text(said, "interrupt_id"), said["value"])
+        return json_response({})
+
+    async def _cancel(self, request: Request) -> Response:
+        run = self._run(request)
+        await json_body(request)
+        await run.cancel()
+        return json_response({})
+
+    async def _file(self, request: Request) -> Response:
+        run = self._run(request)
+        found = run.files[whole_number(request.path_params["number"])]
+        headers = {"content-security-policy": _FILE_POLICY}
+        if isinstance(found, Embedded):
+            return Response(found.data, media_type=found.mime_type, headers=headers)
+        if found is None or not await asyncio.to_thread(found.path.is_file):
+            raise HTTPException(404, "there is no such file, or it is gone")
+        return FileResponse(
+            found.path,
+            media_type=found.mime_type if is_inline(found) else "application/octet-stream",
+            filename=found.name,
+            content_disposition_type="inline" if is_inline(found) else "attachment",
+            headers=headers,
+        )
+
+    async def _run_page(self, scope: Scope, receive: Receive, send: Send) -> None:
+        run = self._runs.get(scope["path_params"]["run"])
+        if run is None:
+            raise HTTPException(404, "there is no such run; the last are kept while the studio is open")
+        await run.page.app(scope, receive, send)
+
+    async def _of_last(self, request: Request) -> Response:
+        file = await asyncio.to_thread(self._find, {"path": request.query_params.get("path", "")})
+        node, last = request.path_params["node"], self._last.get(file.name)
+        if last is None or all(each.file != file.name for each in self._runs.values()):
+            return json_response({"ran": False, "inputs": {}, "outputs": None, "error": None})
+        shown = next(each.files for each in reversed(self._runs.values()) if each.file == file.name).shown
+        message = last.messages.get(node)
+        outputs = None if message is None else shown(message.outputs or {"text": message.scratchpad})
+        inputs = shown(read_values(last.graph, node, last.messages))
+        ran = message is not None or node in last.errors
+        current = last.is_current(file.content.graph, node) if message else False
+        error = last.errors.get(node)
+        return json_response({"ran": ran, "current": current, "inputs": inputs, "outputs": outputs, "error": error})

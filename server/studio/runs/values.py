@@ -1,0 +1,125 @@
+"""Values of a run as JSON for the browser; files, and pictures and sounds in texts, by their addresses."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import mimetypes
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from operad.operators.variables import plain
+from operad.runtime.values.file import FileDescriptor
+
+MAX_TEXT = 400_000
+"""Characters of a text that are sent."""
+
+MOST_ITEMS = 2_000
+"""Items of a list that are sent."""
+
+MOST_FILES = 2_000
+"""Files of a run that can be fetched."""
+
+SHOWN_INLINE = ("image/", "audio/", "video/")
+"""Types that a browser shows itself; others are downloaded."""
+
+_KINDS = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF87a", "image/gif"), (b"GIF89a", "image/gif"),
+    (b"ID3", "audio/mpeg"), (b"\xff\xfb", "audio/mpeg"), (b"\xff\xf3", "audio/mpeg"), (b"OggS", "audio/ogg"),
+    (b"fLaC", "audio/flac"), (b"<svg", "image/svg+xml"),
+)  # fmt: skip
+"""Types by the first bytes."""
+
+_DATA = re.compile(r"data:[\w.+-]+/[\w.+-]+;base64,([A-Za-z0-9+/]{16,}={0,2})")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]{64,}={0,2}")
+
+
+class Embedded(NamedTuple):
+    """Picture or sound that a text holds as base64."""
+
+    name: str
+    mime_type: str
+    data: bytes
+
+    @property
+    def size(self) -> int:
+        """Its size in bytes."""
+        return len(self.data)
+
+
+class Files:
+    """Files among the values of a run, each with an address.
+
+    Args:
+        address: Beginning of the addresses.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._files: list[FileDescriptor | Embedded] = []
+
+    def __getitem__(self, number: int) -> FileDescriptor | Embedded | None:
+        return self._files[number] if 0 <= number < len(self._files) else None
+
+    def shown(self, value: Any) -> Any:
+        """Return a value as JSON; a file is ``{"file": {name, type, size, url}}``."""
+        if isinstance(value, FileDescriptor):
+            return {"file": self._described(value)}
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, Mapping):
+            fields = cast("Mapping[Any, Any]", value)
+            return {str(key): self.shown(each) for key, each in list(fields.items())[:MOST_ITEMS]}
+        if isinstance(value, list | tuple):
+            return [self.shown(each) for each in cast("Sequence[Any]", value)[:MOST_ITEMS]]
+        return plain(value)
+
+    def _text(self, text: str) -> Any:
+        """A text; one that is a picture or a sound as that file; a picture in it by its address."""
+        said = _DATA.fullmatch(text.strip())
+        alone = "".join(text.split()) if said or _BASE64.match(text.lstrip()) else ""
+        found = _embedded(said[1]) if said else _embedded(alone) if _BASE64.fullmatch(alone) else None
+        if found is not None:
+            return {"file": self._described(found)}
+        text = _DATA.sub(self._addressed, text)
+        more = len(text) - MAX_TEXT
+        return text if more <= 0 else f"{text[:MAX_TEXT]}… ({more:,} more characters)"
+
+    def _addressed(self, said: re.Match[str]) -> str:
+        found = _embedded(said[1])
+        return (found and self._described(found)["url"]) or said[0]
+
+    def _described(self, file: FileDescriptor | Embedded) -> dict[str, Any]:
+        if file not in self._files:
+            if len(self._files) >= MOST_FILES:
+                return {"name": file.name, "type": file.mime_type, "size": file.size, "url": None}
+            self._files.append(file)
+        url = f"{self._address}{self._files.index(file)}"
+        return {"name": file.name, "type": file.mime_type, "size": file.size, "url": url}
+
+
+def _embedded(text: str) -> Embedded | None:
+    """The picture or the sound in base64; None for anything else, whatever it says of its type."""
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    kind = next((kind for first, kind in _KINDS if data.startswith(first)), "")
+    if data[:4] == b"RIFF":
+        kind = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}.get(data[8:12], "")
+    return Embedded(f"{kind.partition('/')[0]}.{_SUFFIXES[kind]}", kind, data) if kind else None
+
+
+_SUFFIXES = {
+    "image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp", "image/svg+xml": "svg",
+    "audio/mpeg": "mp3", "audio/ogg": "ogg", "audio/flac": "flac", "audio/wav": "wav",
+}  # fmt: skip
+
+
+def is_inline(file: FileDescriptor | Embedded) -> bool:
+    """Return True if a browser may show a file itself."""
+    if isinstance(file, Embedded):
+        return True
+    guessed = mimetypes.guess_type(file.name)[0] or file.mime_type
+    return guessed == file.mime_type and file.mime_type.startswith(SHOWN_INLINE)

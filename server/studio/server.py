@@ -1,0 +1,364 @@
+"""The studio over HTTP: bound to this machine, behind a token in its address.
+
+Files are opened by `data/open`; every change is one of the operations of `operad.flows.edit`, sent to `data/apply`.
+`data/changes` is a stream of what other tabs, and other programs, change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+from importlib.resources import files
+from mimetypes import guess_type
+from pathlib import Path
+from threading import Lock
+from typing import Any, TypeVar
+
+from operad.configs.code import Trust
+from operad.configs.flow import MAX_BYTES
+from operad.flows.edit import difference, read_operations
+from operad.runtime.models.model import Model
+from operad.runtime.values.errors import InvalidError, MissingExtraError, OperadError
+from operad.runtime.values.valid_json import to_json
+from operad.server.studio.chatting import Chats, model_state
+from operad.server.studio.drawn import changes_json, document
+from operad.server.studio.experts import graph as experts
+from operad.server.studio.export import export, targets
+from operad.server.studio.files.folder import Folder, as_rows
+from operad.server.studio.files.new_files import examples, new_file
+from operad.server.studio.files.open_file import OpenFile, ReadonlyError, StaleError
+from operad.server.studio.files.recent import RecentFiles
+from operad.server.studio.fixes import fix_of, fixes
+from operad.server.studio.palette import catalogue
+from operad.server.studio.reading import candidates, connectable
+from operad.server.studio.requests import number, text
+from operad.server.studio.runs.routes import MAX_FILES, MAX_UPLOAD, Runs
+from operad.server.view.http import application, json_body, json_response, refusal
+from operad.server.view.run_page import MOST_STREAMS
+
+try:
+    from starlette.exceptions import HTTPException
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, Response, StreamingResponse
+    from starlette.routing import Route
+except ImportError as error:
+    raise MissingExtraError("the studio needs the extra `page`: pip install 'operad[page]'") from error
+
+T = TypeVar("T")
+
+PACE = 0.5
+"""Seconds between looks at the files that are open."""
+
+KEEP_ALIVE = 10.0
+"""Seconds without a message, after which a browser gets a sign of life."""
+
+MOST_OPEN = 50
+"""Files that are open at once; the one opened first is closed."""
+
+MAX_OPERATIONS = 8 * 2**20
+"""Maximum size of a request with operations, in bytes."""
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; media-src 'self' data: blob:; "
+    "font-src 'self'; connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_MISSING = "the studio's page is missing from this installation; in a checkout, build it: make studio"
+
+
+class Studio:
+    """The studio of a folder.
+
+    Args:
+        folder: The folder.
+        histories: Folder of the files' histories; None for the user's.
+        model: Model of runs and of the chat; None for that of the environment.
+        trust: True if the code that files name may run, or a function that decides.
+
+    Attributes:
+        app: The application.
+    """
+
+    def __init__(
+        self, folder: Folder, histories: Path | None = None, *, model: Model | None = None, trust: Trust = False
+    ) -> None:
+        self.folder = folder
+        self._histories = histories
+        self._recent = RecentFiles(histories)
+        self._open: dict[str, OpenFile] = {}
+        self._opening = Lock()
+        self._flushing: dict[str, asyncio.Task[None]] = {}
+        self._followers: set[asyncio.Queue[dict[str, Any] | None]] = set()
+        self._bundle = Path(str(files("operad.server.studio") / "bundle"))
+        self._model = model
+        self._runs = Runs(folder, self._find, model, trust)
+        chats = Chats(self._find, self._tell, model)
+        self.app = application(
+            Route("/", self._page),
+            Route("/assets/{name}", self._asset),
+            Route("/data/files", self._files),
+            Route("/data/files", self._new, methods=["POST"]),
+            Route("/data/catalogue", self._catalogue),
+            Route("/data/open", self._opened, methods=["POST"]),
+            Route("/data/apply", self._apply, methods=["POST"]),
+            Route("/data/undo", self._undo, methods=["POST"]),
+            Route("/data/redo", self._redo, methods=["POST"]),
+            Route("/data/goto", self._goto, methods=["POST"]),
+            Route("/data/restore", self._restore, methods=["POST"]),
+            Route("/data/compare", self._compare, methods=["POST"]),
+            Route("/data/candidates", self._candidates, methods=["POST"]),
+            Route("/data/connectable", self._connectable, methods=["POST"]),
+            Route("/data/fixes", self._fixes),
+            Route("/data/fix", self._fix, methods=["POST"]),
+            Route("/data/export", self._export),
+            Route("/data/changes", self._changes),
+            *self._runs.routes,
+            *chats.routes,
+            handlers={
+                StaleError: _stale,
+                ReadonlyError: _conflict,
+                InvalidError: _invalid,
+                OperadError: _wrong,
+            },
+        )
+
+    # While it is served
+
+    async def keep_up(self) -> None:
+        """Look whether open files were changed outside, until it is cancelled."""
+        await asyncio.to_thread(catalogue)  # the first tab need not wait for all node types to be imported
+        while True:
+            await asyncio.sleep(PACE)
+            for file in list(self._open.values()):
+                with suppress(OperadError):
+                    if await asyncio.to_thread(file.refresh):
+                        self._tell(file)
+
+    async def close(self) -> None:
+        """Let those who follow go."""
+        for queue in self._followers:
+            queue.put_nowait(None)
+        for file in self._open.values():
+            with suppress(OperadError):
+                await asyncio.to_thread(file.flush)
+        await self._runs.close()
+
+    def _tell(self, file: OpenFile) -> None:
+        message = {"path": file.name, "version": file.version, "disk": file.disk}
+        for queue in self._followers:
+            queue.put_nowait(message)
+
+    # The page
+
+    async def _page(self, request: Request) -> Response:
+        index = self._bundle / "index.html"
+        if not index.is_file():
+            return refusal(503, _MISSING)
+        return Response(index.read_bytes(), media_type="text/html", headers={"content-security-policy": _POLICY})
+
+    async def _asset(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        path = self._bundle / "assets" / name
+        if name.startswith(".") or "/" in name or "\\" in name or not path.is_file():
+            raise HTTPException(404, f"there is no {name[:80]!r}")
+        headers = {"cache-control": "private, max-age=31536000, immutable", "content-security-policy": _POLICY}
+        kind = "text/javascript" if name.endswith("js") else guess_type(name)[0] or "application/octet-stream"
+        return Response(path.read_bytes(), media_type=kind, headers=headers)
+
+    # Files
+
+    async def _files(self, request: Request) -> Response:
+        listed = await asyncio.to_thread(self.folder.files)
+        model = await asyncio.to_thread(model_state, self._model)
+        recent = await asyncio.to_thread(self._recent.rows, self.folder)
+        return json_response(
+            {
+                "folder": str(self.folder.root),
+                "files": as_rows(listed),
+                "examples": examples(),
+                "model": model,
+                "recent": recent,
+                "limits": {"file": MAX_BYTES, "files": MAX_FILES},
+            }
+        )
+
+    async def _new(self, request: Request) -> Response:
+        said = await json_body(request, MAX_UPLOAD)
+        return json_response({"path": await asyncio.to_thread(new_file, self.folder, said)})
+
+    async def _catalogue(self, request: Request) -> Response:
+        return json_response(await asyncio.to_thread(catalogue))
+
+    def _find(self, said: dict[str, Any]) -> OpenFile:
+        """The open file that a request names, opened where it is not.
+
+        Raises:
+            InputError: It names none of the folder.
+            InvalidError: The file cannot be read.
+        """
+        path = self.folder.path(text(said, "path"))
+        name = self.folder.name(path)
+        if self.folder.only is not None and name != self.folder.only and name not in self._open:
+            self.folder.only = None  # a second file was asked for: the whole folder is of interest
+        with self._opening:  # two tabs may ask at once
+            file = self._open.get(name)
+            if file is None:
+                file = self._open[name] = OpenFile(path, name, self._histories)
+                for other in list(self._open)[:-MOST_OPEN]:
+                    self._open.pop(other).flush()
+            return file
+
+    async def _with(self, request: Request, work: Callable[[OpenFile, dict[str, Any]], T]) -> T:
+        """Do work on the file that a request names, in another thread; tell others if the file changed."""
+        said = await json_body(request, MAX_OPERATIONS)
+
+        def done() -> tuple[OpenFile, int, T]:
+            file = self._find(said)
+            before = file.version
+            return file, before, work(file, said)
+
+        file, before, result = await asyncio.to_thread(done)
+        if file.version != before:
+            self._tell(file)
+        if file.dirty and file.name not in self._flushing:
+            self._flushing[file.name] = asyncio.ensure_future(self._flush(file))
+        return result
+
+    async def _flush(self, file: OpenFile) -> None:
+        """Write a file in the background, until nothing is left to write."""
+        try:
+            while file.dirty and file.disk == "same":
+                with suppress(OperadError):  # tried again with the next change
+                    await asyncio.to_thread(file.flush)
+                await asyncio.sleep(PACE)
+        finally:
+            del self._flushing[file.name]
+
+    async def _opened(self, request: Request) -> Response:
+        def look(file: OpenFile, said: dict[str, Any]) -> dict[str, Any]:
+            file.refresh()
+            self._recent.note(file.path)
+            return document(file)
+
+        return json_response(await self._with(request, look))
+
+    async def _apply(self, request: Request) -> Response:
+        return await self._edited(
+            request, lambda file, said: file.apply(number(said, "version"), read_operations(said.get("operations")))
+        )
+
+    async def _undo(self, request: Request) -> Response:
+        return await self._edited(request, lambda file, said: file.undo(number(said, "version")))
+
+    async def _redo(self, request: Request) -> Response:
+        return await self._edited(request, lambda file, said: file.redo(number(said, "version")))
+
+    async def _goto(self, request: Request) -> Response:
+        return await self._edited(request, lambda file, said: file.goto(number(said, "version"), number(said, "step")))
+
+    async def _restore(self, request: Request) -> Response:
+        return await self._edited(request, lambda file, _: file.restore())
+
+    async def _edited(self, request: Request, work: Callable[[OpenFile, dict[str, Any]], None]) -> Response:
+        def edit(file: OpenFile, said: dict[str, Any]) -> dict[str, Any]:
+            work(file, said)
+            return document(file)
+
+        return json_response(await self._with(request, edit))
+
+    async def _compare(self, request: Request) -> Response:
+        def compare(file: OpenFile, said: dict[str, Any]) -> dict[str, Any]:
+            return changes_json(difference(file.at(number(said, "from")), file.at(number(said, "to"))))
+
+        return json_response(await self._with(request, compare))
+
+    async def _candidates(self, request: Request) -> Response:
+        found = await self._with(request, lambda file, said: candidates(file.content.graph, text(said, "node")))
+        return json_response({"variables": found})
+
+    async def _connectable(self, request: Request) -> Response:
+        def targets(file: OpenFile, said: dict[str, Any]) -> dict[str, str | None]:
+            if file.content.format is None:
+                return experts.connectable(file.content.graph, text(said, "source"))
+            return connectable(file.content.graph, text(said, "source"), number(said, "port", 0))
+
+        return json_response({"targets": await self._with(request, targets)})
+
+    async def _fixes(self, request: Request) -> Response:
+        def look() -> dict[str, Any]:
+            file = self._find(dict(request.query_params))
+            version, content = file.version, file.content
+            return {"version": version, "fixes": [each and each.what for each in fixes(content)]}
+
+        return json_response(await asyncio.to_thread(look))
+
+    async def _fix(self, request: Request) -> Response:
+        def mend(file: OpenFile, said: dict[str, Any]) -> None:
+            fix = fix_of(file.content, number(said, "issue"))
+            file.replace(number(said, "version"), fix.graph, f"Fix {fix.what}", "edit")
+
+        return await self._edited(request, mend)
+
+    async def _export(self, request: Request) -> Response:
+        wanted = request.query_params.get("format")
+
+        def made() -> dict[str, Any]:
+            file = self._find(dict(request.query_params))
+            file.flush()
+            return {"formats": targets(file.content)} if wanted is None else export(file, wanted)
+
+        return json_response(await asyncio.to_thread(made))
+
+    # What others do
+
+    async def _changes(self, request: Request) -> Response:
+        if len(self._followers) >= MOST_STREAMS:
+            raise HTTPException(503, f"{MOST_STREAMS} tabs are open already; close one")
+        return StreamingResponse(self._messages(), media_type="text/event-stream")
+
+    async def _messages(self) -> AsyncGenerator[str, None]:
+        queue = asyncio.Queue[dict[str, Any] | None]()
+        self._followers.add(queue)
+        try:
+            yield ": \n\n"
+            while True:
+                try:
+                    message = await asyncio.wait_for(queue.get(), KEEP_ALIVE)
+                except asyncio.TimeoutError:
+                    yield ": \n\n"
+                    continue
+                if message is None:
+                    return
+                yield f"data: {to_json(message)}\n\n"
+        finally:
+            self._followers.discard(queue)
+
+
+async def _stale(request: Request, error: Exception) -> Response:
+    """The file as it is now, for the tab whose change came too late."""
+    if isinstance(error, StaleError):
+        return _told(409, str(error), document=await asyncio.to_thread(document, error.file))
+    return _told(409, str(error))
+
+
+async def _conflict(request: Request, error: Exception) -> Response:
+    return _told(409, str(error))
+
+
+async def _wrong(request: Request, error: Exception) -> Response:
+    return _told(400, str(error))
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    issues = error.issues if isinstance(error, InvalidError) else ()
+    rows = [
+        {"code": each.code, "what": each.message, "where": each.where, "node": None, "field": None, "fix": None,
+         "severity": "error"}
+        for each in issues[:100]
+    ]  # fmt: skip
+    first = str(error).splitlines()[0] if len(issues) != 1 else f"{issues[0].where}: {issues[0].message}".strip(": ")
+    return _told(422, first, issues=rows)
+
+
+def _told(status: int, error: str, **more: Any) -> Response:
+    return JSONResponse({"error": error, "issues": [], **more}, status)

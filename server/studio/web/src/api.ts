@@ -1,0 +1,116 @@
+// Requests to the server; all addresses are relative to the page's own.
+
+import type {
+  Candidate, Changes, ChatMessage, Document, Exported, Files, Issue, Json, LastRun, NodeType, Operation, RunPicture,
+} from "./types";
+
+/** A refusal by the server, with a sentence for people. */
+export class Refused extends Error {
+  constructor(
+    message: string,
+    readonly status: number,
+    readonly issues: Issue[] = [],
+    readonly document: Document | null = null,
+  ) {
+    super(message);
+  }
+}
+
+async function answered<Answer>(address: string, options?: RequestInit): Promise<Answer> {
+  const response = await sent(address, options);
+  return (await response.json()) as Answer;
+}
+
+async function sent(address: string, options?: RequestInit): Promise<Response> {
+  let response: Response;
+  try {
+    response = await fetch(address, options);
+  } catch {
+    throw new Refused("the server cannot be reached; your last change was not saved", 0);
+  }
+  if (response.ok) return response;
+  const told = (await response.json().catch(() => ({}))) as { error?: string; issues?: Issue[]; document?: Document };
+  throw new Refused(told.error ?? `the server answered ${response.status}`, response.status, told.issues, told.document);
+}
+
+/** Browsers finish small requests even when the page is left. */
+const MOST_KEPT_ALIVE = 60_000;
+
+function posting(body: unknown): RequestInit {
+  const text = JSON.stringify(body);
+  return { method: "POST", headers: { "content-type": "application/json" }, body: text, keepalive: text.length < MOST_KEPT_ALIVE };
+}
+
+const post = <Answer>(address: string, body: unknown): Promise<Answer> => answered<Answer>(address, posting(body));
+
+export const api = {
+  files: () => answered<Files>("data/files"),
+  make: (body: Record<string, Json>) => post<{ path: string }>("data/files", body),
+  catalogue: () => answered<NodeType[]>("data/catalogue"),
+  open: (path: string) => post<Document>("data/open", { path }),
+  apply: (path: string, version: number, operations: Operation[]) =>
+    post<Document>("data/apply", { path, version, operations }),
+  undo: (path: string, version: number) => post<Document>("data/undo", { path, version }),
+  redo: (path: string, version: number) => post<Document>("data/redo", { path, version }),
+  goto: (path: string, version: number, step: number) => post<Document>("data/goto", { path, version, step }),
+  restore: (path: string) => post<Document>("data/restore", { path }),
+  compare: (path: string, from: number, to: number) => post<Changes>("data/compare", { path, from, to }),
+  candidates: (path: string, node: string) =>
+    post<{ variables: Candidate[] }>("data/candidates", { path, node }).then((told) => told.variables),
+  connectable: (path: string, source: string, port: number) =>
+    post<{ targets: Record<string, string | null> }>("data/connectable", { path, source, port }).then((told) => told.targets),
+  fixes: (path: string) =>
+    answered<{ version: number; fixes: (string | null)[] }>(`data/fixes?path=${encodeURIComponent(path)}`),
+  fix: (path: string, version: number, issue: number) => post<Document>("data/fix", { path, version, issue }),
+  acceptChat: (path: string) => post<Document>("data/chat/accept", { path }),
+  undoChat: (path: string) => post<Document>("data/chat/undo", { path }),
+  run: (body: Record<string, Json>) => post<{ run: string }>("data/run", body),
+  answer: (run: string, interrupt_id: string, value: Json) =>
+    post<Json>(`data/runs/${encodeURIComponent(run)}/answer`, { interrupt_id, value }),
+  cancel: (run: string) => post<Json>(`data/runs/${encodeURIComponent(run)}/cancel`, {}),
+  last: (path: string, node: string) =>
+    answered<LastRun>(`data/last/${encodeURIComponent(node)}?path=${encodeURIComponent(path)}`),
+  formats: (path: string) =>
+    answered<{ formats: { name: string; title: string }[] }>(`data/export?path=${encodeURIComponent(path)}`).then((told) => told.formats),
+  exported: (path: string, format: string) =>
+    answered<Exported>(`data/export?path=${encodeURIComponent(path)}&format=${encodeURIComponent(format)}`),
+};
+
+/** Say something in the chat, and hear the stages of the answer. */
+export async function chat(
+  body: { path: string; version: number; text: string; draft: boolean }, heard: (message: ChatMessage) => void, signal: AbortSignal,
+): Promise<void> {
+  const response = await sent("data/chat", { ...posting(body), signal });
+  if (!response.body) return;
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const events = (rest + value).split(/\r?\n\r?\n/);
+    rest = events.pop() ?? "";
+    for (const event of events) {
+      const data = event.split(/\r?\n/).filter((line) => line.startsWith("data:")).map((line) => line.slice(5).trim()).join("\n");
+      if (data) heard(JSON.parse(data) as ChatMessage);
+    }
+  }
+}
+
+/** Follow a stream of the server; the browser reconnects by itself. Returns a function that ends it. */
+function followed<Message>(address: string, heard: (message: Message) => void, connected: (yes: boolean) => void): () => void {
+  const source = new EventSource(address);
+  source.onopen = () => connected(true);
+  source.onerror = () => connected(false);
+  source.onmessage = (event: MessageEvent<string>) => {
+    if (event.data) heard(JSON.parse(event.data) as Message);
+  };
+  return () => source.close();
+}
+
+export const followRun = (run: string, heard: (picture: RunPicture) => void, connected: (yes: boolean) => void): (() => void) =>
+  followed(`data/runs/${encodeURIComponent(run)}/changes`, heard, connected);
+
+export type OutsideChange = { path: string; version?: number; disk?: "same" | "changed" | "gone" };
+
+export const followChanges = (heard: (change: OutsideChange) => void, connected: (yes: boolean) => void): (() => void) =>
+  followed("data/changes", heard, connected);

@@ -1,0 +1,75 @@
+// A node as a card: its title, type, summary, ports, issues, and its state in the run.
+
+import { Handle, type NodeProps, Position } from "@xyflow/react";
+import { type ReactElement, memo } from "react";
+import { Icon, iconOf } from "../icons";
+import { duration, stateInWords } from "../run";
+import { useStudio } from "../store";
+import type { CardNode } from "./elements";
+
+/** Nodes that no edge leaves. */
+const LAST = new Set(["end", "loop-end", "conversation", "expert", "evaluator"]);
+/** Nodes that no edge leads to. */
+const FIRST = new Set(["start", "iteration-start", "loop-start", "conversation", "leader"]);
+/** A leader has all experts: its edges are drawn, and not made by hand. */
+const TEAM = new Set(["leader", "expert"]);
+
+function CardOf({ data, selected }: NodeProps<CardNode>): ReactElement {
+  const { node, errors, warnings, mark, container, locked } = data;
+  const run = useStudio((state) => (state.overlay ? undefined : state.run?.nodes[node.id]));
+  const running = useStudio((state) => state.run !== null && !state.run.ended && !state.overlay);
+  const typeTitle = useStudio((state) => state.catalogue.get(node.type)?.title ?? node.type);
+  const state = run?.state ?? (running ? "waiting" : "");
+  const fixed = TEAM.has(node.type);
+  const classes = ["card", selected && "selected", container && "container", mark && `mark-${mark}`, state && `is-${state}`, run?.blamed && "is-blamed"];
+  return (
+    <div className={classes.filter(Boolean).join(" ")} data-state={state || undefined}>
+      {!FIRST.has(node.type) && <Handle type="target" position={Position.Left} isConnectable={!locked && !fixed} className={fixed ? "of-team" : ""} />}
+      <div className="card-head">
+        <span className="card-icon"><Icon name={iconOf(node.type)} /></span>
+        <span className="card-words">
+          <span className="card-title" dir="auto">{node.title || typeTitle}</span>
+          <span className="card-line">
+            <span className="card-type">{typeTitle === node.title ? `#${node.id}` : `${typeTitle} · ${node.id}`}</span>
+            {run && <RunMark state={run.state} seconds={run.seconds} times={run.times} error={run.error} />}
+            {run && run.blamed > 0 && <span className="card-mark blamed" title={run.lesson}>blamed</span>}
+            {run?.again && <span className="card-mark again">again</span>}
+            {mark && <span className={`card-mark ${mark}`}>{mark}</span>}
+          </span>
+        </span>
+      </div>
+      {node.summary && <div className="card-summary" dir="auto" title={node.summary}>{node.summary}</div>}
+      {errors + warnings > 0 && (
+        <span className={`card-issues ${errors ? "bad" : "warn"}`} title={`${errors + warnings} issues`}>{errors + warnings}</span>
+      )}
+      {node.ports.length > 1
+        ? (
+          <div className="card-ports">
+            {node.ports.map((label, port) => (
+              <div className="card-port" key={port}>
+                <span dir="auto" title={label}>{label.replace(/^__/, "")}</span>
+                <Handle type="source" position={Position.Right} id={String(port)} isConnectable={!locked} />
+              </div>
+            ))}
+          </div>
+        )
+        : !LAST.has(node.type) && <Handle type="source" position={Position.Right} id="0" isConnectable={!locked && !fixed} className={fixed ? "of-team" : container ? "at-head" : ""} />}
+    </div>
+  );
+}
+
+export const Card = memo(CardOf);
+
+/** States whose duration says something. */
+const TIMED = new Set(["done", "failed", "stopped", "cancelled"]);
+
+function RunMark({ state, seconds, times, error }: { state: string; seconds: number | null; times: number; error: string }): ReactElement {
+  const words = `${stateInWords(state)}${seconds === null ? "" : `, ${duration(seconds)}`}${times > 1 ? `, ${times} times` : ""}`;
+  return (
+    <span className={`run-mark is-${state}`} title={error || words}>
+      <span className="run-dot" aria-hidden="true" />
+      <span className="run-words">{seconds === null || !TIMED.has(state) ? stateInWords(state) : duration(seconds)}</span>
+      {times > 1 && <span className="run-words">×{times}</span>}
+    </span>
+  );
+}

@@ -1,0 +1,419 @@
+// What the page does: each command asks the server and hands the answer to the store.
+
+import { type Document, type Exported, type Json, type Operation } from "./types";
+import { type Adding, type Copied, type NewPart, added, addedOperator, copied, pasting, readCopied, removing } from "./operations";
+import { type Alignment, aligned } from "./align";
+import { grouping, ungroupable } from "./group";
+import { type Layout } from "./layout";
+import type { Panel, Positions, Theme } from "./state";
+import { AROUND, GAP_X, type Point, WIDTH, overlapping, placed } from "./place";
+import type { Store } from "./store";
+import { Refused, api, chat, followChanges, followRun } from "./api";
+import { started } from "./run";
+import { remembered, remember } from "./remember";
+import { createTurns } from "./turns";
+import { keepUnsent, takeUnsent } from "./unsent";
+import { overlayOf } from "./changes";
+
+/**
+ * Milliseconds for which the first canvas waits for its layout; until it comes, nodes stand in simple columns. A worker that
+ * runs answers in time; one that begins with the page needs some 300 ms, which nobody should wait for.
+ */
+const PATIENCE = 80;
+
+const after = (milliseconds: number): Promise<null> => new Promise((done) => setTimeout(() => done(null), milliseconds));
+
+export type Commands = ReturnType<typeof createCommands>;
+
+export function createCommands(store: Store, layout: Layout) {
+  const { dispatch } = store;
+  let stopRun: (() => void) | null = null;
+  let chatting: AbortController | null = null;
+  const { say, refused, inTurn, quietly, tooLate } = createTurns(store);
+
+  const current = () => {
+    const { document } = store.get();
+    if (!document) throw new Refused("no file is open", 0);
+    return document;
+  };
+
+  const keepPositions = (): void => {
+    const { document, positions } = store.get();
+    if (document) remember(document, positions);
+  };
+
+  const commands = {
+    say,
+
+    // Files
+
+    files: () =>
+      quietly(async () => {
+        dispatch({ type: "files", files: await api.files() });
+      }),
+
+    catalogue: () =>
+      quietly(async () => {
+        dispatch({ type: "catalogue", types: await api.catalogue() });
+      }),
+
+    async open(path: string, asked?: Promise<Document>): Promise<void> {
+      dispatch({ type: "opening", path });
+      layout.warm();
+      const document = await quietly(() => asked ?? api.open(path));
+      if (!document) {
+        dispatch({ type: "opening", path: null });
+        void commands.files();
+        return;
+      }
+      const known = remembered(document);
+      const drawn = !overlapping(document); // where the file says it
+      const strange = document.nodes.filter((node) => !known[node.id] && !(drawn && node.position)).length;
+      const laying = strange > document.nodes.length / 2 ? layout(document).catch(() => null) : null;
+      const inTime = laying && (await Promise.race([laying, after(PATIENCE)]));
+      const positions = inTime ?? placed(document, known);
+      dispatch({ type: "opened", document, positions });
+      dispatch({ type: "panel", panel: null });
+      location.hash = `file=${encodeURIComponent(path)}`;
+      const unsent = takeUnsent(path);
+      if (unsent.length) void commands.edit(unsent);
+      if (!laying || inTime) return;
+      dispatch({ type: "laying" });
+      const laid = await laying;
+      const untouched = store.get().positions === positions && store.get().document === document;
+      dispatch({ type: "laid", positions: untouched ? laid : null });
+    },
+
+    async make(body: Record<string, Json>): Promise<string | undefined> {
+      const made = await quietly(() => api.make(body));
+      if (made) await commands.open(made.path);
+      return made?.path;
+    },
+
+    close(): void {
+      chatting?.abort();
+      stopRun?.();
+      dispatch({ type: "closed" });
+      history.replaceState(null, "", location.pathname);
+      void commands.files();
+    },
+
+    // Edits
+
+    /** Apply operations; a function gets the document as it is when their turn comes. */
+    edit: (given: Operation[] | ((document: Document) => Operation[]), at: () => Positions = () => ({})) => {
+      const open = store.get().document;
+      if (open && tooLate()) {
+        keepUnsent(open.path, typeof given === "function" ? given(open) : given);
+        return Promise.resolve(undefined);
+      }
+      return inTurn(async () => {
+        const operationsFor = (document: Document): Operation[] => (typeof given === "function" ? given(document) : given);
+        const before = current();
+        const operations = operationsFor(before);
+        if (!operations.length) return undefined;
+        let document;
+        try {
+          document = await api.apply(before.path, before.version, operations);
+        } catch (error) {
+          if (!(error instanceof Refused && error.status === 409 && error.document)) throw error;
+          dispatch({ type: "document", document: error.document });
+          document = await api.apply(before.path, error.document.version, operationsFor(error.document));
+          say("The workflow was changed elsewhere; your change was applied to the newest version.");
+        }
+        dispatch({ type: "document", document, at: at() });
+        keepPositions();
+        return document;
+      });
+    },
+
+    undo: () => inTurn(async () => {
+      const { path, version, undo } = current();
+      if (undo) dispatch({ type: "document", document: await api.undo(path, version) });
+    }),
+
+    redo: () => inTurn(async () => {
+      const { path, version, redo } = current();
+      if (redo) dispatch({ type: "document", document: await api.redo(path, version) });
+    }),
+
+    goto: (step: number) => inTurn(async () => {
+      const { path, version } = current();
+      dispatch({ type: "document", document: await api.goto(path, version, step) });
+    }),
+
+    restore: () => inTurn(async () => {
+      dispatch({ type: "document", document: await api.restore(current().path) });
+    }),
+
+    fix: (issue: number) => inTurn(async () => {
+      const { path, version } = current();
+      dispatch({ type: "document", document: await api.fix(path, version, issue) });
+    }),
+
+    compare: (from: number, to: number) => inTurn(async () => {
+      const document = current();
+      const changes = await api.compare(document.path, from, to);
+      const title = `Step ${from} compared with step ${to}`;
+      dispatch({ type: "overlay", overlay: overlayOf("compare", title, changes, document, document) });
+    }),
+
+    async add(type: string, options: Adding = {}): Promise<string | undefined> {
+      let made = "";
+      const at: Record<string, Point> = {};
+      const done = await commands.edit((document) => {
+        const { catalogue, positions } = store.get();
+        const { id, operations, place } = added(document, catalogue, positions, type, options);
+        made = id;
+        if (place) at[id] = place;
+        return operations;
+      }, () => at);
+      if (!done?.nodes.some((node) => node.id === made)) return undefined;
+      commands.select([made]);
+      return made;
+    },
+
+    /** Add an operator or an evaluator to an expert (after another one, into an edge, or as the beginning of a chain), an expert, or the leader. */
+    async addOperator(said: NewPart): Promise<string | undefined> {
+      const before = new Set(store.get().document?.nodes.map((node) => node.id));
+      const done = await commands.edit((document) => addedOperator(document, said));
+      const made = done?.nodes.find((node) => !before.has(node.id))?.id;
+      if (made) commands.select([made]);
+      return made;
+    },
+
+    /** Give an operator of an expert another name; the id that it has then. */
+    async rename(node: string, name: string): Promise<string | undefined> {
+      const { document, positions } = store.get();
+      const before = new Set(document?.nodes.map((each) => each.id));
+      const fresh = node.includes("/") ? node.replace(/[^/]*$/, name) : name;
+      const at = positions[node];
+      const done = await commands.edit([{ op: "set", node, path: "name", value: name }], () => (at ? { [fresh]: at } : {}));
+      const made = done?.nodes.find((each) => !before.has(each.id))?.id;
+      if (made) commands.select([made]);
+      return made;
+    },
+
+    remove(): void {
+      const { document, selection } = store.get();
+      if (!document || document.readonly) return;
+      void commands.edit((now) => removing(now, selection.nodes, selection.edges));
+    },
+
+    connect: (source: string, port: number, target: string) => commands.edit([{ op: "connect", source, target, port }]),
+
+    paste(text: string): void {
+      const from = readCopied(text);
+      if (from) void commands.pasted(from);
+    },
+
+    async pasted(from: Copied): Promise<void> {
+      const at: Record<string, Point> = {};
+      let made: string[] = [];
+      const done = await commands.edit((document) => {
+        const { ids, operations } = pasting(document, from);
+        const { positions } = store.get();
+        for (const [old, id] of ids) {
+          const known = positions[old];
+          if (known) at[id] = { x: known.x + 40, y: known.y + 60 };
+        }
+        made = [...ids.values()];
+        return operations;
+      }, () => at);
+      if (done) commands.select(made);
+    },
+
+    duplicate(): void {
+      const { document, selection } = store.get();
+      if (document && selection.nodes.length) void commands.pasted(copied(document, selection.nodes));
+    },
+
+    /** Put the selected nodes into a new container, which comes where they stood. */
+    async group(type: string): Promise<void> {
+      const { document, selection, catalogue } = store.get();
+      const kind = catalogue.get(type);
+      if (!document || !kind || document.readonly) return;
+      const fault = ungroupable(document.nodes.filter((node) => selection.nodes.includes(node.id)));
+      if (fault) {
+        say(fault, "error");
+        return;
+      }
+      let made = "";
+      const at: Record<string, Point> = {};
+      const done = await commands.edit((now) => {
+        const { id, ids, operations } = grouping(now, kind, selection.nodes);
+        const { positions } = store.get();
+        const places = selection.nodes.flatMap((each) => positions[each] ?? []);
+        const [left, top] = [Math.min(...places.map((each) => each.x)), Math.min(...places.map((each) => each.y))];
+        made = id;
+        at[id] = { x: left, y: top };
+        at[`${id}-1`] = { x: AROUND.left, y: AROUND.top };
+        for (const [old, fresh] of ids) {
+          const known = positions[old];
+          const moved = selection.nodes.includes(old); // what is inside of a moved container stays in its place there
+          if (known) at[fresh] = moved ? { x: known.x - left + AROUND.left + WIDTH + GAP_X, y: known.y - top + AROUND.top } : known;
+        }
+        return operations;
+      }, () => at);
+      if (done) commands.select([made]);
+    },
+
+    // The canvas
+
+    select: (nodes: readonly string[], edges: readonly string[] = []) => dispatch({ type: "select", selection: { nodes, edges } }),
+
+    selectAll(): void {
+      const { document } = store.get();
+      commands.select(document?.nodes.map((node) => node.id) ?? []);
+    },
+
+    move(positions: Positions): void {
+      dispatch({ type: "move", positions });
+      keepPositions();
+    },
+
+    async tidy(): Promise<void> {
+      const { document } = store.get();
+      if (!document) return;
+      const positions = await quietly(() => layout(document));
+      if (positions) commands.move(positions);
+    },
+
+    align(how: Alignment): void {
+      const { document, positions, selection } = store.get();
+      if (!document) return;
+      commands.move(aligned(document, positions, selection.nodes, how));
+    },
+
+    // Chat
+
+    async chat(text: string): Promise<void> {
+      const { path, version } = current();
+      dispatch({ type: "chat", line: { who: "person", text } });
+      dispatch({ type: "chatting", busy: true });
+      chatting = new AbortController();
+      try {
+        const draft = store.get().overlay?.kind === "draft"; // what is said next is about what the canvas shows
+        await chat({ path, version, text, draft }, (message) => {
+          const { document } = store.get();
+          if (message.kind === "draft" && message.document && message.changes && document) {
+            dispatch({ type: "overlay", overlay: overlayOf("draft", "Proposed by the chat", message.changes, document, message.document) });
+          } else if (message.kind !== "done" && message.kind !== "draft") {
+            dispatch({ type: "chat", line: { who: message.kind, text: message.text ?? "", ok: message.ok } });
+          }
+        }, chatting.signal);
+      } catch (error) {
+        if (error instanceof Refused) dispatch({ type: "chat", line: { who: "error", text: error.message } });
+        else refused(error);
+      } finally {
+        dispatch({ type: "chatting", busy: false });
+        const { overlay, positions } = store.get();
+        if (overlay?.kind === "draft" && overlay.changes.added.length > 3) {
+          const laid = await layout(overlay.document).catch(() => positions);
+          dispatch({ type: "move", positions: laid });
+        }
+      }
+    },
+
+    stopChat: () => chatting?.abort(),
+
+    acceptChat: () => inTurn(async () => {
+      const document = await api.acceptChat(current().path);
+      dispatch({ type: "document", document });
+      dispatch({ type: "chat", line: { who: "answer", text: "Changes accepted." } });
+      keepPositions();
+    }),
+
+    undoChat: () => inTurn(async () => {
+      const document = await api.undoChat(current().path);
+      dispatch({ type: "document", document });
+      dispatch({ type: "chat", line: { who: "answer", text: "Changes undone." } });
+    }),
+
+    closeOverlay: () => dispatch({ type: "overlay", overlay: null }),
+
+    // Runs
+
+    async run(inputs: Record<string, Json>, part: { only?: string; from?: string } = {}): Promise<void> {
+      const document = current();
+      const asked = await quietly(() => api.run({ path: document.path, inputs, ...part }));
+      if (!asked) return;
+      stopRun?.();
+      const title = (id: string): string => document.nodes.find((node) => node.id === id)?.title ?? id;
+      const what = part.only ? `${title(part.only)} alone` : part.from ? `from ${title(part.from)}` : "the workflow";
+      dispatch({ type: "run", run: started(asked.run, what) });
+      dispatch({ type: "panel", panel: "run" });
+      const stop = followRun(
+        asked.run,
+        (picture) => {
+          dispatch({ type: "picture", run: asked.run, picture });
+          if (picture.ended) stop();
+        },
+        (connected) => dispatch({ type: "running", run: asked.run, connected }),
+      );
+      stopRun = stop;
+    },
+
+    answer: (question: string, value: Json) =>
+      quietly(async () => {
+        const { run } = store.get();
+        if (!run) return;
+        await api.answer(run.id, question, value);
+        dispatch({ type: "answered", question });
+      }),
+
+    cancel: () =>
+      quietly(async () => {
+        const { run } = store.get();
+        if (run) await api.cancel(run.id);
+      }),
+
+    clearRun(): void {
+      stopRun?.();
+      dispatch({ type: "run", run: null });
+    },
+
+    // Reading
+
+    /** What "fix" would do about each issue, in their order. */
+    fixes: () => api.fixes(current().path).catch(() => null),
+
+    last: (node: string) => quietly(() => api.last(current().path, node)),
+    candidates: (node: string) => api.candidates(current().path, node).catch(() => []),
+    connectable: (source: string, port: number) =>
+      api.connectable(current().path, source, port).catch(() => ({}) as Record<string, string | null>),
+    formats: () => quietly(() => api.formats(current().path)),
+    exported: (format: string): Promise<Exported | undefined> => quietly(() => api.exported(current().path, format)),
+
+    // The page
+
+    panel: (panel: Panel | null) => dispatch({ type: "panel", panel }),
+
+    theme(theme: Theme): void {
+      dispatch({ type: "theme", theme });
+      if (theme === "system") delete document.documentElement.dataset["theme"];
+      else document.documentElement.dataset["theme"] = theme;
+      localStorage.setItem("operad-theme", theme);
+    },
+
+    /** Follow what other tabs and other programs do to the file. */
+    follow: (): (() => void) =>
+      followChanges(
+        (change) => {
+          const { document, saving } = store.get();
+          if (!document || change.path !== document.path) return;
+          if (change.disk && change.disk !== document.disk) dispatch({ type: "disk", disk: change.disk });
+          if (change.version !== undefined && change.version > document.version && !saving) {
+            void inTurn(async () => {
+              if (store.get().document?.version === change.version) return;
+              dispatch({ type: "document", document: await api.open(document.path) });
+            });
+          }
+        },
+        (connected) => dispatch({ type: "connected", connected }),
+      ),
+  };
+
+  return commands;
+}
+

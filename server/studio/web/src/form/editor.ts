@@ -1,0 +1,133 @@
+// An editor of CodeMirror with completion of the variables that may be read.
+
+import { type CompletionContext, type CompletionResult, autocompletion, completionKeymap, closeBrackets, closeBracketsKeymap } from "@codemirror/autocomplete";
+import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
+import { javascript } from "@codemirror/lang-javascript";
+import { json } from "@codemirror/lang-json";
+import { python } from "@codemirror/lang-python";
+import { HighlightStyle, bracketMatching, indentUnit, syntaxHighlighting } from "@codemirror/language";
+import { EditorState, type Extension } from "@codemirror/state";
+import { Decoration, type DecorationSet, EditorView, MatchDecorator, ViewPlugin, type ViewUpdate, keymap } from "@codemirror/view";
+import { tags } from "@lezer/highlight";
+import type { Candidate } from "../types";
+
+export interface EditorOptions {
+  value: string;
+  label: string;
+  language: string;
+  locked: boolean;
+  candidates(): readonly Candidate[];
+  names(): readonly string[];
+  change(text: string): void;
+  leave(): void;
+}
+
+export interface Editor {
+  show(text: string): void;
+  focus(): void;
+  destroy(): void;
+}
+
+const colours = HighlightStyle.define([
+  { tag: [tags.keyword, tags.operatorKeyword, tags.controlKeyword], color: "var(--code-keyword)" },
+  { tag: [tags.string, tags.special(tags.string)], color: "var(--code-string)" },
+  { tag: [tags.number, tags.bool, tags.null], color: "var(--code-number)" },
+  { tag: [tags.comment], color: "var(--soft)", fontStyle: "italic" },
+  { tag: [tags.function(tags.variableName), tags.propertyName], color: "var(--code-name)" },
+]);
+
+const look = EditorView.theme({
+  "&": { color: "var(--ink)", backgroundColor: "transparent", fontSize: "13px" },
+  "&.cm-focused": { outline: "none" },
+  ".cm-content": { padding: "7px 9px", caretColor: "var(--accent)", fontFamily: "var(--text-font)", lineHeight: "1.5" },
+  "&.mono .cm-content": { fontFamily: "var(--mono)", fontSize: "12.5px" },
+  ".cm-line": { padding: "0" },
+  ".cm-scroller": { maxHeight: "340px", overflow: "auto" },
+  ".cm-selectionBackground, ::selection": { backgroundColor: "var(--tint) !important" },
+  ".cm-variable": { color: "var(--accent-ink)", backgroundColor: "var(--tint)", borderRadius: "4px", padding: "1px 2px" },
+  ".cm-tooltip": { backgroundColor: "var(--raised)", border: "1px solid var(--line)", borderRadius: "8px", overflow: "hidden", boxShadow: "var(--float)", zIndex: "60" },
+  ".cm-tooltip.cm-tooltip-autocomplete > ul": { fontFamily: "var(--text-font)", maxHeight: "220px" },
+  ".cm-tooltip.cm-tooltip-autocomplete > ul > li": { padding: "6px 10px", lineHeight: "1.3" },
+  ".cm-tooltip.cm-tooltip-autocomplete > ul > li[aria-selected]": { backgroundColor: "var(--tint)", color: "var(--ink)" },
+  ".cm-completionDetail": { color: "var(--soft)", fontStyle: "normal", marginLeft: "10px" },
+  ".cm-completionIcon": { display: "none" },
+});
+
+const variables = new MatchDecorator({ regexp: /\{\{.{0,200}?\}\}/g, decoration: Decoration.mark({ class: "cm-variable" }) });
+const marked = ViewPlugin.fromClass(
+  class {
+    decorations: DecorationSet;
+    constructor(view: EditorView) {
+      this.decorations = variables.createDeco(view);
+    }
+    update(update: ViewUpdate): void {
+      this.decorations = variables.updateDeco(update, this.decorations);
+    }
+  },
+  { decorations: (plugin) => plugin.decorations },
+);
+
+function completing(options: EditorOptions) {
+  return (context: CompletionContext): CompletionResult | null => {
+    const begun = context.matchBefore(/\{\{\s*#?[\w.\- ]*/) ?? context.matchBefore(/\/$/);
+    if (!begun) return null;
+    const template = options.language === "template";
+    const close = (from: number, to: number, text: string, view: EditorView): void => {
+      const after = view.state.sliceDoc(to, to + 3);
+      const end = to + (after.startsWith("#}}") ? 3 : after.startsWith("}}") ? 2 : 0);
+      view.dispatch({ changes: { from, to: end, insert: text }, selection: { anchor: from + text.length } });
+    };
+    const found = template
+      ? options.names().map((name) => ({ label: `{{ ${name} }}`, detail: "", text: `{{ ${name} }}` }))
+      : options.candidates().map((each) => ({ label: `{{#${each.reference}#}}`, detail: each.title ? `${each.title}, ${each.type}` : each.type, text: `{{#${each.reference}#}}` }));
+    return {
+      from: begun.from,
+      filter: false,
+      options: found
+        .filter(({ label }) => label.replace(/\W/g, "").toLowerCase().includes(begun.text.replace(/\W/g, "").toLowerCase()))
+        .map(({ label, detail, text }) => ({ label, detail, apply: (view: EditorView, _: unknown, from: number, to: number) => close(from, to, text, view) })),
+    };
+  };
+}
+
+const LANGUAGES: Record<string, () => Extension> = { python, javascript, json };
+
+export function createEditor(host: HTMLElement, options: EditorOptions): Editor {
+  const shadow = host.shadowRoot ?? host.attachShadow({ mode: "open", delegatesFocus: true });
+  const place = document.createElement("div");
+  shadow.replaceChildren(place);
+  const programming = options.language in LANGUAGES;
+  let showing = false;
+  const view = new EditorView({
+    root: shadow,
+    parent: place,
+    state: EditorState.create({
+      doc: options.value,
+      extensions: [
+        history(), closeBrackets(), programming ? bracketMatching() : [], syntaxHighlighting(colours), look, marked,
+        EditorView.lineWrapping,
+        EditorView.contentAttributes.of({ "aria-label": options.label, "aria-multiline": "true", spellcheck: programming ? "false" : "true" }),
+        EditorView.editorAttributes.of({ class: programming || options.language === "template" ? "mono" : "" }),
+        EditorState.readOnly.of(options.locked),
+        indentUnit.of("    "),
+        LANGUAGES[options.language]?.() ?? [],
+        autocompletion({ override: [completing(options)], icons: false }),
+        keymap.of([...closeBracketsKeymap, ...completionKeymap, ...(programming ? [indentWithTab] : []), ...historyKeymap, ...defaultKeymap.filter((each) => each.key !== "Mod-Enter")]),
+        EditorView.updateListener.of((update) => {
+          if (update.docChanged && !showing) options.change(update.state.doc.toString());
+          if (update.focusChanged && !update.view.hasFocus) options.leave();
+        }),
+      ],
+    }),
+  });
+  return {
+    show(text) {
+      if (text === view.state.doc.toString()) return;
+      showing = true;
+      view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: text } });
+      showing = false;
+    },
+    focus: () => view.focus(),
+    destroy: () => view.destroy(),
+  };
+}

@@ -1,0 +1,48 @@
+// The history: every step, with a way back to it, and two of them compared.
+
+import { type ReactElement, useState } from "react";
+import { Icon, type IconName } from "../icons";
+import { useCommands, useStudio } from "../store";
+import type { Step } from "../types";
+
+const ICONS: Record<Step["kind"], IconName> = { edit: "node", chat: "chat", outside: "file", open: "start" };
+
+export function History(): ReactElement | null {
+  const document = useStudio((state) => state.document);
+  const commands = useCommands();
+  const [from, setFrom] = useState<number | null>(null);
+  if (!document) return null;
+  const steps = [...document.steps].reverse();
+  return (
+    <div className="history">
+      <p className="soft">{from === null ? "Go back to a step, or compare two of them." : `Compare step ${from} with…`}{" "}
+        {from !== null && <button type="button" className="link" onClick={() => setFrom(null)}>Cancel</button>}
+      </p>
+      <ol>
+        {steps.map((step) => (
+          <li key={step.number} className={step.number === document.step ? "here" : ""} aria-current={step.number === document.step ? "step" : undefined}>
+            <Icon name={ICONS[step.kind] ?? "node"} size={14} />
+            <button type="button" className="step" dir="auto" onClick={() => void commands.goto(step.number)} title={`Go to step ${step.number}`}>
+              {step.title} <span className="soft">{time(step.at)}</span>
+            </button>
+            <button
+              type="button" className="ghost small" aria-label={from === null ? `Compare step ${step.number} with another` : `Compare step ${from} with step ${step.number}`}
+              onClick={() => {
+                if (from === null) setFrom(step.number);
+                else {
+                  void commands.compare(Math.min(from, step.number), Math.max(from, step.number));
+                  setFrom(null);
+                }
+              }}
+            >{from === null ? "Compare" : from === step.number ? "…" : "with this"}</button>
+          </li>
+        ))}
+      </ol>
+    </div>
+  );
+}
+
+function time(at: number | string): string {
+  const when = new Date(typeof at === "number" ? at * 1000 : at);
+  return Number.isNaN(when.getTime()) ? "" : when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+}

@@ -1,0 +1,139 @@
+// A field of the run form: a text, a number, a choice, files by choosing or by drop, or JSON.
+
+import { type ReactElement, useId, useState } from "react";
+import { Icon } from "../icons";
+import { useStudio } from "../store";
+import type { Input, Json } from "../types";
+import { bytes } from "../values/FileView";
+
+interface Props {
+  input: Input;
+  value: Json;
+  change(value: Json): void;
+}
+
+export function InputField({ input, value, change }: Props): ReactElement {
+  const id = useId();
+  return (
+    <div className="param">
+      <label className="param-name" htmlFor={id}>{input.title || input.name}{input.required && <span className="needed" aria-hidden="true"> *</span>} <span className="soft">{input.type}</span></label>
+      <Control id={id} input={input} value={value} change={change} />
+    </div>
+  );
+}
+
+function Control({ id, input, value, change }: Props & { id: string }): ReactElement {
+  if (input.options) {
+    return (
+      <select id={id} value={typeof value === "string" ? value : ""} onChange={(event) => change(event.target.value)}>
+        <option value="" />
+        {input.options.map((option) => <option key={option}>{option}</option>)}
+      </select>
+    );
+  }
+  switch (input.type) {
+    case "file":
+    case "array[file]":
+      return <FilesField id={id} several={input.type !== "file"} value={value} change={change} />;
+    case "number":
+      return <input id={id} type="number" step="any" value={typeof value === "number" ? value : ""} onChange={(event) => change(event.target.value === "" ? null : Number(event.target.value))} />;
+    case "boolean":
+      return <input id={id} type="checkbox" role="switch" className="switch" checked={value === true} onChange={(event) => change(event.target.checked)} />;
+    case "string":
+      return <textarea id={id} dir="auto" rows={input.multiline === false ? 1 : 2} value={typeof value === "string" ? value : ""} onChange={(event) => change(event.target.value)} />;
+    default:
+      return <JsonInput id={id} value={value} change={change} />;
+  }
+}
+
+function JsonInput({ id, value, change }: { id: string; value: Json; change(value: Json): void }): ReactElement {
+  const [text, setText] = useState(value === null ? "" : JSON.stringify(value, null, 2));
+  const [fault, setFault] = useState(false);
+  return (
+    <>
+      <textarea id={id} className="mono" rows={2} placeholder="JSON" value={text} aria-invalid={fault} spellCheck={false} onChange={(event) => {
+        setText(event.target.value);
+        try {
+          change(event.target.value.trim() ? (JSON.parse(event.target.value) as Json) : null);
+          setFault(false);
+        } catch {
+          setFault(true);
+        }
+      }} />
+      {fault && <p className="fault">Not JSON yet.</p>}
+    </>
+  );
+}
+
+/** Files of one input. */
+const MOST_FILES = 50;
+
+interface Chosen {
+  name: string;
+  base64: string;
+}
+
+function FilesField({ id, several, value, change }: { id: string; several: boolean; value: Json; change(value: Json): void }): ReactElement {
+  const limits = useStudio((state) => state.files?.limits) ?? { file: 16 * 2 ** 20, files: 32 * 2 ** 20 };
+  const [fault, setFault] = useState("");
+  const [over, setOver] = useState(false);
+  const chosen = (Array.isArray(value) ? value : value ? [value] : []) as unknown as Chosen[];
+  const take = async (files: FileList | null): Promise<void> => {
+    const list = [...(files ?? [])];
+    if (!list.length) return;
+    const kept = several ? chosen : [];
+    const size = list.reduce((sum, file) => sum + file.size, kept.reduce((sum, file) => sum + (file.base64.length * 3) / 4, 0));
+    const large = list.find((file) => file.size > limits.file);
+    if (large) setFault(`${large.name} is larger than ${bytes(limits.file)}.`);
+    else if (size > limits.files) setFault(`These files have more than ${bytes(limits.files)} together.`);
+    else if (!several && list.length > 1) setFault("This input takes one file.");
+    else if (kept.length + list.length > MOST_FILES) setFault(`This input takes up to ${MOST_FILES} files.`);
+    else {
+      setFault("");
+      try {
+        const read = await Promise.all(list.map(async (file): Promise<Chosen> => ({ name: file.name, base64: await base64Of(file) })));
+        change((several ? [...kept, ...read] : (read[0] ?? null)) as unknown as Json);
+      } catch {
+        setFault("This cannot be read; choose files, not folders.");
+      }
+    }
+  };
+  return (
+    <div
+      className={over ? "drop over" : "drop"}
+      onDragOver={(event) => {
+        event.preventDefault();
+        setOver(true);
+      }}
+      onDragLeave={() => setOver(false)}
+      onDrop={(event) => {
+        event.preventDefault();
+        setOver(false);
+        void take(event.dataTransfer.files);
+      }}
+    >
+      <input
+        id={id} type="file" multiple={several} aria-describedby={`${id}-bound`} onChange={(event) => {
+          const field = event.target;
+          void take(field.files).then(() => {
+            field.value = ""; // so that the same file can be chosen again
+          });
+        }}
+      />
+      <p className="hint" id={`${id}-bound`}>{several ? `or drop files here: up to ${bytes(limits.file)} each, ${bytes(limits.files)} together` : `or drop a file here: up to ${bytes(limits.file)}`}</p>
+      {chosen.map((file, at) => (
+        <span className="chip" key={at}><Icon name="file" size={14} /> <span className="chip-name">{file.name}</span>
+          <button type="button" className="ghost small" aria-label={`Remove ${file.name}`} onClick={() => change(several ? (chosen.filter((_, other) => other !== at) as unknown as Json) : null)}><Icon name="close" size={12} /></button>
+        </span>
+      ))}
+      {fault && <p className="fault" role="alert">{fault}</p>}
+    </div>
+  );
+}
+
+export async function base64Of(file: Blob): Promise<string> {
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  let text = "";
+  for (let at = 0; at < bytes.length; at += 0x8000) text += String.fromCharCode(...bytes.subarray(at, at + 0x8000));
+  return btoa(text);
+}

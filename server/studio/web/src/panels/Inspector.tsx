@@ -1,0 +1,231 @@
+// The inspector: the selected node's parameters, edges, outputs, and what it read and produced in the last run.
+
+import { type ReactElement, useEffect, useState } from "react";
+import { NodeForm } from "../form/NodeForm";
+import { Icon, iconOf } from "../icons";
+import { inspected, shownDocument } from "../state";
+import { useCommands, useStore, useStudio } from "../store";
+import type { Document, LastRun, NodeDocument, NodeType, Schema } from "../types";
+import { ValuesView } from "../values/ValueView";
+import { DocumentPanel } from "./DocumentPanel";
+
+export function Inspector(): ReactElement | null {
+  const document = useStudio(shownDocument);
+  const id = useStudio(inspected);
+  const count = useStudio((state) => state.selection.nodes.length);
+  const node = document?.nodes.find((each) => each.id === id);
+  if (!document) return null;
+  if (node) return <NodeInspector key={node.id} node={node} document={document} />;
+  if (count > 1) return <Several count={count} />;
+  return <DocumentPanel document={document} />;
+}
+
+function NodeInspector({ node, document }: { node: NodeDocument; document: Document }): ReactElement {
+  const type = useStudio((state) => state.catalogue.get(node.type));
+  const overlay = useStudio((state) => state.overlay);
+  const schema = type ?? partOf(node.type, document.schemas?.[node.type]);
+  const fixed = node.type === "expert" || node.type === "leader"; // not copied, and connected by what they hold
+  const { dispatch } = useStore();
+  const commands = useCommands();
+  const locked = document.readonly !== null || overlay !== null;
+  const issues = document.issues.filter((issue) => issue.node === node.id);
+  const elsewhere = issues.filter((issue) => !issue.field);
+  const change = overlay?.changes.changed.find((each) => each.node === node.id);
+  return (
+    <div className="inspector">
+      <header className="node-head">
+        <span className="card-icon large"><Icon name={iconOf(node.type)} /></span>
+        <div>
+          <h2 dir="auto">{node.title}</h2>
+          <p className="soft">{type?.title && type.title !== node.title ? `${type.title} · ` : ""}id {node.id}</p>
+        </div>
+      </header>
+      {type?.summary && <p className="about">{type.summary}</p>}
+      <div className="actions wrap">
+        {document.kind === "workflow" && <button type="button" disabled={locked} onClick={() => commands.panel("run")} title="Run the workflow, this node alone, or from here"><Icon name="run" size={14} /> Run…</button>}
+        {node.type === "expert" && <button type="button" disabled={locked} title="Add an operator  /" onClick={() => dispatch({ type: "dialog", dialog: { kind: "palette", source: node.id } })}><Icon name="plus" size={14} /> Add an operator</button>}
+        {!fixed && document.kind === "experts" && <button type="button" disabled={locked} onClick={() => dispatch({ type: "dialog", dialog: { kind: "rename", node: node.id } })}>Rename…</button>}
+        {!fixed && <button type="button" disabled={locked} title="Duplicate  Ctrl+D" onClick={() => commands.duplicate()}><Icon name="copy" size={14} /> Duplicate</button>}
+        <button type="button" disabled={locked} title="Remove  Delete" onClick={() => commands.remove()}><Icon name="bin" size={14} /> Remove</button>
+      </div>
+      {change && (
+        <section className="changed-fields" aria-label="Changes">
+          {change.fields.map((field) => (
+            <div key={field.field}>
+              <h4>{field.field}</h4>
+              <pre className="before">{shown(field.before)}</pre>
+              <pre className="after">{shown(field.after)}</pre>
+            </div>
+          ))}
+        </section>
+      )}
+      {elsewhere.map((issue, at) => <p className={`fault ${issue.severity}`} key={at}>{issue.what}</p>)}
+      {schema
+        ? <NodeForm node={node} type={schema} issues={issues} version={document.version} locked={locked} />
+        : <p className="fault">{`There is no node type "${node.type}" here; its parameters are kept as they are.`}</p>}
+      {node.type === "expert" && <Judges node={node} document={document} locked={locked} />}
+      {!fixed && <Edges node={node} document={document} locked={locked} />}
+      <Outputs node={node} />
+      <Lesson node={node} />
+      <Last node={node} />
+    </div>
+  );
+}
+
+const shown = (value: unknown): string => (typeof value === "string" ? value : value === null ? "" : JSON.stringify(value, null, 2));
+
+/** A part of an expert, as a type of the catalogue. */
+const partOf = (type: string, schema: Schema | undefined): NodeType | undefined =>
+  schema && { type, title: type, family: "", summary: "", container: false, ports: "none", schema };
+
+/** The criteria of an expert's evaluators, each with a way to the evaluator. */
+function Judges({ node, document, locked }: { node: NodeDocument; document: Document; locked: boolean }): ReactElement | null {
+  const commands = useCommands();
+  const judges = document.nodes.filter((each) => each.type === "evaluator" && each.parent === node.id);
+  const instruction = document.schemas?.["evaluator"]?.properties?.["instruction"];
+  if (!judges.length || !instruction) return null;
+  return (
+    <section className="block" aria-label="Criteria">
+      <h3>Criteria</h3>
+      {judges.map((judge) => (
+        <div className="judge" key={judge.id}>
+          {typeof judge.params["instruction"] === "string"
+            ? <NodeForm node={judge} type={criteriaOf(judge.title, instruction)} issues={document.issues.filter((issue) => issue.node === judge.id)} version={document.version} locked={locked} />
+            : <p className="soft">{judge.title} is a function.</p>}
+          <button type="button" className="link" dir="auto" aria-label={`All fields of ${judge.title}`} onClick={() => commands.select([judge.id])}>All fields</button>
+        </div>
+      ))}
+    </section>
+  );
+}
+
+const criteriaOf = (title: string, instruction: Schema): NodeType => {
+  const field = { ...instruction, title, description: "" };
+  return { type: "evaluator", title: "evaluator", family: "", summary: "", container: false, ports: "none", schema: { properties: { instruction: field }, required: ["instruction"] } };
+};
+
+function Edges({ node, document, locked }: { node: NodeDocument; document: Document; locked: boolean }): ReactElement {
+  const commands = useCommands();
+  const { dispatch } = useStore();
+  const title = (id: string): string => document.nodes.find((each) => each.id === id)?.title ?? id;
+  const incoming = document.edges.filter((edge) => edge.target === node.id);
+  const outgoing = document.edges.filter((edge) => edge.source === node.id);
+  return (
+    <section className="block">
+      <h3>Edges</h3>
+      <ul className="edges">
+        {[...incoming, ...outgoing].map((edge, at) => {
+          const other = edge.target === node.id ? edge.source : edge.target;
+          const label = edge.source === node.id && node.ports.length > 1 ? ` (${node.ports[edge.port] ?? edge.port})` : "";
+          const judged = document.nodes.find((each) => each.id === edge.target)?.type === "evaluator";
+          return (
+            <li key={at}>
+              <span className="direction">{edge.target === node.id ? "from" : "to"}</span>
+              <button type="button" className="link" dir="auto" onClick={() => commands.select([other])}>{title(other)} <span className="soft">{other}</span></button>
+              <span className="soft">{label}</span>
+              <span className="room" />
+                {!judged && <button
+                type="button" className="ghost small" disabled={locked} title="Remove this edge" aria-label={`Remove the edge ${edge.target === node.id ? "from" : "to"} ${title(other)}`}
+                onClick={() => void commands.edit([{ op: "disconnect", source: edge.source, target: edge.target, port: edge.port }])}
+              ><Icon name="close" size={14} /></button>}
+            </li>
+          );
+        })}
+      </ul>
+      {node.type !== "evaluator" && (
+        <button type="button" className="add" disabled={locked} onClick={() => dispatch({ type: "dialog", dialog: { kind: "connect", source: node.id } })}>
+          <Icon name="plus" size={14} /> Connect to…
+        </button>
+      )}
+    </section>
+  );
+}
+
+function Outputs({ node }: { node: NodeDocument }): ReactElement | null {
+  if (!node.outputs.length) return null;
+  return (
+    <section className="block">
+      <h3>Outputs</h3>
+      <ul className="outputs">
+        {node.outputs.map((output) => (
+          <li key={output.name}><code>{output.name}</code><span className="soft">{output.type}</span></li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+/** Why a node was blamed, and what the lesson changed. */
+function Lesson({ node }: { node: NodeDocument }): ReactElement | null {
+  const run = useStudio((state) => state.run?.nodes[node.id]);
+  const rounds = useStudio((state) => state.run?.rounds);
+  const before = useStudio((state) => state.run?.before[node.id]);
+  const verdict = run?.blamed ? rounds?.[run.blamed - 1] : undefined;
+  if (!run || !rounds || rounds.length < 2) return null;
+  return (
+    <section className="block lesson" aria-label="Rounds">
+      <h3>Round {rounds.length}</h3>
+      {run.state === "reused" && <p className="soft">Its result of an earlier round is reused.</p>}
+      {run.again && <p className="soft">Ran again, because a node before it was blamed.</p>}
+      {verdict && (
+        <>
+          <p className="fault error">Blamed in round {run.blamed}{verdict.evaluation ? `: ${verdict.evaluation}` : "."}</p>
+          {verdict.lesson && <><h4>Lesson</h4><p dir="auto">{verdict.lesson}</p></>}
+        </>
+      )}
+      {before && run.state !== "reused" && <details open><summary>Produced before</summary><ValuesView values={before} /></details>}
+    </section>
+  );
+}
+
+function Last({ node }: { node: NodeDocument }): ReactElement | null {
+  const commands = useCommands();
+  const run = useStudio((state) => state.run?.nodes[node.id]);
+  const live = useStudio((state) => state.run?.outputs[node.id]);
+  const [last, setLast] = useState<LastRun | null>(null);
+  const ended = run?.seconds ?? null;
+  useEffect(() => {
+    let gone = false;
+    void commands.last(node.id).then((found) => {
+      if (!gone) setLast(found?.ran ? found : null);
+    });
+    return () => {
+      gone = true;
+    };
+  }, [commands, node.id, ended]);
+  const outputs = live ?? last?.outputs;
+  const error = run?.error || last?.error;
+  if (!outputs && !last?.inputs && !error) return null;
+  return (
+    <section className="block">
+      <h3>Last run</h3>
+      {last?.current === false && <p className="soft">The node was changed since.</p>}
+      {error && <p className="fault error">{error}</p>}
+      {last?.inputs && <details><summary>Read</summary><ValuesView values={last.inputs} /></details>}
+      {outputs && <details open><summary>Produced</summary><ValuesView values={outputs} /></details>}
+    </section>
+  );
+}
+
+function Several({ count }: { count: number }): ReactElement {
+  const commands = useCommands();
+  const catalogue = useStudio((state) => state.catalogue);
+  const fixed = useStudio((state) => state.document?.kind === "experts");
+  const locked = useStudio((state) => state.overlay !== null || state.document?.readonly !== null);
+  return (
+    <div className="inspector">
+      <header className="node-head"><h2>{count} nodes</h2></header>
+      <div className="actions wrap">
+        <button type="button" onClick={() => commands.align("left")}>Align left</button>
+        <button type="button" onClick={() => commands.align("top")}>Align top</button>
+        <button type="button" onClick={() => commands.align("columns")}>In a row</button>
+        <button type="button" onClick={() => commands.align("rows")}>In a column</button>
+        <button type="button" disabled={locked} onClick={() => commands.duplicate()}><Icon name="copy" size={14} /> Duplicate</button>
+        {[...catalogue.values()].filter((type) => type.container && !fixed).map((type) => (
+          <button type="button" key={type.type} disabled={locked} title="Put these nodes into a container" onClick={() => void commands.group(type.type)}>Group as {type.title.toLowerCase()}</button>
+        ))}
+        <button type="button" disabled={locked} onClick={() => commands.remove()}><Icon name="bin" size={14} /> Remove</button>
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,58 @@
+// The issues of the static check, with a way to each node, and a fix where there is one.
+
+import { type ReactElement, useEffect, useState } from "react";
+import { focusNode } from "../canvas/keys";
+import { Icon } from "../icons";
+import { shownDocument } from "../state";
+import { useCommands, useStudio } from "../store";
+
+export function Issues(): ReactElement | null {
+  const document = useStudio(shownDocument);
+  const draft = useStudio((state) => state.overlay !== null);
+  const commands = useCommands();
+  const [fixes, setFixes] = useState<{ version: number; fixes: (string | null)[] } | null>(null);
+  const version = document?.version;
+  const count = document?.issues.length ?? 0;
+  useEffect(() => {
+    let gone = false;
+    if (count && !draft) {
+      void commands.fixes().then((found) => {
+        if (!gone) setFixes(found);
+      });
+    }
+    return () => {
+      gone = true;
+    };
+  }, [commands, version, count, draft]);
+  if (!document) return null;
+  if (!document.issues.length) return <p className="all-well"><Icon name="check" /> No issues. The workflow can run.</p>;
+  const title = (id: string): string => document.nodes.find((node) => node.id === id)?.title ?? id;
+  const proposed = !draft && fixes?.version === document.version ? fixes.fixes : [];
+  return (
+    <ul className="issues">
+      {document.issues.map((issue, at) => (
+        <li key={at} className={issue.severity}>
+          <Icon name="issue" />
+          <div>
+            {issue.node !== null
+              ? (
+                <button type="button" className="link" dir="auto" onClick={() => {
+                  commands.select([issue.node ?? ""]);
+                  focusNode(issue.node);
+                }}>{title(issue.node)} <span className="soft">{issue.node}</span></button>
+              )
+              : <span className="soft">{issue.where || "workflow"}</span>}
+            {issue.field && <code>{issue.field}</code>}
+            <p>{issue.what}</p>
+            {(issue.fix ?? proposed[at]) && (
+              <button type="button" className="small" disabled={document.readonly !== null} onClick={() => void commands.fix(at)}>Fix: {withoutNode(issue.fix ?? proposed[at] ?? "", issue.node)}</button>
+            )}
+          </div>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** A fix of the node that the issue names already. */
+const withoutNode = (fix: string, node: string | null): string => (node !== null && fix.startsWith(`${node}: `) ? fix.slice(node.length + 2) : fix);

@@ -1,0 +1,82 @@
+// The run form, the questions of a run, and what came of it.
+
+import { type FormEvent, type ReactElement, useEffect, useRef } from "react";
+import { Icon } from "../icons";
+import { stateInWords } from "../run";
+import { inspected } from "../state";
+import { useCommands, useStore, useStudio } from "../store";
+import type { Fields, Input, Json } from "../types";
+import { ValuesView } from "../values/ValueView";
+import { InputField } from "./InputField";
+import { QuestionForm } from "./QuestionForm";
+
+export function RunPanel(): ReactElement | null {
+  const document = useStudio((state) => state.document);
+  const run = useStudio((state) => state.run);
+  const selected = useStudio(inspected);
+  const model = useStudio((state) => state.files?.model);
+  const commands = useCommands();
+  const values = useStudio((state) => state.inputs);
+  const { dispatch } = useStore();
+  const result = useRef<HTMLElement>(null);
+  const [id, ended] = [run?.id, run?.ended];
+  useEffect(() => {
+    if (id) result.current?.scrollIntoView({ block: ended ? "start" : "nearest" }); // a long form leaves no room for it
+  }, [id, ended]);
+  if (!document) return null;
+  const inputs = document.inputs ?? [];
+  const errors = document.issues.filter((issue) => issue.severity === "error").length;
+  const going = run !== null && !run.ended;
+  const given = (): Fields => Object.fromEntries(
+    inputs.flatMap((input): [string, Json][] => {
+      const value = values[input.name] ?? input.default ?? null;
+      return value === null || value === "" ? (input.type === "string" && input.required ? [[input.name, ""]] : []) : [[input.name, value]];
+    }),
+  );
+  const title = document.nodes.find((node) => node.id === selected)?.title;
+  const submit = (event: FormEvent): void => {
+    event.preventDefault();
+    void commands.run(given());
+  };
+  return (
+    <div className="run">
+      <form onSubmit={submit} aria-label="Run">
+        {inputs.map((input: Input) => (
+          <InputField key={input.name} input={input} value={values[input.name] ?? input.default ?? null} change={(value) => dispatch({ type: "input", name: input.name, value })} />
+        ))}
+        {!inputs.length && <p className="soft">This workflow has no inputs.</p>}
+        {errors > 0 && (
+          <p className="notice">
+            <button type="button" className="link" onClick={() => commands.panel("issues")}>{errors} {errors === 1 ? "issue" : "issues"}</button> may stop the run.
+          </p>
+        )}
+        {model?.configured === false && <p className="notice">{model.missing || "No model is set: nodes that ask one will fail."}</p>}
+        <div className="actions wrap">
+          <button type="submit" className="main" disabled={going}><Icon name="run" size={14} /> Run</button>
+          {selected && document.kind === "workflow" && (
+            <>
+              <button type="button" disabled={going} title="With the values that it read in the last run" onClick={() => void commands.run(given(), { only: selected })}>Run “{title}” alone</button>
+              <button type="button" disabled={going} title="What comes before is reused from the last run" onClick={() => void commands.run(given(), { from: selected })}>Run from here</button>
+            </>
+          )}
+          {going && <button type="button" onClick={() => void commands.cancel()}><Icon name="stop" size={14} /> Cancel</button>}
+        </div>
+      </form>
+      {run && (
+        <section className="result" ref={result} aria-label="Result" aria-live="polite">
+          <header>
+            <span className={`run-mark is-${run.state}`}><span className="run-dot" aria-hidden="true" />{stateInWords(run.state)}</span>
+            <span className="soft">{run.what}</span>
+            <span className="room" />
+            <a href={`runs/${encodeURIComponent(run.id)}/`} target="_blank" rel="noopener">Timeline</a>
+            {run.ended && <button type="button" className="ghost small" aria-label="Clear this run" title="Clear" onClick={() => commands.clearRun()}><Icon name="close" size={14} /></button>}
+          </header>
+          {!run.connected && !run.ended && <p className="notice">The connection was lost; trying again…</p>}
+          {run.questions.filter((question) => !run.answered.includes(question.id)).map((question) => <QuestionForm key={question.id} question={question} />)}
+          {run.error && <p className="fault error">{run.error}</p>}
+          {run.result && <ValuesView values={run.result} />}
+        </section>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,217 @@
+// The state of the page, and how it changes. Documents come from the server whole; nothing here edits one.
+
+import { type Point, placed } from "./place";
+import { type RunState, answered, merged } from "./run";
+import type { Changes, Document, Fields, Files, Json, NodeType, RunPicture } from "./types";
+
+export type Panel = "inspector" | "issues" | "run" | "chat" | "history";
+export type Theme = "system" | "light" | "dark";
+export type Positions = Readonly<Record<string, Point>>;
+
+export interface Selection {
+  nodes: readonly string[];
+  edges: readonly string[];
+}
+
+export type Dialog =
+  | { kind: "palette"; at?: Point; source?: string; port?: number; edge?: string }
+  | { kind: "connect"; source: string }
+  | { kind: "rename"; node: string }
+  | { kind: "export" }
+  | { kind: "help" };
+
+/** What is drawn over the document: a draft of the chat, or two steps compared. */
+export interface Overlay {
+  kind: "draft" | "compare";
+  title: string;
+  changes: Changes;
+  document: Document;
+}
+
+export interface ChatLine {
+  who: "person" | "stage" | "size" | "check" | "note" | "error" | "answer";
+  text: string;
+  ok?: boolean;
+}
+
+export interface Toast {
+  kind: "info" | "error";
+  text: string;
+}
+
+export interface State {
+  files: Files | null;
+  catalogue: ReadonlyMap<string, NodeType>;
+  document: Document | null;
+  positions: Positions;
+  /** Layouts of the whole graph so far: after each, all of it is shown. */
+  layouts: number;
+  /** Nodes stand in simple columns until the layout comes. */
+  laying: boolean;
+  selection: Selection;
+  panel: Panel | null;
+  palette: boolean;
+  dialog: Dialog | null;
+  overlay: Overlay | null;
+  chat: { lines: readonly ChatLine[]; busy: boolean };
+  run: RunState | null;
+  /** What the run form holds. */
+  inputs: Fields;
+  toast: Toast | null;
+  opening: string | null;
+  saving: boolean;
+  connected: boolean;
+  theme: Theme;
+}
+
+export const NOTHING: Selection = { nodes: [], edges: [] };
+
+export const initialState = (theme: Theme): State => ({
+  files: null,
+  catalogue: new Map(),
+  document: null,
+  positions: {},
+  layouts: 0,
+  laying: false,
+  selection: NOTHING,
+  panel: "inspector",
+  palette: true,
+  dialog: null,
+  overlay: null,
+  chat: { lines: [], busy: false },
+  run: null,
+  inputs: {},
+  toast: null,
+  opening: null,
+  saving: false,
+  connected: true,
+  theme,
+});
+
+export type Action =
+  | { type: "files"; files: Files }
+  | { type: "catalogue"; types: NodeType[] }
+  | { type: "opening"; path: string | null }
+  | { type: "opened"; document: Document; positions: Positions }
+  | { type: "closed" }
+  | { type: "document"; document: Document; at?: Positions }
+  | { type: "disk"; disk: Document["disk"] }
+  | { type: "move"; positions: Positions }
+  | { type: "laying" }
+  | { type: "laid"; positions: Positions | null }
+  | { type: "select"; selection: Selection }
+  | { type: "panel"; panel: Panel | null }
+  | { type: "palette"; open: boolean }
+  | { type: "dialog"; dialog: Dialog | null }
+  | { type: "overlay"; overlay: Overlay | null }
+  | { type: "chat"; line: ChatLine }
+  | { type: "chatting"; busy: boolean }
+  | { type: "input"; name: string; value: Json }
+  | { type: "run"; run: RunState | null }
+  | { type: "picture"; run: string; picture: RunPicture }
+  | { type: "running"; run: string; connected: boolean }
+  | { type: "answered"; question: string }
+  | { type: "toast"; toast: Toast | null }
+  | { type: "saving"; saving: boolean }
+  | { type: "connected"; connected: boolean }
+  | { type: "theme"; theme: Theme };
+
+export function reduce(state: State, action: Action): State {
+  switch (action.type) {
+    case "files":
+      return { ...state, files: action.files };
+    case "catalogue":
+      return { ...state, catalogue: new Map(action.types.map((each) => [each.type, each])) };
+    case "opening":
+      return { ...state, opening: action.path };
+    case "opened":
+      return {
+        ...state, opening: null, laying: false, document: action.document, positions: action.positions, selection: NOTHING,
+        overlay: null, run: null, inputs: {}, chat: { lines: [], busy: false }, dialog: null,
+      };
+    case "closed":
+      return { ...state, document: null, overlay: null, run: null, selection: NOTHING, dialog: null, opening: null };
+    case "document":
+      return withDocument(state, action.document, action.at ?? {});
+    case "disk":
+      return state.document ? { ...state, document: { ...state.document, disk: action.disk } } : state;
+    case "move":
+      return { ...state, positions: { ...state.positions, ...action.positions } };
+    case "laid":
+      return action.positions
+        ? { ...state, laying: false, positions: action.positions, layouts: state.layouts + 1 }
+        : { ...state, laying: false };
+    case "laying":
+      return { ...state, laying: true };
+    case "select":
+      return same(state.selection, action.selection) ? state : { ...state, selection: action.selection };
+    case "panel":
+      return state.panel === action.panel ? state : { ...state, panel: action.panel };
+    case "palette":
+      return { ...state, palette: action.open };
+    case "dialog":
+      return { ...state, dialog: action.dialog };
+    case "overlay": {
+      if (!action.overlay) return { ...state, overlay: null };
+      const positions = placed(action.overlay.document, state.positions);
+      return { ...state, overlay: action.overlay, positions, selection: NOTHING };
+    }
+    case "chat":
+      return { ...state, chat: { ...state.chat, lines: [...state.chat.lines, action.line] } };
+    case "chatting":
+      return { ...state, chat: { ...state.chat, busy: action.busy } };
+    case "input":
+      return { ...state, inputs: { ...state.inputs, [action.name]: action.value } };
+    case "run":
+      return { ...state, run: action.run };
+    case "picture":
+      return state.run?.id === action.run ? { ...state, run: merged(state.run, action.picture) } : state;
+    case "running":
+      return state.run?.id === action.run ? { ...state, run: { ...state.run, connected: action.connected } } : state;
+    case "answered":
+      return state.run ? { ...state, run: answered(state.run, action.question) } : state;
+    case "toast":
+      return { ...state, toast: action.toast };
+    case "saving":
+      return state.saving === action.saving ? state : { ...state, saving: action.saving };
+    case "connected":
+      return state.connected === action.connected ? state : { ...state, connected: action.connected };
+    case "theme":
+      return { ...state, theme: action.theme };
+  }
+}
+
+/** A newer document: unchanged nodes stay the same objects, so that only the others are drawn anew. */
+function withDocument(state: State, document: Document, at: Positions): State {
+  const known = new Map(state.document?.nodes.map((node) => [node.id, [node, JSON.stringify(node)] as const]));
+  const nodes = document.nodes.map((node) => {
+    const before = known.get(node.id);
+    return before && before[1] === JSON.stringify(node) ? before[0] : node;
+  });
+  const now = { ...document, nodes };
+  const ids = new Set(nodes.map((node) => node.id));
+  const edges = new Set(document.edges.map(edgeId));
+  return {
+    ...state,
+    document: now,
+    overlay: null,
+    positions: placed(now, { ...state.positions, ...at }),
+    selection: {
+      nodes: state.selection.nodes.filter((id) => ids.has(id)),
+      edges: state.selection.edges.filter((id) => edges.has(id)),
+    },
+  };
+}
+
+export const edgeId = (edge: { source: string; port: number; target: string }): string =>
+  `${edge.source}:${edge.port}>${edge.target}`;
+
+const same = (one: Selection, other: Selection): boolean =>
+  one.nodes.join("\n") === other.nodes.join("\n") && one.edges.join("\n") === other.edges.join("\n");
+
+/** The document that is drawn: that of the overlay, where there is one. */
+export const shownDocument = (state: State): Document | null => state.overlay?.document ?? state.document;
+
+/** The node that the inspector shows: the only one selected. */
+export const inspected = (state: State): string | null =>
+  state.selection.nodes.length === 1 ? (state.selection.nodes[0] ?? null) : null;

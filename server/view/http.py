@@ -1,0 +1,120 @@
+"""Requests and responses of the run page: JSON, errors, the content security policy."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount, Route
+
+from operad.runtime.values.errors import OperadError, describe
+from operad.runtime.values.valid_json import to_json
+
+MAX_BODY = 2**20
+"""The longest answer, in bytes."""
+
+_SCRIPT = re.compile(r"<script\b[^>]*>(.*?)</script>", re.DOTALL | re.IGNORECASE)
+
+
+ErrorHandler = Callable[[Request, Exception], Awaitable[Response]]
+
+
+def application(*routes: Route | Mount, handlers: Mapping[type[Exception], ErrorHandler] | None = None) -> Starlette:
+    """Return an application of these routes, whose errors are JSON.
+
+    Args:
+        routes: The routes.
+        handlers: Answers to errors of further types.
+    """
+    usual: dict[Any, ErrorHandler] = {HTTPException: _http_error, OperadError: _conflict, Exception: _fault}
+    return Starlette(routes=list(routes), exception_handlers=usual | dict(handlers or {}))
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    wrong = cast("HTTPException", error)
+    return refusal(wrong.status_code, wrong.detail)
+
+
+async def _conflict(request: Request, error: Exception) -> Response:
+    return refusal(409, str(error))
+
+
+async def _fault(request: Request, error: Exception) -> Response:
+    return refusal(500, describe(error))
+
+
+def refusal(status: int, text: str) -> Response:
+    """Return an error as JSON."""
+    return JSONResponse({"error": text}, status)
+
+
+def content_policy(html: str) -> str:
+    """Return the content security policy of the page: its own scripts, and requests to this server only."""
+    hashes = [
+        f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in _SCRIPT.findall(html)
+    ]
+    scripts = " ".join(hashes) or "'none'"
+    return (
+        f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+
+
+async def json_body(request: Request, most: int = MAX_BODY) -> dict[str, Any]:
+    """Return the JSON object in a request's body.
+
+    Args:
+        request: The request.
+        most: Maximum size of the body, in bytes.
+
+    Raises:
+        HTTPException: The body is too large, or is not a JSON object with finite numbers.
+    """
+    received = bytearray()
+    async for chunk in request.stream():
+        received += chunk
+        if len(received) > most:
+            raise HTTPException(413, f"that is more than {most // 2**20} MiB")
+    try:
+        said: Any = json.loads(received or b"{}", parse_constant=_no_number, parse_float=_finite)
+        if not isinstance(said, dict):
+            raise ValueError("expected a JSON object")
+    except (ValueError, RecursionError) as error:
+        raise HTTPException(400, f"the request's JSON is not valid: {str(error)[:200]}") from error
+    return cast("dict[str, Any]", said)
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is not a number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:20]} is too large")
+    return number
+
+
+def whole_number(text: str) -> int:
+    """Return the whole number in a parameter of the address.
+
+    Raises:
+        HTTPException: The text is not a whole number.
+    """
+    if not (text.isdecimal() and text.isascii() and len(text) <= 15):
+        raise HTTPException(400, f"{text[:40]!r} is not a whole number")
+    return int(text)
+
+
+def json_response(value: object) -> Response:
+    """Return a value as a JSON response."""
+    return Response(to_json(value), media_type="application/json")

@@ -1,0 +1,207 @@
+"""Page of one run: its picture, the changes in it, and what a person answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from operad.runtime.events import Event, RunStarted
+from operad.runtime.observe.metrics import exposition
+from operad.runtime.observe.trace import Trace
+from operad.runtime.values.errors import InputError, describe
+from operad.runtime.values.valid_json import to_json
+from operad.server.view.page import page
+from operad.server.view.picture import details, picture
+from operad.server.view.sources import Source
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+from operad.server.view.http import application, content_policy, json_body, json_response, whole_number
+
+PACE = 0.2
+"""Seconds between looks at a run, and between messages to a browser."""
+
+KEEP_ALIVE = 10.0
+"""Seconds without a message, after which a browser gets a sign of life."""
+
+MOST_STREAMS = 32
+"""Browsers that follow a run at once."""
+
+
+class RunPage:
+    """The page of one run, or of consecutive runs.
+
+    Args:
+        source: Source of its events.
+        title: The page's title.
+        metrics: Metrics for Prometheus at `metrics`; None for none.
+
+    Attributes:
+        app: The application.
+    """
+
+    def __init__(self, source: Source, title: str, metrics: CollectorRegistry | None = None) -> None:
+        self._source = source
+        self._registry = metrics
+        self._trace = Trace()
+        self._fault = ""
+        self._streams = 0
+        self._closing = asyncio.Event()
+        self._html = page(title)
+        self._policy = content_policy(self._html)
+        self.app = application(
+            Route("/", self._page),
+            Route("/data/picture", self._picture),
+            Route("/data/changes", self._changes),
+            Route("/data/details", self._details),
+            Route("/data/answer", self._answer, methods=["POST"]),
+            Route("/data/cancel", self._cancel, methods=["POST"]),
+            Route("/metrics", self._metrics),
+        )
+
+    @property
+    def followed(self) -> bool:
+        """True if a browser follows it."""
+        return self._streams > 0
+
+    # The run
+
+    async def keep_up(self) -> None:
+        """Take in what happens, until it is cancelled."""
+        while True:
+            more = await self._look()
+            await asyncio.sleep(0 if more else PACE)
+
+    async def close(self) -> None:
+        """Tell those who follow the last, and let them go."""
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._look(), PACE)
+        self._closing.set()
+
+    async def _look(self) -> bool:
+        happened: Sequence[Event] = ()
+        with self._noting_faults():
+            happened = await self._source.news()
+        for event in happened:
+            with self._noting_faults():
+                self._take_in(event)
+        return bool(happened)
+
+    @contextmanager
+    def _noting_faults(self) -> Generator[None, None, None]:
+        """Contain the failure of one event, so that others are still shown."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001
+            self._fault = f"not all can be shown: {describe(error)[:300]}"
+
+    def _take_in(self, event: Event) -> None:
+        trace = self._trace
+        if trace.run_id and event.run_id != trace.run_id and not isinstance(event, RunStarted):
+            return  # of a run beside the one that is shown
+        trace.apply(event)
+
+    @property
+    def _note(self) -> str:
+        return self._fault or self._source.note(ended=self._trace.ended)
+
+    def _told(self, since: int = 0) -> dict[str, Any]:
+        """Return the data of the page: the picture, or its changes since a version.
+
+        Beside the values of `picture`, there are ``note``, a remark for the reader; and ``can``, the available actions:
+        ``answer``, ``cancel``.
+        """
+        return {
+            **picture(self._trace, since),
+            "note": self._note,
+            "can": ["answer", "cancel"] if self._source.control else [],
+        }
+
+    # What it answers
+
+    async def _page(self, request: Request) -> Response:
+        return HTMLResponse(self._html, headers={"content-security-policy": self._policy})
+
+    async def _picture(self, request: Request) -> Response:
+        return json_response(self._told(whole_number(request.query_params.get("since", "0"))))
+
+    async def _changes(self, request: Request) -> Response:
+        if self._streams >= MOST_STREAMS:
+            raise HTTPException(503, f"{MOST_STREAMS} browsers follow this run already; close one")
+        since = whole_number(request.headers.get("last-event-id") or request.query_params.get("since", "0"))
+        return StreamingResponse(self._messages(since), media_type="text/event-stream")
+
+    async def _messages(self, since: int) -> AsyncGenerator[str, None]:
+        self._streams += 1
+        try:
+            said, last = None, monotonic()
+            while True:
+                closing, now = self._closing.is_set(), (self._trace.version, self._note)
+                if now != said:
+                    told = self._told(since)
+                    yield f"id: {told['version']}\ndata: {to_json(told)}\n\n"
+                    since, said, last = told["version"], now, monotonic()
+                elif monotonic() - last > KEEP_ALIVE:
+                    yield ": \n\n"
+                    last = monotonic()
+                if closing:
+                    return
+                with suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._closing.wait(), PACE)
+        finally:
+            self._streams -= 1
+
+    async def _details(self, request: Request) -> Response:
+        spans = self._trace.spans
+        wanted = request.query_params.get("span")
+        if wanted is None:
+            return StreamingResponse(_all_details(self._trace), media_type="application/json")
+        number = whole_number(wanted)
+        if number >= len(spans):
+            raise HTTPException(404, f"there is no span {number}; there are {len(spans)}")
+        return json_response(details(self._trace, number))
+
+    async def _answer(self, request: Request) -> Response:
+        control = self._source.control
+        said = await json_body(request)
+        if control is None:
+            raise InputError("a file of events takes no answers; answer where the run goes on")
+        if not isinstance(said.get("interrupt_id"), str) or "value" not in said:
+            raise HTTPException(400, 'say {"interrupt_id": the question\'s id, "value": the answer}')
+        await control.answer(self._trace.run_id, said["interrupt_id"], said["value"])
+        return json_response({})
+
+    async def _cancel(self, request: Request) -> Response:
+        control = self._source.control
+        await json_body(request)
+        if control is None:
+            raise InputError("a run shown from a file of events cannot be cancelled")
+        if self._trace.ended or not self._trace.run_id:
+            raise InputError("no run is going on")
+        await control.cancel(self._trace.run_id)
+        return json_response({})
+
+    async def _metrics(self, request: Request) -> Response:
+        if self._registry is None:
+            raise HTTPException(404, "metrics are of runs that go on here, and need the extra `tracing`")
+        body, kind = exposition(self._registry)
+        return Response(body, headers={"content-type": kind})
+
+
+def _all_details(trace: Trace) -> Iterator[str]:
+    """`details` as JSON, span by span: all of it at once may be large."""
+    before = "{"
+    for span in list(trace.spans):
+        if span.details:
+            yield f'{before}"{span.id}":{to_json(span.details)}'
+            before = ","
+    yield "{}" if before == "{" else "}"

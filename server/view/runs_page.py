@@ -1,0 +1,123 @@
+"""List of a database's runs, with a page for each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Mount, Route
+from starlette.types import Receive, Scope, Send
+
+from operad.runtime.durable.replay import in_thread
+from operad.runtime.values.errors import InputError
+from operad.runtime.values.message import NO_USAGE, Usage
+from operad.server.view.sources import LedgerSource
+
+if TYPE_CHECKING:
+    from operad.runtime.durable.ledger import Ledger
+    from operad.runtime.durable.rows import KeptRun
+from operad.server.view.http import application, content_policy, json_response
+from operad.server.view.page import runs_page
+from operad.server.view.run_page import RunPage
+
+MOST_RUNS = 8
+"""Runs of a database that are kept up with at once."""
+
+MOST_LISTED = 1_000
+"""Runs of a database that are listed."""
+
+MOST_OF_AN_ERROR = 300
+"""Characters of an error in the list."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Followed:
+    """A run of a database that is kept up with."""
+
+    page: RunPage
+    keeping: asyncio.Task[None]
+
+
+class RunsPage:
+    """The runs of a database: a list, and a page for each, under ``runs/ID/``.
+
+    Args:
+        ledger: The database.
+        title: Name of the database.
+
+    Attributes:
+        app: The application.
+    """
+
+    def __init__(self, ledger: Ledger, title: str) -> None:
+        self._ledger = ledger
+        self._title = title
+        self._followed = OrderedDict[str, _Followed]()
+        self.app = application(
+            Route("/", self._list), Route("/data/runs", self._runs), Mount("/runs/{run_id}", app=self._run)
+        )
+
+    async def keep_up(self) -> None:
+        """Return at once: each run is followed as soon as its page is requested."""
+
+    async def close(self) -> None:
+        """Tell those who follow a run the last, and let them go."""
+        for each in self._followed.values():
+            each.keeping.cancel()
+            await each.page.close()
+
+    async def _list(self, request: Request) -> Response:
+        html = runs_page(self._title, await self._listed())
+        return HTMLResponse(html, headers={"content-security-policy": content_policy(html)})
+
+    async def _runs(self, request: Request) -> Response:
+        return json_response(await self._listed())
+
+    async def _listed(self) -> Sequence[dict[str, Any]]:
+        def look() -> list[dict[str, Any]]:
+            alive = self._ledger.alive()
+            return [_listed(run, alive) for run in self._ledger.runs(MOST_LISTED)]
+
+        return await in_thread(look)
+
+    async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
+        run_id = scope["path_params"]["run_id"]
+        followed = self._followed.get(run_id) or await self._follow(run_id)
+        self._followed.move_to_end(run_id)
+        await followed.page.app(scope, receive, send)
+
+    async def _follow(self, run_id: str) -> _Followed:
+        try:
+            source = await in_thread(LedgerSource, self._ledger, run_id)
+        except InputError as error:
+            raise HTTPException(404, str(error)) from error
+        if run_id not in self._followed:  # two may have asked at once
+            shown = RunPage(source, run_id)
+            self._followed[run_id] = _Followed(shown, asyncio.ensure_future(shown.keep_up()))
+            idle = [name for name, each in self._followed.items() if not each.page.followed and name != run_id]
+            for name in idle[: max(0, len(self._followed) - MOST_RUNS)]:
+                self._followed.pop(name).keeping.cancel()
+        return self._followed[run_id]
+
+
+def _listed(run: KeptRun, alive: Collection[str]) -> dict[str, Any]:
+    """Return a run as the list shows it."""
+    usage = Usage.model_validate_json(run.usage) if run.usage else NO_USAGE
+    return {
+        "id": run.run_id,
+        "workflow": run.workflow,
+        "state": "interrupted" if run.state == "running" and run.driver not in alive else run.state,
+        "done": run.done,
+        "total": max(run.done, run.total),
+        "created": run.created,
+        "seconds": max(0.0, run.updated - run.created),
+        "usage": usage.model_dump(),
+        "verdict": run.verdict,
+        "error": run.error[:MOST_OF_AN_ERROR],
+    }

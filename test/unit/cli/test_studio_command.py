@@ -1,0 +1,61 @@
+"""`operad studio` as a command."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from urllib.request import ProxyHandler, build_opener
+
+import pytest
+from forked import OPERAD_COMMAND
+
+from operad.cli import main as cli
+
+FLOW = "workflow: greet\nnodes:\n  1: {type: start, variables: []}\n  2: {type: end, after: 1, outputs: []}\n"
+OPENER = build_opener(ProxyHandler({}))
+
+
+def told_address(process):
+    """The address that the command prints."""
+    said, until = "", time.monotonic() + 60
+    while not (found := re.search(r"studio: (http://127\.0\.0\.1:\d+/[\w-]{32,}/\S*)", said)):
+        line = process.stderr.readline()
+        assert line, said
+        assert time.monotonic() < until
+        said += line
+    return found[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_file_is_opened_until_ctrl_c(tmp_path, forked, number):
+    (tmp_path / "my flow.yaml").write_text(FLOW)
+    process = forked.begin(
+        [*OPERAD_COMMAND, "studio", "my flow.yaml", "--port", "0"],
+        cwd=tmp_path, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "HOME": str(tmp_path)},
+    )  # fmt: skip
+    with process:
+        try:
+            url, _, fragment = told_address(process).partition("#")
+            assert fragment == "file=my%20flow.yaml"
+            with OPENER.open(f"{url}data/files") as answer:
+                told = json.loads(answer.read())
+            assert [each["path"] for each in told["files"]] == ["my flow.yaml"]
+            process.send_signal(number)
+            assert process.wait(timeout=60) == 0
+        finally:
+            process.kill()
+
+
+def test_a_place_that_is_not_there_is_told_in_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["operad", "studio", "none.yaml"])
+    with pytest.raises(SystemExit) as exit_:
+        cli.main()
+    assert exit_.value.code == 2
+    assert capsys.readouterr().err == (
+        "operad: none.yaml: no such file or folder; operad studio FOLDER makes new files in a folder\n"
+    )

@@ -1,0 +1,21 @@
+# pyright: reportMissingImports=false, reportOptionalSubscript=false, reportOptionalIterable=false
+from app.core.model.job import SubJob
+from app.core.workflow.operator import Operator
+from app.core.workflow.operator_config import OperatorConfig
+from app.plugin.dbgpt.dbgpt_workflow import DbgptWorkflow
+
+from operad.runtime.testing import ScriptedReasoner
+
+
+class Fails(Operator):
+    async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
+        raise ValueError("no plant")
+
+
+def run():
+    workflow = DbgptWorkflow()
+    workflow.add_operator(Fails(OperatorConfig(instruction="Fail.", actions=[], output_schema="")))
+    try:
+        workflow.execute(job=SubJob(id="1", session_id="s", goal="x", context=""), reasoner=ScriptedReasoner([]))
+    except ValueError as error:
+        return str(error.__cause__)

@@ -1,0 +1,61 @@
+"""Every format reads a workflow from text, bytes or a file, and writes it."""
+
+import pytest
+
+from operad.flows.formats.json_text import MAX_BYTES
+from operad.flows.formats.table import FORMATS
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.runtime.values.errors import InputError, InvalidError
+
+GRAPH = NodeGraph(
+    [
+        NodeSpec("1", "start", {"variables": [["name", "string"]]}),
+        NodeSpec("2", "llm", {"system": "", "user": "Greet {{#1.name#}}."}),
+        NodeSpec("3", "end", {"outputs": [["text", ["text", "2"]]]}),
+    ],
+    [Edge("1", "2"), Edge("2", "3")],
+    "greet",
+)
+READ = sorted(set(FORMATS) - {"mermaid"})
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_workflow_is_the_same_from_its_content_and_from_a_file(name, tmp_path):
+    found = FORMATS[name]
+    content = found.dump(GRAPH)
+    file = tmp_path / f"greet{found.suffix}"
+    file.write_bytes(content)
+    graph = found.load(content, "greet")
+    assert found.load(file) == graph
+    assert found.load(file, "greet") == graph
+    assert graph.name == "greet"
+
+
+@pytest.mark.parametrize("name", sorted(set(READ) - {"coze"}))
+def test_a_workflow_is_read_from_text(name):
+    found = FORMATS[name]
+    content = found.dump(GRAPH)
+    assert found.load(content.decode(), "greet") == found.load(content, "greet")
+
+
+def test_an_archive_is_not_read_from_text():
+    with pytest.raises(InvalidError):
+        FORMATS["coze"].load("PK\x03\x04 MANIFEST.yml")
+
+
+def test_a_workflow_without_a_name_is_called_workflow():
+    assert FORMATS["worfbench"].load("Node:\n1: greet\nEdge: (START,1) (1,END)").name == "workflow"
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS))
+def test_a_file_that_is_not_there_is_an_error_of_one_line(name, tmp_path):
+    with pytest.raises(InputError, match=r"missing\.x: cannot be read: No such file or directory$"):
+        FORMATS[name].load(tmp_path / "missing.x")
+
+
+def test_of_a_file_that_is_too_large_one_byte_more_is_read(tmp_path):
+    file = tmp_path / "large.dify.yml"
+    with file.open("wb") as large:
+        large.truncate(MAX_BYTES * 4)
+    with pytest.raises(InvalidError, match=r"at most"):
+        FORMATS["dify"].load(file)

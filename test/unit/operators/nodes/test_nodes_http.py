@@ -1,0 +1,53 @@
+"""Requests of nodes: the body, the key, and the values in them."""
+
+import json
+
+import pytest
+
+from operad.flows.assemble import assemble
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.operators.nodes import NODE_TYPES
+from operad.operators.services import Services
+from operad.operators.web.fetch import Fetched
+from operad.runtime import Job
+
+
+@pytest.fixture
+def sent():
+    """Runs a request, and returns what was sent."""
+
+    async def sent(params, text):
+        asked = []
+
+        async def send(url, request, guard):
+            asked.append(request)
+            return Fetched(200, url, {"content-type": "text/plain"}, b"ok")
+
+        nodes = [
+            NodeSpec("1", "start", {"variables": [["text", "string"]]}),
+            NodeSpec("2", "request", {"url": "https://example.org/", "method": "post", **params}),
+            NodeSpec("3", "end", {"outputs": [["body", ["body", "2"]]]}),
+        ]
+        workflow = assemble(
+            NodeGraph(nodes, [Edge("1", "2"), Edge("2", "3")]), NODE_TYPES, services=Services(send=send)
+        )
+        await workflow.aexecute(Job(goal="", inputs={"text": text}), None)
+        return asked[0]
+
+    return sent
+
+
+@pytest.mark.parametrize("text", ['He said "yes"', "C:\\new", "two\nlines", '", "admin": "true'])
+async def test_a_value_stays_within_its_string_of_a_json_body(sent, text):
+    request = await sent({"body": ["json", [["", '{"text": "{{#1.text#}}", "n": [1, "x {{#1.text#}}"]}']]]}, text)
+    assert json.loads(request.body) == {"text": text, "n": [1, f"x {text}"]}
+
+
+async def test_a_value_of_json_may_be_a_part_of_a_json_body(sent):
+    request = await sent({"body": ["json", [["", '{"tags": {{#1.text#}}}']]]}, '["a", "b"]')
+    assert json.loads(request.body) == {"tags": ["a", "b"]}
+
+
+async def test_a_key_is_sent_as_its_scheme_says(sent):
+    request = await sent({"authorization": ["bearer", "{{#1.text#}}"]}, "secret")
+    assert request.headers == {"Authorization": "Bearer secret"}

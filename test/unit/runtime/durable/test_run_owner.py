@@ -1,0 +1,32 @@
+"""What a process hears of the runs that it drives."""
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from operad.runtime.durable.run_owner import Held
+
+
+@pytest.mark.parametrize("watched", [True, False])
+@pytest.mark.parametrize(("lost", "cancelled"), [(True, False), (False, True)])
+async def test_a_run_that_goes_on_ends_by_what_is_heard_of_it_and_one_that_ends_by_itself_does_not(
+    lost, cancelled, watched
+):
+    async def run(held: "asyncio.Future[Held]"):
+        task: asyncio.Task[Any] | None = asyncio.current_task()
+        assert task is not None
+        held.set_result(Held(task))
+        held.result().watched = watched
+        held.result().heed(lost=lost, cancelled=cancelled)
+        held.result().heed(lost=True, cancelled=True)  # it has been heard already
+        await asyncio.sleep(0.01)
+
+    future = asyncio.get_running_loop().create_future()
+    task = asyncio.ensure_future(run(future))
+    with suppress(asyncio.CancelledError):
+        await task
+    held = future.result()
+    assert task.cancelled() is watched
+    assert (held.lost, held.cancelled) == ((lost, cancelled) if watched else (False, False))

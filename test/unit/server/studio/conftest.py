@@ -1,0 +1,34 @@
+"""A studio that is served on this machine."""
+
+from contextlib import ExitStack
+
+import httpx
+import pytest
+from studios import FIVE, Client
+
+from operad.server.studio.files.folder import Folder
+from operad.server.studio.server import Studio
+from operad.server.view.server import PageServer
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """Serves a studio until the test's end: a client of it."""
+    with ExitStack() as stack:
+
+        def serve(folder=None, only=None, **named):
+            folder = folder or tmp_path / "folder"
+            folder.mkdir(exist_ok=True)
+            site = Studio(Folder(folder, only), tmp_path / "histories", **named)
+            url = stack.enter_context(PageServer(site)).url
+            return Client(url, folder, stack.enter_context(httpx.Client(timeout=60, trust_env=False)))
+
+        yield serve
+
+
+@pytest.fixture
+def studio(serve):
+    """A client of a studio whose folder holds one workflow of five nodes."""
+    client = serve()
+    (client.folder / "five.yaml").write_text(FIVE)
+    return client

@@ -1,0 +1,402 @@
+"""The studio in a real browser: workflows are run, imported, exported, made by words; and nothing hostile gets through."""
+
+import json
+
+import pytest
+from studio_page import AXE, browser_of, served, tabs
+from studios import FIVE
+
+from operad.runtime.testing import Say, ScriptedModel
+
+ASKS = """\
+workflow: asks
+nodes:
+  1: {type: start, after: [], variables: []}
+  2: {type: human-input, after: 1, question: "Send it?", actions: [["yes", "Send"], ["no", "Leave it"]]}
+  3: {type: template-transform, after: {2: 0}, template: "sent", variables: []}
+  4: {type: template-transform, after: {2: 1}, template: "left", variables: []}
+  5: {type: variable-aggregator, after: [3, 4], variables: [[output, "3"], [output, "4"]]}
+  6: {type: end, after: 5, outputs: [[done, [output, "5"]]]}
+"""
+
+HOSTILE = '<img src=x onerror="document.title=1"><script>document.title=1</script>'
+
+SHOWS = """\
+workflow: shows
+nodes:
+  1: {type: start, after: [], variables: [[text, string]]}
+  2: {type: template-transform, after: 1, template: "{{ text }}", variables: [[text, [text, "1"]]]}
+  3: {type: end, after: 2, outputs: [[shown, [output, "2"]]]}
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory, chromium):
+    """A studio that all tests of this module share, and a browser: its address, its folder, the browser."""
+    folder = tmp_path_factory.mktemp("folder")
+    with served(folder, tmp_path_factory.mktemp("histories")) as url, browser_of(chromium) as browser:
+        yield url, folder, browser
+
+
+@pytest.fixture
+def page(site, request):
+    """Opens a new file with a text in a new tab of the shared browser."""
+    url, folder, browser = site
+    with tabs(browser, url, folder) as opened:
+
+        def page(text=None, suffix=".yaml", **options):
+            if text is None:
+                return opened(**options)
+            name = f"{request.node.name[:40].strip('[]')}{suffix}"
+            (folder / name).write_text(text)
+            page = opened(**options)
+            page.open(name)
+            return page
+
+        yield page
+
+
+def run(page, **inputs):
+    page.press("Control+Enter")
+    for name, value in inputs.items():
+        page.tab.locator(".run form").get_by_label(name).fill(value)
+    page.tab.get_by_role("form", name="Run").get_by_role("button", name="Run", exact=True).click()
+
+
+def ended(page):
+    page.tab.locator(".result .run-mark.is-done").wait_for()
+
+
+def states(page):
+    found = page.tab.locator(".react-flow__node").evaluate_all(
+        "all => all.map(node => [node.dataset.id, node.querySelector('.card').dataset.state])"
+    )
+    return dict(found)
+
+
+def test_a_run_shows_live_states_and_its_result(page):
+    page = page(FIVE)
+    run(page, topic="rain")
+    ended(page)
+    assert states(page) == dict.fromkeys("12345", "done")
+    assert page.tab.locator(".result .values").inner_text().split("\n") == ["loud", "About rain!", "quoted", "<rain>"]
+    page.node("2").click()
+    page.tab.get_by_role("button", name="Close Run").click()
+    page.node("2").click()
+    page.tab.get_by_text("Last run").wait_for()
+    assert "About rain" in page.tab.locator(".inspector").inner_text()
+
+
+@pytest.mark.slow
+def test_a_question_is_answered_on_the_page(page):
+    page = page(ASKS)
+    run(page)
+    page.tab.locator(".question-text", has_text="Send it?").wait_for()
+    assert states(page)["2"] == "asking"
+    page.tab.get_by_role("button", name="Leave it").click()
+    ended(page)
+    assert (states(page)["3"], states(page)["4"]) == ("skipped", "done")
+    assert page.tab.locator(".result .values").inner_text().split("\n") == ["done", "left"]
+
+
+@pytest.mark.slow
+def test_a_node_runs_alone_and_a_run_begins_at_a_node(page):
+    page = page(FIVE)
+    run(page, topic="rain")
+    ended(page)
+    page.node("3").click()
+    page.tab.get_by_role("button", name="Run “Template transform” alone").click()
+    page.tab.get_by_text("Template transform alone").wait_for()
+    ended(page)
+    assert states(page)["3"] == "done"
+    assert "4" not in {node for node, state in states(page).items() if state == "done"}
+    page.tab.get_by_role("button", name="Run from here").click()
+    page.tab.get_by_text("from Template transform").wait_for()
+    ended(page)
+    assert "About rain!" in page.tab.locator(".result .values").inner_text()
+
+
+@pytest.mark.slow
+def test_a_node_that_fails_shows_its_error(page):
+    failing = FIVE.replace('template: "About {{ topic }}"', 'template: "{{ 1 // 0 }}"')
+    page = page(failing)
+    run(page, topic="rain")
+    page.tab.locator(".result .run-mark.is-failed").wait_for()
+    assert states(page)["2"] == "failed"
+    assert "division" in page.tab.locator(".result").inner_text()
+
+
+@pytest.mark.slow
+def test_markdown_is_shown_without_html_or_pictures_of_others(page):
+    page = page(SHOWS)
+    run(
+        page,
+        text=f"# Title\n\n- one\n- **two** {HOSTILE}\n\n![spy](http://example.com/spy.png) [go](javascript:alert(1))",
+    )
+    ended(page)
+    shown = page.tab.locator(".markdown")
+    shown.wait_for()
+    assert shown.locator("h1").inner_text() == "Title"
+    assert shown.locator("img, script, [onerror], a").count() == 0
+    assert HOSTILE in shown.inner_text()
+    assert page.tab.title().endswith("Operad studio")
+
+
+def test_hostile_names_are_text(page):
+    hostile = json.dumps(HOSTILE + "\u202e" + "x" * 3000)
+    text = FIVE.replace("workflow: five", f"workflow: {hostile}").replace('"About {{ topic }}"', hostile)
+    page = page(text)
+    assert page.tab.locator("img, .card script").count() == 0
+    page.node("2").click()
+    page.editor("Template").wait_for()
+    page.press("Control+Enter")
+    page.tab.get_by_label("Export").or_(page.tab.get_by_title("Export")).first.click()
+    page.tab.get_by_text("Picture (SVG)").click()
+    with page.tab.expect_download() as saved:
+        page.tab.get_by_role("button", name="Save").click()
+    drawn = saved.value.path().read_text(encoding="utf-8")
+    assert "<script" not in drawn
+    assert "onerror=" not in drawn.replace("onerror=&#34;", "")
+    assert page.tab.title().endswith("Operad studio")
+
+
+DIFY = "test/unit/data/dify_cases/fail-branch-code-fails.yml"
+
+
+@pytest.mark.slow
+def test_a_file_of_dify_is_imported_and_exported_to_coze_with_its_losses(page, request):
+    page = page()
+    source = request.config.rootpath / DIFY
+    page.tab.locator("input[type=file]").set_input_files(source)
+    page.drawn()
+    assert page.document()["format"] == "dify"
+    assert (page.folder / source.name).read_bytes() == source.read_bytes()
+    page.tab.get_by_title("Export").click()
+    page.tab.get_by_text("coze", exact=False).first.click()
+    page.tab.locator(".export-what h3, .export-what .all-well").wait_for()
+    with page.tab.expect_download() as saved:
+        page.tab.get_by_role("button", name="Save").click()
+    assert saved.value.path().stat().st_size > 100
+
+
+@pytest.mark.slow
+def test_a_file_is_imported_by_drop(page):
+    page = page()
+    page.tab.locator(".start").dispatch_event("drop", {"dataTransfer": dropped(page, "dropped.yaml", FIVE)})
+    page.drawn()
+    assert list(page.nodes()) == ["1", "2", "3", "4", "5"]
+    assert (page.folder / "dropped.yaml").read_text() == FIVE
+
+
+def dropped(page, name, text):
+    """What is dragged from the desktop: one file."""
+    return page.tab.evaluate_handle(
+        """([name, text]) => {
+          const files = new DataTransfer();
+          files.items.add(new File([text], name));
+          return files;
+        }""",
+        [name, text],
+    )
+
+
+def test_the_graph_is_saved_as_a_picture(page):
+    page = page(FIVE)
+    page.tab.get_by_title("Export").click()
+    page.tab.get_by_text("Picture (PNG)").click()
+    with page.tab.expect_download() as saved:
+        page.tab.get_by_role("button", name="Save").click()
+    assert saved.value.path().read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.mark.slow
+def test_nothing_can_be_chosen_before_the_formats_have_come(page):
+    page, waiting = page(FIVE), []
+    page.tab.route("**/data/export?path=*", lambda route: waiting.append(route))
+    page.tab.get_by_title("Export").click()
+    page.tab.get_by_text("Looking up formats").wait_for()
+    assert page.tab.get_by_role("button", name="Save").is_disabled()
+    assert page.tab.get_by_role("radio").count() == 0
+    page.until(lambda: waiting)
+    waiting[0].continue_()
+    page.tab.get_by_text("Picture (SVG)").click()
+    assert page.tab.get_by_label("Picture (SVG)").is_checked()
+
+
+def big(count):
+    lines = ["workflow: big", "nodes:", "  1: {type: start, after: [], variables: [[topic, string]]}"]
+    for at in range(2, count):
+        before = max(1, at - 1 if at % 7 else at - 6)
+        lines.append(f'  {at}: {{type: template-transform, after: {before}, template: "{at}", variables: []}}')
+    lines.append(f'  {count}: {{type: end, after: {count - 1}, outputs: [[out, [output, "{count - 1}"]]]}}')
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.slow
+def test_three_hundred_nodes_are_laid_out_without_overlaps_and_edited(page):
+    page = page(big(300), viewport={"width": 1400, "height": 900})
+    page.until(lambda: page.tab.locator(".react-flow__node").count() == 300)
+    overlaps = page.tab.evaluate(
+        """() => {
+          const boxes = [...document.querySelectorAll(".react-flow__node")].map((each) => each.getBoundingClientRect());
+          let found = 0;
+          for (const [at, one] of boxes.entries())
+            for (const other of boxes.slice(at + 1))
+              if (one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom) found++;
+          return found;
+        }"""
+    )
+    assert overlaps == 0
+    page.node("150").focus()
+    page.press("Delete")
+    page.until(lambda: page.tab.locator(".react-flow__node").count() == 299)
+    assert len(page.edges()) == 298
+
+
+# Chat
+
+
+@pytest.fixture
+def chatting(tmp_path, site, stages, conversation):
+    """A tab of a studio with a scripted model, and the instruction that the model answers."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    [first, second, *_] = conversation("paper")
+    with (
+        ScriptedModel(stages(first, second)) as endpoint,
+        served(folder, tmp_path / "histories", model=endpoint.model) as url,
+        tabs(site[2], url, folder) as opened,
+    ):
+        yield opened(), first["says"], second["says"]
+
+
+def test_a_workflow_is_made_by_a_sentence_and_accepted(chatting):
+    page, says, _ = chatting
+    page.tab.get_by_label("New from a sentence").fill(says)
+    page.press("Enter")
+    page.tab.get_by_text("Proposed by the chat").wait_for()
+    assert page.tab.locator(".card.mark-added").count() == 3
+    assert len(page.document()["nodes"]) == 1
+    page.tab.locator(".banner").get_by_role("button", name="Accept").click()
+    page.tab.locator(".banner").wait_for(state="detached")
+    assert len(page.document()["nodes"]) == 4
+    assert page.document()["steps"][-1]["kind"] == "chat"
+    page.node("1").focus()
+    page.press("Control+z")
+    page.until_nodes(1)
+
+
+def test_a_second_sentence_changes_the_draft_and_its_changes_are_listed(chatting):
+    page, first, second = chatting
+    page.tab.get_by_label("New from a sentence").fill(first)
+    page.press("Enter")
+    page.tab.get_by_text("Proposed by the chat").wait_for()
+    page.tab.get_by_placeholder("What else? It changes the draft.").fill(second)
+    page.press("Enter")
+    page.until(lambda: page.tab.locator(".card.mark-added").count() == 4)
+    changes = page.tab.get_by_role("list", name="Changes").get_by_role("listitem")
+    assert [each.split("\n")[0] for each in changes.all_inner_texts()] == ["added"] * 4 + ["changed"]
+    assert page.tab.get_by_role("button", name="No issues").is_visible()
+    changes.get_by_role("button", name="End").click()
+    page.tab.locator(".inspector h2", has_text="End").wait_for()
+    page.tab.locator(".banner").get_by_role("button", name="Accept").click()
+    page.until(lambda: len(page.document()["nodes"]) == 5)
+    page.node("1").focus()
+    page.press("Control+z")
+    page.until_nodes(1)
+
+
+@pytest.mark.slow
+def test_a_draft_is_undone(chatting):
+    page, says, _ = chatting
+    page.tab.get_by_label("New from a sentence").fill(says)
+    page.press("Enter")
+    page.tab.get_by_text("Proposed by the chat").wait_for()
+    page.tab.locator(".banner").get_by_role("button", name="Undo").click()
+    page.until_nodes(1)
+    assert len(page.document()["steps"]) == 1
+
+
+@pytest.mark.slow
+def test_without_a_model_the_chat_says_what_to_set(page):
+    page = page(FIVE)
+    page.press("m")
+    page.tab.get_by_text("OPENAI_API_KEY").first.wait_for()
+    assert page.tab.get_by_label("What you need").is_disabled()
+
+
+EXPERTS = """\
+operators:
+  - &points {instruction: List the points.}
+  - &note {instruction: Write a note.}
+  - &title {instruction: Write a title.}
+  - &join {instruction: Put both together.}
+  - &judge {instruction: The title has four words.}
+  - &strict {instruction: Nothing passes.}
+experts:
+  - profile: {name: Notes}
+    workflow:
+      - [*points, *note, *join]
+      - [*points, *title, *join]
+    evaluator: *judge
+    max_rounds: 2
+"""
+
+
+def _verdict(status, blame=()):
+    said = {
+        "status": status,
+        "evaluation": "Nine words.",
+        "lesson": "At most four words." if blame else "",
+        "blame": [*blame],
+    }
+    return json.dumps({**said, "score": 5})
+
+
+ANSWERS = {"List the points": ["- a\n- b"], "Write a note": ["Short."], "Put both": ["T1 + Short.", "T2 + Short."],
+    "Write a title": ["A title of nine words", "Four words"], "The title has four": [_verdict("EXECUTION_ERROR", ["title"]), _verdict("SUCCESS")],
+}  # fmt: skip
+
+
+def test_a_run_of_experts_shows_blame_on_the_canvas_and_forms_choose_by_name(tmp_path, site):
+    """The blamed operator is marked, those after it ran again, the others are reused; then the evaluator is changed."""
+    (tmp_path / "notes.yaml").write_text(EXPERTS)
+    left = {key: list(said) for key, said in ANSWERS.items()}
+
+    def answer(request):
+        asked = json.dumps(request["messages"])
+        return Say(next(said.pop(0) for key, said in reversed(left.items()) if key in asked and said))
+
+    with (
+        ScriptedModel(answer) as endpoint,
+        served(tmp_path, tmp_path / ".histories", model=endpoint.model) as url,
+        tabs(site[2], url, tmp_path) as opened,
+    ):
+        page = opened(bypass_csp=True)
+        page.open("notes.yaml")
+        run(page, Job="Write it.")
+        page.tab.wait_for_selector(".result .run-mark.is-done")
+        states = {
+            name: page.node(name).locator(".card").get_attribute("data-state")
+            for name in ("points", "note", "title", "join", "judge")
+        }
+        assert states == {"points": "reused", "note": "reused", "title": "done", "join": "done", "judge": "done"}
+        assert [page.tab.locator(f".card-mark.{mark}").count() for mark in ("blamed", "again")] == [1, 1]
+        assert "is-blamed" in page.node("title").locator(".card").get_attribute("class")
+        page.node("title").dblclick()
+        lesson = page.tab.locator("section.lesson")
+        lesson.wait_for()
+        assert "Blamed in round 1: Nine words." in lesson.inner_text()
+        assert "At most four words." in lesson.inner_text()
+        assert "A title of nine words" in lesson.inner_text()
+        assert "Four words" in page.tab.locator(".inspector").inner_text()
+        if AXE.exists():
+            assert page.faults() == []
+        page.node("Notes").dblclick(position={"x": 40, "y": 20})
+        page.tab.get_by_label("evaluator 1", exact=True).select_option(label="strict")
+        page.until(lambda: "evaluator: strict\n" in (tmp_path / "notes.yaml").read_text())
+        page.until(lambda: page.tab.locator('.react-flow__node[data-id="strict"]').count() == 1)
+        page.tab.get_by_role("group", name="chain 2").get_by_role("button", name="Remove operator 3").click()
+        page.until(
+            lambda: "- [*points, *note, *join]\n      - [*points, *title]\n" in (tmp_path / "notes.yaml").read_text()
+        )

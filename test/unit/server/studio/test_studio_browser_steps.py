@@ -1,0 +1,135 @@
+"""The studio in a real browser: losses of an export, fixes of issues, steps of the history, the search of node types."""
+
+from itertools import combinations
+
+import pytest
+from studio_page import AXE, browser_of, served, tabs
+from studios import FIVE
+
+DIFY = "test/unit/data/dify_cases/fail-branch-code-fails.yml"
+
+MISSPELT = FIVE.replace('[said, [output, "2"]]', '[said, [outputt, "2"]]')
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory, chromium):
+    """A studio that all tests of this module share, and a browser: its address, its folder, the browser."""
+    folder = tmp_path_factory.mktemp("folder")
+    with served(folder, tmp_path_factory.mktemp("histories")) as url, browser_of(chromium) as browser:
+        yield url, folder, browser
+
+
+@pytest.fixture
+def page(site, request):
+    """Opens a new file with a text in a new tab of the shared browser: the tab, and the file."""
+    url, folder, browser = site
+    with tabs(browser, url, folder) as opened:
+
+        def page(text, suffix=".yaml"):
+            file = folder / f"{request.node.name[:40].strip('[]')}{suffix}"
+            file.write_text(text)
+            page = opened(bypass_csp=True)
+            page.open(file.name)
+            return page, file
+
+        yield page
+
+
+def overlap(one, other):
+    return all(
+        one[start] < other[start] + other[length] and other[start] < one[start] + one[length]
+        for start, length in (("x", "width"), ("y", "height"))
+    )
+
+
+def test_a_changed_file_of_dify_shows_what_coze_cannot_hold_before_anything_is_saved(page, request):
+    page, file = page((request.config.rootpath / DIFY).read_text(), ".yml")
+    cards = [page.node(str(number)).bounding_box() for number in range(1, 7)]
+    assert not any(overlap(one, other) for one, other in combinations(cards, 2))  # in the file, they lie too close
+    page.node("4").click()
+    page.editor("Template").click()
+    page.press("Control+a")
+    page.tab.keyboard.insert_text("{{ 'bad' | upper }}")
+    page.until(lambda: "| upper" in file.read_text())
+    saved, files = [], sorted(page.folder.iterdir())
+    page.tab.on("download", lambda download: saved.append(download))
+    page.tab.get_by_title("Export").click()
+    page.tab.get_by_text("Coze (archive)").click()
+    losses = page.tab.locator("dialog .losses").first.locator("li")
+    losses.first.wait_for()
+    assert losses.all_inner_texts() == [
+        "code 2 (2) Coze has no field for failure, or not for all of it; it is kept in the description",
+        "template-transform 4 (4) template: Coze only puts variables in, and knows nothing else of Jinja",
+    ]
+    assert page.tab.locator("dialog h3").inner_text() == "2 losses"
+    page.tab.get_by_text("settings of the platform that it comes from").click()
+    assert "code 2 (2) settings that only dify has: title, position" in page.tab.locator("dialog").inner_text()
+    if AXE.exists():
+        assert page.faults() == []
+    assert (saved, sorted(page.folder.iterdir())) == ([], files)
+    with page.tab.expect_download() as download:
+        page.tab.get_by_role("button", name="Save").click()
+    assert download.value.suggested_filename.endswith(".coze.zip")
+    assert download.value.path().read_bytes()[:2] == b"PK"
+
+
+def test_a_fix_mends_an_issue_and_undo_brings_it_back(page):
+    page, file = page(MISSPELT)
+    assert page.node("3").locator(".card-issues").count() == 1
+    page.tab.get_by_role("button", name="1 issue").click()
+    fix = page.tab.locator(".issues").get_by_role("button", name="Fix: ")
+    fix.click()
+    page.tab.get_by_text("No issues. The workflow can run.").wait_for()
+    assert page.node("3").locator(".card-issues").count() == 0
+    assert page.params("3")["variables"] == [["said", ["output", "2"]]]
+    page.node("3").focus()
+    page.press("Control+z")
+    fix.wait_for()
+    assert page.node("3").locator(".card-issues").count() == 1
+    page.until(lambda: file.read_text() == MISSPELT)
+
+
+def test_going_back_to_a_step_restores_the_graph_and_the_file(page):
+    page, file = page(FIVE)
+    page.node("4").click()
+    page.press("Delete")
+    page.until_nodes(4)
+    page.node("3").click()
+    page.press("Delete")
+    page.until_nodes(3)
+    page.press("h")
+    steps = page.tab.locator(".history li")
+    assert [each.split("\n")[0] for each in steps.all_inner_texts()] == [
+        "Remove template-transform 3", "Remove template-transform 4", "opened",
+    ]  # fmt: skip
+    steps.nth(1).locator(".step").click()
+    page.until_nodes(4)
+    assert list(page.nodes()) == ["1", "2", "3", "5"]
+    assert page.tab.locator(".history li.here .step").inner_text().startswith("Remove template-transform 4")
+    steps.nth(2).locator(".step").click()
+    page.until_nodes(5)
+    assert page.edges() == [("1", 0, "2"), ("1", 0, "4"), ("2", 0, "3"), ("3", 0, "5"), ("4", 0, "5")]
+    assert file.read_text() == FIVE
+    steps.nth(0).locator(".step").click()
+    page.until_nodes(3)
+    assert list(page.nodes()) == ["1", "2", "5"]
+
+
+@pytest.mark.parametrize(
+    ("words", "node_type"),
+    [("loop", "loop"), ("tool", "tool"), ("end", "end"), ("presentation", None), ("asks a person", "human-input"), ("jinja", "template-transform")],
+)  # fmt: skip
+def test_the_search_of_the_palette_finds_a_type_by_its_name_and_by_what_it_does(page, words, node_type):
+    page, _ = page(FIVE)
+    page.node("2").click()
+    page.tab.get_by_role("searchbox", name="Search node types").fill(words)
+    items = page.tab.locator(".palette-item")
+    if node_type is None:
+        page.tab.get_by_text("No node type has these words.").wait_for()
+        assert items.count() == 0
+        return
+    assert items.first.get_attribute("data-type") == node_type
+    page.press("Enter")
+    page.until(lambda: len(page.document()["nodes"]) > 5)
+    assert page.nodes()["6"] == node_type
+    assert ("2", 0, "6") in page.edges()

@@ -1,0 +1,135 @@
+"""Changes of workflows by words, with a scripted model."""
+
+import pytest
+
+from operad.runtime.testing import Fail, ScriptedModel
+
+
+@pytest.fixture
+def chat(serve):
+    """Says something to the studio of a new, empty file with a scripted model: the client, and the messages."""
+
+    def chat(model, *said):
+        with ScriptedModel(model) as endpoint:
+            studio = serve(model=endpoint.model)
+            studio.told("files", {"new": "empty", "path": "new.yaml"})
+            return studio, [say(studio, "new.yaml", text) for text in said]
+
+    return chat
+
+
+def say(studio, path, text, **said):
+    document = studio.open(path)
+    with studio._http.stream(
+        "POST", f"{studio.url}data/chat", json={"path": path, "version": document["version"], "text": text, **said}
+    ) as answer:
+        body = answer.read().decode()
+    assert answer.status_code == 200, body
+    import json
+
+    return [json.loads(line[6:]) for line in body.splitlines() if line.startswith("data: ")]
+
+
+@pytest.fixture
+def paper(conversation):
+    return conversation("paper")
+
+
+def test_a_workflow_is_made_by_words_and_waits_to_be_accepted(chat, stages, paper):
+    studio, [messages] = chat(stages(paper[0]), paper[0]["says"])
+    kinds = [each["kind"] for each in messages]
+    assert (kinds[0], kinds[-2:]) == ("stage", ["draft", "done"])
+    told = [each["text"] for each in messages if each["kind"] in ("stage", "size", "check")]
+    assert told == [
+        "Planning the nodes", "Checking", "A draft of 4 nodes", "Looking over the draft", "Everything that was asked for is there",
+    ]  # fmt: skip
+    assert " [add]" not in next(each["text"] for each in messages if each["kind"] == "note")
+    draft = messages[-2]
+    assert draft["changes"]["added"] == ["2", "3", "4"]
+    assert [each["id"] for each in draft["document"]["nodes"]] == ["1", "2", "3", "4"]
+    assert len(studio.open("new.yaml")["nodes"]) == 1
+    accepted = studio.told("chat/accept", {"path": "new.yaml"})
+    assert [each["id"] for each in accepted["nodes"]] == ["1", "2", "3", "4"]
+    assert [each["kind"] for each in accepted["steps"]] == ["open", "chat"]
+    assert accepted["instructions"] == [paper[0]["says"]]
+
+
+@pytest.mark.parametrize("accepted", [True, False])
+def test_a_second_sentence_changes_what_the_first_one_made(serve, stages, paper, accepted):
+    """Accepted or not: a draft that is shown is what the next sentence is about."""
+    with ScriptedModel(stages(*paper[:2])) as endpoint:
+        studio = serve(model=endpoint.model)
+        studio.told("files", {"new": "empty", "path": "new.yaml"})
+        say(studio, "new.yaml", paper[0]["says"])
+        if accepted:
+            studio.told("chat/accept", {"path": "new.yaml"})
+        messages = say(studio, "new.yaml", paper[1]["says"], draft=not accepted)
+        changes = messages[-2]["changes"]
+        assert changes["added"] == (["5"] if accepted else ["2", "3", "5", "4"])
+        assert [each["node"] for each in changes["changed"]] == (["4"] if accepted else ["1"])
+        document = studio.told("chat/accept", {"path": "new.yaml"})
+    assert [each["id"] for each in document["nodes"]] == ["1", "2", "3", "5", "4"]
+    assert document["instructions"] == [paper[0]["says"], paper[1]["says"]]
+    says = [paper[0]["says"], paper[1]["says"]]
+    assert [each["title"] for each in document["steps"][1:]] == (says if accepted else [" ".join(says)])
+
+
+def test_without_the_draft_on_the_canvas_a_sentence_is_about_the_file(chat, stages, paper):
+    _, [_, messages] = chat(stages(paper[0]), paper[0]["says"], paper[0]["says"])
+    assert messages[-2]["changes"]["added"] == ["2", "3", "4"]
+
+
+def test_an_existing_file_is_changed_by_a_sentence_and_keeps_its_comments(serve, stages):
+    from studios import FIVE
+
+    says = {
+        "plan": [
+            {
+                "reasoning": "", "drop": ["4"],
+                "nodes": [
+                    {"id": "3", "params": {"template": "{{ said | upper }}!"}},
+                    {"id": "5", "after": ["3"], "params": {"outputs": [{"name": "loud", "value": "3.output"}]}},
+                ],
+            }
+        ],
+        "run": {"says": {}},
+    }  # fmt: skip
+    with ScriptedModel(stages(says)) as endpoint:
+        studio = serve(model=endpoint.model)
+        text = FIVE.replace("workflow: five\n", "# mine\nworkflow: five\n")
+        (studio.folder / "five.yaml").write_text(text)
+        messages = say(studio, "five.yaml", "Upper case; drop the quoted one.")
+        changes = messages[-2]["changes"]
+        assert (changes["removed"], [each["node"] for each in changes["changed"]]) == (["4"], ["3", "5"])
+        assert (studio.folder / "five.yaml").read_text() == text
+        studio.told("chat/accept", {"path": "five.yaml"})
+    lines = (studio.folder / "five.yaml").read_text().splitlines()
+    assert lines[0] == "# mine"
+    assert text.splitlines()[4] in lines  # the node 2 as it was
+
+
+def test_a_draft_is_dropped_and_an_accepted_one_taken_back(chat, stages, paper):
+    studio, _ = chat(stages(paper[0]), paper[0]["says"])
+    assert len(studio.told("chat/undo", {"path": "new.yaml"})["nodes"]) == 1
+    assert studio.refused("chat/accept", {"path": "new.yaml"}, 400)["error"] == "there is no draft to accept"
+    studio, _ = chat(stages(paper[0]), paper[0]["says"])
+    studio.told("chat/accept", {"path": "new.yaml"})
+    assert len(studio.told("chat/undo", {"path": "new.yaml"})["nodes"]) == 1
+
+
+def test_a_model_that_fails_is_told_in_the_stream(chat):
+    _, [messages] = chat([Fail(401)], "Sum up a text (variable text).")
+    assert [each["kind"] for each in messages][-2:] == ["error", "done"]
+    assert "401" in messages[-2]["text"]
+
+
+def test_without_a_model_it_says_what_to_set(serve, monkeypatch):
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL", "OPERAD_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    studio = serve()
+    studio.told("files", {"new": "empty", "path": "new.yaml"})
+    told = studio.refused("chat", {"path": "new.yaml", "version": 1, "text": "Sum up a text."}, 400)
+    assert told["error"].endswith(
+        "set OPENAI_API_KEY, or OPENAI_BASE_URL and OPERAD_MODEL, in the environment, and start operad studio again"
+    )
+    assert studio.get("data/files").json()["model"]["configured"] is False
