@@ -418,8 +418,13 @@ class Run:
         return message.changed(**update)
 
     def _strangers(self, verdict: WorkflowMessage) -> str:
-        """A line on a verdict that blames unknown operators; a nested workflow may blame those around it."""
-        blames = verdict.blame if verdict.status is WorkflowStatus.EXECUTION_ERROR and not self._prefix else ()
+        """A line on an evaluator that blames unknown operators.
+
+        A nested workflow may blame those around it, and an operator's own verdict what it did inside: a leader
+        blames sub-jobs.
+        """
+        judged = self.build.graph.evaluators and verdict.status is WorkflowStatus.EXECUTION_ERROR and not self._prefix
+        blames = verdict.blame if judged else ()
         strangers = unknown(blames, self._plan.ids[:-1])
         return f"The verdict blames an unknown operator: {strangers}." if strangers else ""
 
