@@ -43,6 +43,8 @@ from operad.configs.toolbox import Toolbox
 from operad.evaluators import Evaluator
 from operad.flows.reads import Outputs, Reads
 from operad.operators import Operator, OperatorConfig, VariableType
+from operad.operators.named_params import positional
+from operad.operators.node import NodeOperator
 from operad.operators.node_params import param_faults
 from operad.runtime.graph.edges import Port
 from operad.runtime.graph.engines import INSTALL_AWEL, awel_is_installed
@@ -228,7 +230,10 @@ class Builder:
         steps, graph = self._steps[workflow], workflow.graph()
         reads = Reads(graph, given)
         for node_id, fault in reads.faults:
-            self._faults.report((*steps[node_id].path, *param_path(fault)), fault.code, fault.what)
+            step = steps[node_id]
+            if isinstance(step.does, NodeOperator) and isinstance(step.spec, TypedSpec):
+                path = param_path(fault, step.does.params_type, step.spec.params)
+                self._faults.report((*step.path, *path), fault.code, fault.what)
         for name, step in steps.items():
             if step.inside is None:
                 continue
@@ -321,10 +326,10 @@ class Builder:
             self._faults.report((*path, "type"), "unknown-type", kind)
             return None
         try:
-            params = kind.params_type.model_validate(spec.params)
+            params = kind.params_type.model_validate(positional(kind.params_type, spec.params))
         except ValidationError as error:
             for fault in param_faults(error, kind.params_type):
-                self._faults.report((*path, *param_path(fault)), fault.code, fault.what)
+                self._faults.report((*path, *param_path(fault, kind.params_type, spec.params)), fault.code, fault.what)
             return None
         try:
             node = kind(spec.name, params, services=self.services)

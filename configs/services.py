@@ -25,7 +25,8 @@ from operad.flows.assemble import assemble
 from operad.flows.formats.fields import LossyError, summary
 from operad.operators import Services
 from operad.operators.mcp import McpTools
-from operad.operators.node import Fault
+from operad.operators.named_params import written_path
+from operad.operators.node_params import Fault, NodeParams
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.ready import current_time, web_reader, web_search, wikipedia
 from operad.operators.sandbox.code import CodeLimits
@@ -218,10 +219,11 @@ def unknown_workflow(name: object, services: Services) -> str:
     return f"no workflow is called {name!r}{did_you_mean(name, known)}; there are: {', '.join(known) or 'none'}"
 
 
-def param_path(fault: Fault) -> Path_:
-    """Return the path of a fault in a typed node's parameters, relative to the node."""
+def param_path(fault: Fault, params_type: type[NodeParams], params: Any) -> Path_:
+    """Return the path of a fault in a typed node's parameters, as they are written, relative to the node."""
     steps = re.findall(r"\[(\d+)\]|([^.\[\]]+)", fault.where)
-    return ("params", *(int(number) if number else name for number, name in steps))
+    path = [int(number) if number else name for number, name in steps]
+    return ("params", *written_path(params_type, params, path))
 
 
 def _search(spec: SearchSpec, faults: Faults, path: Path_) -> SearchProvider | None:

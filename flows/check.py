@@ -9,6 +9,7 @@ from typing import Any
 
 from operad.flows.elsewhere import INSTEAD
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.operators.named_params import named_place
 from operad.operators.node import Fault, NodeOperator, Reference, references_in
 from operad.operators.node_params import readable
 from operad.operators.variables import Selector, VariableType, part_type, whole
@@ -306,12 +307,12 @@ class Checker:
     # References
 
     def _check_reference(self, node_id: str, reference: Reference) -> None:
-        selector = reference.selector
+        selector, where = reference.selector, self._param(node_id, reference.where)
         if selector.node not in self._by_id:
             hint = self._hints.near(selector.node, self._by_id)
             self._report(
                 "undefined-node",
-                f"{reference.where}: {_named(selector)}: there is no node {selector.node!r}{hint}",
+                f"{where}: {_named(selector)}: there is no node {selector.node!r}{hint}",
                 node_id,
             )
             return
@@ -324,23 +325,27 @@ class Checker:
             if here is None:
                 self._report(
                     "crosses-border",
-                    f"{reference.where}: {_named(selector)}: {selector.node!r} runs inside {level!r}, and only what "
+                    f"{where}: {_named(selector)}: {selector.node!r} runs inside {level!r}, and only what "
                     f"{level!r} gives can be read outside",
                     node_id,
                 )
                 return
             if not self.comes_before(selector.node, here):
                 what = "itself" if selector.node == node_id else f"{selector.node!r}, which does not come before it"
-                self._report("not-before", f"{reference.where}: {_named(selector)}: reads {what}", node_id)
+                self._report("not-before", f"{where}: {_named(selector)}: reads {what}", node_id)
                 return
             outputs = self.outputs.get(selector.node)
         if outputs is not None:
             self._check_variable(node_id, reference, outputs)
 
+    def _param(self, node_id: str, where: str) -> str:
+        """The path of a parameter, with names."""
+        return named_place(self.types[self._by_id[node_id].type].params_type, where)
+
     def _check_variable(self, node_id: str, reference: Reference, outputs: Mapping[str, VariableType]) -> None:
         who = f"node {reference.selector.node!r} ({self._by_id[reference.selector.node].type})"
         if fault := misread(reference, outputs, who, self._hints):
-            self._report(fault.code, f"{fault.where}: {fault.what}", node_id)
+            self._report(fault.code, f"{self._param(node_id, fault.where)}: {fault.what}", node_id)
 
     def _check_result(self, node_id: str, where: str, selector: Selector) -> None:
         spec = self._by_id.get(selector.node)

@@ -30,7 +30,8 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from pydantic import JsonValue, ValidationError
 
-from operad.operators.node_params import ADVANCED, Failure, Fault, NodeParams, Reference, param_issues, references_in
+from operad.operators.named_params import named_place
+from operad.operators.node_params import ADVANCED, Failure, Fault, NodeParams, Reference, param_faults, references_in
 from operad.operators.operator import Operator, OperatorConfig
 from operad.operators.services import Services
 from operad.operators.variables import (
@@ -76,7 +77,6 @@ __all__ = [
     "NodeResult",
     "Reference",
     "TypeOf",
-    "param_issues",
     "references_in",
     "summary",
 ]
@@ -223,7 +223,12 @@ class NodeOperator(Operator, Generic[ParamsT]):
         try:
             return cls.params_type.model_validate(params)
         except ValidationError as error:
-            raise InvalidError(f"node {id!r} ({cls.type})", param_issues(error, cls.params_type, id)) from error
+            faults = param_faults(error, cls.params_type)
+            issues = [
+                Issue(each.code, f"{named_place(cls.params_type, each.where) or 'param'}: {each.what}", id)
+                for each in faults
+            ]
+            raise InvalidError(f"node {id!r} ({cls.type})", issues) from error
         except UnicodeEncodeError as error:  # of pydantic, as it wants to name the value
             issue = Issue("value", "param: holds half of a surrogate pair where a name is expected", id)
             raise InvalidError(f"node {id!r} ({cls.type})", [issue]) from error
@@ -297,7 +302,8 @@ class NodeOperator(Operator, Generic[ParamsT]):
     def issues(self, type_of: TypeOf) -> list[Issue]:
         """Return the issues of the node, given the types of the variables that it reads."""
         faults = [*self.faults(type_of), *self._failure_faults(type_of)]
-        return [Issue(fault.code, f"{fault.where}: {fault.what}", self.get_id()) for fault in faults]
+        kind = self.params_type
+        return [Issue(each.code, f"{named_place(kind, each.where)}: {each.what}", self.get_id()) for each in faults]
 
     def variables(self, type_of: TypeOf) -> Mapping[str, VariableType]:
         """Its variables and their types, with those that say why it failed, where the workflow goes on then."""

@@ -19,7 +19,6 @@ from operad.operators.variables import (
     shown,
 )
 from operad.runtime.values.errors import (
-    Issue,
     did_you_mean,
 )
 
@@ -177,14 +176,8 @@ def advanced(params_type: type[NodeParams], params: Any) -> Iterator[str]:
             yield name
 
 
-def param_issues(error: ValidationError, params_type: type[NodeParams], where: str) -> list[Issue]:
-    """Return the issues of parameters, with the nearest known names."""
-    faults = param_faults(error, params_type)
-    return [Issue(fault.code, f"{fault.where or 'param'}: {fault.what}", where) for fault in faults]
-
-
 def param_faults(error: ValidationError, params_type: type[BaseModel]) -> list[Fault]:
-    """The same, each with the path of the parameter."""
+    """Return the faults of parameters, with the nearest known names."""
     faults: list[Fault] = []
     seen: set[tuple[Any, ...]] = set()
     for fault in error.errors(include_url=False):
@@ -201,6 +194,8 @@ def param_faults(error: ValidationError, params_type: type[BaseModel]) -> list[F
             faults.append(Fault(path, message, "unknown-param"))
         elif fault["type"] in ("missing", "missing_argument"):
             faults.append(Fault(path, "is missing", "missing-param"))
+        elif fault["msg"].endswith("an instance of Selector"):
+            faults.append(Fault(path, f"must be a variable, id.variable, such as 3.text, not {shown(fault['input'])}"))
         else:
             faults.append(Fault(path, f"{_lower(fault['msg'])}, not {shown(fault['input'])}"))
     return faults

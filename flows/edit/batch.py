@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
@@ -19,6 +20,7 @@ from operad.flows.edit.order import edges_in_order, in_order
 from operad.flows.edit.variables import AddInput, AddOutput, RemoveInput, RemoveOutput, RenameVariable
 from operad.flows.formats.shapes import fields_of, list_of
 from operad.flows.node_graph import NodeGraph
+from operad.operators.named_params import positional
 from operad.operators.node import Fault
 from operad.operators.node_params import param_faults
 from operad.operators.nodes import NODE_TYPES
@@ -119,7 +121,7 @@ def apply(
     now = graph
     for number, operation in enumerate(operations, 1):
         faults = list(operation.faults(now, types))
-        then = operation.anyway(now) if faults else operation.done(now, types)
+        then = _in_lists(now, operation.anyway(now) if faults else operation.done(now, types), types)
         faults += _beyond(difference(now, then), allowed) if allowed is not None else []
         issues += _issues(faults, number, _name(operation))
         now = then
@@ -188,6 +190,18 @@ def _read(one: Any) -> tuple[Operation | None, list[Fault]]:
         return kind.model_validate(fields), []
     except ValidationError as error:
         return None, param_faults(error, kind)
+
+
+def _in_lists(before: NodeGraph, graph: NodeGraph, types: Mapping[str, NodeType]) -> NodeGraph:
+    """The workflow with the parameters of changed nodes in lists, which may be given with names."""
+    old = {id(spec) for spec in before.nodes}
+    nodes = [
+        replace(spec, params=positional(types[spec.type].params_type, spec.params))
+        if id(spec) not in old and spec.type in types
+        else spec
+        for spec in graph.nodes
+    ]
+    return replace(graph, nodes=nodes)
 
 
 def _issues(faults: Sequence[Fault], number: int, name: str) -> Iterator[Issue]:

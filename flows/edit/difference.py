@@ -9,6 +9,8 @@ from typing import Any, cast
 from operad.flows.edit.paths import Step, path_of
 from operad.flows.formats.shapes import is_selector
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.operators.named_params import named
+from operad.operators.nodes import NODE_TYPES
 from operad.operators.variables import MAX_SHOWN_VALUE, plain, shown
 
 AROUND = 20
@@ -121,11 +123,16 @@ def difference(before: NodeGraph, after: NodeGraph) -> Difference:
             ParamChange(spec.id, path_of(steps), was, is_)
             for spec in after.nodes
             if spec.id in same and new[spec.id] is spec and old[spec.id] is not spec
-            for steps, was, is_ in _changes(old[spec.id].params, spec.params, ())
+            for steps, was, is_ in _changes(_with_names(old[spec.id]), _with_names(spec), ())
         ],
         edges_added=_more(after.edges, before.edges),
         edges_removed=_more(before.edges, after.edges),
     )
+
+
+def _with_names(spec: NodeSpec) -> Any:
+    """The parameters of a node with names in place of positions, where its type is known."""
+    return named(NODE_TYPES[spec.type].params_type, spec.params) if spec.type in NODE_TYPES else spec.params
 
 
 def _more(edges: Sequence[Edge], others: Sequence[Edge]) -> list[Edge]:
@@ -194,7 +201,7 @@ def _in_list(old: list[Any], new: list[Any], path: tuple[Step, ...]) -> Iterator
 
 def _node(spec: NodeSpec) -> str:
     inside = f" inside {spec.parent}" if spec.parent else ""
-    params = f": {shown(spec.params)}" if spec.params else ""
+    params = f": {shown(_with_names(spec))}" if spec.params else ""
     return f"node {spec.id} ({spec.type}){inside}{params}"
 
 

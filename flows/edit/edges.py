@@ -30,6 +30,7 @@ from operad.flows.edit.operation import (
 from operad.flows.formats.shapes import fields_of, list_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.conditions import Case
+from operad.operators.named_params import in_lists
 from operad.operators.node import Fault
 from operad.operators.variables import shown
 
@@ -120,7 +121,8 @@ class AddBranch(Operation):
     op: Literal["add_branch"] = "add_branch"
     node: NodeId
     branch: JsonValue = Field(
-        description='A case, [null or "and" or "or", [[[variable, node id], operator, value], …]]; or a class, in words.'
+        description='A case, {"logic": "or", "conditions": [{"variable": "1.city", "operator": "is", "value": "Berlin"}]}; '
+        "or a class, in words."
     )
     port: int | None = Field(
         default=None, ge=0, description="The port that it gets; by default the one behind the other branches."
@@ -145,9 +147,9 @@ class AddBranch(Operation):
             yield Fault("port", f"{self.node!r} has {count} branches; give 0 to {count}", "port-out-of-range")
         if spec.type == "if-else":
             try:
-                TypeAdapter(Case).validate_python(self.branch)
+                TypeAdapter(Case).validate_python(in_lists(Case, self.branch))
             except ValidationError:
-                form = '[null or "and" or "or", [[[variable, node id], operator, value], …]]'
+                form = '{"conditions": [{"variable": "id.variable", "operator": …, "value": …}, …]}'
                 yield Fault("branch", f"a case is {form}, not {shown(self.branch)}", "param")
         elif not isinstance(self.branch, str) or not self.branch.strip():
             yield Fault("branch", f"a class is a text, not {shown(self.branch)}", "param")

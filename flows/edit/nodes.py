@@ -20,9 +20,10 @@ from operad.flows.edit.operation import (
     unknown_type,
     with_params,
 )
-from operad.flows.edit.paths import PathError, path_of, steps_of, value_at, with_value
+from operad.flows.edit.paths import PathError, Step, path_of, steps_of, value_at, with_value
 from operad.flows.formats.shapes import Fields, fields_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.operators.named_params import listed_path
 from operad.operators.node import Fault
 from operad.operators.variables import shown
 from operad.runtime.values.errors import shorten
@@ -114,7 +115,7 @@ class SetParam(Operation):
     node: NodeId
     path: str = Field(
         min_length=1,
-        description="Which: system, cases[0][1], arguments.city; the place behind the last item adds one.",
+        description="Which: system, outputs.summary, cases[0].conditions[0].value; the place behind the last item adds one.",
     )
     value: JsonValue = Field(description="Its new value.")
 
@@ -128,16 +129,17 @@ class SetParam(Operation):
                 wrong = list(unknown_params(types, graph.by_id[self.node].type, [name], "path"))
                 yield from wrong
                 if not wrong:
-                    self._params(graph)
+                    self._params(graph, types)
             except PathError as error:
                 yield Fault("path", f"node {self.node!r}: {error}", "no-path")
 
     def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
         """With the value."""
-        return with_params(graph, self.node, self._params(graph))
+        return with_params(graph, self.node, self._params(graph, types))
 
-    def _params(self, graph: NodeGraph) -> Fields:
-        return with_value(graph.by_id[self.node].params, steps_of(self.path), self.value)
+    def _params(self, graph: NodeGraph, types: Types) -> Fields:
+        spec = graph.by_id[self.node]
+        return with_value(spec.params, _steps(spec, self.path, types), self.value)
 
 
 class ReplaceText(Operation):
@@ -156,7 +158,7 @@ class ReplaceText(Operation):
         if missing:
             return
         try:
-            text = self._text(graph)
+            text = self._text(graph, types)
         except PathError as error:
             yield Fault("path", f"node {self.node!r}: {error}", "no-path")
             return
@@ -172,9 +174,16 @@ class ReplaceText(Operation):
 
     def done(self, graph: NodeGraph, types: Types) -> NodeGraph:
         """With the new part."""
-        params = fields_of(graph.by_id[self.node].params)
-        text = self._text(graph).replace(self.old, self.new)
-        return with_params(graph, self.node, with_value(params, steps_of(self.path), text))
+        spec = graph.by_id[self.node]
+        text = self._text(graph, types).replace(self.old, self.new)
+        return with_params(graph, self.node, with_value(fields_of(spec.params), _steps(spec, self.path, types), text))
 
-    def _text(self, graph: NodeGraph) -> Any:
-        return value_at(graph.by_id[self.node].params, steps_of(self.path))
+    def _text(self, graph: NodeGraph, types: Types) -> Any:
+        spec = graph.by_id[self.node]
+        return value_at(spec.params, _steps(spec, self.path, types))
+
+
+def _steps(spec: NodeSpec, path: str, types: Types) -> list[Step]:
+    """The keys and places of a path, which may name the places of lists."""
+    steps = steps_of(path)
+    return listed_path(types[spec.type].params_type, spec.params, steps) if spec.type in types else steps

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from operad.flows.edit.operation import Name, NodeId, Operation, Types, free_id, undefined, with_params
 from operad.flows.edit.references import following
 from operad.flows.formats.shapes import Fields, fields_of, list_of, pairs_of
 from operad.flows.node_graph import NodeGraph, NodeSpec
+from operad.operators.named_params import in_lists
 from operad.operators.node import Fault
 from operad.operators.sandbox.renames import RenameError, argument_renamed, result_renamed
 from operad.operators.sandbox.template import name_changed
@@ -251,7 +252,9 @@ class AddOutput(Operation):
 
     op: Literal["add_output"] = "add_output"
     name: Name
-    value: Selector = Field(description="The variable that it is: [name, node id].")
+    value: Annotated[Selector, BeforeValidator(lambda given: in_lists(Selector, given))] = Field(
+        description="The variable that it is: id.variable."
+    )
     node: str = Field(default="", description="The end; may be left out where there is one.")
 
     def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from operad.flows.repair.names import unreadable
 from operad.flows.repair.state import State
+from operad.operators.named_params import named_place
+from operad.operators.nodes import NODE_TYPES
 
 
 def lessons_of(state: State) -> list[str]:
@@ -21,7 +23,8 @@ def _of_issues(state: State) -> Iterator[str]:
             f"{each} of {node!r}" for node, outputs in state.checker.outputs.items() for each in outputs
         ]
         if options:
-            ways[reading.node.id, reading.where] = f"; name one of: {' | '.join(options[:8])}"  # pyright: ignore[reportArgumentType]
+            place = named_place(NODE_TYPES[reading.node.type].params_type, reading.where)
+            ways[reading.node.id, place] = f"; name one of: {' | '.join(options[:8])}"  # pyright: ignore[reportArgumentType]
     for issue in state.issues:
         where = issue.message.partition(":")[0]
         yield f"[{issue.code}] {issue.where}: {issue.message}{ways.get((issue.where, where), '')}"  # pyright: ignore[reportCallIssue, reportArgumentType]

@@ -4,20 +4,20 @@
     instructions: [Translate a text.]   # what it was made from, round by round
     notes: [Only plain text.]           # what it does not do of that, and what was assumed
     nodes:
-      1: {type: start, variables: [[text, string]]}
+      1: {type: start, variables: {text: string}}
       2:
         type: if-else
         after: 1
-        cases: [[null, [[[text, '1'], empty]]]]
+        cases: [{conditions: [{variable: 1.text, operator: empty}]}]
       3:
         type: iteration
         after: {2: else}                # port else of 2; {2: 0} is its case 0
-        iterator_selector: [text, '1']
-        output_selector: [text, 3-2]
+        iterator_selector: 1.text
+        output_selector: 3-2.text
         nodes:                          # what runs inside
           3-1: {type: iteration-start}
           3-2: {type: llm, after: 3-1, system: '', user: 'Translate: {{#3.item#}}'}
-      4: {type: end, after: [2, 3], outputs: [[translation, [output, '3']]]}
+      4: {type: end, after: [2, 3], outputs: {translation: 3.output}}
 
 A node is ``id: {type, after, …its parameters…, nodes, extra}``. ``after`` is what comes before it: an id, ``{id: port}``,
 ``{from: id, port: …, input: …, extra: …}``, or a list of these. Where parameters are not a mapping, or have one of these
@@ -27,6 +27,9 @@ What a workflow can be and no person would write has a place, too: ``nodes`` as 
 one is there twice; ``inside``, the node that one runs inside of, where it does not stand right below; ``edges``, those
 to nodes that are not there, each with ``to``; ``order``, the places that the edges had, where they were not in the order
 of the nodes that they lead to (leave it out for that order; it is not heeded where it does not fit).
+
+Parameters are written with names, and variables as ``id.variable`` (`operad.operators.named_params`); the lists of
+Chat2Workflow, ``[[text, string]]`` and ``[text, '1']``, are read as well.
 
 ``load(dump(graph)) == graph`` for every graph whose values are JSON's: that is the normal form. Ids need no quotes where
 they are keys or in ``after``; in parameters, ``'3'`` is a text and ``3`` a number.

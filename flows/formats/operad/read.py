@@ -7,6 +7,8 @@ from typing import Any, cast
 
 from operad.flows.formats.operad.keys import EDGE, ELSE, OWN, TOP, else_port
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.operators.named_params import positional
+from operad.operators.nodes import NODE_TYPES
 from operad.runtime.values.document import MAX_BYTES, Document, Path_, parse_document
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
 
@@ -105,9 +107,10 @@ class Reader:
                 self._report("inside", f"it stands inside {parent!r} already; leave this out", (*path, "inside"))
             parent = self._id(fields["inside"], (*path, "inside"))
         self._check_values(params, (*path, "params") if "params" in fields else path)
-        self._nodes.append(
-            NodeSpec(node_id, self._text(fields, "type", path), params, parent, self._extra(fields, path))
-        )
+        kind = self._text(fields, "type", path)
+        if kind in NODE_TYPES:
+            params = positional(NODE_TYPES[kind].params_type, params)
+        self._nodes.append(NodeSpec(node_id, kind, params, parent, self._extra(fields, path)))
         after = fields.get("after", [])
         several = isinstance(after, list)
         for number, edge in enumerate(cast("list[Any]", after) if several else [after]):

@@ -20,6 +20,8 @@ from operad.flows.formats.operad.yaml_nodes import (
     value_node,
 )
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.operators.named_params import named
+from operad.operators.nodes import NODE_TYPES
 
 
 def dump(graph: NodeGraph, *, on_one_line: bool = True) -> bytes:
@@ -85,6 +87,8 @@ class _Level:
             short = not any(edge.input or edge.extra for edge in edges)
             fields["after"] = after[0] if len(after) == 1 else flow_node(after)
         params = plain(node.params)
+        if node.type in NODE_TYPES:
+            params = named(NODE_TYPES[node.type].params_type, params)
         if isinstance(params, dict) and not params.keys() & set(OWN):
             fields |= {key: value_node(value) for key, value in cast("dict[str, Any]", params).items()}
         else:

@@ -48,7 +48,8 @@ def test_a_file_of_any_format_is_replaced_and_the_diff_is_printed(name, operad, 
     said = operad("edit", name, "--op", "rename_variable 1 name person", "--op", 'set 2 system "Be brief."')
     assert said == (
         0,
-        '~ node 1 variables[0]: ["name", "string"] → ["person", "string"]\n'
+        '~ node 1 -variables.name: "string"\n'
+        '~ node 1 +variables.person: "string"\n'
         '~ node 2 system: "" → "Be brief."\n'
         '~ node 2 user: "Greet {{#1.name#}}." → "Greet {{#1.person#}}."\n',
         "",
@@ -62,7 +63,7 @@ def test_a_file_of_any_format_is_replaced_and_the_diff_is_printed(name, operad, 
 def test_only_issues_that_are_new_are_told_and_the_file_is_written(operad, tmp_path):
     assert operad("edit", "operad", "--op", "add_output more 2.txt")[::2] == (
         1,
-        "operad: 3: outputs[1][1]: 'txt' of '2': node '2' (llm) has no variable 'txt' "
+        "operad: 3: outputs[1].value: 'txt' of '2': node '2' (llm) has no variable 'txt' "
         "(did you mean 'text'?); it has: text [undefined-variable]\n",
     )
     assert loaded(tmp_path / "operad", "operad").by_id["3"].params["outputs"][1] == ["more", ["txt", "2"]]

@@ -71,7 +71,7 @@ def test_all_issues_of_all_files_are_told_with_their_lines(operad, tmp_path):
     assert status == 2
     lines = out.splitlines()
     assert lines[0] == "a.yaml:3: 2: 'endd' is not a node type (did you mean 'end'?) [unknown-type]"
-    assert lines[1].startswith("a.yaml:4: 3: outputs[0][1]: ")
+    assert lines[1].startswith("a.yaml:4: 3: outputs[0].value: ")
     assert lines[2].startswith("b.json:2: is not JSON: ")
     assert any(line.startswith("c.yaml:2: operatorz: unknown key") for line in lines)
     status, out, _ = operad("check", "a.yaml", "gone.json", "--json")

@@ -83,7 +83,7 @@ def test_with_a_file_the_changes_go_to_stdout(generate, stages, paper, made):
     status, out, _ = generate(stages(paper[1]), paper[1]["says"], "--continue", "flow.yaml", "-o", "more.yaml")
     assert status == 0
     assert out.splitlines()[0].startswith("+ node 5 (llm)")
-    assert "~ node 4 outputs" in out
+    assert "~ node 4 +outputs.french" in out
 
 
 def test_it_is_run_and_drawn_and_explained(generate, stages, paper):

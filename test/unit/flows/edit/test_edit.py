@@ -86,11 +86,21 @@ def test_the_workflow_of_these_tests_is_sound(graph):
 
 
 DONE = {
+    "set 2 cases[0].conditions[0].variable 1.names": ['~ node 2 cases[0].conditions[0].variable: "1.name" → "1.names"'],
+    "set 8 outputs.all 5.output": ['~ node 8 outputs.all: "6.output" → "5.output"'],
+    'add_node 9 template-transform \'variables={"a":"1.name"}\' template=x': [
+        '+ node 9 (template-transform): {"variables": {"a": "1.name"}, "template": "x"}'
+    ],
+    'add_branch 2 \'{"conditions": [{"variable": "1.name", "operator": "empty"}]}\'': [
+        '~ node 2 +cases[1]: {"conditions": [{"variable": "1.name", "operator": "empty"}]}',
+        "- edge 2 port 1 → 4",
+        "+ edge 2 port 2 → 4",
+    ],
     "add_node 9 llm system=x user=y": ['+ node 9 (llm): {"system": "x", "user": "y"}'],
     "add_node 6-3 llm": ["+ node 6-3 (llm) inside 6"],
     "add_node 9 llm inside=6": ["+ node 9 (llm) inside 6"],
     "remove_node 7": [
-        '- node 7 (code): {"variables": [["said", ["output", "5"]]], "outputs": [["size", "number"]], "cod… (134 characters)',
+        '- node 7 (code): {"variables": {"said": "5.output"}, "outputs": {"size": "number"}, "code": "def … (125 characters)',
         "- edge 6 → 7",
         "- edge 7 → 8",
         "+ edge 6 → 8",
@@ -101,8 +111,12 @@ DONE = {
         "- edge 3 → 5",
     ],
     'set 4 system "Be brief."': ['~ node 4 system: "Be kind." → "Be brief."'],
-    "set 2 cases[0][1][0][1] 'not empty'": ['~ node 2 cases[0][1][0][1]: "empty" → "not empty"'],
-    'set 1 variables[2] \'["n", "number"]\'': ['~ node 1 +variables[2]: ["n", "number"]'],
+    "set 2 cases[0][1][0][1] 'not empty'": [
+        '~ node 2 cases[0].conditions[0].operator: "empty" → "not empty"',
+    ],
+    'set 1 variables[2] \'["n", "number"]\'': [
+        '~ node 1 +variables.n: "number"',
+    ],
     "replace_text 4 user Greet Praise": [
         "~ node 4 user: \"Greet {{#'1'.name#}}, {{#1.name#}}, {{# 1.names #}}.\" → "
         "\"Praise {{#'1'.name#}}, {{#1.name#}}, {{# 1.names #}}.\""
@@ -117,37 +131,51 @@ DONE = {
         "+ edge 9 → 4",
     ],
     """add_branch 2 '["or", [[["name", "1"], "is", "Bob"]]]' 0""": [
-        '~ node 2 +cases[0]: ["or", [[["name", "1"], "is", "Bob"]]]',
+        '~ node 2 +cases[0]: {"logic": "or", "conditions": [{"variable": "1.name", "operator": "is", "value":… (89 characters)',
         "- edge 2 → 3",
         "- edge 2 port 1 → 4",
         "+ edge 2 port 1 → 3",
         "+ edge 2 port 2 → 4",
     ],
     "rename_variable 1 name person": [
-        '~ node 1 variables[0]: ["name", "string"] → ["person", "string"]',
-        '~ node 2 cases[0][1][0][0]: ["name", "1"] → ["person", "1"]',
-        "~ node 4 user: \"Greet {{#'1'.name#}}, {{#1.name#}}, {{# 1.names #}}.\" → "
-        "\"Greet {{#'1'.person#}}, {{#1.person#}}, {{# 1.names #}}.\"",
-        '~ node 6-2 variables[0][1]: ["name", "1"] → ["person", "1"]',
+        '~ node 1 -variables.name: "string"',
+        '~ node 1 +variables.person: "string"',
+        '~ node 2 cases[0].conditions[0].variable: "1.name" → "1.person"',
+        "~ node 4 user: \"Greet {{#'1'.name#}}, {{#1.name#}}, {{# 1.names #}}.\" → \"Greet {{#'1'.person#}}, {{#1.person#}}, {{# 1.names #}}.\"",
+        '~ node 6-2 variables.name: "1.name" → "1.person"',
     ],
     "rename_variable 6-2 name who": [
-        '~ node 6-2 variables[0][0]: "name" → "who"',
+        '~ node 6-2 -variables.name: "1.name"',
+        '~ node 6-2 +variables.who: "1.name"',
         "~ node 6-2 template: \"{{ name }} {{ 'name' }}\" → \"{{ who }} {{ 'name' }}\"",
     ],
     "rename_variable 7 size length": [
-        '~ node 7 outputs[0]: ["size", "number"] → ["length", "number"]',
+        '~ node 7 -outputs.size: "number"',
+        '~ node 7 +outputs.length: "number"',
         "~ node 7 code: \"def main(said):\\n    return {'size': len(said)}\" → \"def main(said):\\n    return {'length': len(said)}\"",
-        '~ node 8 outputs[1][1]: ["size", "7"] → ["length", "7"]',
+        '~ node 8 outputs.size: "7.size" → "7.length"',
     ],
     "rename_variable 7 said text": [
-        '~ node 7 variables[0][0]: "said" → "text"',
+        '~ node 7 -variables.said: "5.output"',
+        '~ node 7 +variables.text: "5.output"',
         "~ node 7 code: \"def main(said):\\n    return {'size': len(said)}\" → \"def main(text):\\n    return {'size': len(text)}\"",
     ],
-    "rename_variable 8 all lines": ['~ node 8 outputs[0][0]: "all" → "lines"'],
-    "add_input n number": ['~ node 1 +variables[2]: ["n", "number"]'],
-    "remove_input names": ['~ node 1 -variables[1]: ["names", "array[string]"]'],
-    "add_output said 5.output": ['~ node 8 +outputs[2]: ["said", ["output", "5"]]'],
-    "remove_output size": ['~ node 8 -outputs[1]: ["size", ["size", "7"]]'],
+    "rename_variable 8 all lines": [
+        '~ node 8 -outputs.all: "6.output"',
+        '~ node 8 +outputs.lines: "6.output"',
+    ],
+    "add_input n number": [
+        '~ node 1 +variables.n: "number"',
+    ],
+    "remove_input names": [
+        '~ node 1 -variables.names: "array[string]"',
+    ],
+    "add_output said 5.output": [
+        '~ node 8 +outputs.said: "5.output"',
+    ],
+    "remove_output size": [
+        '~ node 8 -outputs.size: "7.size"',
+    ],
 }
 
 
@@ -232,7 +260,7 @@ REFUSED = {
     ),
     "add_branch 2 Bob": (
         "param",
-        'branch: a case is [null or "and" or "or", [[[variable, node id], operator, value], …]], not "Bob"',
+        'branch: a case is {"conditions": [{"variable": "id.variable", "operator": …, "value": …}, …]}, not "Bob"',
     ),
     "add_branch 2 '[null, []]' 4": ("port-out-of-range", "port: '2' has 1 branches; give 0 to 1"),
     "rename_variable 1 nam x": (

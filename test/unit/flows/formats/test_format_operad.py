@@ -14,14 +14,17 @@ from operad.runtime.values.errors import InvalidError
 WRITTEN = """\
 workflow: translate
 nodes:
-  1: {type: start, variables: [[texts, 'array[string]'], [language, string]]}
-  2: {type: if-else, after: 1, cases: [[null, [[[language, '1'], empty]]]]}
+  1: {type: start, variables: {texts: 'array[string]', language: string}}
+  2:
+    type: if-else
+    after: 1
+    cases: [{conditions: [{variable: 1.language, operator: empty}]}]
   3:
     type: iteration
     after:
       2: else
-    iterator_selector: [texts, '1']
-    output_selector: [text, 3-2]
+    iterator_selector: 1.texts
+    output_selector: 3-2.text
     nodes:
       3-1: {type: iteration-start}
       3-2:
@@ -31,7 +34,7 @@ nodes:
         user: |-
           Translate into {{#1.language#}}:
           {{#3.item#}}
-  4: {type: end, after: [{2: 0}, 3], outputs: [[translation, [output, '3']]]}
+  4: {type: end, after: [{2: 0}, 3], outputs: {translation: 3.output}}
 """
 
 
@@ -136,7 +139,7 @@ def test_all_issues_are_found_at_once():
 
 
 def test_the_lines_of_nodes_are_known():
-    assert node_lines(WRITTEN.encode()) == {"1": 3, "2": 4, "3": 5, "3-1": 12, "3-2": 13, "4": 20}
+    assert node_lines(WRITTEN.encode()) == {"1": 3, "2": 4, "3": 8, "3-1": 15, "3-2": 16, "4": 23}
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_a_change_touches_its_own_field_only():
 
 def test_a_new_node_stands_between_lines_that_stay():
     after = changed("add_output name=all value=3.output node=4")
-    assert after.replace("  4: {type: end, after: 3, outputs: [[out, [output, '3']], [all, [output, '3']]]}", "") == (
+    assert after.replace("  4: {type: end, after: 3, outputs: {out: 3.output, all: 3.output}}", "") == (
         FILE.decode().replace("  4: {type: end, after: 3, outputs: [[out, [output, '3']]]}", "")
     )
 

@@ -102,7 +102,7 @@ CASES = {
     "undefined-node": (
         [START, TEXT, ("9", "end", {"outputs": [["out", ["output", "22"]]]})],
         EDGES,
-        ("undefined-node", "9", "outputs[0][1]: 'output' of '22': there is no node '22' (did you mean '2'?)"),
+        ("undefined-node", "9", "outputs[0].value: 'output' of '22': there is no node '22' (did you mean '2'?)"),
     ),
     "undefined-variable": (
         [START, TEXT, ("9", "end", {"outputs": [["out", ["outptu", "2"]]]})],
@@ -110,7 +110,7 @@ CASES = {
         (
             "undefined-variable",
             "9",
-            "outputs[0][1]: 'outptu' of '2': node '2' (template-transform) has no variable 'outptu' "
+            "outputs[0].value: 'outptu' of '2': node '2' (template-transform) has no variable 'outptu' "
             "(did you mean 'output'?); it has: output",
         ),
     ),
@@ -120,19 +120,19 @@ CASES = {
         (
             "undefined-variable",
             "9",
-            "outputs[0][1]: 'f.kind' of '1': node '1' (start) has no variable 'f.kind'; it has: x, xs, f, n",
+            "outputs[0].value: 'f.kind' of '1': node '1' (start) has no variable 'f.kind'; it has: x, xs, f, n",
         ),
     ),
     "not-before": (
         [START, ("2", "template-transform", {"variables": [["x", ["output", "3"]]], "template": "{{ x }}"}),
          ("3", "template-transform", {"variables": [], "template": "hi"}), END],
         [*EDGES, ("2", "3")],
-        ("not-before", "2", "variables[0][1]: 'output' of '3': reads '3', which does not come before it"),
+        ("not-before", "2", "variables[0].value: 'output' of '3': reads '3', which does not come before it"),
     ),
     "itself": (
         [START, ("2", "template-transform", {"variables": [["x", ["output", "2"]]], "template": "{{ x }}"}), END],
         EDGES,
-        ("not-before", "2", "variables[0][1]: 'output' of '2': reads itself"),
+        ("not-before", "2", "variables[0].value: 'output' of '2': reads itself"),
     ),
     "a branch beside it": (
         [START, TEXT, ("3", "llm", {"system": "", "user": "{{#2.output#}}"}), END],
@@ -163,13 +163,13 @@ CASES = {
         (
             "crosses-border",
             "9",
-            "outputs[0][1]: 'output' of '5-2': '5-2' runs inside '5', and only what '5' gives can be read outside",
+            "outputs[0].value: 'output' of '5-2': '5-2' runs inside '5', and only what '5' gives can be read outside",
         ),
     ),
     "the item outside": (
         [START, TEXT, EACH, FIRST, INNER, ("9", "end", {"outputs": [["out", ["item", "5"]]]})],
         [*EDGES, *INSIDE, ("5", "9")],
-        ("undefined-variable", "9", "outputs[0][1]: 'item' of '5': node '5' (iteration) has no variable 'item'; it has: output"),
+        ("undefined-variable", "9", "outputs[0].value: 'item' of '5': node '5' (iteration) has no variable 'item'; it has: output"),
     ),
     "nodes inside of what holds none": (
         [START, TEXT, ("2-1", "template-transform", {"variables": [], "template": "hi"}), END],
@@ -365,7 +365,7 @@ COMPARISONS = ", ".join(
     ],
 )  # fmt: skip
 def test_a_comparison_that_a_type_does_not_have_is_said(condition, said):
-    assert node("if-else", cases=[[None, [condition]]]) == [("param", "3", f"cases[0][1][0]: {said}")]
+    assert node("if-else", cases=[[None, [condition]]]) == [("param", "3", f"cases[0].conditions[0]: {said}")]
 
 
 def test_a_number_to_compare_with_may_be_named_by_a_variable():
@@ -490,7 +490,7 @@ def assigner(*assignments):
         ([[["s", "5"], "append", "b"]], "wrong-type", "assignments[0]: append needs array, and '5.s' is string"),
         ([[["i", "5"], "add"]], "param", "assignments[0]: add needs a value"),
         ([[["n", "1"], "set", 1]], "crosses-border", "'n' of '1': here only variables of '5', which it runs inside of, and of the conversation can be set"),
-        ([[["j", "5"], "set", 1]], "undefined-variable", "assignments[0][0]: 'j' of '5': node '5' (loop) has no variable 'j'"),
+        ([[["j", "5"], "set", 1]], "undefined-variable", "assignments[0].variable: 'j' of '5': node '5' (loop) has no variable 'j'"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_assigned_is_said(assignments, code, said):

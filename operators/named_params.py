@@ -1,0 +1,281 @@
+"""Parameters of nodes as people write them in YAML: names in place of positions, ``id.variable`` for a variable.
+
+| declared | in lists, as Chat2Workflow writes it | with names |
+|---|---|---|
+| a variable | ``[text, "3"]`` | ``3.text`` |
+| a tuple | ``[what it is, city, string]`` | ``{name: city, type: string, description: what it is}`` |
+| a list of pairs of a name and a value | ``[[city, [city, "3"]]]`` | ``{city: 3.city}`` |
+
+`positional` reads both forms and returns lists, which is what workflows hold; `named` writes names.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
+
+from operad.operators.node_params import NodeParams
+from operad.operators.variables import Selector
+
+
+def positional(params_type: type[NodeParams], params: Any) -> Any:
+    """Return parameters with lists in place of names.
+
+        positional(EndParams, {"outputs": {"summary": "3.text"}})  # {"outputs": [["summary", ["text", "3"]]]}
+
+    Args:
+        params_type: Declaration of the parameters.
+        params: Parameters in either form. What fits neither is returned as it is, for the check to report.
+    """
+    return _fields_of(params_type, params, in_lists)
+
+
+def named(params_type: type[NodeParams], params: Any) -> Any:
+    """Return parameters with names in place of lists; `positional` returns the given ones again.
+
+    Args:
+        params_type: Declaration of the parameters.
+        params: Parameters in lists. What fits no declaration stays as it is.
+    """
+    return _fields_of(params_type, params, _with_names)
+
+
+def _fields_of(params_type: type[NodeParams], params: Any, change: Any) -> Any:
+    if not isinstance(params, Mapping):
+        return params
+    hints = _hints(params_type)
+    given = cast("Mapping[str, Any]", params)
+    return {name: change(hints[name], value) if name in hints else value for name, value in given.items()}
+
+
+@lru_cache(maxsize=256)
+def _hints(declared: type[Any]) -> Mapping[str, Any]:
+    """The types of a declaration's fields by name, without annotations; ``X | None`` is X."""
+    return {name: _plain(hint) for name, hint in get_type_hints(declared, include_extras=False).items()}
+
+
+def _plain(hint: Any) -> Any:
+    if get_origin(hint) is Annotated:
+        return _plain(get_args(hint)[0])
+    if get_origin(hint) in (Union, types.UnionType):
+        kinds = [each for each in get_args(hint) if each is not type(None)]
+        return _plain(kinds[0]) if len(kinds) == 1 else None  # a text of several types is no variable
+    return hint
+
+
+def _items(hint: Any) -> Any:
+    """The type of a list's items; None for anything but a list."""
+    return _plain(get_args(hint)[0]) if get_origin(hint) in (list, Sequence) and get_args(hint) else None
+
+
+def _is_tuple(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, tuple) and hasattr(cast("Any", hint), "_fields")
+
+
+def _is_pair(hint: Any) -> bool:
+    return _is_tuple(hint) and len(hint._fields) == 2 and hint._fields[0] == "name"
+
+
+# Reading
+
+
+def in_lists(hint: Any, value: Any) -> Any:
+    """Return a value of a declared type with lists in place of names; see `positional`."""
+    if hint is Selector:
+        return _selector(value)
+    if _is_tuple(hint):
+        return _tuple(hint, value)
+    if (inner := _items(hint)) is None:
+        return value
+    if isinstance(value, Mapping) and _is_pair(inner):
+        second = _hints(inner)[inner._fields[1]]
+        return [[name, in_lists(second, each)] for name, each in cast("Mapping[str, Any]", value).items()]
+    return [in_lists(inner, each) for each in cast("list[Any]", value)] if isinstance(value, list) else value
+
+
+def _selector(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        given = cast("Mapping[str, Any]", value)
+        return [given["variable"], given["node"]] if given.keys() == {"variable", "node"} else value
+    node, dot, variable = value.partition(".") if isinstance(value, str) else ("", "", "")
+    return [variable, node] if dot and node and variable else value
+
+
+def _tuple(hint: Any, value: Any) -> Any:
+    hints, names = _hints(hint), hint._fields
+    if isinstance(value, list):
+        given = cast("list[Any]", value)
+        return [in_lists(hints[name], each) for name, each in zip(names, given, strict=False)] + given[len(names) :]
+    if not isinstance(value, Mapping) or not value or not value.keys() <= set(names):
+        return value
+    known = cast("Mapping[str, Any]", value)
+    last = max(names.index(name) for name in known)
+    left_out = [name for name in names if name not in known and name not in _defaults(hint)]
+    if left_out:
+        return value
+    return [
+        in_lists(hints[name], known[name]) if name in known else _defaults(hint)[name] for name in names[: last + 1]
+    ]
+
+
+@lru_cache(maxsize=256)
+def _defaults(hint: Any) -> Mapping[str, Any]:
+    """The values of a tuple's fields that may be left out: those with a default, and those that may be null."""
+    optional = {
+        name: None
+        for name, each in get_type_hints(hint, include_extras=False).items()
+        if type(None) in get_args(_without_annotation(each))
+    }
+    return {**optional, **{name: _raw(value) for name, value in hint._field_defaults.items()}}
+
+
+def _without_annotation(hint: Any) -> Any:
+    return _without_annotation(get_args(hint)[0]) if get_origin(hint) is Annotated else hint
+
+
+def _raw(value: Any) -> Any:
+    return str(value) if isinstance(value, str) else value
+
+
+# Writing
+
+
+def _with_names(hint: Any, value: Any) -> Any:
+    if hint is Selector:
+        written = ".".join(reversed(value)) if _are_texts(value) else value
+        return written if _selector(written) == value else value
+    if _is_tuple(hint):
+        return _named_tuple(hint, value)
+    inner = _items(hint)
+    if inner is None or not isinstance(value, list):
+        return value
+    given = cast("list[Any]", value)
+    if _is_pair(inner) and _are_pairs(given):
+        second = _hints(inner)[inner._fields[1]]
+        return {name: _with_names(second, each) for name, each in given}
+    return [_with_names(inner, each) for each in given]
+
+
+def _named_tuple(hint: Any, value: Any) -> Any:
+    names, hints, defaults = hint._fields, _hints(hint), _defaults(hint)
+    if not isinstance(value, list):
+        return value
+    given = cast("list[Any]", value)
+    if not 0 < len(given) <= len(names) or any(name not in defaults for name in names[len(given) :]):
+        return value
+    last = len(given) - 1
+    written = {
+        name: _with_names(hints[name], each)
+        for place, (name, each) in enumerate(zip(names, given, strict=False))
+        if place == last or name not in defaults or not _same(each, defaults[name])
+    }
+    return {name: written[name] for name in sorted(written, key=lambda name: (name != "name", name == "description"))}
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and [type(each) for each in cast("list[Any]", value)] == [str, str]
+
+
+def _are_pairs(items: Sequence[Any]) -> bool:
+    """Return True for pairs of which each begins with another name."""
+    if not items or not all(isinstance(each, list) and len(cast("list[Any]", each)) == 2 for each in items):
+        return False
+    names = [each[0] for each in items]
+    return all(isinstance(name, str) and name for name in names) and len(set(names)) == len(names)
+
+
+def _same(value: Any, other: Any) -> bool:
+    return type(value) is type(other) and value == other
+
+
+# Places
+
+
+def written_path(params_type: type[NodeParams], params: Any, path: Sequence[str | int]) -> list[str | int]:
+    """Return a path into the lists of `positional` as a path into the parameters as they are written.
+
+        written_path(EndParams, {"outputs": {"summary": "3.text"}}, ["outputs", 0, 1])  # ["outputs", "summary"]
+
+    Args:
+        params_type: Declaration of the parameters.
+        params: The parameters as they are written.
+        path: Keys and places; the rest of it is left out where a text stands for a list.
+    """
+    if not path or not isinstance(params, Mapping):
+        return list(path)
+    name, *rest = path
+    written: list[str | int] = [name]
+    value, hint = cast("Mapping[Any, Any]", params).get(name), _hints(params_type).get(str(name))
+    while rest and isinstance(value, Mapping | list):
+        step, *rest = rest
+        inner = _items(hint)
+        if isinstance(step, int) and isinstance(value, Mapping) and _is_pair(inner):
+            step, hint = list(cast("Mapping[str, Any]", value))[step], _hints(inner)["name"]
+            if rest[:1] != [0]:
+                hint = _hints(inner)[inner._fields[1]]
+            rest = rest[1:]
+        elif isinstance(step, int) and _is_tuple(hint) and step < len(hint._fields):
+            field = hint._fields[step]
+            step, hint = (field if isinstance(value, Mapping) else step), _hints(hint)[field]
+        else:
+            hint = inner
+        written.append(step)
+        value = _at(value, step)
+    return written
+
+
+def listed_path(params_type: type[NodeParams], params: Any, path: Sequence[str | int]) -> list[str | int]:
+    """Return a path with names as a path into lists.
+
+        listed_path(EndParams, {"outputs": [["summary", ["text", "3"]]]}, ["outputs", "summary"])  # ["outputs", 0, 1]
+
+    Args:
+        params_type: Declaration of the parameters.
+        params: The parameters, in lists.
+        path: Keys and places; those that lead nowhere are returned as they are.
+    """
+    name, *rest = path
+    listed: list[str | int] = [name]
+    value, hint = _at(params, name), _hints(params_type).get(str(name))
+    for step in rest:
+        inner, steps = _items(hint), [step]
+        if _is_tuple(hint) and step in hint._fields:
+            steps = [hint._fields.index(step)]
+        elif isinstance(step, str) and _is_pair(inner) and isinstance(value, list):
+            pairs = cast("list[Any]", value)
+            steps = next(([number, 1] for number, each in enumerate(pairs) if _at(each, 0) == step), steps)
+            hint = inner if len(steps) > 1 else hint
+        for each in steps:
+            is_field = _is_tuple(hint) and isinstance(each, int) and each < len(hint._fields)
+            hint = _hints(hint)[hint._fields[each]] if is_field else _items(hint)
+            value = _at(value, each)
+        listed += steps
+    return listed
+
+
+def named_place(params_type: type[NodeParams], where: str) -> str:
+    """Return the path of a parameter with the names of its places.
+
+    named_place(EndParams, "outputs[0][1]")  # outputs[0].value
+    """
+    steps = re.findall(r"\[(\d+)\]|([^.\[\]]+)", where)
+    if len(steps) < 2 or "".join(f"[{number}]" if number else f".{name}" for number, name in steps) != f".{where}":
+        return where
+    hint, said = _hints(params_type).get(steps[0][1]), steps[0][1]
+    for number, name in steps[1:]:
+        if number and _is_tuple(hint) and int(number) < len(hint._fields):
+            field = hint._fields[int(number)]
+            said, hint = f"{said}.{field}", _hints(hint)[field]
+        else:
+            said, hint = said + (f"[{number}]" if number else f".{name}"), _items(hint)
+    return said
+
+
+def _at(value: Any, step: str | int) -> Any:
+    try:
+        return value[step]
+    except (LookupError, TypeError):
+        return None
