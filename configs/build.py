@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import ValidationError
 
@@ -231,8 +231,9 @@ class Builder:
         reads = Reads(graph, given)
         for node_id, fault in reads.faults:
             step = steps[node_id]
-            if isinstance(step.does, NodeOperator) and isinstance(step.spec, TypedSpec):
-                path = param_path(fault, step.does.params_type, step.spec.params)
+            does = cast("Any", step.does)
+            if isinstance(does, NodeOperator) and isinstance(step.spec, TypedSpec):
+                path = param_path(fault, does.params_type, step.spec.params)
                 self._faults.report((*step.path, *path), fault.code, fault.what)
         for name, step in steps.items():
             if step.inside is None:

@@ -11,6 +11,7 @@ from pydantic import JsonValue
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from operad.operators.named_params import form, named
 from operad.operators.node import ADVANCED, NodeOperator, summary
 from operad.operators.variables import Accepts, VariableType
 
@@ -48,11 +49,18 @@ def card(node_type: NodeType, *, advanced: bool = False) -> str:
     lines += ["  params:" if fields else "  params: none"]
     for name, field in fields.items():
         default = "" if field.is_required() else f" (may be left out; {_default(field)})"
-        lines.append(f"    {name}: {field.description}{default}{_accepted(field.metadata)}")
+        written = f" Written {said}." if (said := form(field.rebuild_annotation())) else ""
+        lines.append(f"    {name}: {field.description}{default}{_accepted(field.metadata)}{written}")
     lines += [f"  outputs: {node_type.gives}"]
     lines += [f"  ports: {node_type.ways}"] if node_type.ways else []
-    lines += [f"  example: {json.dumps(node_type.example, ensure_ascii=False)}"] if node_type.example else []
+    lines += [f"  example: {_example(node_type)}"] if node_type.example else []
     return "\n".join(lines)
+
+
+def _example(node_type: NodeType) -> str:
+    """The example as it stands in a file of YAML, on one line."""
+    values = json.loads(json.dumps(node_type.example))
+    return json.dumps(named(node_type.params_type, values), ensure_ascii=False)
 
 
 def as_json(node_type: NodeType) -> dict[str, JsonValue]:

@@ -35,7 +35,7 @@ def _written(value: object) -> object:
 class Condition(NamedTuple):
     """A comparison of a variable with a value."""
 
-    variable: Annotated[Selector, Field(description="The variable: [name, node id].")]
+    variable: Annotated[Selector, Field(description="The variable.")]
     operator: Annotated[str, Field(description="How to compare; which there are depends on the variable's type.")]
     value: Annotated[
         Text | list[str] | None,
@@ -50,9 +50,7 @@ class Case(NamedTuple):
     logic: Annotated[
         Literal["and", "or"] | None, Field(description="Whether all must hold (and, null) or one of them (or).")
     ]
-    conditions: Annotated[
-        list[Condition], Field(description="[[variable, node id], operator, value?], …; none hold always.")
-    ]
+    conditions: Annotated[list[Condition], Field(description="The conditions; none hold always.")]
 
     def holds(self, variables: Variables) -> bool:
         """Return True if it holds for these variables.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
 
@@ -68,7 +68,8 @@ def _plain(hint: Any) -> Any:
 
 def _items(hint: Any) -> Any:
     """The type of a list's items; None for anything but a list."""
-    return _plain(get_args(hint)[0]) if get_origin(hint) in (list, Sequence) and get_args(hint) else None
+    given = get_args(hint) if get_origin(hint) in (list, Sequence) else ()
+    return _plain(given[0]) if given else cast("Any", None)
 
 
 def _is_tuple(hint: Any) -> bool:
@@ -76,7 +77,17 @@ def _is_tuple(hint: Any) -> bool:
 
 
 def _is_pair(hint: Any) -> bool:
-    return _is_tuple(hint) and len(hint._fields) == 2 and hint._fields[0] == "name"
+    return _is_tuple(hint) and len(_names(hint)) == 2 and _names(hint)[0] == "name"
+
+
+def _names(hint: Any) -> tuple[str, ...]:
+    """The names of a tuple's fields."""
+    return hint._fields
+
+
+def _second(pair: Any) -> Any:
+    """The type of the second field of a pair."""
+    return _hints(pair)[_names(pair)[1]]
 
 
 # Reading
@@ -91,31 +102,32 @@ def in_lists(hint: Any, value: Any) -> Any:
     if (inner := _items(hint)) is None:
         return value
     if isinstance(value, Mapping) and _is_pair(inner):
-        second = _hints(inner)[inner._fields[1]]
+        second = _second(inner)
         return [[name, in_lists(second, each)] for name, each in cast("Mapping[str, Any]", value).items()]
-    return [in_lists(inner, each) for each in cast("list[Any]", value)] if isinstance(value, list) else value
+    return (
+        [in_lists(inner, each) for each in cast("list[Any]", value)] if isinstance(value, list) else cast("Any", value)
+    )
 
 
 def _selector(value: Any) -> Any:
     if isinstance(value, Mapping):
         given = cast("Mapping[str, Any]", value)
-        return [given["variable"], given["node"]] if given.keys() == {"variable", "node"} else value
+        return [given["variable"], given["node"]] if set(given) == {"variable", "node"} else given
     node, dot, variable = value.partition(".") if isinstance(value, str) else ("", "", "")
     return [variable, node] if dot and node and variable else value
 
 
 def _tuple(hint: Any, value: Any) -> Any:
-    hints, names = _hints(hint), hint._fields
+    hints, names = _hints(hint), _names(hint)
     if isinstance(value, list):
         given = cast("list[Any]", value)
         return [in_lists(hints[name], each) for name, each in zip(names, given, strict=False)] + given[len(names) :]
-    if not isinstance(value, Mapping) or not value or not value.keys() <= set(names):
-        return value
-    known = cast("Mapping[str, Any]", value)
+    known = cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {})
+    if not known or not set(known) <= set(names):
+        return cast("Any", value)
     last = max(names.index(name) for name in known)
-    left_out = [name for name in names if name not in known and name not in _defaults(hint)]
-    if left_out:
-        return value
+    if any(name not in known and name not in _defaults(hint) for name in names):
+        return known
     return [
         in_lists(hints[name], known[name]) if name in known else _defaults(hint)[name] for name in names[: last + 1]
     ]
@@ -125,15 +137,9 @@ def _tuple(hint: Any, value: Any) -> Any:
 def _defaults(hint: Any) -> Mapping[str, Any]:
     """The values of a tuple's fields that may be left out: those with a default, and those that may be null."""
     optional = {
-        name: None
-        for name, each in get_type_hints(hint, include_extras=False).items()
-        if type(None) in get_args(_without_annotation(each))
+        name: None for name, each in get_type_hints(hint, include_extras=False).items() if type(None) in get_args(each)
     }
     return {**optional, **{name: _raw(value) for name, value in hint._field_defaults.items()}}
-
-
-def _without_annotation(hint: Any) -> Any:
-    return _without_annotation(get_args(hint)[0]) if get_origin(hint) is Annotated else hint
 
 
 def _raw(value: Any) -> Any:
@@ -150,29 +156,31 @@ def _with_names(hint: Any, value: Any) -> Any:
     if _is_tuple(hint):
         return _named_tuple(hint, value)
     inner = _items(hint)
-    if inner is None or not isinstance(value, list):
-        return value
     given = cast("list[Any]", value)
+    if inner is None or not isinstance(value, list):
+        return given
     if _is_pair(inner) and _are_pairs(given):
-        second = _hints(inner)[inner._fields[1]]
+        second = _second(inner)
         return {name: _with_names(second, each) for name, each in given}
     return [_with_names(inner, each) for each in given]
 
 
 def _named_tuple(hint: Any, value: Any) -> Any:
-    names, hints, defaults = hint._fields, _hints(hint), _defaults(hint)
-    if not isinstance(value, list):
-        return value
+    names, hints, defaults = _names(hint), _hints(hint), _defaults(hint)
     given = cast("list[Any]", value)
-    if not 0 < len(given) <= len(names) or any(name not in defaults for name in names[len(given) :]):
-        return value
+    if (
+        not isinstance(value, list)
+        or not 0 < len(given) <= len(names)
+        or any(name not in defaults for name in names[len(given) :])
+    ):
+        return given
     last = len(given) - 1
     written = {
         name: _with_names(hints[name], each)
         for place, (name, each) in enumerate(zip(names, given, strict=False))
         if place == last or name not in defaults or not _same(each, defaults[name])
     }
-    return {name: written[name] for name in sorted(written, key=lambda name: (name != "name", name == "description"))}
+    return {name: written[name] for name in _in_written_order(written)}
 
 
 def _are_texts(value: Any) -> bool:
@@ -215,10 +223,10 @@ def written_path(params_type: type[NodeParams], params: Any, path: Sequence[str 
         if isinstance(step, int) and isinstance(value, Mapping) and _is_pair(inner):
             step, hint = list(cast("Mapping[str, Any]", value))[step], _hints(inner)["name"]
             if rest[:1] != [0]:
-                hint = _hints(inner)[inner._fields[1]]
+                hint = _second(inner)
             rest = rest[1:]
-        elif isinstance(step, int) and _is_tuple(hint) and step < len(hint._fields):
-            field = hint._fields[step]
+        elif isinstance(step, int) and _is_tuple(hint) and step < len(_names(hint)):
+            field = _names(hint)[step]
             step, hint = (field if isinstance(value, Mapping) else step), _hints(hint)[field]
         else:
             hint = inner
@@ -242,15 +250,15 @@ def listed_path(params_type: type[NodeParams], params: Any, path: Sequence[str |
     value, hint = _at(params, name), _hints(params_type).get(str(name))
     for step in rest:
         inner, steps = _items(hint), [step]
-        if _is_tuple(hint) and step in hint._fields:
-            steps = [hint._fields.index(step)]
+        if _is_tuple(hint) and step in _names(hint):
+            steps = [_names(hint).index(step)]
         elif isinstance(step, str) and _is_pair(inner) and isinstance(value, list):
             pairs = cast("list[Any]", value)
             steps = next(([number, 1] for number, each in enumerate(pairs) if _at(each, 0) == step), steps)
             hint = inner if len(steps) > 1 else hint
         for each in steps:
-            is_field = _is_tuple(hint) and isinstance(each, int) and each < len(hint._fields)
-            hint = _hints(hint)[hint._fields[each]] if is_field else _items(hint)
+            is_field = _is_tuple(hint) and isinstance(each, int) and each < len(_names(hint))
+            hint = _hints(hint)[_names(hint)[int(each)]] if is_field else _items(hint)
             value = _at(value, each)
         listed += steps
     return listed
@@ -266,8 +274,8 @@ def named_place(params_type: type[NodeParams], where: str) -> str:
         return where
     hint, said = _hints(params_type).get(steps[0][1]), steps[0][1]
     for number, name in steps[1:]:
-        if number and _is_tuple(hint) and int(number) < len(hint._fields):
-            field = hint._fields[int(number)]
+        if number and _is_tuple(hint) and int(number) < len(_names(hint)):
+            field = _names(hint)[int(number)]
             said, hint = f"{said}.{field}", _hints(hint)[field]
         else:
             said, hint = said + (f"[{number}]" if number else f".{name}"), _items(hint)
@@ -279,3 +287,32 @@ def _at(value: Any, step: str | int) -> Any:
         return value[step]
     except (LookupError, TypeError):
         return None
+
+
+# Forms
+
+
+def form(hint: Any) -> str:
+    """Return the form in which a parameter of a type is written; empty for a plain value.
+
+    form(list[Output])  # {name: id.variable, …}
+    """
+    kind = _plain(hint)
+    if kind is Selector:
+        return "id.variable"
+    if _is_tuple(kind):
+        return f"{{{', '.join(_form_of_field(kind, name) for name in _in_written_order(_names(kind)))}}}"
+    inner = _items(kind)
+    if _is_pair(inner):
+        return f"{{name: {form(_second(inner)) or _names(inner)[1]}, …}}"
+    return f"[{form(inner)}, …]" if inner is not None and form(inner) else ""
+
+
+def _form_of_field(kind: Any, name: str) -> str:
+    said = form(_hints(kind)[name])
+    return f"{name}{'?' if name in _defaults(kind) else ''}{f': {said}' if said else ''}"
+
+
+def _in_written_order(names: Iterable[str]) -> list[str]:
+    """Names of fields as they are written: the name first, a description last."""
+    return sorted(names, key=lambda name: (name != "name", name == "description"))

@@ -1,7 +1,7 @@
 """Variables of typed nodes: values, names and types.
 
-A node's outputs are variables. Another node refers to one by a selector, ``[variable, node id]``, or
-in a text by ``{{#id.variable#}}``, the id with or without quotes (Chat2Workflow, section 2.4). Behind
+A node's outputs are variables. Another node refers to one by a selector, ``id.variable`` in YAML and ``[variable, id]``
+in lists, or in a text by ``{{#id.variable#}}``, the id with or without quotes (Chat2Workflow, section 2.4). Behind
 the variable's name, with dots, parts of it can be named: a field of an object, or of a file its
 ``type``, ``name``, ``size``, ``extension``, ``mime_type``.
 """

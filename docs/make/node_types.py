@@ -12,8 +12,10 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from hooks import slug
 
 from operad.flows.catalogue import NodeType
+from operad.flows.formats.operad import dump
 from operad.flows.formats.table import FORMATS
 from operad.flows.node_graph import NodeGraph, NodeSpec
+from operad.operators.named_params import form
 from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
 from operad.operators.variables import Accepts, Selector, Text, VariableType
 
@@ -22,7 +24,6 @@ CARRIERS = ("operad", "dify", "coze", "chat2workflow")
 STARTS = {each.body_starts_with: name for name, each in NODE_TYPES.items() if each.body_starts_with}
 
 _WORDS = {
-    Selector: "variable",
     Text: "text",
     str: "text",
     int: "whole number",
@@ -38,9 +39,10 @@ HEAD = """\
 This page lists all node types with their parameters, outputs and ports, as printed by `operad nodes TYPE`.
 [Typed nodes](../nodes.md) describes how nodes are written and connected; each section links to the details of its type.
 
-A *variable* is `[name, node id]`; a *text* may contain variables as `{{#id.name#}}`. The columns of formats show whether
-the format can store the example of the type; `operad convert` lists the losses of other parameters. Types marked 20 are
-those of the Chat2Workflow paper.
+The column *type* shows how a parameter is written; `?` marks fields that can be left out. `id.variable` is a variable of
+another node; a *text* may contain variables as `{{#id.variable#}}`. The columns of formats show whether the format can store
+the example of the type; `operad convert` lists the losses of other parameters. Types marked 20 are those of the
+Chat2Workflow paper.
 """
 
 
@@ -77,8 +79,16 @@ def _section(node_type: NodeType) -> str:
         "",
     ]
     if node_type.example:
-        lines += ["```json", json.dumps(node_type.example, ensure_ascii=False), "```", ""]
+        lines += ["```yaml", _example(node_type), "```", ""]
     return "\n".join([*lines, f"More: {_prose(node_type)}.", ""])
+
+
+def _example(node_type: NodeType) -> str:
+    """The node with the parameters of its example, as in a file."""
+    nodes = [NodeSpec("4", node_type.type, dict(node_type.example))]
+    return (
+        dump(NodeGraph(nodes, [])).decode().partition("nodes:\n")[2].rstrip().replace("\n  ", "\n").removeprefix("  ")
+    )
 
 
 def _summary(node_type: NodeType) -> str:
@@ -89,12 +99,14 @@ def _type(field: Any) -> str:
     """The form of a parameter in words, with the types of variables that it takes."""
     accepts = next((each.types for each in field.metadata if isinstance(each, Accepts)), None)
     named = [f"`{kind.value}`" for kind in accepts or () if kind is not VariableType.ANY]
-    return _words(field.annotation) + (f", of {' or '.join(named)}" if 0 < len(named) <= 8 else "")
+    written = form(field.rebuild_annotation())
+    words = f"`{written}`" if written else _words(field.annotation)
+    return words + (f", of {' or '.join(named)}" if 0 < len(named) <= 8 else "")
 
 
 def _words(kind: Any) -> str:
-    if fields := getattr(kind, "_fields", ()) if kind is not Selector else ():
-        return f"[{', '.join(fields)}]"
+    if kind is Selector:
+        return "variable `[variable, id]`"  # beside texts and values, where id.variable is a text
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Literal:
         return " or ".join(f"`{each}`" for each in arguments)

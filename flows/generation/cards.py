@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from operad.flows.catalogue import NodeType, drafted_fields
-from operad.flows.generation.drafting import described, drafted
+from operad.flows.generation.drafting import drafted
 from operad.operators.conditions import OPERATORS
 from operad.operators.node import summary
 from operad.operators.variables import VariableType
@@ -59,7 +59,7 @@ def _shared(shown: Sequence[NodeType], params: Collection[str]) -> Iterator[str]
         ]
         if having:
             owners = "every type" if name in params else ", ".join(each.type for each in having)
-            yield f"{name}?, a parameter of {owners}: {described(having[0].params_type.model_fields[name])}"
+            yield f"{name}?, a parameter of {owners}: {having[0].params_type.model_fields[name].description}"
 
 
 def _lines(node_type: NodeType, params: Collection[str]) -> Iterator[str]:
@@ -69,7 +69,7 @@ def _lines(node_type: NodeType, params: Collection[str]) -> Iterator[str]:
     shown = [name for name in drafted_fields(node_type, params) if name not in SHARED]
     for name in shown:
         field = node_type.params_type.model_fields[name]
-        said = _NOTATION.sub("", described(field)).strip()
+        said = _NOTATION.sub("", field.description or "").strip()
         allowed = _allowed(hints[name])
         values = f" One of: {', '.join(allowed)}." if allowed else ""
         yield f"{name}{'' if field.is_required() else '?'}: {said}{values}"

@@ -215,18 +215,9 @@ def _fits(annotation: Any, value: Any) -> bool:
     return isinstance(value, plain) if is_class(plain) and plain is not Text else isinstance(value, str)
 
 
-def described(field: FieldInfo) -> str:
-    """Return the description of a parameter without the form of its declaration, which is not that of drafts."""
-    return _FORM.sub("", field.description or "").lstrip("; ")
-
-
 def _described(schema: Schema, field: FieldInfo | None) -> Schema:
-    said = described(field) if field is not None else ""
+    said = field.description if field is not None else ""
     return {**schema, "description": said} if said else schema
-
-
-_FORM = re.compile(r"[:,]?\s*\[+(?:variable|name|description|null|id)\b.*?(?=;|\.$|$)")
-"""The form that a declaration describes, which is not that of drafts."""
 
 
 def _closed(properties: Mapping[str, Schema]) -> Schema:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic.fields import FieldInfo
 
 from operad.flows.catalogue import NodeType, drafted_fields
-from operad.flows.generation.drafting import described, places
+from operad.flows.generation.drafting import places
 from operad.flows.generation.plan import DECLARES
 from operad.operators.conditions import OPERATORS
 from operad.operators.node import ADVANCED, summary
@@ -42,7 +42,7 @@ def signatures(types: Mapping[str, NodeType], names: Iterable[str], params: Coll
     lines = [signature(each, params) for each in shown]
     if shown and EVERYWHERE in params:
         field = shown[0].params_type.model_fields[EVERYWHERE]
-        lines.append(f"Every type also has {EVERYWHERE}?: {described(field)}")
+        lines.append(f"Every type also has {EVERYWHERE}?: {field.description}")
     return "\n".join(lines)
 
 
@@ -59,7 +59,7 @@ def signature(node_type: NodeType, params: Collection[str] = ()) -> str:
     ways = f"; {node_type.ways}" if node_type.ways else ""
     hint = _hint(node_type)
     advanced = [
-        f"{name}: {described(field)}"
+        f"{name}: {field.description}"
         for name, field in fields.items()
         if ADVANCED in field.metadata and not re.search(rf"\b{name}\b", hint)  # a hint takes the place of these words
     ]

@@ -108,7 +108,7 @@ class HumanParams(NodeParams):
 
     question: Text = Field(description="The question; variables as {{#id.variable#}}.")
     actions: list[Choice] = Field(
-        default_factory=list[Choice], description="The answers to choose from, [[id, words], …]; each is a port."
+        default_factory=list[Choice], description="The answers to choose from; each is a port."
     )
     inputs: list[str] = Field(default_factory=list[str], description="The names of texts that are asked for.")
 

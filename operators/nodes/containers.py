@@ -64,8 +64,8 @@ class IterationStart(NodeOperator[NoParams]):
 class IterationParams(NodeParams):
     """A list, and what to keep of each item."""
 
-    iterator_selector: Annotated[Selector, Accepts(ARRAYS)] = Field(description="The list: [variable, node id].")
-    output_selector: Selector = Field(description="What each item comes to: [variable, id of a node inside].")
+    iterator_selector: Annotated[Selector, Accepts(ARRAYS)] = Field(description="The list.")
+    output_selector: Selector = Field(description="What each item comes to: a variable of a node inside.")
     concurrency: int = Field(default=10, ge=1, le=1000, description="How many items at once.")
     flatten_output: Annotated[bool, ADVANCED] = Field(
         default=True, description="Whether results that are lists are joined to one."
@@ -207,7 +207,7 @@ class LoopVariable(NamedTuple):
     value: Annotated[
         Selector | JsonValue,
         Field(
-            description="Its value before the first pass: [variable, node id], or a value itself.",
+            description="Its value before the first pass: a variable, or a value itself.",
             union_mode="left_to_right",
         ),
     ] = None
@@ -219,21 +219,21 @@ class LoopParams(NodeParams):
     loop_count: int = Field(ge=1, le=1000, description="How many passes at most.")
     variables: list[LoopVariable] = Field(
         default_factory=list[LoopVariable],
-        description="Variables that assigner nodes inside change from pass to pass, [[name, type, first value], …].",
+        description="Variables that assigner nodes inside change from pass to pass.",
     )
     logic: Literal["and", "or"] = Field(
         default="and", description="Whether all conditions must hold to end it, or one."
     )
     break_conditions: list[Condition] = Field(
         default_factory=list[Condition],
-        description="When it ends, looked at before each pass: [[variable, id of the loop], operator, value].",
+        description="When it ends, looked at before each pass.",
     )
 
 
 class Loop(NodeOperator[LoopParams]):
     """Runs the nodes inside of it pass after pass, until its conditions hold, a loop-end inside ran, or it has run often enough.
 
-    Its variables are [name, id of the loop], inside as well; [index, id of the loop] counts passes from 0, inside.
+    Its variables are id.name with the id of the loop, inside as well; inside, its index counts passes from 0.
     """
 
     type = "loop"
@@ -337,10 +337,8 @@ class SubWorkflowParams(NodeParams):
     """A workflow by its name."""
 
     workflow: str = Field(description="The name of the workflow.")
-    inputs: list[Argument] = Field(
-        default_factory=list[Argument], description="Its inputs, [[name, [variable, node id]], …]."
-    )
-    outputs: list[Declared] = Field(default_factory=list[Declared], description="Its results, [[name, type], …].")
+    inputs: list[Argument] = Field(default_factory=list[Argument], description="Its inputs.")
+    outputs: list[Declared] = Field(default_factory=list[Declared], description="Its results.")
 
 
 class SubWorkflow(NodeOperator[SubWorkflowParams]):

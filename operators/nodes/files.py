@@ -24,9 +24,7 @@ T = VariableType
 class ExtractorParams(NodeParams):
     """Files to read."""
 
-    variable_selector: Annotated[Selector, Accepts(FILES)] = Field(
-        description="The file or the files: [variable, node id]."
-    )
+    variable_selector: Annotated[Selector, Accepts(FILES)] = Field(description="The file or the files.")
 
 
 class DocumentExtractor(NodeOperator[ExtractorParams]):

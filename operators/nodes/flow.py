@@ -42,7 +42,7 @@ class StartParams(NodeParams):
     """Inputs of a workflow."""
 
     variables: list[StartVariable] = Field(
-        description="The inputs, [[name, type], …]; types are string, number, boolean, file, array[file]."
+        description="The inputs; types are string, number, boolean, file, array[file]."
     )
     defaults: Annotated[dict[str, JsonValue], ADVANCED] = Field(
         default_factory=dict[str, JsonValue],
@@ -209,13 +209,13 @@ class Output(NamedTuple):
     """A result of the workflow."""
 
     name: Annotated[str, Field(min_length=1, description="Its name.")]
-    value: Annotated[Selector, Field(description="The variable that it is: [name, node id].")]
+    value: Annotated[Selector, Field(description="The variable that it is.")]
 
 
 class EndParams(NodeParams):
     """Outputs of a workflow."""
 
-    outputs: list[Output] = Field(description="The results, [[name, [variable, node id]], …].")
+    outputs: list[Output] = Field(description="The results.")
 
 
 class End(NodeOperator[EndParams]):
@@ -274,7 +274,7 @@ class IfElseParams(NodeParams):
 
     cases: list[Case] = Field(
         min_length=1,
-        description='The cases in order, [[null or "and" or "or", [[[variable, node id], operator, value], …]], …].',
+        description="The cases in order.",
     )
 
 

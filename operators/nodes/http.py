@@ -56,16 +56,14 @@ class Authorization(NamedTuple):
 class HttpParams(NodeParams):
     """An address."""
 
-    url: Annotated[Selector, Accepts((T.STRING,))] = Field(
-        description="The address: [variable, node id]; it is fetched by GET."
-    )
+    url: Annotated[Selector, Accepts((T.STRING,))] = Field(description="The address; it is fetched by GET.")
 
 
 class RequestParams(NodeParams):
     """A request."""
 
     url: Annotated[Selector | Text, Accepts(WITHOUT_FILES)] = Field(
-        description="The address: [variable, node id], or a text with {{#id.variable#}}.", union_mode="left_to_right"
+        description="The address: a variable, or a text with {{#id.variable#}}.", union_mode="left_to_right"
     )
     method: Literal["get", "post", "put", "patch", "delete", "head", "options"] = Field(
         default="get", description="The HTTP method."

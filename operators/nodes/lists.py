@@ -30,7 +30,7 @@ T = VariableType
 class ListOperatorParams(NodeParams):
     """Operations on a list."""
 
-    variable: Annotated[Selector, Accepts(ARRAYS)] = Field(description="The list: [variable, node id].")
+    variable: Annotated[Selector, Accepts(ARRAYS)] = Field(description="The list.")
     operator: list[Text | int | float | list[str]] = Field(
         min_length=1,
         max_length=4,

@@ -130,17 +130,17 @@ class LLMParams(AskingParams):
     )
     messages: Annotated[list[PromptMessage], ADVANCED] = Field(
         default_factory=list[PromptMessage],
-        description="Instead of system and user, messages in order, [[role, text, whether it is Jinja], …].",
+        description="Instead of system and user, messages in order.",
     )
     variables: Annotated[list[Argument], ADVANCED] = Field(
-        default_factory=list[Argument], description="The names in Jinja messages, [[name, [variable, node id]], …]."
+        default_factory=list[Argument], description="The names in Jinja messages."
     )
     memory: Annotated[Memory | None, ADVANCED] = Field(
         default=None,
-        description='Earlier exchanges of the conversation, and the message after them: [5, "{{#1.question#}}"].',
+        description='Earlier exchanges of the conversation, and the message after them: {turns: 5, query: "{{#1.question#}}"}.',
     )
     context: Annotated[Selector | None, ADVANCED] = Field(
-        default=None, description=f"Texts or passages that {CONTEXT} stands for in the messages: [variable, node id]."
+        default=None, description=f"Texts or passages that {CONTEXT} stands for in the messages."
     )
     files: Annotated[list[Selector], ADVANCED] = Field(
         default_factory=list[Selector], description="Variables with files that the model is shown."
@@ -274,9 +274,7 @@ def _files(value: Any) -> list[FileDescriptor]:
 class ClassifierParams(AskingParams):
     """A text and the classes that it may belong to."""
 
-    query_variable_selector: Annotated[Selector, Accepts(WITHOUT_FILES)] = Field(
-        description="The text to classify: [variable, node id]."
-    )
+    query_variable_selector: Annotated[Selector, Accepts(WITHOUT_FILES)] = Field(description="The text to classify.")
     classes: list[str] = Field(min_length=2, description="The classes, in words, two or more.")
     instruction: Text = Field(default=Text(), description="What to heed in choosing; may be left out.")
 
@@ -334,11 +332,10 @@ class Parameter(NamedTuple):
 class ExtractorParams(AskingParams):
     """A text and what to read out of it."""
 
-    query: Annotated[Selector, Accepts(WITHOUT_FILES)] = Field(description="The text: [variable, node id].")
+    query: Annotated[Selector, Accepts(WITHOUT_FILES)] = Field(description="The text.")
     parameters: list[Parameter] = Field(
         min_length=1,
-        description="What to read out, [[description, name, type], …]; types are string, number, boolean, "
-        "array[string], array[number], array[object].",
+        description="What to read out; types are string, number, boolean, array[string], array[number], array[object].",
     )
     instruction: Text = Field(description="What to heed; variables as {{#id.variable#}}.")
 

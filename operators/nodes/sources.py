@@ -65,7 +65,7 @@ class GoogleSearch(NodeOperator[SearchParams]):
 class KnowledgeParams(NodeParams):
     """Query and knowledge base."""
 
-    query: Annotated[Selector, Accepts(WITHOUT_FILES)] = Field(description="What to look up: [variable, node id].")
+    query: Annotated[Selector, Accepts(WITHOUT_FILES)] = Field(description="What to look up.")
     knowledge: str = Field(description="The name of the knowledge base.")
 
 

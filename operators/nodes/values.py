@@ -35,7 +35,7 @@ class Argument(NamedTuple):
     """A value by a name of one's own."""
 
     name: Annotated[str, Field(min_length=1, description="The name that it has here.")]
-    value: Annotated[Selector, Field(description="The variable that it is: [name, node id].")]
+    value: Annotated[Selector, Field(description="The variable that it is.")]
 
 
 class Declared(NamedTuple):
@@ -53,10 +53,10 @@ def told(issue: Issue) -> str:
 class CodeParams(NodeParams):
     """A function."""
 
-    variables: list[Argument] = Field(description="The arguments of main, [[name, [variable, node id]], …].")
+    variables: list[Argument] = Field(description="The arguments of main.")
     outputs: list[Declared] = Field(
         min_length=1,
-        description="What main returns, [[name, type], …]; types are string, number, boolean, object, arrays of these.",
+        description="What main returns; types are string, number, boolean, object, arrays of these.",
     )
     code: str = Field(
         description="Code with a function main that returns the outputs by their names: Python main(arguments), "
@@ -130,7 +130,7 @@ def _as_number(value: Any) -> Any:
 class TemplateParams(NodeParams):
     """A Jinja2 template."""
 
-    variables: list[Argument] = Field(description="The names in the template, [[name, [variable, node id]], …].")
+    variables: list[Argument] = Field(description="The names in the template.")
     template: str = Field(description="Jinja2; names stand in {{ }}, and only those declared in variables.")
 
 
@@ -183,12 +183,10 @@ class Group(NamedTuple):
 class AggregatorParams(NodeParams):
     """Variables of branches."""
 
-    variables: list[Selector] = Field(
-        description="Variables of one type from different branches, [[variable, node id], …]."
-    )
+    variables: list[Selector] = Field(description="Variables of one type from different branches.")
     groups: Annotated[list[Group], ADVANCED] = Field(
         default_factory=list[Group],
-        description="Instead of variables, groups of them, [[name, [[variable, node id], …]], …]; each is an output, an "
+        description="Instead of variables, groups of them by name; each is an output, an "
         "object with the variable as output.",
     )
 
@@ -246,12 +244,15 @@ Operation = Literal[
 class Assignment(NamedTuple):
     """A new value for a variable."""
 
-    variable: Annotated[Selector, Field(description='The variable: [name, "conversation"], or [name, id of the loop].')]
+    variable: Annotated[
+        Selector,
+        Field(description="The variable, of the conversation (conversation.name) or of the loop around (its id.name)."),
+    ]
     operation: Annotated[Operation, Field(description="What to do with it.")] = "set"
     value: Annotated[
         Selector | Text | JsonValue,
         Field(
-            description="With what: [variable, node id], or a value itself; none for clear and remove.",
+            description="With what: a variable, or a value itself; none for clear and remove.",
             union_mode="left_to_right",
         ),
     ] = None
@@ -260,7 +261,7 @@ class Assignment(NamedTuple):
 class AssignerParams(NodeParams):
     """New values."""
 
-    assignments: list[Assignment] = Field(min_length=1, description="[[variable, operation, value], …], done in order.")
+    assignments: list[Assignment] = Field(min_length=1, description="The new values, set in this order.")
 
 
 class Assigner(NodeOperator[AssignerParams]):
@@ -377,7 +378,9 @@ class ConversationVariable(NamedTuple):
 class ConversationParams(NodeParams):
     """The variables of a conversation."""
 
-    variables: list[ConversationVariable] = Field(description="[[name, type, first value], …].")
+    variables: list[ConversationVariable] = Field(
+        description="The variables, each with its value in a new conversation."
+    )
 
 
 class Conversation(NodeOperator[ConversationParams]):
