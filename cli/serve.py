@@ -70,7 +70,10 @@ def serve(
         int, typer.Option(min=1, help="Maximum number of runs at once, including those that wait for a person.")
     ] = (DEFAULT_BOUNDS.runs),
     run_seconds: Annotated[
-        float, typer.Option(min=0.1, help="Time limit of a run, in seconds.")
+        float,
+        typer.Option(
+            min=0.1, help="Time limit of a run, in seconds. With --db, a run that waits for a person is set aside."
+        ),
     ] = DEFAULT_BOUNDS.seconds,
     max_body: Annotated[int, typer.Option(min=1, help="Maximum size of a request, in bytes.")] = DEFAULT_BOUNDS.body,
     keep: Annotated[int, typer.Option(min=0, help="Number of ended runs that can still be requested.")] = (

@@ -58,6 +58,8 @@ class ServedRun:
         size: Approximate size in bytes, once it has ended.
         memory: Memory that shortens its turns before it begins; None to send them all.
         previous: Id of the run whose conversation it continues; empty for none.
+        set_aside: Its questions, if it reached the time limit while it waited for a person. It is kept in the database,
+            takes no place here, and goes on when it is answered.
     """
 
     id: str
@@ -76,10 +78,13 @@ class ServedRun:
     size: int = 0
     memory: Memory | None = None
     previous: str = ""
+    set_aside: Sequence[Question] = ()
 
     @property
     def questions(self) -> Sequence[Question]:
         """Questions without an answer."""
+        if self.set_aside:
+            return self.set_aside
         if self.ended is None and self.task is not None:
             with suppress(InputError):  # it ends just now
                 return self.offer.agent.workflow.questions(self.id)
@@ -130,8 +135,8 @@ class Runs:
 
     @property
     def open(self) -> list[ServedRun]:
-        """Return the runs that have not ended."""
-        return [run for run in self._runs.values() if run.ended is None]
+        """Return the runs that have not ended, and are not set aside."""
+        return [run for run in self._runs.values() if run.ended is None and not run.set_aside]
 
     def listed(self) -> list[ServedRun]:
         """All that are known, the newest first."""
@@ -172,13 +177,7 @@ class Runs:
                 raise RefusedError(
                     503, "the server is ending, and begins no more runs; ask again later", retry_after=30
                 )
-            if len(self.open) >= self.bounds.runs:
-                raise RefusedError(
-                    429,
-                    f"{len(self.open)} runs have not ended, and more are not taken on at once; wait for one, or end one: "
-                    "POST /runs/{id}/cancel",
-                    retry_after=_RETRY_AFTER,
-                )
+            self._check_room()
             run = self._start(offer, job, run_id or new_id(), answers or {})
             if previous is not None:
                 run.memory, run.previous = offer.memory(), previous.id
@@ -216,7 +215,12 @@ class Runs:
                 raise RefusedError(409, f"run {run.id!r} has ended, and asks nothing: it is {run.state}")
             raise RefusedError(404, f"run {run.id!r} does not ask {question_id[:200]!r}{hint}; open questions: {asked}")
         try:
-            await run.offer.agent.workflow.answer(run.id, {question_id: answer})
+            if run.set_aside and run.offer.ledger is not None:
+                self._check_room()
+                await asyncio.to_thread(run.offer.ledger.answer, run.id, {question_id: answer})
+                self._go_on(run)
+            else:
+                await run.offer.agent.workflow.answer(run.id, {question_id: answer})
         except InvalidError as error:
             raise RefusedError(
                 400, f"{error}\n  it was asked: {open_[question_id].text}; answer again", param="answer"
@@ -226,10 +230,13 @@ class Runs:
 
     async def cancel(self, run: ServedRun, why: str = "was cancelled") -> None:
         """End a run, and wait until all in it has ended; one that has ended stays as it is."""
-        if run.ended is not None or run.task is None:
+        if run.ended is not None or not (run.task or run.set_aside):
             return
-        self._stop(run, why)
-        await asyncio.gather(run.task, return_exceptions=True)
+        if run.task is not None:
+            self._stop(run, why)
+            await asyncio.gather(run.task, return_exceptions=True)
+        else:
+            run.set_aside, run.state, run.error, run.ended = (), "cancelled", why, asyncio.get_running_loop().time()
         ledger = run.offer.ledger
         if ledger is not None and run.state == "cancelled":
             with suppress(OperadError):  # it had ended
@@ -289,12 +296,26 @@ class Runs:
 
     # Inside
 
+    def _check_room(self) -> None:
+        if len(self.open) >= self.bounds.runs:
+            raise RefusedError(
+                429,
+                f"{len(self.open)} runs have not ended, and more are not taken on at once; wait for one, or end one: "
+                "POST /runs/{id}/cancel",
+                retry_after=_RETRY_AFTER,
+            )
+
     def _start(self, offer: Offer, job: Job, run_id: str, answers: Mapping[str, JsonValue]) -> ServedRun:
         log = EventLog(self.bounds.events, self.bounds.event_bytes)
         run = ServedRun(run_id, offer, job, answers, log, time.time())
         self._runs[run_id] = run
         run.task = asyncio.ensure_future(self._drive(run))
         return run
+
+    def _go_on(self, run: ServedRun) -> None:
+        """Drive a run again that was set aside."""
+        run.set_aside, run.log = (), EventLog(self.bounds.events, self.bounds.event_bytes)
+        run.task = asyncio.ensure_future(self._drive(run))
 
     async def _drive(self, run: ServedRun) -> None:
         loop = asyncio.get_running_loop()
@@ -307,13 +328,20 @@ class Runs:
             run.state, run.error = ("cancelled", run.error) if run.error else ("failed", describe(error))
         finally:
             limit.cancel()
-            run.ended = loop.time()
             run.log.close()
-            # An event is kept as it is and as JSON; the last one holds the result.
-            job = run.job
-            said = sum(len(turn.text) for turn in job.turns)
-            run.size = len(job.goal) + len(job.context) + said + len(to_json(job.inputs)) + 2 * run.log.size
-            self._forget_old()
+            self._note_end(run)
+
+    def _note_end(self, run: ServedRun) -> None:
+        if run.set_aside:
+            run.state, run.task, run.log = "running", None, EventLog(1, 1)
+            run.log.close()
+            return
+        run.ended = asyncio.get_running_loop().time()
+        # An event is kept as it is and as JSON; the last one holds the result.
+        job = run.job
+        said = sum(len(turn.text) for turn in job.turns)
+        run.size = len(job.goal) + len(job.context) + said + len(to_json(job.inputs)) + 2 * run.log.size
+        self._forget_old()
 
     async def _consume(self, run: ServedRun) -> None:
         recalling = NO_USAGE
@@ -342,6 +370,10 @@ class Runs:
             run.task.cancel()
 
     def _time_out(self, run: ServedRun) -> None:
+        if run.offer.ledger is not None and run.task is not None and (questions := run.questions):
+            run.set_aside = questions
+            run.task.cancel()
+            return
         run.timed_out = True
         self._stop(run, TIMED_OUT.format(self.bounds.seconds))
 
@@ -386,7 +418,7 @@ class Runs:
     async def _is_left(run: ServedRun) -> bool:
         """Return True if it has not ended, and no process drives it."""
         ledger = run.offer.ledger
-        if run.ended is not None or run.task is not None or ledger is None:
+        if run.ended is not None or run.task is not None or run.set_aside or ledger is None:
             return False
         return not await asyncio.to_thread(lambda: ledger.is_driven(ledger.run(run.id)))
 

@@ -281,6 +281,31 @@ def test_runs_that_are_kept_are_found_again_and_go_on(place, begun):
     assert (place / "ran.txt").read_text().splitlines().count("a Ada") == 2  # of r and of the other, once each
 
 
+@pytest.mark.slow
+def test_a_kept_run_that_waits_for_a_person_beyond_its_limit_is_set_aside_and_goes_on_when_answered(place, begun):
+    pytest.importorskip("dbos")
+    (place / "b.asks").touch()
+    server = begun("two.yaml", "--port", 0, "--db", "runs.sqlite", "--run-seconds", 10, "--max-runs", 1).up()
+    began = time.monotonic()
+    for run_id in ("r", "gone"):
+        while server.ask("/runs", {"expert": "Two", "goal": "Ada", "id": run_id})[0] == 429:
+            assert time.monotonic() - began < 60
+            time.sleep(0.2)
+        server.until(run_id, "asks")
+    assert server.ask("/runs", {"expert": "Two", "goal": "Ada", "id": "more"})[0] == 429  # `gone` has its place
+    assert [(each["id"], each["state"]) for each in server.ask("/runs")[1]["runs"]] == [("gone", "asks"), ("r", "asks")]
+    (question,) = server.ask("/runs/r")[1]["questions"]
+    answer = f"/runs/r/answers/{question['id']}"
+    assert server.ask(answer, {"answer": "perhaps"})[0] in (400, 429)
+    while (said := server.ask(answer, {"answer": True}))[0] == 429:
+        assert time.monotonic() - began < 60
+        time.sleep(0.2)
+    assert said[0] == 200
+    assert server.until("r", "finished")["result"] == "True"
+    assert server.ask("/runs/gone/cancel", {})[1]["state"] == "cancelled"
+    assert (place / "ran.txt").read_text().splitlines().count("a Ada") == 2  # once for each run
+
+
 def test_a_conversation_whose_runs_are_kept_goes_on_after_a_restart(place, begun):
     pytest.importorskip("dbos")
     (place / "say.yaml").write_text(CHECKED)
