@@ -76,7 +76,7 @@ studio: # the bundle of the studio's page, from its sources; needs Node.js
 	$(PYTHON) server/studio/web/digest.py
 
 chaos: $(DEV_READY) # an hour of kills
-	$(BIN)/python test/durability/chaos.py --page docs/durable.md
+	$(BIN)/python test/durability/chaos.py --page docs/fault_injection.md
 
 bench: $(BENCH_READY) # all, in an environment of its own, for the field beside ours is large; a ratio that got worse by a fifth fails
 	@failed=; while read -r each; do $(BENCH)/bin/python test/benchmark/$$each </dev/null || failed="$$failed $${each%% *}"; done \

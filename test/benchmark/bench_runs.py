@@ -126,7 +126,7 @@ def main() -> None:
         if asked.pages:
             write_figures(
                 {
-                    "runs.bytes": f"{each:,.0f}",
+                    "runs.bytes": f"{each / 1000:,.0f} kB",
                     "runs.query": f"{took['50 runs']:.0f} ms",
                     "runs.deleted": f"{asked.delete:,} of {asked.runs:,}",
                     "runs.cpu": f"{1000 * cpu / asked.delete:.1f} s",

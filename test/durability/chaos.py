@@ -1,6 +1,6 @@
 """Kill, stop and starve the processes and databases of runs, many times, and see that all come out right.
 
-    make chaos                                                      # the long form, an hour; writes docs/durable.md
+    make chaos                                                      # the long form, an hour; writes docs/fault_injection.md
     python test/durability/chaos.py --trials 5 --only "two drivers"
 
 It prints a table and ends with 1 when anything is wrong.

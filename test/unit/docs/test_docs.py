@@ -41,6 +41,7 @@ NEEDS = {
     "docs/from_chat2graph.md": "xllamacpp",
     "docs/from_dify.md": "xllamacpp",
     "docs/get_started.md": "xllamacpp",
+    "docs/interrupts.md": "fastapi",
     "docs/models.md": "xllamacpp",
     "docs/nodes_files.md": "pypandoc",
     "docs/serve.md": "fastapi",
