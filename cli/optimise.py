@@ -36,7 +36,7 @@ def optimise(
         typer.Option("-o", "--output", metavar="FOLDER", help="Folder of the search; by default, NAME.optimised."),
     ] = None,
     budget: Annotated[int | None, typer.Option(help="Maximum number of tokens for the search.")] = None,
-    rounds: Annotated[int, typer.Option(help="Number of changes to try.")] = ROUNDS,
+    rounds: Annotated[int, typer.Option(help="Number of changes to try; 0 scores the expert as it is.")] = ROUNDS,
     sample: Annotated[
         int | None, typer.Option(help="Number of random tasks on which each change is tried; by default, all.")
     ] = None,

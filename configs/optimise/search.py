@@ -113,7 +113,7 @@ async def aoptimise(
         tasks: A file of tasks: JSON lines, or YAML.
         out: The folder in which all is kept; by default, NAME.optimised beside the configuration file.
         name: Name of the expert; by default the only one.
-        rounds: Number of changes that are tried.
+        rounds: Number of changes that are tried; 0 scores the expert as it is.
         budget: Maximum number of tokens, earlier calls included; None for no limit. No run begins after
             that; those under way are stopped.
         sample: Number of random tasks on which each change is tried; None for all. The best are then tried on all.
@@ -129,7 +129,7 @@ async def aoptimise(
         InvalidError: A file or a number among the arguments is not valid.
         OperadError: The search ended early, for example because the model cannot be reached; its results are kept.
     """
-    given = {"rounds": rounds, "at_once": at_once, "budget": budget, "sample": sample}
+    given = {"at_once": at_once, "budget": budget, "sample": sample} | ({"rounds": rounds} if rounds != 0 else {})
     check_positive("optimise", tuple(given), **given)
     search = _Search.of(expert, read_tasks(tasks, trust=trust), name, sample, seed, reasoner, proposer, trust)
     folder = Path(out) if out else Path(expert).with_suffix(".optimised")

@@ -17,7 +17,7 @@ Item = TypeVar("Item")
 class RunStream(AsyncGenerator[Item, None]):
     """Items that a run yields, iterated by ``async for``, or by ``for`` without an event loop.
 
-    Closing it, or leaving the loop over it, cancels the run.
+    Closing it, or leaving the loop over it, stops the run; a durable run can be resumed.
 
     Args:
         items: The items.
@@ -35,7 +35,7 @@ class RunStream(AsyncGenerator[Item, None]):
         return await self._items.athrow(typ, val, tb)
 
     async def aclose(self) -> None:
-        """Close the stream, which cancels the run; one that has ended is closed already."""
+        """Close the stream, which stops the run; one that has ended is closed already."""
         await self._items.aclose()
 
     def __iter__(self) -> Iterator[Item]:

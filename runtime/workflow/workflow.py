@@ -86,7 +86,7 @@ class Workflow(Definition[T]):
     Args:
         graph: The operators with their edges, such as ``a >> [b, c] >> d``; a single operator or function; or a list.
         max_rounds: Maximum number of times that the operators run until the evaluator is content; by default 3 with an
-            `evaluator`, as in YAML, and 1 without.
+            `evaluator`, and 1 without. In YAML, the default is always 3.
         evaluator: Evaluator of the result, or a function, as for `set_evaluator`.
         model: Model of its runs: a model, its name, or a reasoner; by default the model that the
             environment names.
@@ -360,8 +360,8 @@ class Workflow(Definition[T]):
         With an event loop it is iterated by ``async for``.
 
         Arguments and errors are those of `aexecute`, except that a run that asks a person goes on waiting:
-        the stream yields `events.Interrupted`, and `resume` answers. Closing the stream cancels the
-        run. A consumer that falls far behind slows the run down instead of filling memory.
+        the stream yields `events.Interrupted`, and `resume` answers. Closing the stream stops the
+        run; a durable run can be resumed. A consumer that falls far behind slows the run down instead of filling memory.
 
         Args:
             job: The job: a `Job`, a text, which is its goal, or a dict of its inputs.

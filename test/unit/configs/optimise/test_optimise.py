@@ -319,6 +319,15 @@ async def test_a_proposal_that_cannot_be_used_is_told_and_asked_for_again(desk, 
     assert len(lessons[2]) < 10_000
 
 
+async def test_no_rounds_score_the_expert_as_it_is_and_propose_nothing(desk):
+    def proposer(task):
+        raise AssertionError(task.instruction)
+
+    found = await searched(desk, Played(proposer), rounds=0)
+    assert found.best == found.baseline
+    assert (desk / "clerk.optimised" / "best.yaml").exists()
+
+
 async def test_a_step_without_a_proposal_counts_as_a_round_and_goes_on(desk):
     asked = 0
 
@@ -499,7 +508,7 @@ async def test_a_budget_that_does_not_suffice_for_the_expert_as_it_is_is_bad_inp
         await on_a_server(desk, budget=1)
 
 
-@pytest.mark.parametrize("options", [{"rounds": 0}, {"at_once": -1}, {"sample": 0}, {"budget": 1.5}])
+@pytest.mark.parametrize("options", [{"rounds": -1}, {"at_once": -1}, {"sample": 0}, {"budget": 1.5}])
 async def test_numbers_that_are_none_are_refused(desk, options):
     with pytest.raises(InvalidError):
         await searched(desk, **options)
@@ -575,7 +584,7 @@ def test_nothing_better_is_said_plainly(operad):
         (["clerk.yaml", "--tasks", "tasks.jsonl"], "operad: no model is configured: "),
         (["clerk.yaml", "--tasks", "tasks.jsonl", "--model", "embedded"], "the embedded model can propose nothing"),
         (["clerk.yaml", "--tasks", "tasks.jsonl", "--expert", "Clark"], "did you mean 'Clerk'"),
-        (["clerk.yaml", "--tasks", "tasks.jsonl", "--rounds", "0"], "rounds"),
+        (["clerk.yaml", "--tasks", "tasks.jsonl", "--rounds", "-1"], "rounds"),
     ],
 )
 def test_bad_input_exits_2(operad, arguments, message):
