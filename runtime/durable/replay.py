@@ -24,7 +24,7 @@ from operad.runtime.values.errors import BudgetError, InputError, OperadError
 from operad.runtime.values.message import NO_USAGE, WorkflowMessage
 from operad.runtime.values.questions import Question
 from operad.runtime.values.schema_check import check_schema
-from operad.runtime.workflow.perform import perform
+from operad.runtime.workflow.steps import perform
 
 T = TypeVar("T")
 

@@ -53,8 +53,8 @@ from operad.runtime.policies.limits import Limiter, Limits
 from operad.runtime.values.errors import BudgetError, InputError, OperadError, describe
 from operad.runtime.values.message import StepRecord, WorkflowMessage
 from operad.runtime.values.questions import Question
-from operad.runtime.workflow.perform import perform
 from operad.runtime.workflow.run import Run
+from operad.runtime.workflow.steps import perform
 
 if TYPE_CHECKING:
     from dbos import DBOSClient

@@ -119,17 +119,6 @@ def joined_tails(tails: Sequence[WorkflowMessage], job: Job) -> WorkflowMessage:
     )
 
 
-def bearing(verdict: WorkflowMessage, judged: WorkflowMessage) -> WorkflowMessage:
-    """The verdict, with the text and the outputs that it judged."""
-    return verdict.model_copy(
-        update={
-            "scratchpad": verdict.scratchpad or judged.scratchpad,
-            "outputs": {**judged.outputs, **verdict.outputs},
-            "parts": judged.parts,
-        }
-    )
-
-
 def unknown(blame: Sequence[str], known: Collection[str]) -> str:
     """Return blamed names that are unknown, with the nearest known names, as text; empty if there are none."""
     strangers = [f"{who!r}{did_you_mean(who, known)}" for who in blame if who not in known]

@@ -1,0 +1,433 @@
+"""Steps of a run: each runs an operator on the messages of those before it, and tells which may start then."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Collection, Sequence
+from functools import partial
+from typing import cast
+
+from operad.runtime import events
+from operad.runtime.events import RunInProgress, Scope
+from operad.runtime.graph.build import Build, Node
+from operad.runtime.graph.call import OperatorCall
+from operad.runtime.graph.graph import END
+from operad.runtime.graph.operator import Answer
+from operad.runtime.graph.schedule import Progress, Skip, Taken
+from operad.runtime.knowledge.run_insights import RunInsights
+from operad.runtime.policies.policy import NO_BUDGET
+from operad.runtime.tools.connections import Connections
+from operad.runtime.values.errors import (
+    BudgetError,
+    OperatorError,
+    PortError,
+    SkippedError,
+    describe,
+    did_you_mean,
+)
+from operad.runtime.values.message import NO_USAGE, StepRecord, WorkflowMessage
+from operad.runtime.workflow.attempts import run_with_policy
+from operad.runtime.workflow.rounds import at_fault
+from operad.runtime.workflow.verdict import fault_in, joined, joined_tails, mendable, verdict_of
+
+_logger = logging.getLogger(__name__)
+
+
+class Steps:
+    """The steps of a run, and the messages of its operators, by the number of the operator's node in the plan.
+
+    In each round every operator without a message runs once. One that was found at fault sees, after the messages of
+    the operators before it, its own earlier messages, each with its verdict. An operator that raises, while rounds are
+    left, counts as a verdict, too: operators that do not depend on it go on, and the round ends when they have ended.
+
+    Args:
+        run: The run; only its log, insights and connections are kept.
+        build: The workflow.
+        call: Its input.
+        prefix: The path of the operator that the run is inside of.
+
+    Attributes:
+        results: The message of each node; None for a node that has not run, or runs again.
+        active: Number of operators at work, or about to start.
+        cancelled: Paths of the operators that were cancelled in this round.
+        by_error: True if an error of this round counts as a verdict, other than a `FaultError`.
+    """
+
+    __slots__ = (
+        "_build",
+        "_call",
+        "_connections",
+        "_faults",
+        "_feedback",
+        "_insights",
+        "_lesson",
+        "_log",
+        "_lost",
+        "_open",
+        "_outer",
+        "_plan",
+        "_prefix",
+        "_progress",
+        "_round",
+        "_skipped",
+        "active",
+        "by_error",
+        "cancelled",
+        "results",
+    )
+
+    def __init__(self, run: RunInProgress, build: Build, call: OperatorCall, prefix: tuple[str, ...]) -> None:
+        self._log = run.log
+        self._outer = run.outer
+        self._insights = cast("RunInsights | None", run.insights)
+        self._connections = cast("Connections", run.connections)
+        self._build = build
+        self._plan = build.plan
+        self._prefix = prefix
+        self._call = call
+        self._round = 0
+        self._lesson: str | None = None
+        self.results: list[WorkflowMessage | None] = [None] * len(build.plan.ids)
+        self._progress = Progress(build.plan)
+        self._skipped: dict[int, Skip] = {}
+        self._lost: set[int] = set()
+        self._feedback: dict[int, tuple[WorkflowMessage, ...]] = {}
+        self._open: set[int] = set()
+        self._faults: dict[int, WorkflowMessage] = {}
+        self.by_error = False
+        self.cancelled: list[str] = []
+        self.active = len(self._progress.ready)
+
+    # Rounds
+
+    def due(self) -> tuple[str, ...]:
+        """Return the ids of the operators that run in the next round, unless they are skipped."""
+        ids, first_judge = self._plan.ids, self._build.first_judge
+        return tuple([ids[node] for node in self._without_message() if node < first_judge])
+
+    async def run_round(
+        self, run: RunInProgress, call: OperatorCall, number: int, lesson: str | None
+    ) -> WorkflowMessage:
+        """Run the operators and evaluators that have no message, and return the verdict on the round.
+
+        Args:
+            run: The run; it is not kept here, so that it and its steps do not refer to each other.
+            call: Input of the run.
+            number: Number of the round.
+            lesson: Advice for the operators.
+
+        Raises:
+            OperatorError: An operator raised; the others were cancelled and have ended.
+            SkippedError: Every tail was skipped.
+        """
+        self._call, self._round, self._lesson = call, number, lesson
+        self.cancelled.clear()
+        self._faults.clear()
+        self.by_error = False
+        ready = self._progress.ready
+        self.active = len(ready)
+        if self._plan.branches:
+            self._note_skips()
+            self._open = set(ready)
+        await self._build.engine(ready, partial(self._step, run))
+        verdict = self.results[-1]
+        if verdict is not None:
+            return verdict
+        if self._faults:
+            return joined(list(self._faults.values()))
+        raise SkippedError(self._why_nothing())
+
+    def repeat(self, verdict: WorkflowMessage) -> None:
+        """Make ready for another round: of the blamed operators and all that depends on them; by default, of all."""
+        plan, results = self._plan, self.results
+        blamed = {self._build.numbers[each] for each in at_fault(verdict.blame, plan.ids[:-1])}
+        for node in blamed:
+            if node < self._build.first_judge and (result := results[node]) is not None:
+                self._feedback[node] = (*self._feedback.get(node, ()), result, verdict)
+        again = plan.descendants(blamed)
+        for node in again:
+            results[node] = None
+            self._skipped.pop(node, None)
+        self._lost = set()
+        unfinished = set(self._without_message())
+        self._lost = unfinished - plan.ancestors(again, among=unfinished)  # races that are over
+        ran: dict[int, Taken] = {node: result.ports for node, result in enumerate(results) if result is not None}
+        self._progress = Progress(plan, ran, [*self._skipped.values(), *(Skip(n, n, n) for n in self._lost)])
+
+    def finished(self) -> dict[str, WorkflowMessage]:
+        """Return the messages of the operators and evaluators that have finished, by id."""
+        return {
+            node_id: message
+            for node_id, message in zip(self._plan.ids, self.results, strict=True)
+            if message is not None and node_id != END
+        }
+
+    def transcript(self) -> tuple[StepRecord, ...]:
+        """Return the records of the operators that have finished."""
+        ids, parents, instructions = self._plan.ids, self._plan.parents, self._build.instructions
+        return tuple(
+            StepRecord(
+                operator_id=ids[node],
+                instruction=instructions.get(ids[node], ""),
+                before=tuple(ids[parent] for parent in parents[node]),
+                message=message,
+            )
+            for node, message in enumerate(self.results[: self._build.first_judge])
+            if message is not None
+        )
+
+    def _without_message(self) -> list[int]:
+        gone = self._skipped.keys() | self._lost
+        return [node for node, result in enumerate(self.results) if result is None and node not in gone]
+
+    # One step
+
+    async def _step(self, run: RunInProgress, number: int) -> list[int] | None:
+        """Run a node; return those that may start now, or None when the end is reached."""
+        if number == self._build.end:
+            self.results[number] = self._end_message(number)
+            return None
+        node = self._build.nodes[number]
+        node_id, round_ = self._plan.ids[number], self._round
+        scope = Scope(run=run, path=(*self._prefix, node_id), operator_id=node_id, round=round_)
+        events.enter(scope)
+        log, began = self._log, 0.0
+        if self._outer:
+            self._outer.sign_of_life()
+        if log.heard:
+            if log.buffered:
+                await log.room()
+            log.write(events.OperatorStarted(), scope.path, node_id, round_, 1)
+            began = log.now()
+        try:
+            call = self._call_for(number, node)
+            if self._build.plain and run.journal is None:
+                message = completed(await node.operator.run(call), node, call, scope)
+            else:
+                message = await self._perform(node, call, scope)
+        except BaseException as error:
+            self._note_failure(error, scope, log.now() - began)
+            if isinstance(error, BudgetError) or not _is_failure(error):
+                raise
+            return self._set_aside(number, error, scope)
+        if log.heard:
+            finished = events.OperatorFinished(seconds=log.now() - began, message=message)
+            log.write(finished, scope.path, node_id, round_, scope.attempt)
+        if run.finished is not None:
+            run.finished["/".join(scope.path)] = message
+        return self._advance(number, message, run)
+
+    def _perform(self, node: Node, call: OperatorCall, scope: Scope) -> Awaitable[WorkflowMessage]:
+        """Run an operator, with its policy and the run's journal if there are any."""
+        journal = scope.run.journal
+        if journal is None:
+            return perform(node, call, scope)
+        scope.around = node.operator.runs_workflows is not None
+        return journal.perform(node, call, scope)
+
+    def _call_for(self, number: int, node: Node) -> OperatorCall:
+        """Return the input of a node."""
+        given, job = self._call, self._call.job
+        if job.turns and not node.operator.memory:
+            job = job.model_copy(update={"turns": ()})
+        messages = tuple(self._inputs(number)) if self._plan.parents[number] else given.messages
+        if reads := self._build.reads.get(number):
+            messages += tuple(self._further_back(number, reads))
+        if self._feedback:
+            messages += self._feedback.get(number, ())
+        transcript, judged = (self.transcript(), joined_tails(messages, given.job)) if node.judges else ((), None)
+        return OperatorCall(
+            given.reasoner,
+            job,
+            messages,
+            given.previous,
+            self._lesson,
+            transcript,
+            judged,
+            self._insights,
+            self._connections,
+        )
+
+    def _inputs(self, node: int) -> list[WorkflowMessage]:
+        """Return the messages of the nodes before a node, if the edges from them are taken."""
+        results = self.results
+        if not self._plan.branches:
+            return [results[parent] for parent in self._plan.parents[node]]  # type: ignore[misc]
+        return [message for parent in self._progress.inputs(node) if (message := results[parent]) is not None]
+
+    def _further_back(self, node: int, reads: Sequence[str]) -> list[WorkflowMessage]:
+        """Return the messages of operators that ran, and that a node reads without being next to them."""
+        before = self._call.messages if self._plan.parents[node] else ()  # it has these already where it is the first
+        given = {message.operator_id: message for message in before}
+        numbers, results = self._build.numbers, self.results
+        found = (results[numbers[read]] if read in numbers else given.get(read) for read in reads)
+        return [message for message in found if message is not None]
+
+    def _end_message(self, node: int) -> WorkflowMessage:
+        """Return the message of the end node: the verdict, or that of the end operators."""
+        messages = self._inputs(node)
+        return joined(messages) if self._build.graph.evaluators else joined_tails(messages, self._call.job)
+
+    def _advance(self, node: int, message: WorkflowMessage, run: RunInProgress) -> list[int] | None:
+        """Keep the message of a node; return the nodes that may start now, or None when the end is reached."""
+        self.results[node] = message
+        if self._outer:
+            self._outer.sign_of_life()
+        ready = self._progress.finish(node, message.ports)
+        self.active += len(ready) - 1
+        end = self._build.end
+        if self._plan.branches:
+            self._note_skips()
+            self._open.update(ready)
+            self._open.discard(node)
+            if end in self._skipped or (self._faults and not self._matter(self._open)):
+                return None
+        if run.questions.asked:
+            run.root.look_whether_paused()
+        if ready == [end]:
+            self.results[-1] = self._end_message(end)
+            return None
+        return ready
+
+    # Failures
+
+    def _note_failure(self, error: BaseException, scope: Scope, seconds: float) -> None:
+        if not _is_failure(error):
+            self.cancelled.append("/".join(scope.path))
+            scope.write(events.OperatorCancelled(seconds=seconds, usage=scope.usage))
+            return
+        scope.write(events.OperatorFailed(seconds=seconds, usage=scope.usage, error=describe(error)))
+
+    def _set_aside(self, node: int, error: BaseException, scope: Scope) -> list[int] | None:
+        """Stop the successors of a failed node; while rounds are left, other operators go on.
+
+        Raises:
+            OperatorError: The run ends: no rounds are left, or no lesson helps against the error.
+        """
+        name, fault = self._build.name, fault_in(error)
+        for_others = fault is not None and bool(fault.blame) and set(fault.blame).isdisjoint(self._plan.ids)
+        if self._round >= self._build.max_rounds or not mendable(error) or (for_others and self._outer):
+            raise OperatorError.of(name, scope.operator_id, scope.attempt, error, self._round) from error
+        if self._matter({node}):
+            self._faults[node] = verdict_of(error, scope.operator_id, self._call.job, self._plan.ids)
+            self.by_error = self.by_error or fault is None
+            _logger.info("%r of workflow %r failed and runs again: %s", scope.operator_id, name, describe(error))
+        self.active -= 1
+        self._open.discard(node)
+        if not self._matter(self._open):
+            return None
+        if scope.run.questions.asked:
+            scope.run.root.look_whether_paused()
+        return []
+
+    def _matter(self, nodes: set[int]) -> bool:
+        """Return True if the end waits for one of these, directly or not; it does not for losers of a race."""
+        if not self._plan.branches:
+            return True
+        gone = self._skipped.keys() | self._faults.keys()
+        unfinished = {n for n, result in enumerate(self.results) if result is None and n not in gone}
+        return not nodes.isdisjoint(self._plan.ancestors([self._build.end], among=unfinished))
+
+    # Skips
+
+    def _note_skips(self) -> None:
+        for skip in self._progress.skips():
+            self._skipped[skip.node] = skip
+            node_id = self._plan.ids[skip.node]
+            if skip.node < self._build.first_judge:
+                path = (*self._prefix, node_id)
+                self._log.write(events.OperatorSkipped(reason=self._reason(skip)), path, node_id, self._round)
+
+    def _reason(self, skip: Skip) -> str:
+        router, ports = self._plan.ids[skip.parent], self._plan.ports.get((skip.parent, skip.child), ())
+        message = self.results[skip.parent]
+        took = ", ".join(message.ports or ()) if message else ""
+        return f"{router!r} took {f'port {took!r}' if took else 'no port'}, not {' or '.join(map(repr, sorted(ports)))}"
+
+    def _why_nothing(self) -> str:
+        plan = self._plan
+        tails = plan.parents[self._build.first_judge]  # those of the first that judges, or of the end
+        reasons = [f"{plan.ids[tail]!r} because {self._reason(self._skipped[tail])}" for tail in tails]
+        return (
+            f"workflow {self._build.name!r} has no result: every tail was skipped, {'; '.join(reasons)}; "
+            "add an operator for that case, or a tail that always runs"
+        )
+
+
+async def perform(node: Node, call: OperatorCall, scope: Scope) -> WorkflowMessage:
+    """Run an operator with its policy, and return its message.
+
+    Args:
+        node: The operator.
+        call: Its input.
+        scope: Its context in the run.
+
+    Raises:
+        BaseException: The error of the last attempt, where there is no fallback.
+    """
+    return completed(await run_with_policy(node, call, scope), node, call, scope)
+
+
+def completed(said: Answer, node: Node, call: OperatorCall, scope: Scope) -> WorkflowMessage:
+    """Return an operator's answer as its own message, with its usage.
+
+    Args:
+        said: The answer.
+        node: The operator.
+        call: Its input.
+        scope: Its context in the run.
+
+    Raises:
+        TypeError: It is not a message, or an evaluator's is plain text.
+        PortError: It takes a port that the operator does not have.
+        BudgetError: The run has used more than its budget.
+    """
+    budget = scope.run.budget
+    if isinstance(said, str):
+        if node.judges:
+            raise TypeError("an evaluator returns a message with a status, not text")
+        if budget is not NO_BUDGET:
+            scope.run.check_budget()
+        return WorkflowMessage.of_text(said, scope.operator_id, call.job.id, scope.usage)
+    if not isinstance(said, WorkflowMessage):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"execute returned {type(said).__name__}, not a WorkflowMessage or text")
+    passed_on = bool(said.operator_id) and any(said is message for message in call.messages)
+    if scope.usage is NO_USAGE and said.usage is not NO_USAGE and not passed_on:
+        scope.charge(said.usage)  # it kept an account of its own
+    if budget is not NO_BUDGET:
+        scope.run.check_budget()  # it may have gone on after it was told
+    if call.judged is not None:
+        said = _with_judged(said, call.judged)
+    elif passed_on and said.operator_id != scope.operator_id:
+        said = said.model_copy(update={"ports": None})
+    elif said.ports is not None:
+        _check_ports(node, said.ports)
+    return said.stamped(scope.operator_id, call.job.id, scope.usage)
+
+
+def _with_judged(verdict: WorkflowMessage, judged: WorkflowMessage) -> WorkflowMessage:
+    """Return a verdict with the text and the outputs that it judged."""
+    return verdict.model_copy(
+        update={
+            "scratchpad": verdict.scratchpad or judged.scratchpad,
+            "outputs": {**judged.outputs, **verdict.outputs},
+            "parts": judged.parts,
+        }
+    )
+
+
+def _check_ports(node: Node, taken: Sequence[str]) -> None:
+    known: Collection[str] = node.operator.ports or node.used_ports
+    unknown = [port for port in taken if port not in known] if known else []
+    if unknown:
+        hint = did_you_mean(unknown[0], known)
+        raise PortError(f"it takes port {unknown[0]!r}, which it does not have{hint}: {', '.join(sorted(known))}")
+
+
+def _is_failure(error: BaseException) -> bool:
+    """Return True if an operator raised it, also a CancelledError of its own; False for a cancellation."""
+    if isinstance(error, asyncio.CancelledError):
+        cancelling = getattr(asyncio.current_task(), "cancelling", None)  # since Python 3.11
+        return cancelling is not None and not cancelling()
+    return isinstance(error, Exception | SystemExit)
