@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import time
 from threading import RLock
@@ -11,6 +12,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from operad.runtime.events.types import Event, Listener
+from operad.runtime.values.errors import InvalidError, Issue
 
 _logger = logging.getLogger(__name__)
 
@@ -140,3 +142,18 @@ class RunLog:
             await self._buffer.room()
         if self._outer:
             await self._outer.room()
+
+
+def check_listener(listener: Listener, name: str) -> None:
+    """Check that a listener of a workflow can be called with an event.
+
+    Args:
+        listener: The listener.
+        name: The workflow's name.
+
+    Raises:
+        InvalidError: The listener is not callable, or is a coroutine function.
+    """
+    if not callable(listener) or inspect.iscoroutinefunction(listener):
+        told = "is not a plain function of an event; listeners are called, and not awaited"
+        raise InvalidError(f"workflow {name!r}", [Issue("listener", told, repr(listener))])

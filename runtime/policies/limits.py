@@ -203,6 +203,13 @@ class Limiter:
                     return
 
 
+def limiters(limits: Limits, name: str) -> tuple[Limiter | None, Limiter | None]:
+    """Return the limiters of a workflow, where it has limits: of operators that run at once, and of their model calls."""
+    places = Limiter(Limits(concurrency=limits.concurrency)) if limits.concurrency else None
+    rates = Limits(requests_per_minute=limits.requests_per_minute, tokens_per_minute=limits.tokens_per_minute)
+    return places, Limiter(rates, f"workflow {name}") if rates.a_minute else None
+
+
 class SharedLimits(Protocol):
     """Enforces a limiter's limits per minute across several processes; concurrency is limited in each process."""
 

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from operad.runtime.events import Event
-from operad.runtime.values.errors import RunningLoopError
+from operad.runtime.events import Event, current_scope
+from operad.runtime.events.stream import Buffer
+from operad.runtime.knowledge.insights import without_item
+from operad.runtime.values.errors import (
+    InputError,
+    InvalidError,
+    Issue,
+    RunningLoopError,
+    did_you_mean,
+    shorten,
+)
 from operad.runtime.values.sync import run_sync, running_loop
+from operad.runtime.workflow.live import LiveRun
 
 Item = TypeVar("Item")
 
@@ -60,3 +70,61 @@ class EventStream(RunStream[Event]):
 
 class TextStream(RunStream[str]):
     """The text of an answer, piece by piece, of a run that `Workflow.stream_text` starts."""
+
+
+async def run_events(
+    start: Callable[[Buffer], LiveRun], wanted: Callable[[Event], bool]
+) -> AsyncGenerator[Event, None]:
+    """Start a run, and yield its events; the run is cancelled when the generator is closed.
+
+    Args:
+        start: Starts the run with the buffer of its events.
+        wanted: Returns True for the events to yield.
+
+    Raises:
+        Exception: The error that the run failed with.
+    """
+    buffer = Buffer(wanted)
+    live = start(buffer)
+    live.task.add_done_callback(lambda _: buffer.close())
+    try:
+        while (event := await buffer.get()) is not None:
+            yield event
+        await live.task
+    finally:
+        await live.cancel()
+
+
+def event_filter(only: Any, under: Any, id_of: Callable[[Any], str], known: Sequence[str]) -> Callable[[Event], bool]:
+    """Return a function that tells which events a caller wants; see `Workflow.stream`.
+
+    Args:
+        only: The types of events; none for all.
+        under: Prefix of the paths of the events.
+        id_of: Returns the id of an operator in `under`.
+        known: The ids of the workflow's operators and evaluators.
+
+    Raises:
+        InvalidError: `only` or `under` has another type, or there is no such operator.
+    """
+    kinds: tuple[Any, ...] = tuple(cast("Sequence[Any]", only)) if isinstance(only, list | tuple | set) else (only,)
+    steps: list[Any] = [*under] if isinstance(under, list | tuple) else [under]
+    issues = [
+        Issue("only", f"{kind!r} is not a type of event; use types such as events.OperatorFinished", "only")
+        for kind in kinds
+        if not (isinstance(kind, type) and issubclass(kind, Event))
+    ]
+    ids: list[str] = []
+    for step in steps:
+        try:
+            ids += filter(None, step.split("/")) if isinstance(step, str) else [id_of(step)]
+        except InputError as error:
+            issues.append(Issue("under", str(error), "under"))
+    if ids and current_scope() is None and without_item(ids[0]) not in known:
+        hint = did_you_mean(ids[0], known)
+        told = f"no operator has the id {ids[0]!r}{hint}; the workflow has: {shorten(known)}"
+        issues.append(Issue("under", told, "under"))
+    if issues:
+        raise InvalidError("the filters of a stream", issues)
+    wanted, path = kinds or (Event,), tuple(ids)
+    return lambda event: isinstance(event, wanted) and event.path[: len(path)] == path

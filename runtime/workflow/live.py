@@ -1,19 +1,25 @@
-"""A run that is going on: waited for, paused, resumed, cancelled."""
+"""Runs of a workflow that are going on: waited for, paused, resumed, cancelled, and found by id."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from pydantic import JsonValue
 
 from operad.runtime.events import current_scope
+from operad.runtime.graph.graph import WorkflowGraph
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.policies.deadline import ended
 from operad.runtime.values.errors import InputError, PausedError, did_you_mean
+from operad.runtime.values.json_like import JsonLike
 from operad.runtime.values.message import WorkflowMessage
+from operad.runtime.values.questions import Question
+from operad.runtime.workflow.given import answers_of
 from operad.runtime.workflow.run import Run
+from operad.runtime.workflow.run_store import RunStore
 
 T = TypeVar("T")
 
@@ -144,88 +150,120 @@ class LiveRun:
             self._settled.set_result(None)
 
 
-class LiveRuns:
-    """The runs of a workflow that go on in this process, by id.
+class Runs:
+    """Runs of a workflow, by id.
+
+    A run that goes on in this process is found here; any other one in the store, if there is one.
 
     Args:
         workflow: The workflow's name, for errors.
+
+    Attributes:
+        store: The ledger that keeps every run that begins from now on; None for none.
     """
 
     def __init__(self, workflow: str) -> None:
+        self.store: RunStore | None = None
         self._workflow = workflow
-        self._runs: dict[str, LiveRun] = {}
+        self._live: dict[str, LiveRun] = {}
 
     def __len__(self) -> int:
-        return len(self._runs)
-
-    def __contains__(self, run_id: object) -> bool:
-        return run_id in self._runs
-
-    def get(self, run_id: str) -> LiveRun | None:
-        """Return a run, or None where none with this id goes on."""
-        return self._runs.get(run_id)
-
-    def refuse_second(self, run_id: str, *, unless_done: bool) -> None:
-        """Refuse an id that a run has already.
-
-        Args:
-            run_id: The id.
-            unless_done: True to accept the id of a run that has ended, although its result was not requested.
-
-        Raises:
-            InputError: A run with this id is in progress.
-        """
-        going = self._runs.get(run_id)
-        if going is not None and not (unless_done and going.task.done()):
-            raise InputError(
-                f"workflow {self._workflow!r}: a run with the id {run_id!r} is going on; give each its own"
-            )
+        """Return the number of runs that go on in this process."""
+        return len(self._live)
 
     def start(
         self, run_id: str, run: Run, work: Callable[[], Coroutine[Any, Any, WorkflowMessage]], *, streamed: bool
     ) -> LiveRun:
         """Start a run in the running event loop; it is forgotten once it has ended and a caller knows.
 
+        The id of a kept run may be used again once the run has ended, although no caller knows of its end.
+
         Args:
             run_id: Its id.
             run: The run.
             work: Function that returns the coroutine of the run.
             streamed: True if its events have a consumer.
+
+        Raises:
+            InputError: A run with this id is in progress.
         """
-        live = self._runs[run_id] = LiveRun(run_id, run, work, streamed=streamed, forget=partial(self.forget, run_id))
+        going = self._live.get(run_id)
+        if going is not None and not (self.store is not None and going.task.done()):
+            raise InputError(
+                f"workflow {self._workflow!r}: a run with the id {run_id!r} is going on; give each its own"
+            )
+        live = self._live[run_id] = LiveRun(run_id, run, work, streamed=streamed, forget=partial(self.forget, run_id))
         return live
 
     def forget(self, run_id: str) -> None:
         """Forget a run."""
-        self._runs.pop(run_id, None)
+        self._live.pop(run_id, None)
+
+    def get(self, run_id: str) -> LiveRun | None:
+        """Return a run that goes on in this process, or None."""
+        return self._live.get(run_id)
 
     def find(self, run_id: str) -> LiveRun:
-        """Return a run.
+        """Return a run that goes on in this process.
 
         Raises:
             InputError: None with this id goes on.
         """
-        live = self._runs.get(run_id)
+        live = self._live.get(run_id)
         if live is None or live.loop.is_closed():
-            hint = did_you_mean(run_id, self._runs)
+            hint = did_you_mean(run_id, self._live)
             raise InputError(
                 f"workflow {self._workflow!r}: no run with the id {run_id!r} is going on{hint}; "
                 "the run has ended, or its event loop was closed"
             )
         return live
 
-    async def answer(self, run_id: str, answers: Mapping[str, JsonValue]) -> None:
-        """See `LiveRun.answer`; from any event loop."""
-        live = self.find(run_id)
-        await _in_loop(live.loop, live.answer(answers))
+    def store_of(self, run_id: str) -> RunStore | None:
+        """Return the store to find a run in; None if it goes on in this process, or if there is no store."""
+        return None if run_id in self._live else self.store
 
-    async def resume(self, run_id: str, answers: Mapping[str, JsonValue]) -> WorkflowMessage | None:
-        """See `LiveRun.resume`; from any event loop."""
+    async def unfinished(
+        self, run_id: str | None, graph: Callable[[], WorkflowGraph]
+    ) -> Collection[BaseOperator] | None:
+        """Return the operators that a kept run has not finished; None if all of them may run."""
+        if run_id is None or (store := self.store_of(run_id)) is None:
+            return None
+        return await asyncio.to_thread(store.unfinished, run_id, graph())
+
+    def questions(self, run_id: str) -> Sequence[Question]:
+        """Return the questions of a run without an answer; may block.
+
+        Raises:
+            InputError: There is no such run.
+        """
+        store = self.store_of(run_id)
+        return self.find(run_id).run.questions.open() if store is None else store.open_questions(run_id)
+
+    async def by_question(self, run_id: str, answers: JsonLike) -> dict[str, JsonValue]:
+        """Return the answers that a user gives, by the ids of the questions; see `answers_of`."""
+        given = partial(answers_of, answers, run_id, partial(self.questions, run_id))
+        return given() if self.store is None or isinstance(answers, Mapping) else await asyncio.to_thread(given)
+
+    async def answer(self, run_id: str, answers: JsonLike) -> None:
+        """Answer questions of a run; from any event loop. See `LiveRun.answer`."""
+        given = await self.by_question(run_id, answers)
+        store = self.store_of(run_id)
+        if store is not None:
+            await asyncio.to_thread(store.answer, run_id, given)
+            return
         live = self.find(run_id)
-        return await _in_loop(live.loop, live.resume(answers))
+        await _in_loop(live.loop, live.answer(given))
+
+    async def resume(self, run_id: str, answers: Mapping[str, JsonValue]) -> tuple[Run, WorkflowMessage | None]:
+        """Answer questions of a run that goes on in this process, and return it with its message.
+
+        From any event loop; see `LiveRun.resume`.
+        """
+        live = self.find(run_id)
+        return live.run, await _in_loop(live.loop, live.resume(answers))
 
     async def cancel(self, run_id: str) -> None:
-        """See `LiveRun.cancel`; from any event loop."""
+        """End a run that goes on in this process; from any event loop. See `LiveRun.cancel`."""
         live = self.find(run_id)
         await _in_loop(live.loop, live.cancel())
 

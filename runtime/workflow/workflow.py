@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-import sys
-from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from msgspec.structs import replace as changed
-from pydantic import JsonValue
 from typing_extensions import TypeVar
 
 from operad.runtime import events
-from operad.runtime.events import Event, Listener, RunLog, Scope
+from operad.runtime.events import Event, Listener, Scope
+from operad.runtime.events.log import check_listener
 from operad.runtime.events.stream import Buffer
 from operad.runtime.graph.build import Build, Engine
 from operad.runtime.graph.call import Executable, OperatorCall
 from operad.runtime.graph.edges import AwelNode, Function, Step, chain_of
 from operad.runtime.graph.engines import INSTALL_AWEL, EngineName, awel_is_installed, engine_for
-from operad.runtime.graph.graph import asks_model
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.graph.schedule import Plan
-from operad.runtime.knowledge.insights import Insights, without_item
-from operad.runtime.knowledge.run_insights import RunInsights
-from operad.runtime.models.model import Model, NoModelError
-from operad.runtime.policies.limits import Limiter, Limits
+from operad.runtime.knowledge.insights import Insights
+from operad.runtime.models.model import Model
+from operad.runtime.policies.limits import Limits, limiters
 from operad.runtime.policies.policy import NO_BUDGET, NO_POLICY, Budget, Policy, check_positive
 from operad.runtime.reasoning.reasoner import Reasoner, reasoner_of
 from operad.runtime.values.arguments import known_arguments
@@ -37,23 +32,27 @@ from operad.runtime.values.errors import (
     InvalidError,
     Issue,
     MissingExtraError,
-    OperadError,
     RunningLoopError,
-    did_you_mean,
-    shorten,
 )
 from operad.runtime.values.json_like import JsonLike
 from operad.runtime.values.message import WorkflowMessage, new_id
 from operad.runtime.values.questions import Question
 from operad.runtime.values.sync import run_sync, running_loop
 from operad.runtime.workflow.definition import Definition
-from operad.runtime.workflow.event_stream import EventStream, TextStream
+from operad.runtime.workflow.event_stream import EventStream, TextStream, event_filter, run_events
 from operad.runtime.workflow.given import JobLike, ReasonerLike, answers_of, call_of, one_of
 from operad.runtime.workflow.handle import RunHandle
-from operad.runtime.workflow.live import LiveRun, LiveRuns
+from operad.runtime.workflow.live import LiveRun, Runs
 from operad.runtime.workflow.result import Result
 from operad.runtime.workflow.run import Run
 from operad.runtime.workflow.run_store import RunStore, run_store_of
+from operad.runtime.workflow.start import (
+    check_models,
+    check_reasoner,
+    check_start,
+    new_run,
+    run_inside,
+)
 
 if TYPE_CHECKING:
     from operad.runtime.workflow.awel import WorkflowNode
@@ -140,7 +139,7 @@ class Workflow(Definition[T]):
             ours = "'dbgpt' or 'builtin'" if type(self).engine is Workflow.engine else repr(self.engine)
             raise InputError(f"workflow {name!r}: engine: expected {ours}, got {engine!r}")
         for listener in listeners:
-            self._check_listener(listener, name)
+            check_listener(listener, name)
         if not isinstance(insights, Insights | None):  # pyright: ignore[reportUnnecessaryIsInstance]
             issue = Issue("insights", f"are given as Insights(path), not as {insights!r}", "insights")
             raise InvalidError(f"workflow {name!r}", [issue])
@@ -149,9 +148,8 @@ class Workflow(Definition[T]):
         self.budget = budget or NO_BUDGET
         self._listeners = tuple(listeners)
         self.insights = insights
-        self._places, self._calls = _limiters(limits or Limits(), name)
-        self._live = LiveRuns(name)
-        self._store: RunStore | None = None
+        self._places, self._calls = limiters(limits or Limits(), name)
+        self._runs = Runs(name)
         self._given_reasoner = None if model is None else reasoner_of(model)
         self._reasoner = self._given_reasoner or reasoner_of(None)
         if durable is not None:
@@ -175,23 +173,15 @@ class Workflow(Definition[T]):
 
     def add_listener(self, listener: Listener) -> None:
         """Have `listener` called with every event of every run that begins from now on."""
-        self._check_listener(listener, self.name)
+        check_listener(listener, self.name)
         self._listeners = (*self._listeners, listener)
-
-    @staticmethod
-    def _check_listener(listener: Listener, name: str) -> None:
-        if not callable(listener) or inspect.iscoroutinefunction(listener):
-            issue = Issue(
-                "listener", "is not a plain function of an event; listeners are called, and not awaited", repr(listener)
-            )
-            raise InvalidError(f"workflow {name!r}", [issue])
 
     def keep_in(self, ledger: RunStore | None) -> None:
         """Have every run that begins from now on kept in a ledger, such as a `Ledger`; None for nowhere.
 
         What runs inside of it is kept with it.
         """
-        self._store = ledger
+        self._runs.store = ledger
 
     def run(
         self,
@@ -247,7 +237,7 @@ class Workflow(Definition[T]):
         if outer is not None:
             run = self.run_within(outer, call)
             return self._result(run, await run.execute())
-        live = self._start(call, run_id, watchers=_watchers(), left=await self._left(run_id))
+        live = self._start(call, run_id, watched=True, unfinished=await self._runs.unfinished(run_id, self.graph))
         return self._result(live.run, await live.outcome())
 
     def start(
@@ -277,7 +267,7 @@ class Workflow(Definition[T]):
         run_id = run_id or new_id()
         call = call_of(job, one_of(reasoner, model), None, lesson, self._reasoner)
         live = self._start(call, run_id, buffer, streamed=False)
-        live.task.add_done_callback(lambda _: self._live.forget(run_id))
+        live.task.add_done_callback(lambda _: self._runs.forget(run_id))
         return RunHandle(run_id, live, buffer, partial(self._result, live.run))
 
     def execute(
@@ -338,7 +328,9 @@ class Workflow(Definition[T]):
         outer = events.current_scope()
         if outer is not None:
             return await self.run_within(outer, call).execute()
-        return await self._start(call, run_id, watchers=_watchers(), left=await self._left(run_id)).outcome()
+        return await self._start(
+            call, run_id, watched=True, unfinished=await self._runs.unfinished(run_id, self.graph)
+        ).outcome()
 
     def stream(
         self,
@@ -377,11 +369,10 @@ class Workflow(Definition[T]):
         Raises:
             InvalidError: `only` or `under` has another type.
         """
-        kinds, path = self._filters(only, under)
+        known = [*self._operators, *(evaluator.get_id() for evaluator, _ in self._evaluators)]
+        wanted = event_filter(only, under, self._id_of, known)
         call = call_of(job, one_of(reasoner, model), workflow_messages, lesson, self._reasoner)
-        return EventStream(
-            self._events(call, run_id, lambda event: isinstance(event, kinds) and event.path[: len(path)] == path)
-        )
+        return EventStream(run_events(partial(self._start, call, run_id), wanted))
 
     def stream_text(
         self,
@@ -411,19 +402,6 @@ class Workflow(Definition[T]):
         thinks = self._reasoner if given is None else reasoner_of(given)
         heard = self.stream(job, thinks, lesson=lesson, run_id=run_id)
         return TextStream(pieces(cast("Any", self), thinks, heard))
-
-    async def _events(
-        self, call: OperatorCall, run_id: str | None, wanted: Callable[[Event], bool]
-    ) -> AsyncGenerator[Event, None]:
-        buffer = Buffer(wanted)
-        live = self._start(call, run_id, buffer)
-        live.task.add_done_callback(lambda _: buffer.close())
-        try:
-            while (event := await buffer.get()) is not None:
-                yield event
-            await live.task
-        finally:
-            await live.cancel()
 
     def chat(
         self,
@@ -484,9 +462,7 @@ class Workflow(Definition[T]):
         Raises:
             InputError: No run with this id is in progress.
         """
-        if self._store is not None and run_id not in self._live:
-            return self._store.open_questions(run_id)
-        return self._live.find(run_id).run.questions.open()
+        return self._runs.questions(run_id)
 
     async def answer(self, run_id: str, answers: JsonLike) -> None:
         """Answer questions of a run, and return once the answers are accepted; further events show the effect.
@@ -500,11 +476,7 @@ class Workflow(Definition[T]):
             InputError: No run with this id is in progress, or is kept.
             InvalidError: An answer breaks its question's schema, or there is no such question; no answer was given.
         """
-        given = await self._answers(run_id, answers)
-        if self._store is not None and run_id not in self._live:
-            await asyncio.to_thread(self._store.answer, run_id, given)
-            return
-        await self._live.answer(run_id, given)
+        await self._runs.answer(run_id, answers)
 
     async def aresume(self, run_id: str, answers: JsonLike, model: ReasonerLike = None) -> Result[T] | None:
         """Answer questions of a run, and resume it.
@@ -530,22 +502,20 @@ class Workflow(Definition[T]):
             PausedError: The run waits for more answers.
             Exception: As `aexecute`.
         """
-        given = await self._answers(run_id, answers)
-        if self._store is None or run_id in self._live:
-            live = self._live.find(run_id)
-            message = await self._live.resume(run_id, given)
-            return None if message is None else self._result(live.run, message)
-        store = self._store
+        given = await self._runs.by_question(run_id, answers)
+        store = self._runs.store_of(run_id)
+        if store is None:
+            run, message = await self._runs.resume(run_id, given)
+            return None if message is None else self._result(run, message)
         going_on = reasoner_of(model) if model is not None else self._reasoner
         call = await asyncio.to_thread(store.to_resume, run_id, self, going_on)
-        left = await self._left(run_id)
-        if call is not None and store.workers is None:
-            with _told_in_python():  # first: an answer is not to be used up by a run that cannot go on
-                self.check_model(call.reasoner, left)
+        unfinished = await self._runs.unfinished(run_id, self.graph)
+        if call is not None and store.workers is None:  # first: a run that cannot go on does not use up an answer
+            check_models(self.built(), call.reasoner, unfinished)
         await asyncio.to_thread(store.answer, run_id, given)
         if call is None:
             return None
-        live = self._start(call, run_id, watchers=_watchers(), left=left)
+        live = self._start(call, run_id, watched=True, unfinished=unfinished)
         return self._result(live.run, await live.outcome())
 
     def resume(self, run_id: str, answers: JsonLike, model: ReasonerLike = None) -> Result[T] | None:
@@ -555,15 +525,11 @@ class Workflow(Definition[T]):
             RunningLoopError: An event loop is running here and the run's stream has no consumer:
                 await `aresume` instead.
         """
-        live = self._live.get(run_id)
+        live = self._runs.get(run_id)
         if live is not None and live.streamed and running_loop() is live.loop:
             live.run.questions.answer(answers_of(answers, run_id, live.run.questions.open))
             return None
         return run_sync(partial(self.aresume, run_id, answers, model), instead=f"{type(self).__name__}.aresume(…)")
-
-    async def _answers(self, run_id: str, answers: JsonLike) -> dict[str, JsonValue]:
-        given = partial(answers_of, answers, run_id, partial(self.questions, run_id))
-        return given() if self._store is None or isinstance(answers, Mapping) else await asyncio.to_thread(given)
 
     async def cancel(self, run_id: str) -> None:
         """End a run that waits or works, and wait until all in it has ended.
@@ -571,7 +537,7 @@ class Workflow(Definition[T]):
         Raises:
             InputError: No run with this id is in progress.
         """
-        await self._live.cancel(run_id)
+        await self._runs.cancel(run_id)
 
     def check_model(self, reasoner: Reasoner, operators: Collection[BaseOperator] | None = None) -> None:
         """Check that the reasoner has a model, if an operator, however deep inside, is known to ask one.
@@ -583,21 +549,8 @@ class Workflow(Definition[T]):
         Raises:
             InputError: It has none.
         """
-        check: Callable[[], None] | None = getattr(reasoner, "check_model", None)
-        if check is None:
-            return
-        try:
-            check()
-        except OperadError:
-            graph = self.graph()
-            if asks_model([*graph.operators.values(), *graph.evaluators] if operators is None else operators):
-                raise
-
-    async def _left(self, run_id: str | None) -> Collection[BaseOperator] | None:
-        """Return the operators that a kept run has not finished; None where all may run."""
-        if self._store is None or run_id is None or run_id in self._live:
-            return None
-        return await asyncio.to_thread(self._store.unfinished, run_id, self.graph())
+        graph = self.graph()
+        check_reasoner(reasoner, [*graph.operators.values(), *graph.evaluators] if operators is None else operators)
 
     # Inside
 
@@ -613,95 +566,31 @@ class Workflow(Definition[T]):
         call: OperatorCall,
         run_id: str | None,
         buffer: Buffer | None = None,
-        watchers: tuple[Listener, ...] = (),
         *,
+        watched: bool = False,
         streamed: bool | None = None,
-        left: Collection[BaseOperator] | None = None,
+        unfinished: Collection[BaseOperator] | None = None,
     ) -> LiveRun:
-        run_id = run_id or new_id()
-        self._live.refuse_second(run_id, unless_done=self._store is not None)  # its message is kept then
-        build = self.built()
-        outer = events.current_scope()
+        build, store, outer = self.built(), self._runs.store, events.current_scope()
         if outer is None:
-            self._refuse_unknown_reads(build)
-            if self._store is None or self._store.workers is None:  # workers configure models themselves
-                with _told_in_python():
-                    if asking := build.may_ask if left is None else left:
-                        self.check_model(call.reasoner, asking)
-                    for operator in build.with_models:
-                        if left is None or operator in left:
-                            operator.check_model()
-        path = outer.path if outer else ()
-        insights, listeners = self._insights_in(outer)
-        outer_log = outer.run.log if outer else None
-        log = RunLog(run_id, (*listeners, *watchers), buffer, outer=outer_log, depth=len(path))
-        run = Run(build, call, log, outer=outer, prefix=path, insights=insights)
-        kept = self._store is not None and outer is None
-        work = partial(self._store.execute, self, run, call) if self._store and kept else run.execute
-        return self._live.start(run_id, run, work, streamed=buffer is not None if streamed is None else streamed)
+            check_start(build, call.reasoner if store is None or store.workers is None else None, unfinished)
+        run_id = run_id or new_id()
+        run = new_run(
+            build,
+            call,
+            run_id,
+            outer=outer,
+            insights=self.insights,
+            listeners=self._listeners,
+            buffer=buffer,
+            watched=watched,
+        )
+        work = partial(store.execute, self, run, call) if store is not None and outer is None else run.execute
+        return self._runs.start(run_id, run, work, streamed=buffer is not None if streamed is None else streamed)
 
     def run_within(self, outer: Scope, call: OperatorCall, place: str | None = None) -> Run:
         """Return a run of the workflow inside an operator of another run; `place` replaces the operator's id in paths."""
-        prefix = outer.path if place is None else (*outer.path[:-1], place)
-        log = outer.run.log
-        insights, listeners = self._insights_in(outer)
-        if listeners:
-            log = RunLog(new_id(), listeners, outer=log, depth=len(prefix))
-        return Run(self.built(), call, log, outer=outer, prefix=prefix, insights=insights)
-
-    def _filters(
-        self, only: Sequence[type[Event]] | type[Event], under: Any
-    ) -> tuple[tuple[type[Event], ...], tuple[str, ...]]:
-        kinds: tuple[Any, ...] = tuple(only) if isinstance(only, list | tuple | set) else (only,)
-        steps: list[Any] = [*under] if isinstance(under, list | tuple) else [under]
-        issues = [
-            Issue("only", f"{kind!r} is not a type of event; use types such as events.OperatorFinished", "only")
-            for kind in kinds
-            if not (isinstance(kind, type) and issubclass(kind, Event))
-        ]
-        path: list[str] = []
-        for step in steps:
-            try:
-                path += filter(None, step.split("/")) if isinstance(step, str) else [self._id_of(step)]
-            except InputError as error:
-                issues.append(Issue("under", str(error), "under"))
-        known = [*self._operators, *(evaluator.get_id() for evaluator, _ in self._evaluators)]
-        if path and events.current_scope() is None and without_item(path[0]) not in known:
-            told = (
-                f"no operator has the id {path[0]!r}{did_you_mean(path[0], known)}; the workflow has: {shorten(known)}"
-            )
-            issues.append(Issue("under", told, "under"))
-        if issues:
-            raise InvalidError("the filters of a stream", issues)
-        return kinds or (Event,), tuple(path)
-
-    def _refuse_unknown_reads(self, build: Build) -> None:
-        known = build.graph.operators
-        issues = [
-            Issue(
-                "unknown-operator",
-                f"reads the message of {read!r}, which is not an operator{did_you_mean(read, known)}",
-                build.plan.ids[node],
-            )
-            for node, reads in build.reads.items()
-            for read in reads
-            if read not in known
-        ]
-        if issues:
-            raise InvalidError(f"workflow {self.name!r} cannot be built", issues)
-
-    def _insights_in(self, outer: Scope | None) -> tuple[RunInsights | None, tuple[Listener, ...]]:
-        """Return the insights for a run inside `outer`, and its listeners; the insights listen first, to learn, unless
-        they listen further out already.
-        """
-        if self.insights is None:
-            return None, self._listeners
-        for scope in outer.outwards() if outer else ():
-            there = scope.run.insights
-            if isinstance(there, RunInsights) and there.store is self.insights:
-                return there, self._listeners
-        insights = RunInsights(self.insights)
-        return insights, (insights, *self._listeners)
+        return run_inside(self.built(), call, outer, place, insights=self.insights, listeners=self._listeners)
 
     def built(self) -> Build:
         """The workflow made ready to run, as it stands; made once per edited state.
@@ -761,28 +650,3 @@ class DbgptWorkflow(Workflow[T]):
     def engine(self) -> Literal["dbgpt"]:
         """The engine that runs the workflow: always ``dbgpt``."""
         return "dbgpt"
-
-
-@contextmanager
-def _told_in_python() -> Generator[None, None, None]:
-    """Tell callers in Python what to write where no model is configured: one error, without the one for commands."""
-    try:
-        yield
-    except NoModelError as error:
-        raise InputError(error.in_python) from None
-
-
-def _limiters(limits: Limits, name: str) -> tuple[Limiter | None, Limiter | None]:
-    """Return the limiters for operators that run at once, and for their model calls."""
-    places = Limiter(Limits(concurrency=limits.concurrency)) if limits.concurrency else None
-    rates = Limits(requests_per_minute=limits.requests_per_minute, tokens_per_minute=limits.tokens_per_minute)
-    return places, Limiter(rates, f"workflow {name}") if rates.a_minute else None
-
-
-def _watchers() -> tuple[Listener, ...]:
-    """Return listeners that show a run in a notebook; empty outside of notebooks."""
-    if "IPython" not in sys.modules:
-        return ()
-    from operad.runtime.observe.notebook import progress_in_notebook
-
-    return progress_in_notebook()

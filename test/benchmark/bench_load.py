@@ -247,7 +247,7 @@ async def run_all(load: Load, serving: Serving) -> Course:
     for _ in range(5):  # generators that were left in the middle are closed by tasks of their own
         await asyncio.sleep(0)
     course.tasks = len(asyncio.all_tasks() - {asyncio.current_task()})
-    course.live = len(workflow._live)  # pyright: ignore[reportPrivateUsage]
+    course.live = len(workflow._runs)  # pyright: ignore[reportPrivateUsage]
     await model.aclose()
     return course
 

@@ -136,7 +136,7 @@ def held(workflows: list[Workflow]) -> dict[str, int]:
         "files": len(os.listdir("/proc/self/fd")),
         "tasks": len(asyncio.all_tasks()),
         "objects": len(gc.get_objects()),
-        "runs": sum(len(workflow._live) for workflow in workflows),  # pyright: ignore[reportPrivateUsage]
+        "runs": sum(len(workflow._runs) for workflow in workflows),  # pyright: ignore[reportPrivateUsage]
     }
 
 

@@ -44,7 +44,7 @@ def workflow_of(graph, policy=POLICY, **options):
 
 
 def live_runs(workflow: Any) -> int:
-    return len(workflow._live)
+    return len(workflow._runs)
 
 
 def our_objects():

@@ -284,7 +284,7 @@ async def test_a_consumer_that_sleeps_keeps_all_text_in_a_bounded_buffer(engine,
             super().put(event)
             sizes.append(len(self._entries))
 
-    monkeypatch.setattr("operad.runtime.workflow.workflow.Buffer", Watched)
+    monkeypatch.setattr("operad.runtime.workflow.event_stream.Buffer", Watched)
 
     def work():
         for n in range(count):

@@ -361,7 +361,7 @@ def led(stage, new):
     boss = Boss(stage)
     workflow: Any = boss.leader.workflow
     workflow.thinks = boss
-    workflow.keep_in(new()._store)
+    workflow.keep_in(new()._runs.store)
     return workflow
 
 

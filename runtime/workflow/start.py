@@ -1,0 +1,164 @@
+"""Start of a run: the checks before it, its listeners and its insights."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection
+
+from operad.runtime.events import Listener, RunLog, Scope
+from operad.runtime.events.log import Buffer
+from operad.runtime.graph.build import Build
+from operad.runtime.graph.call import OperatorCall
+from operad.runtime.graph.graph import asks_model
+from operad.runtime.graph.operator import BaseOperator
+from operad.runtime.knowledge.insights import Insights
+from operad.runtime.knowledge.run_insights import RunInsights
+from operad.runtime.models.model import NoModelError
+from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError, did_you_mean
+from operad.runtime.values.message import new_id
+from operad.runtime.workflow.run import Run
+
+
+def new_run(
+    build: Build,
+    call: OperatorCall,
+    run_id: str,
+    *,
+    outer: Scope | None,
+    insights: Insights | None,
+    listeners: tuple[Listener, ...],
+    buffer: Buffer | None,
+    watched: bool,
+) -> Run:
+    """Return a run with an id and a log of its own.
+
+    Args:
+        build: The workflow.
+        call: Its input.
+        run_id: Its id.
+        outer: The operator that starts it, if one does.
+        insights: The workflow's insights.
+        listeners: The workflow's listeners.
+        buffer: One more listener, which may lag behind.
+        watched: True to show its progress in a notebook, where it runs in one.
+    """
+    path = outer.path if outer else ()
+    own_insights, listeners = _with_insights(insights, listeners, outer)
+    if watched and "IPython" in sys.modules:
+        from operad.runtime.observe.notebook import progress_in_notebook  # not at import: it is for notebooks alone
+
+        listeners = (*listeners, *progress_in_notebook())
+    log = RunLog(run_id, listeners, buffer, outer=outer.run.log if outer else None, depth=len(path))
+    return Run(build, call, log, outer=outer, prefix=path, insights=own_insights)
+
+
+def run_inside(
+    build: Build,
+    call: OperatorCall,
+    outer: Scope,
+    place: str | None,
+    *,
+    insights: Insights | None,
+    listeners: tuple[Listener, ...],
+) -> Run:
+    """Return a run that is a part of an operator's run; it writes into the log of that run.
+
+    Args:
+        build: The workflow.
+        call: Its input.
+        outer: The operator.
+        place: Replaces the operator's id in paths: an item of a map.
+        insights: The workflow's insights.
+        listeners: The workflow's listeners.
+    """
+    path = outer.path if place is None else (*outer.path[:-1], place)
+    own_insights, listeners = _with_insights(insights, listeners, outer)
+    log = outer.run.log
+    if listeners:
+        log = RunLog(new_id(), listeners, outer=log, depth=len(path))
+    return Run(build, call, log, outer=outer, prefix=path, insights=own_insights)
+
+
+def _with_insights(
+    store: Insights | None, listeners: tuple[Listener, ...], outer: Scope | None
+) -> tuple[RunInsights | None, tuple[Listener, ...]]:
+    """Return the insights of a run, and its listeners: the insights come first, unless a run around it has them already."""
+    if store is None:
+        return None, listeners
+    for scope in outer.outwards() if outer else ():
+        there = scope.run.insights
+        if isinstance(there, RunInsights) and there.store is store:
+            return there, listeners
+    insights = RunInsights(store)
+    return insights, (insights, *listeners)
+
+
+def check_start(build: Build, reasoner: Reasoner | None, unfinished: Collection[BaseOperator] | None) -> None:
+    """Check a run that is inside of no other, before it starts.
+
+    Args:
+        build: The workflow.
+        reasoner: The reasoner of the run; None where workers run the operators, with models of their own.
+        unfinished: The operators and evaluators that a kept run has not finished; None for all.
+
+    Raises:
+        InvalidError: An operator reads the messages of an operator that is not in the workflow.
+        InputError: A model is not configured.
+    """
+    _check_reads(build)
+    if reasoner is not None:
+        check_models(build, reasoner, unfinished)
+
+
+def _check_reads(build: Build) -> None:
+    known = build.graph.operators
+    issues = [
+        Issue(
+            "unknown-operator",
+            f"reads the message of {read!r}, which is not an operator{did_you_mean(read, known)}",
+            build.plan.ids[node],
+        )
+        for node, reads in build.reads.items()
+        for read in reads
+        if read not in known
+    ]
+    if issues:
+        raise InvalidError(f"workflow {build.name!r} cannot be built", issues)
+
+
+def check_models(build: Build, reasoner: Reasoner, unfinished: Collection[BaseOperator] | None) -> None:
+    """Check the model of a run, and those that its operators were given, for a caller in Python.
+
+    Args:
+        build: The workflow.
+        reasoner: The reasoner of the run.
+        unfinished: The operators and evaluators that a kept run has not finished; None for all.
+
+    Raises:
+        InputError: A model is not configured; the error says what to write in Python.
+    """
+    try:
+        if asking := build.may_ask if unfinished is None else unfinished:
+            check_reasoner(reasoner, asking)
+        for operator in build.with_models:
+            if unfinished is None or operator in unfinished:
+                operator.check_model()
+    except NoModelError as error:
+        raise InputError(error.in_python) from None
+
+
+def check_reasoner(reasoner: Reasoner, operators: Collection[BaseOperator]) -> None:
+    """Check that a reasoner has a model, if one of these operators, however deep inside, is known to ask it.
+
+    Raises:
+        InputError: It has none.
+    """
+    check: Callable[[], None] | None = getattr(reasoner, "check_model", None)
+    if check is None:
+        return
+    try:
+        check()
+    except OperadError:
+        if asks_model(operators):
+            raise
