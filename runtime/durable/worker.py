@@ -247,7 +247,7 @@ class Worker:
         run.calls = (*around, *run.calls)
         run.shared_limits = LimitsInDatabase(self._store, given["queue"], self.executor.id)
         key = step_id.partition(":")[2]
-        scope = Scope(run=run, path=path, operator_id=path[-1], round=given["round"], kept=[], key=key)
+        scope = Scope(run=run, path=path, operator_id=path[-1], round=given["round"], kept=[], heard=True, key=key)
         run.journal = _Asking(self._store, run, run_id, key)
         enter(scope)
         continued(given.get("span", ""))

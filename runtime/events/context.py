@@ -130,6 +130,7 @@ class Scope(Struct, kw_only=True, eq=False):
         questions: Number of questions it has asked.
         around: True if it only runs workflows, whose operators take places of their own.
         kept: Events to be kept with its message; None if no message is kept.
+        heard: True if its events have listeners, or are kept; if not, events that are costly to create can be omitted.
         key: Its key in the run, if the operators around it are in another process.
     """
 
@@ -145,6 +146,7 @@ class Scope(Struct, kw_only=True, eq=False):
     questions: int = 0
     around: bool = False
     kept: list[Event] | None = None
+    heard: bool = False
     key: str = ""
 
     def outwards(self) -> Generator[Scope, None, None]:
@@ -184,17 +186,14 @@ class Scope(Struct, kw_only=True, eq=False):
 _scope: ContextVar[Scope | None] = ContextVar("operad_scope", default=None)
 enter = _scope.set
 """Make a scope the current one in this context."""
-
-
-def current_scope() -> Scope | None:
-    """Return the scope of the operator in which the current code runs; None outside of runs."""
-    return _scope.get()
+current_scope: Callable[[], Scope | None] = _scope.get
+"""Return the scope of the operator in which the current code runs; None outside of runs."""
 
 
 def heard() -> bool:
     """Return True if there are listeners here; if not, events that are costly to create can be omitted."""
     scope = _scope.get()
-    return scope is not None and (scope.run.log.heard or scope.kept is not None)
+    return scope is not None and scope.heard
 
 
 def emit(event: Event) -> None:

@@ -19,6 +19,7 @@ any         as soon as one edge to it is taken                              when
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Literal
@@ -241,3 +242,35 @@ class Progress:
             elif not self._waits[child]:
                 self._settled[child] = 1
                 ready.append(child)
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Another run of some nodes of a plan, and of all that depends on them.
+
+    Attributes:
+        again: The nodes that run again.
+        lost: The nodes that had not ended, and that no node which runs again waits for: a race is over without them.
+        progress: The progress from there on.
+    """
+
+    again: AbstractSet[int]
+    lost: AbstractSet[int]
+    progress: Progress
+
+    @classmethod
+    def of(cls, plan: Plan, nodes: Iterable[int], ran: Mapping[int, Taken], skipped: Iterable[Skip]) -> Repeat:
+        """Return the repeat of `nodes`.
+
+        Args:
+            plan: The plan.
+            nodes: The nodes.
+            ran: The nodes that have run, with the ports that they took.
+            skipped: The nodes that were skipped.
+        """
+        again = plan.descendants(nodes)
+        ran = {node: ports for node, ports in ran.items() if node not in again}
+        skipped = [skip for skip in skipped if skip.node not in again]
+        unfinished = set(range(len(plan.ids))).difference(ran, (skip.node for skip in skipped))
+        lost = unfinished - plan.ancestors(again, among=unfinished)
+        return cls(again, lost, Progress(plan, ran, [*skipped, *(Skip(node, node, node) for node in lost)]))

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import JsonValue
 
-from operad.runtime.events import TaskBuilt, emit, heard
+from operad.runtime.events import TaskBuilt, current_scope, emit
 from operad.runtime.models.model import Model, resolve_model
 from operad.runtime.reasoning.conversation import Conversation, Form
 from operad.runtime.reasoning.prompt import fence, render
@@ -60,7 +60,8 @@ class Reasoner(Protocol):
 
 async def ask(reasoner: Reasoner, task: Task) -> str:
     """Return the reasoner's answer; listeners of the run receive the task first."""
-    if heard():
+    scope = current_scope()
+    if scope is not None and scope.heard:
         emit(TaskBuilt(task=task.shown()))
     return await reasoner.infer(task)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Collection, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import cast
 
@@ -14,7 +15,7 @@ from operad.runtime.graph.build import Build, Node
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.graph import END
 from operad.runtime.graph.operator import Answer
-from operad.runtime.graph.schedule import Progress, Skip, Taken
+from operad.runtime.graph.schedule import Progress, Repeat, Skip, Taken
 from operad.runtime.knowledge.run_insights import RunInsights
 from operad.runtime.policies.policy import NO_BUDGET
 from operad.runtime.tools.connections import Connections
@@ -91,7 +92,7 @@ class Steps:
         self.results: list[WorkflowMessage | None] = [None] * len(build.plan.ids)
         self._progress = Progress(build.plan)
         self._skipped: dict[int, Skip] = {}
-        self._lost: set[int] = set()
+        self._lost: AbstractSet[int] = frozenset()
         self._feedback: dict[int, tuple[WorkflowMessage, ...]] = {}
         self._open: set[int] = set()
         self._faults: dict[int, WorkflowMessage] = {}
@@ -145,15 +146,12 @@ class Steps:
         for node in blamed:
             if node < self._build.first_judge and (result := results[node]) is not None:
                 self._feedback[node] = (*self._feedback.get(node, ()), result, verdict)
-        again = plan.descendants(blamed)
-        for node in again:
+        ran: dict[int, Taken] = {node: result.ports for node, result in enumerate(results) if result is not None}
+        repeat = Repeat.of(plan, blamed, ran, self._skipped.values())
+        for node in repeat.again:
             results[node] = None
             self._skipped.pop(node, None)
-        self._lost = set()
-        unfinished = set(self._without_message())
-        self._lost = unfinished - plan.ancestors(again, among=unfinished)  # races that are over
-        ran: dict[int, Taken] = {node: result.ports for node, result in enumerate(results) if result is not None}
-        self._progress = Progress(plan, ran, [*self._skipped.values(), *(Skip(n, n, n) for n in self._lost)])
+        self._lost, self._progress = repeat.lost, repeat.progress
 
     def finished(self) -> dict[str, WorkflowMessage]:
         """Return the messages of the operators and evaluators that have finished, by id."""
@@ -190,15 +188,16 @@ class Steps:
             return None
         node = self._build.nodes[number]
         node_id, round_ = self._plan.ids[number], self._round
-        scope = Scope(run=run, path=(*self._prefix, node_id), operator_id=node_id, round=round_)
-        events.enter(scope)
         log, began = self._log, 0.0
+        path = (*self._prefix, node_id)
+        scope = Scope(run=run, path=path, operator_id=node_id, round=round_, heard=log.heard)
+        events.enter(scope)
         if self._outer:
             self._outer.sign_of_life()
         if log.heard:
             if log.buffered:
                 await log.room()
-            log.write(events.OperatorStarted(), scope.path, node_id, round_, 1)
+            log.write(events.OperatorStarted(), path, node_id, round_, 1)
             began = log.now()
         try:
             call = self._call_for(number, node)
@@ -213,9 +212,9 @@ class Steps:
             return self._set_aside(number, error, scope)
         if log.heard:
             finished = events.OperatorFinished(seconds=log.now() - began, message=message)
-            log.write(finished, scope.path, node_id, round_, scope.attempt)
+            log.write(finished, path, node_id, round_, scope.attempt)
         if run.finished is not None:
-            run.finished["/".join(scope.path)] = message
+            run.finished["/".join(path)] = message
         return self._advance(number, message, run)
 
     def _perform(self, node: Node, call: OperatorCall, scope: Scope) -> Awaitable[WorkflowMessage]:
@@ -267,6 +266,8 @@ class Steps:
     def _end_message(self, node: int) -> WorkflowMessage:
         """Return the message of the end node: the verdict, or that of the end operators."""
         messages = self._inputs(node)
+        if len(messages) == 1:
+            return messages[0]
         return joined(messages) if self._build.graph.evaluators else joined_tails(messages, self._call.job)
 
     def _advance(self, node: int, message: WorkflowMessage, run: RunInProgress) -> list[int] | None:
