@@ -10,14 +10,7 @@ from typing import Any, TypeVar, cast
 from operad.runtime.events import Event, current_scope
 from operad.runtime.events.stream import Buffer
 from operad.runtime.knowledge.insights import without_item
-from operad.runtime.values.errors import (
-    InputError,
-    InvalidError,
-    Issue,
-    RunningLoopError,
-    did_you_mean,
-    shorten,
-)
+from operad.runtime.values.errors import InputError, InvalidError, Issue, RunningLoopError, did_you_mean, shorten
 from operad.runtime.values.sync import run_sync, running_loop
 from operad.runtime.workflow.live import LiveRun
 

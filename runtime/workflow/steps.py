@@ -19,14 +19,7 @@ from operad.runtime.graph.schedule import Progress, Repeat, Skip, Taken
 from operad.runtime.knowledge.run_insights import RunInsights
 from operad.runtime.policies.policy import NO_BUDGET
 from operad.runtime.tools.connections import Connections
-from operad.runtime.values.errors import (
-    BudgetError,
-    OperatorError,
-    PortError,
-    SkippedError,
-    describe,
-    did_you_mean,
-)
+from operad.runtime.values.errors import BudgetError, OperatorError, PortError, SkippedError, describe, did_you_mean
 from operad.runtime.values.message import NO_USAGE, StepRecord, WorkflowMessage
 from operad.runtime.workflow.attempts import run_with_policy
 from operad.runtime.workflow.rounds import at_fault

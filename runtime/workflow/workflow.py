@@ -27,13 +27,7 @@ from operad.runtime.policies.limits import Limits, limiters
 from operad.runtime.policies.policy import NO_BUDGET, NO_POLICY, Budget, Policy, check_positive
 from operad.runtime.reasoning.reasoner import Reasoner, reasoner_of
 from operad.runtime.values.arguments import known_arguments
-from operad.runtime.values.errors import (
-    InputError,
-    InvalidError,
-    Issue,
-    MissingExtraError,
-    RunningLoopError,
-)
+from operad.runtime.values.errors import InputError, InvalidError, Issue, MissingExtraError, RunningLoopError
 from operad.runtime.values.json_like import JsonLike
 from operad.runtime.values.message import WorkflowMessage, new_id
 from operad.runtime.values.questions import Question
@@ -46,13 +40,7 @@ from operad.runtime.workflow.live import LiveRun, Runs
 from operad.runtime.workflow.result import Result
 from operad.runtime.workflow.run import Run
 from operad.runtime.workflow.run_store import RunStore, run_store_of
-from operad.runtime.workflow.start import (
-    check_models,
-    check_reasoner,
-    check_start,
-    new_run,
-    run_inside,
-)
+from operad.runtime.workflow.start import check_models, check_reasoner, check_start, new_run, run_inside
 
 if TYPE_CHECKING:
     from operad.runtime.workflow.awel import WorkflowNode
@@ -579,7 +567,7 @@ class Workflow(Definition[T]):
             build,
             call,
             run_id,
-            outer=outer,
+            outer,
             insights=self.insights,
             listeners=self._listeners,
             buffer=buffer,

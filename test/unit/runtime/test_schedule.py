@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operad.runtime.graph.schedule import Plan, Progress
+from operad.runtime.graph.schedule import Plan, Progress, Repeat, Skip
 
 Graph = Mapping[str, Sequence[str]]
 
@@ -143,6 +143,35 @@ def test_a_back_edge_from_a_descendant_makes_a_cycle(graph: Graph) -> None:
     for node in plan.descendants([0]):
         with pytest.raises(CycleError):
             Plan({**graph, "0": [plan.ids[node]]})
+
+
+@pytest.mark.parametrize(
+    ("again", "repeated", "starts"),
+    [("a", "abcd", "a"), ("b", "bd", "b"), ("bc", "bcd", "bc"), ("d", "d", "d")],
+)
+def test_a_repeat_runs_nodes_and_all_that_depends_on_them_and_starts_with_those_that_wait_for_nothing(
+    again: str, repeated: str, starts: str
+) -> None:
+    plan = Plan(DIAMOND)
+    repeat = Repeat.of(plan, [plan.ids.index(each) for each in again], dict.fromkeys(range(4)), [])
+    assert (_names(plan, sorted(repeat.again)), _names(plan, repeat.progress.ready)) == (repeated, starts)
+    assert not repeat.lost
+
+
+def test_a_repeat_leaves_the_loser_of_a_race_alone_unless_the_race_is_run_again() -> None:
+    plan = Plan({"fast": [], "slow": [], "first": ["fast", "slow"], "after": ["first"]}, {"first": "any"})
+    ran = {0: None, 2: None, 3: None}  # slow was cancelled
+    assert Repeat.of(plan, [3], ran, []).lost == {1}
+    race = Repeat.of(plan, [2], ran, [])
+    assert (race.lost, race.progress.ready) == (set(), [1, 2])
+
+
+def test_a_repeat_keeps_skips_except_those_of_nodes_that_run_again() -> None:
+    plan = Plan({"a": [], "b": ["a"], "c": ["a"], "d": ["c"]}, ports={("a", "b"): frozenset("x")})
+    ran, skipped = {0: ["y"], 2: None, 3: None}, [Skip(1, 0, 1)]
+    repeat = Repeat.of(plan, [2], ran, skipped)
+    assert (repeat.again, repeat.lost, repeat.progress.ready) == ({2, 3}, set(), [2])
+    assert Repeat.of(plan, [0], ran, skipped).again == {0, 1, 2, 3}
 
 
 def _names(plan: Plan, nodes: Sequence[int]) -> str:
