@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from operad.runtime.graph.engine import Step
 from operad.runtime.graph.graph import WorkflowGraph
@@ -130,6 +131,18 @@ class Build:
             for key, before in self.graph.before.items()
         }
         return {key: ports for key, ports in named.items() if ports}
+
+    @cached_property
+    def event_fields(self) -> Mapping[str, Any]:
+        """The fields of the events `RunStarted` and `WorkflowEntered` that describe the workflow."""
+        return {
+            "workflow": self.name,
+            "operators": self.before,
+            "judges": self.judges,
+            "instructions": self.instructions,
+            "engine": self.engine_name,
+            "ports": self.ports,
+        }
 
     @cached_property
     def judges(self) -> tuple[str, ...]:

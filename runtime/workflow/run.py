@@ -31,35 +31,35 @@ _logger = logging.getLogger(__name__)
 
 
 class Run:
-    """One call of a workflow.
+    """A run of a workflow.
 
-    It runs its operators round by round; `Steps` runs those of a round. A verdict of EXECUTION_ERROR clears the
+    It runs the operators round by round; `Steps` runs those of a round. A verdict of EXECUTION_ERROR clears the
     messages of the blamed operators and of all that depends on them, or all messages if no operator is blamed, and
     the next round begins with its lesson. If no round succeeds, the best one counts.
 
     Args:
         build: The workflow.
         call: Its input.
-        log: Where its events go.
-        outer: The operator that this run is inside of, if it is.
+        log: Its log of events.
+        outer: The operator that this run is inside of; None for an outermost run.
         prefix: The path of that operator.
         insights: Insights of earlier runs.
 
     Attributes:
-        log: Where its events go.
+        log: Its log of events.
         job: The job.
         insights: Insights of earlier runs, if any.
-        outer: The operator that it is inside of.
+        outer: The operator that it is inside of; None for an outermost run.
         budget: Its budget.
         calls: Limiters of its model calls, the outermost first; without those of the runs around it.
-        shared_limits: What keeps the limits of its calls together with other processes, if anything does: set for
-            the outermost run, and taken from there by those inside it.
+        shared_limits: Limits of model calls that it shares with other processes, if it does: set for the outermost run,
+            and taken over by the runs inside it.
         usage: Its usage so far.
         build: The workflow.
         workflow: The workflow's name.
-        journal: What keeps the messages of its operators, if anything does: set for the outermost run, and taken
-            from the run around it by those that an operator around them has in it.
-        finished: Where there is a budget, the messages of all operators that have finished, by path.
+        journal: Keeps the messages of its operators, if it is durable: set for the outermost run, and taken over by
+            the runs of operators that only run workflows.
+        finished: The messages of all operators that have finished, by path; None without a budget.
         questions: Open questions of this run and of those around it.
         connections: The tool sources that this run and those around it have open.
         idle: Number of operators at work that only wait: for a person, or for a run inside of them.
@@ -67,8 +67,8 @@ class Run:
     """
 
     __slots__ = (
+        "_best_messages",
         "_call",
-        "_counting",
         "_deadlines",
         "_live",
         "_plan",
@@ -126,7 +126,7 @@ class Run:
         self._prefix = prefix
         self._state = Rounds(build.max_rounds, lessons=(call.lesson,) if call.lesson else ())
         self._steps = Steps(self, build, call, prefix)
-        self._counting: list[WorkflowMessage | None] = []
+        self._best_messages: list[WorkflowMessage | None] = []
         self._deadlines: list[Deadline] = []
 
     @property
@@ -161,12 +161,12 @@ class Run:
             else:
                 message = await rounds
         except BaseException as error:
-            finished = self._steps.finished()
+            done = self._steps.finished()
             if isinstance(error, OperatorError):
                 error.cancelled = tuple(self._steps.cancelled)
-                error.finished = {**_items_in(error), **finished}
+                error.finished = {**_items_in(error), **done}
             elif isinstance(error, BudgetError):
-                ours = {"/".join((*self._prefix, node_id)): message for node_id, message in finished.items()}
+                ours = {"/".join((*self._prefix, node_id)): message for node_id, message in done.items()}
                 error.finished = {**ours, **error.finished, **(self.finished or {})}
             why = events.CANCELLED if isinstance(error, asyncio.CancelledError) else describe(error)
             self._say(events.RunFailed(error=why, seconds=now() - began, usage=self.usage))
@@ -179,7 +179,7 @@ class Run:
         return message
 
     def take_up(self, call: OperatorCall) -> None:
-        """Before it is executed: be given something else, as when a run is gone on with."""
+        """Replace the input of a run that has not begun: a kept run goes on with the input that was kept."""
         self._call = call
         self._state = replace(self._state, lessons=(call.lesson,) if call.lesson else ())
 
@@ -192,21 +192,9 @@ class Run:
             messages: The last messages of its operators, by id.
         """
         self._state = replace(self._state, number=rounds)
-        self._counting = [messages.get(node_id) for node_id in self._plan.ids]
-        self._say(self._started())
+        self._best_messages = [messages.get(node_id) for node_id in self._plan.ids]
+        self._say(events.RunStarted(goal=self.job.goal, **self.build.event_fields))
         self._say(events.RunFinished(message=message, seconds=0.0, rounds=rounds))
-
-    def _started(self) -> events.RunStarted:
-        build, goal = self.build, self.job.goal
-        return events.RunStarted(
-            workflow=build.name,
-            goal=goal,
-            operators=build.before,
-            judges=build.judges,
-            instructions=build.instructions,
-            engine=build.engine_name,
-            ports=build.ports,
-        )
 
     @property
     def rounds(self) -> int:
@@ -216,7 +204,7 @@ class Run:
     @property
     def messages(self) -> Mapping[str, WorkflowMessage]:
         """The messages of the operators that ran, by id: those of the round that counts."""
-        said = zip(self._plan.ids, self._counting[: self.build.first_judge], strict=False)
+        said = zip(self._plan.ids, self._best_messages[: self.build.first_judge], strict=False)
         return {node_id: message for node_id, message in said if message is not None}
 
     @property
@@ -226,7 +214,7 @@ class Run:
 
     @property
     def waits(self) -> bool:
-        """True if all that is at work in it, and in those inside it, waits for a person."""
+        """True if all operators at work in it, and in those inside it, wait for a person."""
         return self.questions.waits() and all(0 < run._steps.active == run.idle for run in self._live)
 
     @property
@@ -242,7 +230,7 @@ class Run:
     def _begin(self) -> None:
         self._live.add(self)
         if self._speaks:
-            self._say(self._started())
+            self._say(events.RunStarted(goal=self.job.goal, **self.build.event_fields))
         outer = self.outer
         if outer is not None:
             outer.waits_for += 1
@@ -250,17 +238,9 @@ class Run:
                 outer.run.idle += 1  # it waits for this run
             if not outer.run.log.heard:
                 return
-            build = self.build
             is_item = self._prefix[-1:] != (outer.operator_id,)
-            entered = events.WorkflowEntered(
-                workflow=build.name,
-                operators=build.before,
-                judges=build.judges,
-                instructions=build.instructions,
-                engine=build.engine_name,
-                ports=build.ports,
-                item=self._call.messages[0].outputs.get("item") if is_item and self._call.messages else None,
-            )
+            item = self._call.messages[0].outputs.get("item") if is_item and self._call.messages else None
+            entered = events.WorkflowEntered(item=item, **self.build.event_fields)
             outer.run.log.write(entered, self._prefix, outer.operator_id, outer.round, outer.attempt)
 
     def _end(self) -> None:
@@ -281,7 +261,7 @@ class Run:
             run = cast("Run", run.outer.run)
         return run
 
-    # What operators, reasoners and tools in it account for
+    # Usage, budget and pauses, for the code inside operators
 
     def spend(self, usage: Usage) -> None:
         """Add to the usage of the run."""
@@ -289,10 +269,10 @@ class Run:
             self.usage = self.usage + usage
 
     def check_budget(self, *, by_next: bool = False) -> None:
-        """See that the budget holds; `by_next`, that another model call may be made.
+        """Check that the budget is not exceeded; with `by_next`, that another model call would not exceed it.
 
         Raises:
-            BudgetError: It does not.
+            BudgetError: It is exceeded, or would be.
         """
         if exceeded := self.budget.exceeded(self.usage, by_next=by_next):
             raise self._over(exceeded)
@@ -304,7 +284,7 @@ class Run:
 
     @asynccontextmanager
     async def waiting(self, scope: Scope) -> AsyncGenerator[None, None]:
-        """While one of its operators waits for a person, its time stands still and its place is free."""
+        """Stop the clocks of an operator that waits for a person, and give its place to another one meanwhile."""
         with standing_still([*scope.deadlines, *self._deadlines]):
             if scope.place:
                 await scope.place.give()
@@ -313,7 +293,7 @@ class Run:
                 await scope.place.take()
 
     def look_whether_paused(self) -> None:
-        """Say so if all that is at work in this run, and in those inside it, waits for a person."""
+        """Call `on_paused` if all operators at work in this run, and in those inside it, wait for a person."""
         if self.on_paused and self.waits:
             self.on_paused()
 
@@ -340,7 +320,7 @@ class Run:
             has_result = steps.results[-1] is not None
             self._state = self._state.judged(verdict, has_result=has_result)
             if self._state.best is verdict:
-                self._counting = steps.results.copy()
+                self._best_messages = steps.results.copy()
             if self.log.heard:
                 self._say_of_round(
                     events.RoundFinished(
@@ -364,7 +344,7 @@ class Run:
         self.log.write(event, self._prefix, round=self._state.number)
 
     def _conclude(self, failed: str = "") -> WorkflowMessage:
-        """The best round's verdict, which says so where no round succeeded."""
+        """Return the best round's verdict; where no round succeeded, its evaluation says so."""
         message, best = cast("WorkflowMessage", self._state.best), self._state.best_round
         if message.usage is self.usage and message.status is WorkflowStatus.SUCCESS:
             return message
@@ -376,7 +356,7 @@ class Run:
         return message.changed(**update)
 
     def _strangers(self, verdict: WorkflowMessage) -> str:
-        """A line on an evaluator that blames unknown operators.
+        """Return a line on unknown operators that an evaluator blames; empty if there are none.
 
         A nested workflow may blame those around it, and an operator's own verdict what it did inside: a leader
         blames sub-jobs.
@@ -392,6 +372,6 @@ class Run:
 
 
 def _items_in(error: OperatorError) -> dict[str, WorkflowMessage]:
-    """The items that were done of maps in which one failed."""
+    """Return the finished items of the maps in which an item failed."""
     links = [link for link in causes(error) if isinstance(link, OperadError) and not isinstance(link, OperatorError)]
     return {name: message for link in reversed(links) for name, message in link.finished.items()}

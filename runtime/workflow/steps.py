@@ -176,10 +176,11 @@ class Steps:
 
     async def _step(self, run: RunInProgress, number: int) -> list[int] | None:
         """Run a node; return those that may start now, or None when the end is reached."""
-        if number == self._build.end:
+        build = self._build
+        if number == build.end:
             self.results[number] = self._end_message(number)
             return None
-        node = self._build.nodes[number]
+        node = build.nodes[number]
         node_id, round_ = self._plan.ids[number], self._round
         log, began = self._log, 0.0
         path = (*self._prefix, node_id)
@@ -194,7 +195,7 @@ class Steps:
             began = log.now()
         try:
             call = self._call_for(number, node)
-            if self._build.plain and run.journal is None:
+            if build.plain and run.journal is None:
                 message = completed(await node.operator.run(call), node, call, scope)
             else:
                 message = await self._perform(node, call, scope)

@@ -48,16 +48,16 @@ def mendable(error: BaseException) -> bool:
 
 
 def fault_in(error: BaseException) -> FaultError | None:
-    """The `FaultError` that it began with, in whatever workflows and maps; None where it is another error."""
+    """Return the `FaultError` that an error began with, however deep in workflows and maps; None for another error."""
     first = _first(error)
     return first if isinstance(first, FaultError) else None
 
 
 def verdict_of(error: BaseException, operator_id: str, job: Job, known: Collection[str]) -> WorkflowMessage:
-    """An operator's error as a verdict: it blames that operator, or whom a `FaultError` names.
+    """Return an operator's error as a verdict, which blames that operator, or the operators that a `FaultError` names.
 
-    A `FaultError` inside a workflow or a map may blame those out here that are known; those inside
-    are the business of that one, which is blamed as a whole.
+    A `FaultError` inside a nested workflow or a map may blame operators outside that are known; if it blames others,
+    the nested workflow or the map is blamed as a whole.
     """
     said, fault = describe(error), fault_in(error)
     blame = () if fault is None else fault.blame if fault is error else tuple(w for w in fault.blame if w in known)
@@ -102,7 +102,7 @@ def joined(verdicts: Sequence[WorkflowMessage]) -> WorkflowMessage:
 
 
 def joined_tails(tails: Sequence[WorkflowMessage], job: Job) -> WorkflowMessage:
-    """The messages of a workflow's tails as one: that of the only one, or all of them; the worst of their statuses counts."""
+    """Join the messages of a workflow's tails; the status with the highest priority counts. A single message stays."""
     if len(tails) == 1:
         return tails[0]
     worst = min(tails, key=lambda message: message.status.priority)

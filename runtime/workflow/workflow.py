@@ -167,7 +167,7 @@ class Workflow(Definition[T]):
     def keep_in(self, ledger: RunStore | None) -> None:
         """Have every run that begins from now on kept in a ledger, such as a `Ledger`; None for nowhere.
 
-        What runs inside of it is kept with it.
+        Runs inside of it are kept with it.
         """
         self._runs.store = ledger
 
@@ -543,7 +543,7 @@ class Workflow(Definition[T]):
     # Inside
 
     def with_own_model(self, call: OperatorCall) -> OperatorCall:
-        """The call, with the workflow's own model for a reasoner where it was given one."""
+        """Return the call with the workflow's own model as the reasoner, if the workflow was given a model."""
         return changed(call, reasoner=self._given_reasoner) if self._given_reasoner else call
 
     def _result(self, run: Run, message: WorkflowMessage) -> Result[T]:
@@ -559,6 +559,17 @@ class Workflow(Definition[T]):
         streamed: bool | None = None,
         unfinished: Collection[BaseOperator] | None = None,
     ) -> LiveRun:
+        """Start a run in the running event loop.
+
+        Args:
+            call: Its input.
+            run_id: Its id; a fresh one by default.
+            buffer: Receives its events.
+            watched: True to show its progress in a notebook, where it runs in one.
+            streamed: True if its events have a consumer, which learns of questions from them; by default, if it has a
+                buffer.
+            unfinished: The operators that a kept run has not finished; None if all of them may run.
+        """
         build, store, outer = self.built(), self._runs.store, events.current_scope()
         if outer is None:
             check_start(build, call.reasoner if store is None or store.workers is None else None, unfinished)
@@ -581,7 +592,7 @@ class Workflow(Definition[T]):
         return run_inside(self.built(), call, outer, place, insights=self.insights, listeners=self._listeners)
 
     def built(self) -> Build:
-        """The workflow made ready to run, as it stands; made once per edited state.
+        """Return the workflow as it stands, ready to run; it is built once after each edit.
 
         Raises:
             InvalidError: It cannot be built; all its issues are listed.
@@ -608,7 +619,7 @@ class Workflow(Definition[T]):
             return self._built
 
     def _build(self, plan: Plan) -> Engine:
-        """Make what runs the plan; called once per edited state, under the workflow's lock."""
+        """Return the function that runs the plan; called once after each edit, under the workflow's lock."""
         return engine_for(plan, self.engine, self.name)
 
 
