@@ -5,7 +5,7 @@ print(edited.changes)
 """
 
 from operad.flows.edit.batch import OPERATIONS, Batch, Edited, apply, in_json, new_issues, read_operations, schema
-from operad.flows.edit.difference import Difference, ParamChange, difference
+from operad.flows.edit.difference import Difference, ParamChange, difference, side_by_side
 from operad.flows.edit.edges import AddBranch, Connect, Disconnect, InsertBetween
 from operad.flows.edit.ends import MergeEnds, SplitEnd
 from operad.flows.edit.nodes import AddNode, RemoveNode, ReplaceText, SetParam
@@ -42,4 +42,5 @@ __all__ = [
     "parse",
     "read_operations",
     "schema",
+    "side_by_side",
 ]

@@ -35,7 +35,7 @@ class ParamChange:
 
     def __str__(self) -> str:
         if self.old and self.new:
-            old, new = _cut(self.old[0], self.new[0])
+            old, new = side_by_side(self.old[0], self.new[0])
             return f"~ node {self.node} {self.path}: {old} → {new}"
         sign, value = ("+", self.new) if self.new else ("-", self.old)
         return f"~ node {self.node} {sign}{self.path}: {shown(value[0])}"
@@ -214,8 +214,8 @@ def _node_json(spec: NodeSpec) -> dict[str, Any]:
     return {"id": spec.id, "type": spec.type, "params": plain(spec.params), "inside": spec.parent}
 
 
-def _cut(old: Any, new: Any) -> tuple[str, str]:
-    """Two values to be shown side by side; of long texts, what is another in them and a little around that."""
+def side_by_side(old: Any, new: Any) -> tuple[str, str]:
+    """Return two values as they are shown side by side: of long texts, the parts that differ and a little around them."""
     if not (isinstance(old, str) and isinstance(new, str)) or max(len(old), len(new)) <= MAX_SHOWN_VALUE:
         return shown(old), shown(new)
     least = min(len(old), len(new))

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from operad.flows.edit import difference
-from operad.flows.node_graph import NodeGraph
+from operad.flows.edit import Difference, ParamChange, difference, side_by_side
+from operad.flows.formats.shapes import is_selector
+from operad.flows.node_graph import Edge, NodeGraph
 from operad.flows.repair.engine import MEANING_RULES, MOST_NODES
 from operad.flows.repair.state import State
+from operad.operators.variables import shown
 from operad.runtime.values.errors import InputError
 from operad.server.studio.files.open_file import Content
+
+MOST_CHANGES = 3
+"""Changes of a fix that are named; of more, the number is."""
 
 WORK = 8_000
 """Nodes that are checked at most to find fixes: what bounds the time."""
@@ -25,7 +30,7 @@ class Fix(NamedTuple):
     """A fix.
 
     Attributes:
-        what: Description of the change.
+        what: The change in words, such as "connect 2 to 3".
         graph: The workflow with it.
     """
 
@@ -56,12 +61,14 @@ def fixes(content: Content) -> list[Fix | None]:
             if not kept or not tried.standing.betters(state.standing):
                 continue
             left = Counter(tried.issues)
-            key = str(difference(content.graph, proposal.graph))
-            where = f"{proposal.where}: " if proposal.where else ""
+            changes = difference(content.graph, proposal.graph)
+            key = str(changes)
             for number, issue in enumerate(issues):
                 left[issue] -= 1
                 if left[issue] < 0:
-                    candidates[number].setdefault(key, Fix(f"{where}{proposal.what}", proposal.graph))
+                    candidates[number].setdefault(
+                        key, Fix(changes_in_words(changes, content.graph) or proposal.what, proposal.graph)
+                    )
     return [next(iter(each.values())) if len(each) == 1 else None for each in candidates]
 
 
@@ -82,3 +89,51 @@ def fix_of(content: Content, issue: int) -> Fix:
     if fix is None:
         raise InputError("no rule has exactly one proposal for this issue; edit the node by hand")
     return fix
+
+
+def changes_in_words(changes: Difference, before: NodeGraph) -> str:
+    """Return the changes of a workflow as a phrase with verbs, such as "connect 2 to 3".
+
+    Args:
+        changes: The changes.
+        before: The workflow before them.
+    """
+    said = [
+        *(f"remove {spec.type} {spec.id}" for spec in changes.removed),
+        *(f"add {spec.type} {spec.id}" for spec in changes.added),
+        *(_changed(each, before) for each in changes.changed),
+        *(f"disconnect {edge.source}{_port(edge)} from {edge.target}" for edge in changes.edges_removed),
+        *(f"connect {edge.source}{_port(edge)} to {edge.target}" for edge in changes.edges_added),
+    ]
+    more = len(said) - MOST_CHANGES
+    return ", ".join([*said[:MOST_CHANGES], *([f"and {more} more"] if more > 0 else [])])
+
+
+def _changed(change: ParamChange, before: NodeGraph) -> str:
+    old, new = [_readable(each, before) for each in change.old], [_readable(each, before) for each in change.new]
+    where = f"{change.path} of {change.node}" if change.path else change.node
+    if not old:
+        return f"set {where} to {_shown(new[0])}"
+    if not new:
+        return f"remove {where}, {_shown(old[0])}"
+    if isinstance(old[0], _Variable) or isinstance(new[0], _Variable):
+        return f"change {where} from {_shown(old[0])} to {_shown(new[0])}"
+    return "change {} from {} to {}".format(where, *side_by_side(old[0], new[0]))
+
+
+class _Variable(str):
+    """A variable of a node as prompts name it."""
+
+
+def _readable(value: Any, graph: NodeGraph) -> Any:
+    if is_selector(value) and value[1] in graph.by_id:
+        return _Variable(f"{{{{#{value[1]}.{value[0]}#}}}}")
+    return value
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, _Variable) else shown(value)
+
+
+def _port(edge: Edge) -> str:
+    return f" port {edge.port}" if edge.port else ""

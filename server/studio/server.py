@@ -295,7 +295,7 @@ class Studio:
     async def _fix(self, request: Request) -> Response:
         def mend(file: OpenFile, said: dict[str, Any]) -> None:
             fix = fix_of(file.content, number(said, "issue"))
-            file.replace(number(said, "version"), fix.graph, f"Fix {fix.what}", "edit")
+            file.replace(number(said, "version"), fix.graph, f"Fix: {fix.what}", "edit")
 
         return await self._edited(request, mend)
 

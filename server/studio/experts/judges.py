@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any
@@ -10,7 +11,7 @@ from operad.flows.edit.paths import Step
 from operad.flows.formats.shapes import fields_of, list_of
 from operad.runtime.values.errors import InputError
 from operad.server.studio.experts.chains import named
-from operad.server.studio.experts.yaml_items import part_at, scalar, with_item, with_part, without_item
+from operad.server.studio.experts.yaml_items import Part, part_at, scalar, with_item, with_part, without_item
 
 FIELD = "evaluator"
 
@@ -47,9 +48,6 @@ def with_judges(text: str, number: int, names: Sequence[str], made: Mapping[str,
         number: Place of the expert.
         names: Names of its evaluators; none for an expert without one.
         made: New evaluators as YAML, by their names; others stand by their names.
-
-    Raises:
-        InputError: An evaluator is written in place over several lines, and would share its place with others.
     """
     path: tuple[Step, ...] = ("experts", number)
     place = (*path, FIELD)
@@ -72,9 +70,20 @@ def with_judges(text: str, number: int, names: Sequence[str], made: Mapping[str,
             else with_part(text, place, _listed(names, said))
         )
     if in_lines:
-        raise InputError("the evaluator is written in place over several lines; edit it in the file")
+        return _in_list(_as_item(text, judges), place, before, names, said)
     own = text[judges.begin : judges.end]
     return with_part(text, place, f"[{', '.join(own if each == before[0] else said[each] for each in names)}]")
+
+
+def _as_item(text: str, judge: Part) -> str:
+    """The text with an evaluator in lines as the only item of a list; its anchor goes with it."""
+    first = judge.keys[0]
+    margin = "\n" + " " * first.column
+    lines = re.sub(r"\n(?=[^\n])", "\n  ", text[first.begin : judge.end])
+    anchor = f"&{judge.anchor}" if judge.anchor else ""
+    before = text[judge.begin : first.begin].removeprefix(anchor)
+    head = text[: judge.begin].rstrip(" ") if anchor else text[: judge.begin]
+    return f"{head}{before}- {anchor}{f'{margin}  ' if anchor else ''}{lines}{text[judge.end :]}"
 
 
 def _listed(names: Sequence[str], said: Mapping[str, str]) -> str:

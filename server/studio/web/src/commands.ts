@@ -340,7 +340,7 @@ export function createCommands(store: Store, layout: Layout) {
       if (!asked) return;
       stopRun?.();
       const title = (id: string): string => document.nodes.find((node) => node.id === id)?.title ?? id;
-      const what = part.only ? `${title(part.only)} alone` : part.from ? `from ${title(part.from)}` : "the workflow";
+      const what = part.only ? `${title(part.only)} alone` : part.from ? `from ${title(part.from)}` : "whole workflow";
       dispatch({ type: "run", run: started(asked.run, what) });
       dispatch({ type: "panel", panel: "run" });
       const stop = followRun(

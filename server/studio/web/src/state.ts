@@ -127,10 +127,10 @@ export function reduce(state: State, action: Action): State {
     case "opened":
       return {
         ...state, opening: null, laying: false, document: action.document, positions: action.positions, selection: NOTHING,
-        overlay: null, run: null, inputs: {}, chat: { lines: [], busy: false }, dialog: null,
+        overlay: null, run: null, inputs: {}, chat: { lines: [], busy: false }, dialog: null, toast: null,
       };
     case "closed":
-      return { ...state, document: null, overlay: null, run: null, selection: NOTHING, dialog: null, opening: null };
+      return { ...state, document: null, overlay: null, run: null, selection: NOTHING, dialog: null, opening: null, toast: null };
     case "document":
       return withDocument(state, action.document, action.at ?? {});
     case "disk":

@@ -121,6 +121,9 @@ def test_a_wrong_edge_is_refused_with_the_reason(page, five):
     assert "2" in page.toast()
     assert page.toast().startswith("Not connected: ")
     assert page.edges() == before
+    page.tab.get_by_label("All files").click()
+    page.tab.locator(".start").wait_for()
+    assert page.tab.locator(".toast").count() == 0  # what is said of a file is not said of the next
 
 
 @pytest.mark.slow

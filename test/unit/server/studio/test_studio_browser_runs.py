@@ -99,6 +99,12 @@ def test_a_question_is_answered_on_the_page(page):
     assert page.tab.locator(".result .values").inner_text().split("\n") == ["done", "left"]
 
 
+def test_the_text_of_a_question_is_markdown(page):
+    page = page(ASKS.replace("Send it?", "**Send** it?"))
+    run(page)
+    page.tab.locator(".question-text strong", has_text="Send").wait_for()
+
+
 @pytest.mark.slow
 def test_a_node_runs_alone_and_a_run_begins_at_a_node(page):
     page = page(FIVE)

@@ -78,6 +78,12 @@ def refused(edit, text, operation):
     return answer.json()["error"]
 
 
+IN_A_LIST = """\
+    evaluator:
+      - instruction: |-
+          Two sentences.
+          No more.
+"""
 IN_LINES = """\
     evaluator:
       instruction: |-
@@ -95,6 +101,13 @@ IN_LINES = """\
         ("Finder", [], "    evaluator: *strict # one\n", ""),
         ("Writer", ["polite"], IN_LINES, "    evaluator: polite\n"),
         ("Writer", ["polite", "strict"], IN_LINES, "    evaluator: [polite, strict]\n"),
+        ("Writer", ["evaluator", "strict"], IN_LINES, IN_A_LIST + "      - strict\n"),
+        (
+            "Writer",
+            ["polite", "evaluator", "strict"],
+            IN_LINES,
+            IN_A_LIST.replace("or:\n", "or:\n      - polite\n") + "      - strict\n",
+        ),
         ("Writer", [], IN_LINES, ""),
     ],
 )
@@ -103,6 +116,50 @@ def test_evaluators_are_chosen_in_the_form_of_an_expert(edit, expert, names, old
     assert text == TEAM.replace(old, new)
     said = {each["id"]: each["params"] for each in document["nodes"]}
     assert said[expert].get("evaluator", []) == names
+
+
+def test_a_second_evaluator_leaves_comments_and_the_anchor_of_the_first_where_they_were(edit):
+    before = """\
+experts:
+  - profile: {name: One}
+    workflow: [[{name: a, instruction: x}]]
+    evaluator: &own # strict
+      name: own # its name
+      # the criteria
+
+      instruction: "One
+        sentence."
+  # another
+  - profile: {name: Two}
+    workflow: [[{name: b, instruction: x}]]
+    evaluator: *own
+operators:
+  - {name: fair, instruction: Fair.}
+"""
+    after = before.replace(
+        """\
+    evaluator: &own # strict
+      name: own # its name
+      # the criteria
+
+      instruction: "One
+        sentence."
+""",
+        """\
+    evaluator: # strict
+      - &own
+        name: own # its name
+        # the criteria
+
+        instruction: "One
+          sentence."
+      - fair
+""",
+    )
+    text, document = edit(before, judged("One", "own", "fair"))
+    assert text == after
+    said = {each["id"]: each["params"] for each in document["nodes"]}
+    assert (said["One"]["evaluator"], said["Two"]["evaluator"]) == (["own", "fair"], ["own"])
 
 
 @pytest.mark.parametrize(
@@ -176,7 +233,6 @@ def test_a_leader_is_added_set_and_removed(edit):
         (judged("Finder", "strikt"), "there is no operator 'strikt' (did you mean 'strict'?)"),
         (judged("Finder", "strict", "strict"), "expected names of operators, each once"),
         ({**judged("Finder"), "value": {"a": 1}}, "expected names of operators"),
-        (judged("Writer", "evaluator", "strict"), "written in place over several lines"),
         (added("Writer", operator="write"), "expected a name that no expert of the file has, got 'Writer'"),
         (added("New"), "operator: name the first operator of the expert"),
     ],

@@ -65,12 +65,29 @@ def broken(studio):
 def test_an_issue_with_one_proposal_is_fixed_by_it(studio, broken):
     told = studio.get("data/fixes?path=five.yaml").json()
     assert told["version"] == broken["version"]
-    [fix] = told["fixes"]
-    assert fix
+    assert told["fixes"] == ["change variables[0][1] of 3 from {{#2.outputt#}} to {{#2.output#}}"]
     mended = studio.told("fix", {"path": "five.yaml", "version": broken["version"], "issue": 0})
     assert mended["issues"] == []
-    assert mended["steps"][-1]["title"] == f"Fix {fix}"
+    assert mended["steps"][-1]["title"] == f"Fix: {told['fixes'][0]}"
     assert mended["undo"] is True
+
+
+@pytest.mark.parametrize(
+    ("operations", "what"),
+    [
+        (
+            [
+                {"op": "set", "node": "2", "path": "variables", "value": []},
+                {"op": "set", "node": "2", "path": "template", "value": "On {{ x }}"},
+            ],
+            'change template of 2 from "On {{ x }}" to "On "',
+        ),
+        ([{"op": "disconnect", "source": "2", "target": "3"}], "connect 2 to 3"),
+    ],
+)
+def test_a_fix_says_what_it_changes(studio, operations, what):
+    studio.apply(studio.open(), *operations)
+    assert what in studio.get("data/fixes?path=five.yaml").json()["fixes"]
 
 
 def test_an_issue_without_a_proposal_is_left_alone(studio):

@@ -130,7 +130,7 @@ function SelectorField({ value, label, change }: { value: Json | undefined; labe
     >
       {!current && <option value="">Choose a variable</option>}
       {current && !known && <option value={current}>{current}</option>}
-      {candidates.map((each) => <option key={each.reference} value={each.reference}>{each.title ? `${each.title} ${each.node} · ${each.name}` : each.reference} ({each.type})</option>)}
+      {candidates.map((each) => <option key={each.reference} value={each.reference}>{each.title ? `${each.name} · ${each.title} ${each.node}` : each.reference} ({each.type})</option>)}
     </select>
   );
 }

@@ -46,7 +46,7 @@ export function NodeForm({ node, type, issues, version, locked }: Props): ReactE
   const shown = (entry: [string, Schema], first: boolean): ReactElement => (
     <Param
       key={entry[0]} node={node} name={entry[0]} schema={entry[1]} shared={shared} first={first}
-      needed={type.schema.required?.includes(entry[0]) ?? false}
+      needed={(type.schema.required?.includes(entry[0]) ?? false) && !mayBeEmpty(entry[1])}
       issues={issues.filter((issue) => issue.field?.split(/[.[]/)[0] === entry[0])}
     />
   );
@@ -101,6 +101,11 @@ function Param({ node, name, schema, shared, needed, first, issues }: ParamProps
   );
 }
 
+/** How descriptions say that a text may be empty. */
+const EMPTY = '"" for none';
+
+const mayBeEmpty = (schema: Schema): boolean => schema.description?.includes(EMPTY) ?? false;
+
 /** A description without how a value is written as JSON, [like, this], which a form need not say. */
 function withoutNotation(text: string): string {
   let [out, depth] = ["", 0];
@@ -113,7 +118,7 @@ function withoutNotation(text: string): string {
     if (depth === 0) out += sign;
     if (depth > 0 && (sign === "]" || sign === "}")) depth--;
   }
-  return out.trim();
+  return out.replace(EMPTY, "may be empty").trim();
 }
 
 function Hint({ text: whole }: { text: string }): ReactElement | null {

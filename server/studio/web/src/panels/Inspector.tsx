@@ -37,7 +37,7 @@ function NodeInspector({ node, document }: { node: NodeDocument; document: Docum
         <span className="card-icon large"><Icon name={iconOf(node.type)} /></span>
         <div>
           <h2 dir="auto">{node.title}</h2>
-          <p className="soft">{type?.title && type.title !== node.title ? `${type.title} · ` : ""}id {node.id}</p>
+          <p className="soft">{node.title === node.id ? (type?.title ?? node.type) : `${type?.title && type.title !== node.title ? `${type.title} · ` : ""}id ${node.id}`}</p>
         </div>
       </header>
       {type?.summary && <p className="about">{type.summary}</p>}
@@ -121,7 +121,7 @@ function Edges({ node, document, locked }: { node: NodeDocument; document: Docum
           return (
             <li key={at}>
               <span className="direction">{edge.target === node.id ? "from" : "to"}</span>
-              <button type="button" className="link" dir="auto" onClick={() => commands.select([other])}>{title(other)} <span className="soft">{other}</span></button>
+              <button type="button" className="link" dir="auto" onClick={() => commands.select([other])}>{title(other)}{title(other) !== other && <span className="soft"> {other}</span>}</button>
               <span className="soft">{label}</span>
               <span className="room" />
                 {!judged && <button

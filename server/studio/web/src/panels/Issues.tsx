@@ -39,13 +39,13 @@ export function Issues(): ReactElement | null {
                 <button type="button" className="link" dir="auto" onClick={() => {
                   commands.select([issue.node ?? ""]);
                   focusNode(issue.node);
-                }}>{title(issue.node)} <span className="soft">{issue.node}</span></button>
+                }}>{title(issue.node)}{title(issue.node) !== issue.node && <span className="soft"> {issue.node}</span>}</button>
               )
               : <span className="soft">{issue.where || "workflow"}</span>}
             {issue.field && <code>{issue.field}</code>}
             <p>{issue.what}</p>
             {(issue.fix ?? proposed[at]) && (
-              <button type="button" className="small" disabled={document.readonly !== null} onClick={() => void commands.fix(at)}>Fix: {withoutNode(issue.fix ?? proposed[at] ?? "", issue.node)}</button>
+              <button type="button" className="small" disabled={document.readonly !== null} onClick={() => void commands.fix(at)}>Fix: {issue.fix ?? proposed[at]}</button>
             )}
           </div>
         </li>
@@ -53,6 +53,3 @@ export function Issues(): ReactElement | null {
     </ul>
   );
 }
-
-/** A fix of the node that the issue names already. */
-const withoutNode = (fix: string, node: string | null): string => (node !== null && fix.startsWith(`${node}: `) ? fix.slice(node.length + 2) : fix);

@@ -4,6 +4,7 @@ import { type FormEvent, type ReactElement, useState } from "react";
 import { titleOf } from "../schema";
 import { useCommands, useStudio } from "../store";
 import type { Fields, Json, Question, Schema } from "../types";
+import { TextView } from "../values/ValueView";
 
 export function QuestionForm({ question }: { question: Question }): ReactElement {
   const commands = useCommands();
@@ -27,7 +28,7 @@ export function QuestionForm({ question }: { question: Question }): ReactElement
   return (
     <form className="question" onSubmit={submit} aria-label={`Question of ${title}`}>
       <h3>{title} asks</h3>
-      <p className="question-text" dir="auto">{question.text}</p>
+      <div className="question-text"><TextView text={question.text} /></div>
       {choices ?? action
         ? (
           <div className="actions wrap">

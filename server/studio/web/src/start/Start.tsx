@@ -68,7 +68,7 @@ export function Start(): ReactElement {
             <Icon name="plus" /><span><strong>Empty workflow</strong><span className="soft">Draw it on the canvas</span></span>
           </button>
           <button type="button" className="way" onClick={() => void commands.make({ new: "experts", path: freePath(all, "experts") })}>
-            <Icon name="plus" /><span><strong>Empty expert</strong><span className="soft">Operators whose result is judged</span></span>
+            <Icon name="plus" /><span><strong>Empty expert</strong><span className="soft">Operators and an evaluator</span></span>
           </button>
           <label className="way">
             <Icon name="import" /><span><strong>Import a file</strong><span className="soft">From Dify, Coze, ComfyUI; or drop it here</span></span>
@@ -82,7 +82,7 @@ export function Start(): ReactElement {
           <ul className="file-list">
             {all.map((file) => (
               <li key={file.path}>
-                <button type="button" disabled={file.error !== null || opening !== null} onClick={() => void commands.open(file.path)} aria-busy={opening === file.path}>
+                <button type="button" disabled={file.error !== null || opening !== null} title={file.error ?? undefined} onClick={() => void commands.open(file.path)} aria-busy={opening === file.path}>
                   <Icon name="file" />
                   <span className="file-name" dir="auto">{file.path}<span className="soft">{file.error ?? (file.path.replace(/\.[^.]*$/, "") === file.name ? "" : file.name)}</span></span>
                   <span className="chip">{file.format || "not read"}</span>

@@ -62,7 +62,7 @@ const isRow = (value: Json): value is Json[] => Array.isArray(value) && value.le
 
 const columnsOf = (rows: readonly Fields[]): string[] => [...new Set(rows.slice(0, MOST_ITEMS).flatMap((row) => Object.keys(row)))];
 
-function TextView({ text, depth }: { text: string; depth: number }): ReactElement {
+export function TextView({ text, depth = 0 }: { text: string; depth?: number }): ReactElement {
   const [raw, setRaw] = useState(false);
   if (!text) return <span className="soft">empty text</span>;
   const cut = text.slice(0, MOST_TEXT);
