@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from operad.flows.check import Checker
+from operad.flows.check import OUTCOME, Checker
 from operad.flows.edit import Difference
 from operad.flows.formats.format import Format, check_nodes, foreign
 from operad.flows.formats.shapes import fields_of, is_selector, list_of, pairs_of
@@ -207,6 +208,16 @@ def title_of_node(spec: NodeSpec) -> str:
         if isinstance(title, str) and title.strip():
             return title.strip()[:MAX_SUMMARY]
     return title_of_type(spec.type)
+
+
+def titles_of(content: Content) -> dict[str, str]:
+    """Return titles of nodes by their ids, for the run page; with the id where several nodes share a title."""
+    if content.format is None:
+        return {}
+    titles = {spec.id: title_of_node(spec) for spec in content.graph.nodes}
+    times = Counter(titles.values())
+    shown = {id_: title if times[title] == 1 else f"{title} #{id_}" for id_, title in titles.items()}
+    return {**shown, OUTCOME: "Result"}
 
 
 def position_of(spec: NodeSpec) -> dict[str, float] | None:

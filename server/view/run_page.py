@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -44,13 +44,21 @@ class RunPage:
         source: Source of its events.
         title: The page's title.
         metrics: Metrics for Prometheus at `metrics`; None for none.
+        titles: Titles of operators by their ids; others are shown by their ids.
 
     Attributes:
         app: The application.
     """
 
-    def __init__(self, source: Source, title: str, metrics: CollectorRegistry | None = None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        title: str,
+        metrics: CollectorRegistry | None = None,
+        titles: Mapping[str, str] | None = None,
+    ) -> None:
         self._source = source
+        self._titles = dict(titles or {})
         self._registry = metrics
         self._trace = Trace()
         self._fault = ""
@@ -117,13 +125,14 @@ class RunPage:
     def _told(self, since: int = 0) -> dict[str, Any]:
         """Return the data of the page: the picture, or its changes since a version.
 
-        Beside the values of `picture`, there are ``note``, a remark for the reader; and ``can``, the available actions:
-        ``answer``, ``cancel``.
+        Beside the values of `picture`, there are ``note``, a remark for the reader; ``can``, the available actions:
+        ``answer``, ``cancel``; and ``titles`` of operators by their ids.
         """
         return {
             **picture(self._trace, since),
             "note": self._note,
             "can": ["answer", "cancel"] if self._source.control else [],
+            "titles": self._titles,
         }
 
     # What it answers

@@ -30,6 +30,7 @@ from operad.runtime.values.errors import InputError, shorten
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job
 from operad.runtime.values.valid_json import to_json
+from operad.server.studio.drawn import titles_of
 from operad.server.studio.files.folder import Folder
 from operad.server.studio.files.open_file import OpenFile
 from operad.server.studio.requests import mapping, optional_text, text
@@ -103,7 +104,7 @@ class Runs:
         if sum(not each.done for each in self._runs.values()) >= MOST_AT_WORK:
             raise HTTPException(503, f"{MOST_AT_WORK} runs go on already; wait, or cancel one")
         file, agent, job, last, reused = await asyncio.to_thread(self._prepared, said)
-        run = StudioRun(file.name, agent, job, last, reused)
+        run = StudioRun(file.name, agent, job, last, reused, titles_of(file.content))
         self._runs[run.id] = run
         for old in [each for each in self._runs.values() if each.done][: max(0, len(self._runs) - MOST_RUNS)]:
             del self._runs[old.id]

@@ -36,13 +36,22 @@ class StudioRun:
         job: Its job.
         last: Where the messages of nodes are kept.
         reused: Nodes whose messages are those of the last run.
+        titles: Titles of nodes by their ids, for the run page.
 
     Attributes:
         id: Id of the run.
         page: The run page.
     """
 
-    def __init__(self, file: str, agent: Agent, job: Job, last: LastRun, reused: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        file: str,
+        agent: Agent,
+        job: Job,
+        last: LastRun,
+        reused: frozenset[str] = frozenset(),
+        titles: Mapping[str, str] | None = None,
+    ) -> None:
         self.id = new_id()
         self.file = file
         self._last = last
@@ -52,7 +61,7 @@ class StudioRun:
         self._outputs: list[tuple[int, str, int, dict[str, Any]]] = []
         self._result: dict[str, Any] | None = None
         self._error: str | None = None
-        self.page = RunPage(LiveSource(agent.workflow), agent.workflow.name)
+        self.page = RunPage(LiveSource(agent.workflow), agent.workflow.name, titles=titles)
         agent.workflow.add_listener(self._hear)
         self._keeping = asyncio.ensure_future(self.page.keep_up())
         self._handle: RunHandle[Any] = agent.workflow.start(job, agent.reasoner, run_id=self.id)

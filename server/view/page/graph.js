@@ -101,7 +101,7 @@ class GraphView {
     const inner = new Map();
     const boxes = [...before.keys()].map((id) => {
       const inside = this.insideOf([...path, id]);
-      if (!inside) return { id, ...this.sizeOf(id) };
+      if (!inside) return { id, ...this.sizeOf(this.app.run.nameOf(id)) };
       const layout = this.layout(inside, widest * 0.8);
       inner.set(id, { layout, inside });
       return {
@@ -143,7 +143,7 @@ class GraphView {
     const { app } = this;
     const key = keyOf(path);
     const foldable = app.run.graphAt(path);
-    const parts = { icon: make("span.sign"), name: make("span.name", { dir: "auto", textContent: path.at(-1) }), how: make("span.how") };
+    const parts = { icon: make("span.sign"), name: make("span.name", { dir: "auto", textContent: app.run.nameOf(path.at(-1)) }), how: make("span.how") };
     const card = make(
       `div.card${inner ? ".frame" : ""}${judge ? ".judge" : ""}`,
       { role: "button", tabIndex: -1, onclick: () => app.select(path), onfocus: () => this.focused(key) },
@@ -160,7 +160,7 @@ class GraphView {
     this.canvas.append(card);
     if (foldable) {
       const caret = make("button.caret", {
-        tabIndex: -1, "aria-label": `${inner ? "Fold" : "Unfold"} ${path.at(-1)}`, title: inner ? "Fold  u" : "Unfold  u",
+        tabIndex: -1, "aria-label": `${inner ? "Fold" : "Unfold"} ${app.run.nameOf(path.at(-1))}`, title: inner ? "Fold  u" : "Unfold  u",
         onclick: (event) => {
           event.stopPropagation();
           this.toggle(path);
@@ -177,11 +177,11 @@ class GraphView {
   }
 
   /** The size of a card: as wide as its name, up to a bound, beyond which the name takes two lines. */
-  sizeOf(id) {
+  sizeOf(name) {
     const size = this.small ? SMALL : CARD;
     this.ruler ??= document.createElement("canvas").getContext("2d");
     this.ruler.font = `600 ${this.small ? 12.5 : 14}px ${getComputedStyle(document.body).fontFamily}`;
-    const wanted = Math.ceil(this.ruler.measureText(id.slice(0, 200)).width) + size.beside;
+    const wanted = Math.ceil(this.ruler.measureText(name.slice(0, 200)).width) + size.beside;
     return { w: Math.min(size.widest, Math.max(size.w, wanted)), h: size.h + (wanted > size.widest ? size.line : 0) };
   }
 
@@ -200,7 +200,7 @@ class GraphView {
       "aria-label": label, title: label, disabled: !items[shownAt + by], onclick: () => go(shownAt + by),
     }, sign(shape));
     const choice = make(
-      "div.items", { role: "group", "aria-label": `Item of ${path.at(-1)}` },
+      "div.items", { role: "group", "aria-label": `Item of ${this.app.run.nameOf(path.at(-1))}` },
       step(-1, "Item before", "M10 4L6 8l4 4"),
       make("span", { textContent: `item ${count(shownAt + 1)} of ${count(items.length)}` }),
       step(1, "Next item", SIGNS.folded),
@@ -242,9 +242,9 @@ class GraphView {
       card.classList.toggle("selected", key === selected);
       card.classList.toggle("dim", Boolean(view.hits) && !hit);
       card.setAttribute("aria-label", [
-        node.path.at(-1), how, node.judge && "evaluator", node.more, how !== STATES[state].label && STATES[state].label, critical && "on the critical path",
+        run.nameOf(node.path.at(-1)), how, node.judge && "evaluator", node.more, how !== STATES[state].label && STATES[state].label, critical && "on the critical path",
       ].filter(Boolean).join(", "));
-      card.title = `${node.path.at(-1)}\n${STATES[state].label}${how ? `, ${how}` : ""}${critical ? "\non the critical path" : ""}`;
+      card.title = `${run.nameOf(node.path.at(-1))}\n${STATES[state].label}${how ? `, ${how}` : ""}${critical ? "\non the critical path" : ""}`;
     }
     for (const edge of this.edges) {
       const [from, to] = [this.nodes.get(edge.from), this.nodes.get(edge.to)];

@@ -122,11 +122,11 @@ class Panel {
     const { app } = this;
     const runs = app.run.byPath.get(keyOf(path)) ?? [];
     const outer = path.slice(0, -1).map((part, at) => [
-      make("button.link", { textContent: part, dir: "auto", onclick: () => app.select(path.slice(0, at + 1)) }), " / ",
+      make("button.link", { textContent: app.run.nameOf(part), dir: "auto", onclick: () => app.select(path.slice(0, at + 1)) }), " / ",
     ]);
     const close = make("button.close", { "aria-label": "Close the details", title: "Close  Esc", onclick: () => app.unselect() }, "×");
     const isRound = span?.kind === "round";
-    const title = isRound ? `Round ${span.name}` : path.length ? path.at(-1) : app.run.workflow;
+    const title = isRound ? `Round ${span.name}` : path.length ? app.run.nameOf(path.at(-1)) : app.run.workflow;
     const kind = isRound ? "round" : !path.length ? "run" : span?.kind === "item" ? "item" : this.kindOf(path);
     const rounds = runs.length > 1 ? make("div.chips", { role: "group", "aria-label": "Rounds in which it ran" }, runs.map((each) => make(
       `button.chip${each === span ? ".on" : ""}`,
@@ -187,7 +187,7 @@ class Panel {
     const inside = (each) => run.children(each).flatMap((child) => [child, ...inside(child)]);
     const innermost = inside(span).filter((each) => failed(each) && !inside(each).some(failed));
     return innermost.slice(0, MOST_CAUSES).map((each) => make("div.cause", {},
-      make("button.link", { dir: "auto", textContent: each.path.join(" / "), onclick: () => app.select(each.path, each.id) }), text(each.error ?? "", "bad")));
+      make("button.link", { dir: "auto", textContent: run.namesOf(each.path).join(" / "), onclick: () => app.select(each.path, each.id) }), text(each.error ?? "", "bad")));
   }
 
   /** The operators of the run that made it last as long as it did. */
@@ -197,7 +197,7 @@ class Panel {
     if (span.kind !== "run") return [];
     const spans = [...run.critical].map((id) => run.spans[id]).filter((each) => each.path.length === 1).sort((a, b) => a.start - b.start);
     return spans.length ? make("ol.critical-path", {}, spans.map((each) => make("li", {},
-      make("button.link", { dir: "auto", textContent: each.name, onclick: () => app.select(each.path, each.id) }),
+      make("button.link", { dir: "auto", textContent: run.nameOf(each.name), onclick: () => app.select(each.path, each.id) }),
       make("span.soft", { textContent: duration(each.end - each.start) })))) : [];
   }
 

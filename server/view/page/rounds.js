@@ -49,7 +49,7 @@ class Rounds {
     const { app } = this;
     const of = (round) => told[round.id] ?? {};
     const usage = (round) => this.ran(round).reduce((sum, each) => sum + each.usage.prompt_tokens + each.usage.completion_tokens, 0);
-    const names = (spans) => make("ul.plain.names", {}, spans.map((span) => make("li", {}, make("button.link", { dir: "auto", textContent: span.name, onclick: () => app.select(span.path, span.id, true) }))));
+    const names = (spans) => make("ul.plain.names", {}, spans.map((span) => make("li", {}, make("button.link", { dir: "auto", textContent: app.run.nameOf(span.name), onclick: () => app.select(span.path, span.id, true) }))));
     const rows = [
       ["Verdict", (round) => make("span", {}, icon(verdictState(round)), ` ${verdictWord(round)}`)],
       ["Score", (round) => (round.score ?? null) === null ? "" : String(round.score)],
@@ -82,7 +82,7 @@ class Rounds {
     const shown = made.slice(0, MOST_COMPARISONS).map(([before, after]) => {
       const lesson = told[after.id]?.tasks?.at(-1)?.lesson;
       return make("details.section.change", { open: true },
-        make("summary", {}, make("span", { dir: "auto", textContent: after.name }), make("span.soft", { textContent: ` round ${before.round} → ${after.round}` })),
+        make("summary", {}, make("span", { dir: "auto", textContent: run.nameOf(after.name) }), make("span.soft", { textContent: ` round ${before.round} → ${after.round}` })),
         lesson ? make("div.field", {}, make("h4", { textContent: "lesson it was given" }), rich(lesson)) : null,
         changes(said(before), said(after)));
     });

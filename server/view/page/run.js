@@ -11,7 +11,7 @@ class Run {
   }
 
   clear() {
-    Object.assign(this, { id: "", workflow: "", goal: "", version: 0, now: 0, ended: false, graphs: {}, critical: new Set(), followed: null });
+    Object.assign(this, { id: "", workflow: "", goal: "", version: 0, now: 0, ended: false, graphs: {}, critical: new Set(), followed: null, titles: {} });
     this.spans = [];
     this.inside = new Map(); // a span's id → the spans right inside it
     this.byPath = new Map(); // a path's key → its operators' spans, one per round
@@ -26,7 +26,7 @@ class Run {
     Object.assign(this, {
       id: picture.run_id, workflow: picture.workflow, goal: picture.goal,
       version: picture.version, now: picture.now, ended: picture.ended, critical: new Set(picture.critical),
-      note: picture.note, can: picture.can,
+      note: picture.note, can: picture.can, titles: picture.titles ?? {},
     });
     this.followed = null;
     this.heard = performance.now();
@@ -78,6 +78,17 @@ class Run {
   graphAt(path) {
     const place = placeOf(path).join("/");
     return Object.hasOwn(this.graphs, place) ? this.graphs[place] : undefined;
+  }
+
+  /** The name under which an operator, or an item of a map, is shown: its title if it has one. */
+  nameOf(id) {
+    const item = NUMBER.exec(id)?.[0] ?? "";
+    const own = item ? id.slice(0, -item.length) : id;
+    return Object.hasOwn(this.titles, own) ? `${this.titles[own]}${item}` : id;
+  }
+
+  namesOf(path) {
+    return path.map((id) => this.nameOf(id));
   }
 
   instructionOf(path) {

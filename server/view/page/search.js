@@ -27,7 +27,7 @@ class Search {
     const found = [];
     for (const span of run.spans) {
       const line = this.outline(span).find((each) => each.toLowerCase().includes(query));
-      if (line !== undefined) found.push({ span, said: line === span.name ? "" : around(line, query) });
+      if (line !== undefined) found.push({ span, said: line === span.name || line === run.nameOf(span.name) ? "" : around(line, query) });
     }
     this.show(query, found, true);
     let told = {};
@@ -56,7 +56,8 @@ class Search {
   outline(span) {
     const label = STATES[span.state]?.label ?? "";
     const instruction = span.kind === "operator" ? this.app.run.instructionOf(span.path) : "";
-    return [span.name, span.kind, span.state, label, span.error ?? "", span.status ?? "", instruction];
+    const title = span.kind === "operator" ? this.app.run.nameOf(span.name) : "";
+    return [span.name, title, span.kind, span.state, label, span.error ?? "", span.status ?? "", instruction];
   }
 
   show(query, found, more) {
@@ -78,7 +79,7 @@ class Search {
       make("p.soft", { role: "status", textContent: more ? `${told}, searching what was said …` : found.failed ? `${told}; what was said cannot be had: ${found.failed}` : told }),
       ...shown.map(({ span, said }) => make("button.hit", { onclick: () => this.go(span) },
         icon(run.stateOf(span, Infinity, new Set())),
-        make("span.name", { dir: "auto", textContent: [...span.path.slice(0, -1), span.kind === "operator" ? span.name : `${span.path.at(-1) ?? "run"} › ${span.kind} ${span.name}`].join(" / ") }),
+        make("span.name", { dir: "auto", textContent: [...run.namesOf(span.path.slice(0, -1)), span.kind === "operator" ? run.nameOf(span.name) : `${span.path.length ? run.nameOf(span.path.at(-1)) : "run"} › ${span.kind} ${span.name}`].join(" / ") }),
         make("span.soft", { textContent: span.round > 1 ? ` round ${span.round}` : "" }),
         said ? make("span.snippet", { dir: "auto" }, marked(said, query)) : null)));
     this.app.draw();

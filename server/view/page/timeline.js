@@ -112,7 +112,7 @@ class Timeline {
       run: () => span.name, round: () => `Round ${span.name}`, item: () => `item ${Number(span.name.match(/\[(\d+)\]$/)?.[1] ?? 0) + 1}`,
       attempt: () => `attempt ${span.name}`, pause: () => "pause before the next attempt", question: () => "question to a person",
     };
-    const name = (names[span.kind] ?? (() => span.name))();
+    const name = (names[span.kind] ?? (() => (span.kind === "operator" ? run.nameOf(span.name) : span.name)))();
     const row = make(`div.row.k-${span.kind}`, {
       id: `row-${span.id}`, role: "treeitem", "aria-level": level + 1, "aria-expanded": foldable ? String(open) : undefined,
       "aria-label": [name, took, span.kind, took !== STATES[state].label && STATES[state].label, critical && "on the critical path"].filter(Boolean).join(", "),

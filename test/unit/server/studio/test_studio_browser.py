@@ -338,7 +338,7 @@ def test_files_opened_lately_are_opened_from_the_start_page_and_missing_ones_are
     (page.folder / "gone.yaml").unlink()
     page.tab.get_by_label("All files").click()
     recent = page.tab.get_by_role("region", name="Recent").get_by_role("button")
-    recent.first.wait_for()
+    page.tab.locator(".missing-chip").wait_for()
     assert [each.split("\n")[:2] for each in recent.all_inner_texts()[:1]] == [["gone.yaml", "missing"]]
     assert recent.nth(0).is_disabled()
     recent.nth(1).click()

@@ -106,6 +106,24 @@ def test_the_text_of_a_question_is_markdown(page):
 
 
 @pytest.mark.slow
+def test_the_run_page_names_nodes_as_the_canvas_does(page):
+    page = page(ASKS)
+    run(page)
+    page.tab.locator(".question-text", has_text="Send it?").wait_for()
+    with page.tab.context.expect_page() as opened:
+        page.tab.get_by_role("link", name="Timeline").click()
+    timeline = opened.value
+    timeline.locator("#alert b", has_text="Human input").wait_for()
+    timeline.locator("#panel h2", has_text="Human input").wait_for()
+    cards = [*timeline.locator(".card .name").all_inner_texts()]
+    assert sorted(cards) == [
+        "End", "Human input", "Result", "Start", "Template transform #3", "Template transform #4", "Variable aggregator",
+    ]  # fmt: skip
+    rows = timeline.get_by_role("treeitem").locator(".name").all_inner_texts()
+    assert {"Start", "Human input"} <= set(rows)
+
+
+@pytest.mark.slow
 def test_a_node_runs_alone_and_a_run_begins_at_a_node(page):
     page = page(FIVE)
     run(page, topic="rain")
