@@ -1,5 +1,6 @@
 // The graph: a card per operator, lines between them; a workflow inside an operator is shown inside its card.
 
+const PORT = 17; // height of the name of a port
 const CARD = { w: 190, widest: 270, h: 46, line: 18, beside: 66 }; // beside: what stands beside the name
 const SMALL = { w: 108, widest: 170, h: 28, line: 0, beside: 44 };
 const MANY = 60; // operators, from which on cards are small
@@ -125,7 +126,7 @@ class GraphView {
       });
       this.lines.append(line);
       const port = layout.ports(from, to).join(", ");
-      if (port && !this.small) this.names.push(portName(port, points, left, top));
+      if (port && !this.small) this.names.push(portName(port, points, left, top, layout.boxes.get(to), layout.boxes));
       this.edges.push({ line, from: keyOf([...path, from]), to: keyOf([...path, to]) });
       neighbours.get(from).below.push(keyOf([...path, to]));
       neighbours.get(to).above.push(keyOf([...path, from]));
@@ -362,11 +363,16 @@ class GraphView {
   }
 }
 
-/** The name of a port, on the last bend of its edge: edges that leave together are apart there. */
-function portName(port, points, left, top) {
+/**
+ * The name of a port, on the last bend of its edge: edges that leave together are apart there. Where another card is in
+ * the way, it is at the corner of the card that the edge leads to.
+ */
+function portName(port, points, left, top, target, boxes) {
   const [[x1, y1], [x2, y2]] = points.slice(-3, -1);
+  const [x, y] = [x1 * 0.22 + x2 * 0.78, y1 * 0.34 + y2 * 0.66];
+  const covers = [...boxes.values()].some((box) => x > box.x && x < box.x + box.w && y > box.y - PORT / 2 && y < box.y + box.h + PORT / 2);
   const name = make("span.port", { dir: "auto", title: `port ${port}`, textContent: port });
-  at(name, { left: left + x1 * 0.22 + x2 * 0.78, top: top + y1 * 0.34 + y2 * 0.66 });
+  at(name, covers ? { left: left + target.x, top: top + target.y } : { left: left + x, top: top + y });
   return name;
 }
 

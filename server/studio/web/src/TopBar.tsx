@@ -44,7 +44,7 @@ export function TopBar(): ReactElement | null {
         <Tab which="chat" icon="chat" label="Chat" panel={panel} toggle={toggle} />
         <button type="button" className="tab" title="Export" onClick={() => dispatch({ type: "dialog", dialog: { kind: "export" } })}><Icon name="export" /> <span className="wide-only">Export</span></button>
       </div>
-      <button type="button" className={running ? "main running" : "main"} title="Run  Ctrl+Enter" aria-pressed={panel === "run"} onClick={() => toggle("run")}><Icon name="run" size={14} /> {running ? "Running" : "Run"}</button>
+      <button type="button" className={running ? "main running" : "main"} title="Run  Ctrl+Enter" aria-pressed={panel === "run"} onClick={() => toggle("run")}><Icon name="run" size={14} /> {running ? <><span className="wide-only">Running</span><span className="narrow-only">Run</span></> : "Run"}</button>
       <ThemeButton className="wide-only" />
       <button type="button" className="ghost wide-only" aria-label="Keys" title="Keys  ?" onClick={() => dispatch({ type: "dialog", dialog: { kind: "help" } })}><Icon name="help" /></button>
     </header>

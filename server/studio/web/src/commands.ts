@@ -6,7 +6,7 @@ import { type Alignment, aligned } from "./align";
 import { grouping, ungroupable } from "./group";
 import { type Layout } from "./layout";
 import type { Panel, Positions, Theme } from "./state";
-import { AROUND, GAP_X, type Point, WIDTH, overlapping, placed } from "./place";
+import { AROUND, GAP_X, type Point, WIDTH, besideOf, overlapping, placed } from "./place";
 import type { Store } from "./store";
 import { Refused, api, chat, followChanges, followRun } from "./api";
 import { started } from "./run";
@@ -255,7 +255,14 @@ export function createCommands(store: Store, layout: Layout) {
         }
         return operations;
       }, () => at);
-      if (done) commands.select([made]);
+      if (!done) return;
+      const { positions } = store.get();
+      const moved = besideOf(done, positions, made);
+      if (Object.keys(moved).length) {
+        dispatch({ type: "laid", positions: { ...positions, ...moved } });
+        keepPositions();
+      }
+      commands.select([made]);
     },
 
     // The canvas
@@ -340,7 +347,7 @@ export function createCommands(store: Store, layout: Layout) {
       if (!asked) return;
       stopRun?.();
       const title = (id: string): string => document.nodes.find((node) => node.id === id)?.title ?? id;
-      const what = part.only ? `${title(part.only)} alone` : part.from ? `from ${title(part.from)}` : "whole workflow";
+      const what = part.only ? `${title(part.only)} alone` : part.from ? `from ${title(part.from)}` : "";
       dispatch({ type: "run", run: started(asked.run, what) });
       dispatch({ type: "panel", panel: "run" });
       const stop = followRun(

@@ -114,6 +114,20 @@ function freePlace(boxes: readonly Box[], before: readonly string[], size: Size,
   return place;
 }
 
+/** Places right of a container for the nodes that it covers, and for those right of them. */
+export function besideOf(document: Document, positions: Readonly<Record<string, Point>>, id: string): Record<string, Point> {
+  const measured = sizes(document, positions);
+  const boxOf = (each: string): Box => ({ id: each, ...(positions[each] ?? { x: 0, y: 0 }), ...(measured.get(each) ?? { width: 0, height: 0 }) });
+  const own = boxOf(id);
+  const parent = document.nodes.find((node) => node.id === id)?.parent ?? "";
+  const others = document.nodes.filter((node) => node.id !== id && (node.parent ?? "") === parent).map((node) => boxOf(node.id));
+  const covered = others.filter((box) => box.x < own.x + own.width && own.x < box.x + box.width && box.y < own.y + own.height && own.y < box.y + box.height);
+  if (!covered.length) return {};
+  const first = Math.min(...covered.map((box) => box.x));
+  const by = own.x + own.width + GAP_X - first;
+  return Object.fromEntries(others.filter((box) => box.x >= first).map((box) => [box.id, { x: box.x + by, y: box.y }]));
+}
+
 /** Whether cards lie upon each other at the places that the file gives them: other platforms draw smaller ones. */
 export function overlapping(document: Document): boolean {
   const positions = Object.fromEntries(document.nodes.flatMap(({ id, position }) => (position ? [[id, position]] : [])));

@@ -294,7 +294,10 @@ def test_nodes_are_grouped_into_a_container_and_only_what_belongs_there_is_offer
     }  # fmt: skip
     assert page.edges() == [("1", 0, "5"), ("5", 0, "4"), ("5-1", 0, "5-2"), ("5-2", 0, "5-3")]
     assert page.params("5") == {"iterator_selector": ["words", "1"], "output_selector": ["output", "5-3"]}
+    assert page.params("5-2")["variables"] == [["w", ["item", "5"]]]
     assert page.params("5-3")["variables"] == [["w", ["output", "5-2"]]]
+    container, after = page.node("5").bounding_box(), page.node("4").bounding_box()
+    assert container["x"] + container["width"] < after["x"]
     assert page.params("4")["outputs"] == [["all", ["output", "5"]]]
     page.node("5-2").click()
     page.press("/")
