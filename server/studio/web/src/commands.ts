@@ -317,7 +317,7 @@ export function createCommands(store: Store, layout: Layout) {
         const { overlay, positions } = store.get();
         if (overlay?.kind === "draft" && overlay.changes.added.length > 3) {
           const laid = await layout(overlay.document).catch(() => positions);
-          dispatch({ type: "move", positions: laid });
+          dispatch({ type: "laid", positions: { ...store.get().positions, ...laid } });
         }
       }
     },

@@ -124,6 +124,26 @@ def test_the_run_page_names_nodes_as_the_canvas_does(page):
 
 
 @pytest.mark.slow
+def test_names_of_ports_leave_names_of_cards_free_on_a_phone(page):
+    page = page(ASKS, viewport={"width": 390, "height": 780})
+    page.tab.get_by_role("button", name="Run", exact=True).click()
+    page.tab.get_by_role("form", name="Run").get_by_role("button", name="Run", exact=True).click()
+    with page.tab.context.expect_page() as opened:
+        page.tab.get_by_role("link", name="Timeline").click()
+    timeline = opened.value
+    timeline.locator(".card .name", has_text="Template transform #4").wait_for()
+    assert timeline.locator(".port").all_inner_texts() == ["yes", "no"]
+    covered = timeline.evaluate(
+        """() => {
+          const boxes = (what) => [...document.querySelectorAll(what)].map((each) => each.getBoundingClientRect());
+          return boxes(".port").some((port) => boxes(".card .name").some((name) =>
+            port.left < name.right && name.left < port.right && port.top < name.bottom && name.top < port.bottom));
+        }"""
+    )
+    assert not covered
+
+
+@pytest.mark.slow
 def test_a_node_runs_alone_and_a_run_begins_at_a_node(page):
     page = page(FIVE)
     run(page, topic="rain")

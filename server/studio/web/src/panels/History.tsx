@@ -22,8 +22,8 @@ export function History(): ReactElement | null {
         {steps.map((step) => (
           <li key={step.number} className={step.number === document.step ? "here" : ""} aria-current={step.number === document.step ? "step" : undefined}>
             <Icon name={ICONS[step.kind] ?? "node"} size={14} />
-            <button type="button" className="step" dir="auto" onClick={() => void commands.goto(step.number)} title={`Go to step ${step.number}`}>
-              {step.title} <span className="soft">{time(step.at)}</span>
+            <button type="button" className="step" dir="auto" onClick={() => void commands.goto(step.number)} title={`Go to step ${step.number}: ${step.title}`}>
+              <span className="words">{step.title}</span> <span className="soft">{time(step.at)}</span>
             </button>
             <button
               type="button" className="ghost small" aria-label={from === null ? `Compare step ${step.number} with another` : `Compare step ${from} with step ${step.number}`}

@@ -42,16 +42,25 @@ function Control({ id, input, value, change }: Props & { id: string }): ReactEle
     case "string":
       return <textarea id={id} dir="auto" rows={input.multiline === false ? 1 : 2} value={typeof value === "string" ? value : ""} onChange={(event) => change(event.target.value)} />;
     default:
-      return <JsonInput id={id} value={value} change={change} />;
+      return <JsonInput id={id} type={input.type} value={value} change={change} />;
   }
 }
 
-function JsonInput({ id, value, change }: { id: string; value: Json; change(value: Json): void }): ReactElement {
+/** What a value of a type looks like as JSON. */
+const LIKE: Record<string, string> = {
+  "array[string]": '["one", "two"]',
+  "array[number]": "[1, 2]",
+  "array[boolean]": "[true, false]",
+  "array[object]": '[{"name": "value"}]',
+  object: '{"name": "value"}',
+};
+
+function JsonInput({ id, type, value, change }: { id: string; type: string; value: Json; change(value: Json): void }): ReactElement {
   const [text, setText] = useState(value === null ? "" : JSON.stringify(value, null, 2));
   const [fault, setFault] = useState(false);
   return (
     <>
-      <textarea id={id} className="mono" rows={2} placeholder="JSON" value={text} aria-invalid={fault} spellCheck={false} onChange={(event) => {
+      <textarea id={id} className="mono" rows={2} placeholder={`JSON${LIKE[type] ? `, such as ${LIKE[type]}` : ""}`} value={text} aria-invalid={fault} spellCheck={false} onChange={(event) => {
         setText(event.target.value);
         try {
           change(event.target.value.trim() ? (JSON.parse(event.target.value) as Json) : null);
@@ -60,7 +69,7 @@ function JsonInput({ id, value, change }: { id: string; value: Json; change(valu
           setFault(true);
         }
       }} />
-      {fault && <p className="fault">Not JSON yet.</p>}
+      {fault && <p className="fault">Not JSON yet{LIKE[type] && <>; write it like <code>{LIKE[type]}</code></>}.</p>}
     </>
   );
 }

@@ -1,0 +1,138 @@
+"""The studio in a real browser: files that are opened, reloaded, changed on disk or in another tab, and steps compared."""
+
+import pytest
+from studio_page import browser_of, served, tabs
+from studios import FIVE
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory, chromium):
+    """A studio that all tests of this module share, and a browser: its address, its folder, the browser."""
+    folder = tmp_path_factory.mktemp("folder")
+    with served(folder, tmp_path_factory.mktemp("histories")) as url, browser_of(chromium) as browser:
+        yield url, folder, browser
+
+
+@pytest.fixture
+def page(site):
+    """Opens the studio in new tabs of the shared browser."""
+    url, folder, browser = site
+    with tabs(browser, url, folder) as opened:
+        yield opened
+
+
+@pytest.fixture
+def five(site, request):
+    """The name of a new file with a workflow of five nodes."""
+    name = f"{request.node.name[:40]}.yaml"
+    (site[1] / name).write_text(FIVE)
+    return name
+
+
+def test_files_opened_lately_are_opened_from_the_start_page_and_missing_ones_are_marked(page, five):
+    page = page()
+    page.open(five)
+    (page.folder / "gone.yaml").write_text(FIVE)
+    page.tab.goto(f"{page.url}#file=gone.yaml")
+    page.tab.reload()
+    page.drawn()
+    (page.folder / "gone.yaml").unlink()
+    page.tab.get_by_label("All files").click()
+    recent = page.tab.get_by_role("region", name="Recent").get_by_role("button")
+    page.tab.locator(".missing-chip").wait_for()
+    assert [each.split("\n")[:2] for each in recent.all_inner_texts()[:1]] == [["gone.yaml", "missing"]]
+    assert recent.nth(0).is_disabled()
+    recent.nth(1).click()
+    page.drawn()
+    assert page.document()["path"] == five
+
+
+def test_the_file_that_the_address_names_is_asked_for_before_anything_else(page, five):
+    page = page()
+    asked = []
+    page.tab.on("request", lambda request: asked.append(request.url.split("/")[-1].split("?")[0]))
+    page.tab.goto("about:blank")
+    page.tab.goto(f"{page.url}#file={five}")
+    page.drawn()
+    page.until(lambda: {"files", "catalogue"} <= set(asked))
+    assert [each for each in asked if each in ("open", "files", "catalogue")] == ["open", "files", "catalogue"]
+    assert page.tab.locator(".palette-item").count() > 20
+
+
+@pytest.mark.slow
+def test_what_was_typed_last_survives_a_reload(page, five):
+    page = page()
+    page.open(five)
+    page.node("2").click()
+    page.editor("Template").click()
+    page.press("Control+End")
+    page.tab.keyboard.type(" now")
+    page.tab.reload()
+    page.drawn()
+    page.until(lambda: page.params("2")["template"] == "About {{ topic }} now")
+
+
+def test_what_was_typed_while_an_answer_was_on_its_way_survives_a_reload(page, five):
+    page, waiting = page(), []
+    page.open(five)
+    page.node("4").click()
+    page.press("Delete")
+    page.until_nodes(4)
+    page.tab.route("**/data/undo", lambda route: waiting.append(route))  # never answered
+    page.press("Control+z")
+    page.until(lambda: waiting)
+    page.node("2").click()
+    page.editor("Template").click()
+    page.press("Control+End")
+    page.tab.keyboard.type(" now")
+    page.tab.reload()
+    page.drawn()
+    page.until(lambda: page.params("2")["template"] == "About {{ topic }} now")
+    assert list(page.nodes()) == ["1", "2", "3", "5"]
+
+
+def test_a_change_on_disk_is_shown_as_a_step(page, five):
+    page = page()
+    page.open(five)
+    (page.folder / five).write_text(FIVE.replace("About", "On"))
+    page.until(lambda: "On {{ topic }}" in page.node("2").inner_text())
+    page.press("h")
+    assert page.tab.locator(".history li").count() == 2
+
+
+@pytest.mark.slow
+def test_a_file_that_is_gone_can_be_written_again(page, five):
+    page = page()
+    page.open(five)
+    (page.folder / five).unlink()
+    page.tab.get_by_role("alert").get_by_role("button").click()
+    page.until(lambda: (page.folder / five).exists())
+    page.tab.get_by_role("alert").wait_for(state="detached")
+
+
+@pytest.mark.slow
+def test_two_tabs_show_each_others_changes(page, five):
+    one, other = page(), page()
+    one.open(five)
+    other.open(five)
+    one.node("4").click()
+    one.press("Delete")
+    other.until_nodes(4)
+    other.press("Control+z")
+    one.until_nodes(5)
+
+
+@pytest.mark.slow
+def test_two_steps_are_compared_on_the_canvas(page, five):
+    page = page()
+    page.open(five)
+    page.node("4").click()
+    page.press("Delete")
+    page.until_nodes(4)
+    page.press("h")
+    page.tab.get_by_role("button", name="Compare step 0 with another").or_(
+        page.tab.get_by_role("button", name="Compare step 1 with another")
+    ).last.click()
+    page.tab.get_by_role("button", name="with this").or_(page.tab.locator(".history li button.small")).first.click()
+    page.tab.get_by_text("1 removed").wait_for()
+    assert page.node("4").locator(".card.mark-removed").count() == 1
