@@ -196,6 +196,8 @@ def param_faults(error: ValidationError, params_type: type[BaseModel]) -> list[F
             faults.append(Fault(path, "is missing", "missing-param"))
         elif fault["msg"].endswith("an instance of Selector"):
             faults.append(Fault(path, f"must be a variable, id.variable, such as 3.text, not {shown(fault['input'])}"))
+        elif fault["type"] == "string_too_short" and not fault["input"]:
+            faults.append(Fault(path, "is empty"))
         else:
             faults.append(Fault(path, f"{_lower(fault['msg'])}, not {shown(fault['input'])}"))
     return faults

@@ -186,3 +186,17 @@ def test_canvas_chat_and_command_share_one_history(chatting):
         page.until_nodes(count)
     page.until(lambda: page.tab.get_by_label("Redo").is_disabled())
     page.until(lambda: file.read_text() == whole)
+
+
+def test_a_form_says_which_item_is_at_fault_and_what_its_fields_are(page):
+    page = page(five__yaml=FIVE)
+    page.tab.reload()
+    page.open("five.yaml")
+    page.node("3").click()
+    page.add("parameter extractor")
+    page.tab.get_by_role("button", name="Add parameter").click()
+    page.tab.get_by_label("Name of parameter 2").fill("")
+    inspector = page.tab.locator(".inspector")
+    inspector.get_by_text("Parameter 2: is empty", exact=True).wait_for()
+    fields = inspector.get_by_role("group", name="parameter 2").locator("input")
+    assert fields.evaluate_all("all => all.map((each) => each.placeholder)") == ["Description", "Name"]

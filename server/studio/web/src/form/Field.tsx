@@ -62,6 +62,7 @@ export function Control({ schema, value, label, name = "", change }: FieldProps)
       return (
         <input
           type="text" dir="auto" aria-label={label} disabled={locked} value={textOf(value)} spellCheck={false} onBlur={flush}
+          placeholder={label.includes(" of ") ? label.split(" of ")[0] : undefined}
           onChange={(event) => change(event.target.value)}
         />
       );
@@ -168,7 +169,7 @@ function ListField({ item, value, label, change }: { item: Schema; value: Json |
   );
 }
 
-function singular(word: string): string {
+export function singular(word: string): string {
   if (word.endsWith("ies")) return `${word.slice(0, -3)}y`;
   return /(ss|sh|x)es$/.test(word) ? word.slice(0, -2) : word.replace(/s$/, "");
 }

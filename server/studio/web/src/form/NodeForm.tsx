@@ -5,7 +5,7 @@ import { setting } from "../operations";
 import { useCommands } from "../store";
 import type { Candidate, Issue, Json, NodeDocument, NodeType, Schema } from "../types";
 import { useDraft } from "./draft";
-import { Control, Form, type FormContext } from "./Field";
+import { Control, Form, type FormContext, singular } from "./Field";
 import { kindOf, titleOf } from "../schema";
 
 /** Parameters that few need, folded away. */
@@ -86,6 +86,7 @@ function Param({ node, name, schema, shared, needed, first, issues }: ParamProps
   const draft = useDraft<Json | undefined>(node.params[name], (value) => void commands.edit([setting(node, name, value ?? null)]));
   const label = titleOf(name, schema);
   const context = useMemo<FormContext>(() => ({ ...shared, flush: draft.flush }), [shared, draft.flush]);
+  const faults = new Map(issues.map((issue) => [`${itemOf(issue, label)}${issue.what}`, issue.severity])); // each once
   const inline = kindOf(schema, shared.root, name).kind === "boolean";
   return (
     <div className={inline ? "param inline" : "param"} {...(first ? { "data-first": true } : {})}>
@@ -96,9 +97,15 @@ function Param({ node, name, schema, shared, needed, first, issues }: ParamProps
       <Form value={context}>
         <Control schema={schema} value={draft.value ?? schema.default} label={label} name={name} change={draft.set} />
       </Form>
-      {issues.map((issue, at) => <p className={`fault ${issue.severity}`} key={at}>{issue.what}</p>)}
+      {[...faults].map(([what, severity]) => <p className={`fault ${severity}`} key={what}>{what}</p>)}
     </div>
   );
+}
+
+/** Which item of a list an issue is about: "Variable 1: ". */
+function itemOf(issue: Issue, label: string): string {
+  const at = /^[^.[]*\[(\d+)\]/.exec(issue.field ?? "")?.[1];
+  return at === undefined ? "" : `${singular(label)} ${Number(at) + 1}: `;
 }
 
 /** How descriptions say that a text may be empty. */
@@ -118,7 +125,8 @@ function withoutNotation(text: string): string {
     if (depth === 0) out += sign;
     if (depth > 0 && (sign === "]" || sign === "}")) depth--;
   }
-  return out.replace(EMPTY, "may be empty").trim();
+  const broken = /[;,:]\s*[;,:]/.test(out); // the notation was what the description is about
+  return (broken ? text : out).replace(EMPTY, "may be empty").trim();
 }
 
 function Hint({ text: whole }: { text: string }): ReactElement | null {
