@@ -70,7 +70,7 @@ export function sizes(document: Document, positions: Readonly<Record<string, Poi
   return found;
 }
 
-/** Positions for all nodes: the known ones stay, each of the others stands right of what leads to it. */
+/** Positions for all nodes: the known ones stay, each of the others stands right of what leads to it, or left of what it leads to. */
 export function placed(document: Document, known: Readonly<Record<string, Point>>): Record<string, Point> {
   const positions: Record<string, Point> = { ...known };
   if (document.nodes.every((node) => positions[node.id])) return positions;
@@ -87,7 +87,8 @@ export function placed(document: Document, known: Readonly<Record<string, Point>
     for (const node of siblings) {
       if (positions[node.id]) continue;
       const before = document.edges.filter((edge) => edge.target === node.id).map((edge) => edge.source);
-      stand(node, node.position ?? freePlace(boxes, before, measured.get(node.id) ?? cardSize(node), origin));
+      const after = document.edges.filter((edge) => edge.source === node.id).map((edge) => edge.target);
+      stand(node, node.position ?? freePlace(boxes, before, after, measured.get(node.id) ?? cardSize(node), origin));
     }
   }
   return positions;
@@ -97,11 +98,12 @@ interface Box extends Point, Size {
   id: string;
 }
 
-function freePlace(boxes: readonly Box[], before: readonly string[], size: Size, origin: Point): Point {
+function freePlace(boxes: readonly Box[], before: readonly string[], after: readonly string[], size: Size, origin: Point): Point {
   const leading = boxes.filter((box) => before.includes(box.id));
-  const beside = leading.length ? leading : boxes.slice(-1);
+  const led = leading.length ? [] : boxes.filter((box) => after.includes(box.id)); // a leader, left of its experts
+  const beside = leading.length ? leading : led.length ? led : boxes.slice(-1);
   const place = {
-    x: beside.length ? Math.max(...beside.map((box) => box.x + box.width)) + GAP_X : origin.x,
+    x: led.length ? Math.min(...led.map((box) => box.x)) - GAP_X - size.width : beside.length ? Math.max(...beside.map((box) => box.x + box.width)) + GAP_X : origin.x,
     y: beside.length ? Math.min(...beside.map((box) => box.y)) : origin.y,
   };
   const hit = (): Box | undefined =>

@@ -87,6 +87,8 @@ def test_an_expert_and_a_leader_are_added_and_removed(page):
     assert {("leader", 0, "Writer"), ("leader", 0, "Checker")} <= set(page.edges())
     page.until(lambda: page.tab.locator(".react-flow__edge").count() == 3)  # two of the leader, one to the evaluator
     assert file.read_text() == TEAM + made + "leader:\n  profile: {name: Leader}\n"
+    leader, expert = page.node("leader").bounding_box(), page.node("Writer").bounding_box()
+    assert leader["x"] + leader["width"] < expert["x"]
     page.node("leader").dblclick()
     page.tab.get_by_label("Max depth").fill("2")
     page.until(lambda: "leader:\n  max_depth: 2\n" in file.read_text())

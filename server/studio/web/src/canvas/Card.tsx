@@ -30,7 +30,7 @@ function CardOf({ data, selected }: NodeProps<CardNode>): ReactElement {
         <span className="card-words">
           <span className="card-title" dir="auto">{node.title || typeTitle}</span>
           <span className="card-line">
-            <span className="card-type">{node.title === node.id ? typeTitle : typeTitle === node.title ? `#${node.id}` : `${typeTitle} · ${node.id}`}</span>
+            <span className="card-type">{node.title === node.id || typeTitle === node.id ? typeTitle : typeTitle === node.title ? `#${node.id}` : `${typeTitle} · ${node.id}`}</span>
             {run && <RunMark state={run.state} seconds={run.seconds} times={run.times} error={run.error} />}
             {run && run.blamed > 0 && <span className="card-mark blamed" title={run.lesson}>blamed</span>}
             {run?.again && <span className="card-mark again">again</span>}

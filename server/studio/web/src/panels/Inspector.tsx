@@ -37,7 +37,7 @@ function NodeInspector({ node, document }: { node: NodeDocument; document: Docum
         <span className="card-icon large"><Icon name={iconOf(node.type)} /></span>
         <div>
           <h2 dir="auto">{node.title}</h2>
-          <p className="soft">{node.title === node.id ? (type?.title ?? node.type) : `${type?.title && type.title !== node.title ? `${type.title} · ` : ""}id ${node.id}`}</p>
+          <p className="soft">{node.title === node.id || node.type === node.id ? (type?.title ?? node.type) : `${type?.title && type.title !== node.title ? `${type.title} · ` : ""}id ${node.id}`}</p>
         </div>
       </header>
       {type?.summary && <p className="about">{type.summary}</p>}
