@@ -26,7 +26,7 @@ from operad.configs.schema import (
     WorkflowLikeSpec,
     WorkflowSpec,
 )
-from operad.configs.services import make_services, param_path, unknown_workflow
+from operad.configs.services import make_outside, make_services, param_path, unknown_workflow
 from operad.configs.steps import (
     AnySpec,
     Around,
@@ -37,6 +37,7 @@ from operad.configs.steps import (
     is_of_reads,
     node_type_in_chains,
     operator_of,
+    params_of,
     written,
 )
 from operad.configs.toolbox import Toolbox
@@ -85,14 +86,17 @@ class Builder:
         faults.report_doubles("tool", [tool.name for tool in spec.tools])
         faults.report_doubles("action", [action.name for action in spec.actions])
         faults.report_doubles("operator", [operator.name for operator in spec.operators])
-        self._tools = Toolbox(spec, folder, faults, modules)
+        outside = make_outside(spec.services, folder, faults, ("services",))
+        self._tools = Toolbox(spec, folder, faults, modules, outside)
         self._policies = Policies(folder, faults, self._fallback)
         self._library = open_library(spec.knowledgebase, folder, faults)
         self.services = make_services(
             spec.services,
+            outside,
             folder,
             faults,
             ("services",),
+            modules,
             tools=self._tools.tools,
             knowledge={"knowledgebase": self._library} if self._library else {},
             platform=self._platform,
@@ -413,12 +417,10 @@ class Builder:
     def _make(self, spec: OperatorSpec, path: Path_, base: type[Operator], model: ModelSpec | None) -> Operator | None:
         """The operator of a mapping; `model` is the one of its expert."""
         self._built.add(spec.name)
-        own_model = (
-            {"model": model_of(completed(spec.model, model), (*path, "model"), self._faults)} if spec.model else {}
-        )
+        made = model_of(completed(spec.model, model), (*path, "model"), self._faults) if spec.model else None
+        own_model = {"model": made} if spec.model else {}
         actions = [self._tools.action(ref, (*path, "actions", i)) for i, ref in enumerate(spec.actions)]
-        tools = [self._tools.tool(ref, (*path, "tools", i)) for i, ref in enumerate(spec.tools)]
-        own = tuple(tool for tool in tools if tool is not None)
+        own = tuple(tool for i, ref in enumerate(spec.tools) if (tool := self._tools.tool(ref, (*path, "tools", i))))
         if own:
             actions.append(Action(name=f"use the tools of {spec.name}", tools=own, id=f"{spec.name}.tools"))
         form = form_of(spec, path, self._faults)
@@ -445,7 +447,8 @@ class Builder:
             return None
         try:
             looks_up = {"knowledge_base": self._library} if self._library and spec.knowledge else {}
-            return made_of(config, toolkit=self._tools.toolkit, **looks_up, **own_model, **spec.params)
+            params = params_of(spec, made_of, self._folder)
+            return made_of(config, toolkit=self._tools.toolkit, **looks_up, **own_model, **params)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's class may raise anything
             message = f"{spec.class_ or base.__name__} cannot be made with these: {describe(error)}"
             message += "; with `knowledge: false` it gets no knowledge_base" if "'knowledge_base'" in str(error) else ""

@@ -19,7 +19,7 @@ from operad.configs.imports import LoadedModules, Modules, StandIns
 from operad.configs.library import open_library
 from operad.configs.models import make_model
 from operad.configs.names import name_tools
-from operad.configs.schema import ConfigSpec, ReadyToolSpec, SearchSpec, ServicesFileSpec, ServicesSpec
+from operad.configs.schema import ConfigSpec, SearchSpec, ServicesSpec
 from operad.configs.toolbox import Toolbox
 from operad.flows.assemble import assemble
 from operad.flows.formats.fields import LossyError, summary
@@ -28,7 +28,6 @@ from operad.operators.mcp import McpTools
 from operad.operators.named_params import written_path
 from operad.operators.node_params import Fault, NodeParams
 from operad.operators.nodes import NODE_TYPES
-from operad.operators.ready import current_time, web_reader, web_search, wikipedia
 from operad.operators.sandbox.code import CodeLimits
 from operad.operators.web.endpoints import ImageModel, SpeechModel
 from operad.operators.web.fetch import PUBLIC_WEB
@@ -81,10 +80,10 @@ def load_services(path: Path, out: Path | None, trust: Trust = False) -> Service
         UntrustedError: It names code that is not trusted; nothing of it was run.
     """
     document = read_document(path)
-    faults = Faults(document, ServicesFileSpec)
+    faults = Faults(document, ServicesSpec)
     name_tools(document)
     try:
-        spec = ServicesFileSpec.model_validate(document.data)
+        spec = ServicesSpec.model_validate(document.data)
     except ValidationError as error:
         faults.report_validation((), error)
         raise faults.error() from error
@@ -93,81 +92,40 @@ def load_services(path: Path, out: Path | None, trust: Trust = False) -> Service
     folder = path.expanduser().resolve().parent
     code = code_of(str(path), document.data, folder, named_in(spec))
     trusted = is_trusted(trust, code)
-    knowledge = {name: open_library(each, folder, faults, ("knowledge", name)) for name, each in spec.knowledge.items()}
-    tools = _named_tools(spec, folder, faults, LoadedModules(code) if trusted else StandIns(code))
-    services = make_services(
-        spec, folder, faults, (), tools=tools, knowledge={name: each for name, each in knowledge.items() if each}
-    )
-    models = _models(spec, faults)
+    outside = make_outside(spec, folder, faults, ())
+    services = make_services(spec, outside, folder, faults, (), LoadedModules(code) if trusted else StandIns(code))
     if faults:
         raise faults.error()
     if not trusted:
         raise UntrustedError(code)
-    ready = [_ready(each, services) for each in spec.tools if isinstance(each, ReadyToolSpec)]
-    return replace(services, tools=[*services.tools, *ready], models=models)
+    return services
 
 
-def _named_tools(spec: ServicesFileSpec, folder: Path, faults: Faults, modules: Modules) -> list[Tool | McpTools]:
-    """The tools of functions and of MCP servers."""
-    toolbox = Toolbox(ConfigSpec(), folder, faults, modules)
-    for number, each in enumerate(spec.tools):
-        if not isinstance(each, ReadyToolSpec):
-            toolbox.tool(each, ("tools", number))
-    return toolbox.tools
-
-
-def _models(spec: ServicesFileSpec, faults: Faults) -> dict[str, Model | Reasoner | str]:
+def _models(spec: ServicesSpec, faults: Faults, path: Path_) -> dict[str, Model | Reasoner | str]:
     """The models by their names."""
     made: dict[str, Model | Reasoner | str] = {}
     for name, each in spec.models.items():
         try:
             made[name] = make_model(each)
         except InputError as error:
-            faults.report(("models", name), "value", str(error))
+            faults.report((*path, "models", name), "value", str(error))
     return made
 
 
-def _ready(spec: ReadyToolSpec, services: Services) -> Tool:
-    """A tool that comes with operad."""
-    tool = {
-        "WEB_READER": lambda: web_reader(services),
-        "WEB_SEARCH": lambda: web_search(services),
-        "WIKIPEDIA": lambda: wikipedia(services),
-        "TIME": current_time,
-    }[spec.type]()
-    return tool.model_copy(update={"name": spec.name}) if spec.name else tool
-
-
-def make_services(
-    spec: ServicesSpec,
-    folder: Path,
-    faults: Faults,
-    path: Path_,
-    *,
-    tools: Sequence[Tool | McpTools] = (),
-    knowledge: Mapping[str, KnowledgeBase] | None = None,
-    platform: type[Workflow] = BuiltinWorkflow,
-) -> Services:
-    """Return the services of the section at `path`; unset values come from the environment.
+def make_outside(spec: ServicesSpec, folder: Path, faults: Faults, path: Path_) -> Services:
+    """Return what nodes and ready tools reach outside; unset values come from the environment.
 
     Args:
         spec: The section.
         folder: Folder of the file.
         faults: Collected faults.
         path: Path of the section.
-        tools: The file's tools.
-        knowledge: Its knowledge bases, by name.
-        platform: Kind of workflow to build for `workflows`.
     """
-    workflows: dict[str, Workflow] = {}
     services = replace(
         services_of_environment(),
         folder=folder / os.path.expanduser(spec.folder) if spec.folder else None,
         guard=replace(PUBLIC_WEB, **{**said(spec.http), "allowed_hosts": tuple(spec.http.allowed_hosts)}),
         code=replace(CodeLimits(**said(spec.code)), packages=tuple(spec.code.packages)),
-        tools=tools,
-        knowledge=knowledge or {},
-        workflows=workflows,
     )
     if spec.search:
         services = replace(services, search=_search(spec.search, faults, (*path, "search")))
@@ -177,9 +135,51 @@ def make_services(
     if spec.speech:
         made = endpoint_of(spec.speech, faults, (*path, "speech"))
         services = replace(services, speech=SpeechModel(**made) if made else None)
+    return services
+
+
+def make_services(
+    spec: ServicesSpec,
+    outside: Services,
+    folder: Path,
+    faults: Faults,
+    path: Path_,
+    modules: Modules,
+    *,
+    tools: Sequence[Tool | McpTools] = (),
+    knowledge: Mapping[str, KnowledgeBase] | None = None,
+    platform: type[Workflow] = BuiltinWorkflow,
+) -> Services:
+    """Return the services of the section at `path`.
+
+    Args:
+        spec: The section.
+        outside: What `make_outside` made of it.
+        folder: Folder of the file.
+        faults: Collected faults.
+        path: Path of the section.
+        modules: Source of the functions that it names.
+        tools: Tools of the file outside of the section.
+        knowledge: Knowledge bases outside of it, by name.
+        platform: Kind of workflow to build for `workflows`.
+    """
+    toolbox = Toolbox(ConfigSpec(), folder, faults, modules, outside)
+    for number, each in enumerate(spec.tools):
+        toolbox.tool(each, (*path, "tools", number))
+    found = {
+        name: open_library(each, folder, faults, (*path, "knowledge", name)) for name, each in spec.knowledge.items()
+    }
+    workflows: dict[str, Workflow] = {}
+    services = replace(
+        outside,
+        tools=[*tools, *toolbox.tools],
+        models=_models(spec, faults, path),
+        knowledge={**(knowledge or {}), **{name: each for name, each in found.items() if each}},
+        workflows=workflows,
+    )
     for name, file in spec.workflows.items():
-        found = _workflow(file, folder, services, spec, faults, (*path, "workflows", name), platform)
-        workflows |= {name: found} if found else {}
+        made = _workflow(file, folder, services, spec, faults, (*path, "workflows", name), platform)
+        workflows |= {name: made} if made else {}
     return services
 
 

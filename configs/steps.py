@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 from operad.configs.faults import Faults
@@ -18,7 +20,7 @@ from operad.configs.schema import (
     TypedSpec,
     WorkflowSpec,
 )
-from operad.operators import NodeOperator
+from operad.operators import NodeOperator, Operator
 from operad.runtime.graph.edges import Port
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.policies.policy import Policy
@@ -123,6 +125,14 @@ def form_of(spec: OperatorSpec, path: Path_, faults: Faults) -> str | None:
         for issue in error.issues:
             faults.report(at, issue.code, issue.message)
     return None
+
+
+def params_of(spec: OperatorSpec, made_of: type[Operator], folder: Path) -> dict[str, Any]:
+    """Return the arguments for the class of an operator; those that are paths are relative to the folder of the file."""
+    return {
+        key: str(folder / os.path.expanduser(value)) if key in made_of.paths and isinstance(value, str) else value
+        for key, value in spec.params.items()
+    }
 
 
 def node_type_in_chains(name: str, modules: Modules) -> type[NodeOperator[Any]] | str:

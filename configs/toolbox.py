@@ -6,8 +6,10 @@ from pathlib import Path
 
 from operad.configs.faults import Faults
 from operad.configs.imports import Modules
-from operad.configs.schema import ActionSpec, ConfigSpec, LocalToolSpec, McpToolSpec
+from operad.configs.schema import ActionSpec, ConfigSpec, McpToolSpec, ReadyToolSpec, ToolSpec
+from operad.operators import Services
 from operad.operators.mcp import McpTools, StdioServer
+from operad.operators.ready import current_time, web_reader, web_search, wikipedia
 from operad.runtime.tools.tool import Tool
 from operad.runtime.tools.toolkit import Action, Toolkit
 from operad.runtime.values.document import Path_
@@ -22,17 +24,19 @@ class Toolbox:
         folder: Folder of the file.
         faults: Collected faults.
         modules: Source of its functions and classes.
+        services: The web, as the tools that come with operad reach it.
 
     Attributes:
         toolkit: The graph of its actions and tools.
     """
 
-    def __init__(self, spec: ConfigSpec, folder: Path, faults: Faults, modules: Modules) -> None:
+    def __init__(self, spec: ConfigSpec, folder: Path, faults: Faults, modules: Modules, services: Services) -> None:
         self._folder = folder
         self._modules = modules
         self._faults = faults
+        self._services = services
         self._tools: dict[str, Tool | McpTools | None] = {}
-        self._specs: dict[str, LocalToolSpec | McpToolSpec] = {}
+        self._specs: dict[str, ToolSpec] = {}
         self._actions: dict[str, Action] = {}
         self.toolkit = Toolkit()
         for number, tool in enumerate(spec.tools):
@@ -43,7 +47,7 @@ class Toolbox:
             actions = [self.action(ref, ("toolkit", number, i)) for i, ref in enumerate(chain)]
             self.toolkit.add_chain([action for action in actions if action])
 
-    def tool(self, ref: str | LocalToolSpec | McpToolSpec, path: Path_) -> Tool | McpTools | None:
+    def tool(self, ref: str | ToolSpec, path: Path_) -> Tool | McpTools | None:
         """The tool that is named or defined at `path`; None where that is a fault."""
         if not isinstance(ref, str):
             return self._define_tool(ref, path)
@@ -66,7 +70,7 @@ class Toolbox:
             self._faults.report(path, "unknown-action", f"no action is called {ref!r}{hint}")
         return self._actions.get(ref)
 
-    def _define_tool(self, spec: LocalToolSpec | McpToolSpec, path: Path_) -> Tool | McpTools | None:
+    def _define_tool(self, spec: ToolSpec, path: Path_) -> Tool | McpTools | None:
         if self._specs.setdefault(spec.name, spec) != spec:
             self._faults.report(path, "duplicate-name", f"another tool is called {spec.name!r} too")
         if spec.name not in self._tools:
@@ -77,11 +81,13 @@ class Toolbox:
                 self._faults.report(path, "tool-module", str(error))
         return self._tools[spec.name]
 
-    def _load(self, spec: LocalToolSpec | McpToolSpec) -> Tool | McpTools:
+    def _load(self, spec: ToolSpec) -> Tool | McpTools:
         if isinstance(spec, McpToolSpec):
             server = spec.mcp_transport_config
             seen = server.seen_from(self._folder) if isinstance(server, StdioServer) else server
             return McpTools(name=spec.name, description=spec.desc, server=seen, approve=spec.approve)
+        if isinstance(spec, ReadyToolSpec):
+            return _ready(spec, self._services)
         tool = self._modules.tool(spec)
         if spec.timeout:
             tool = tool.model_copy(update={"timeout": spec.timeout})
@@ -99,3 +105,14 @@ class Toolbox:
             self._actions[spec.name] = action
             self.toolkit.add_action(action)
         return self._actions[spec.name]
+
+
+def _ready(spec: ReadyToolSpec, services: Services) -> Tool:
+    """A tool that comes with operad."""
+    tool = {
+        "WEB_READER": lambda: web_reader(services),
+        "WEB_SEARCH": lambda: web_search(services),
+        "WIKIPEDIA": lambda: wikipedia(services),
+        "TIME": current_time,
+    }[spec.type]()
+    return tool.model_copy(update={"name": spec.name, "approve": spec.approve})

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from functools import cached_property, partial
 from itertools import zip_longest
-from typing import Annotated, Any, Literal, cast, overload
+from typing import Annotated, Any, ClassVar, Literal, cast, overload
 
 from msgspec.structs import replace
 from pydantic import (
@@ -153,6 +153,9 @@ class Operator(BaseOperator[T]):
     Raises:
         InputError: A value has another type, or there is no argument of that name.
     """
+
+    paths: ClassVar[tuple[str, ...]] = ()
+    """Parameters that are files or folders: in YAML, they are relative to the file's folder."""
 
     @overload
     def __init__(

@@ -51,7 +51,7 @@ def web_search(services: Services) -> Tool:
             limit: How many results at most.
         """
         if services.search is None:
-            raise ToolError("no search provider is set; name one under `search` in the file of services")
+            raise ToolError("no search provider is set; name one as `search` in the services")
         found = await services.search.search(query, limit=max(1, min(limit, 50)))
         return {"results": as_outputs(found)["search_results"]}
 

@@ -28,8 +28,8 @@ from operad.configs.schema.operators import (
     WorkflowLikeSpec,
     WorkflowSpec,
 )
-from operad.configs.schema.services import KnowledgeSpec, ReadyToolSpec, SearchSpec, ServicesFileSpec, ServicesSpec
-from operad.configs.schema.tools import ActionSpec, LocalToolSpec, McpToolSpec, dotted_tool
+from operad.configs.schema.services import KnowledgeSpec, SearchSpec, ServicesSpec
+from operad.configs.schema.tools import ActionSpec, LocalToolSpec, McpToolSpec, ReadyToolSpec, ToolSpec, dotted_tool
 
 __all__ = [
     "ERRORS",
@@ -62,10 +62,10 @@ __all__ = [
     "ReadyToolSpec",
     "RetrySpec",
     "SearchSpec",
-    "ServicesFileSpec",
     "ServicesSpec",
     "Spec",
     "StepSpec",
+    "ToolSpec",
     "TypedSpec",
     "WorkflowLikeSpec",
     "WorkflowSpec",

@@ -230,8 +230,17 @@ class OperatorSpec(PolicySpec):
     inputs: Inputs = Field(default=[], description=_INPUTS)
     actions: list[ActionRef] = Field(default=[])
     tools: list[ToolRef] = Field(default=[], description="Tools that belong to no action.")
-    threshold: float = Field(default=0.5, ge=0, le=1, description="What fits less is not recommended.")
-    hops: int = Field(default=0, ge=0, description="How far from its own actions recommended ones may be.")
+    threshold: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="Lowest score of the edges of `toolkit` along which actions and tools are recommended.",
+    )
+    hops: int = Field(
+        default=0,
+        ge=0,
+        description="How many steps of the chains in `toolkit` recommended actions may be away from its own.",
+    )
     ports: list[Annotated[str, Field(min_length=1)]] = Field(
         default=[], description="The ways on from it, of which it takes one; a chain names the one that it follows."
     )
@@ -359,11 +368,17 @@ class WorkflowSpec(WorkflowLikeSpec, GuardSpec):
     map: MapSpec | None = None
 
 
+def _port(value: Any) -> Any:
+    return str(value) if type(value) is int else value
+
+
 class StepSpec(Spec):
     """An operator in a chain, and the port from which the chain goes on to the next."""
 
     operator: AnyOperatorRef = Field(description="Which one.")
-    port: str = Field(min_length=1, description="The port that must be taken for the chain to go on.")
+    port: Annotated[str, Field(min_length=1), BeforeValidator(_port, json_schema_input_type=str | int)] = Field(
+        description="The port that must be taken for the chain to go on: its name; of a typed node, its number or else."
+    )
 
 
 WorkflowLikeSpec.model_rebuild()  # its chains hold workflows and steps, which are defined after it

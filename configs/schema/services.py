@@ -85,7 +85,7 @@ class CodeSpec(Spec):
 
 
 class ServicesSpec(Spec):
-    """Services of typed nodes; unset values come from environment variables."""
+    """Services of typed nodes: a section of a configuration, or a file of its own. Unset values come from the environment."""
 
     search: SearchSpec | None = None
     images: ImagesSpec | None = None
@@ -100,27 +100,16 @@ class ServicesSpec(Spec):
         description="Workflow files that sub-workflow nodes may run, by name, seen from this file's folder; each may "
         "run those before it.",
     )
-    lossy: bool = Field(
-        default=False,
-        description="Run `workflows` that were imported, though their results may be others than where they come from.",
-    )
-
-
-class ReadyToolSpec(Spec):
-    """A tool that comes with operad."""
-
-    type: Literal["WEB_READER", "WEB_SEARCH", "WIKIPEDIA", "TIME"]
-    name: str | None = Field(default=None, min_length=1, description="Another name than its own.")
-
-
-class ServicesFileSpec(ServicesSpec):
-    """File of services for workflows of typed nodes: the services of a configuration, and tools, models and knowledge."""
-
-    tools: list[AnyTool | ReadyToolSpec] = Field(default=[], description="Tools that nodes call by their names.")
+    tools: list[AnyTool] = Field(default=[], description="Tools that nodes call by their names.")
     models: dict[str, ModelRef] = Field(
         default={},
-        description="Models by the names that nodes use (`model_name`); other nodes ask the model of the run.",
+        description="Models by the names that nodes use (`model_name`, the model of a Dify node); other nodes ask the "
+        "model of the run.",
     )
     knowledge: dict[str, KnowledgeSpec] = Field(
         default={}, description="Knowledge bases, by the names that knowledge-retrieval nodes call them."
+    )
+    lossy: bool = Field(
+        default=False,
+        description="Run `workflows` that were imported, though their results may be others than where they come from.",
     )

@@ -11,18 +11,23 @@ from pydantic import (
     Field,
     Tag,
     WithJsonSchema,
+    model_validator,
 )
 
 from operad.configs.schema.base import Seconds, Spec, kind
 from operad.operators.mcp import McpServer
 
+READY = {"WEB_READER": "web_reader", "WEB_SEARCH": "web_search", "WIKIPEDIA": "wikipedia", "TIME": "current_time"}
+"""Names of the tools that come with operad, by their types."""
+
+_READY = ", ".join(READY)  # errors list the tags
+
 
 def _tool_kind(value: Any) -> str:
     if isinstance(value, str):
         return "name"
-    if isinstance(value, dict):
-        return str(cast("dict[str, Any]", value).get("type", "LOCAL_TOOL"))
-    return str(getattr(value, "type", "LOCAL_TOOL"))
+    given = cast("dict[str, Any]", value).get("type") if isinstance(value, dict) else getattr(value, "type", None)
+    return _READY if given in READY else str(given or "LOCAL_TOOL")
 
 
 _APPROVE = "Ask a person before each call, and show the arguments."
@@ -49,7 +54,26 @@ class McpToolSpec(Spec):
     approve: bool = Field(default=False, description=_APPROVE)
 
 
-ToolSpec = LocalToolSpec | McpToolSpec
+class ReadyToolSpec(Spec):
+    """A tool that comes with operad."""
+
+    type: Literal["WEB_READER", "WEB_SEARCH", "WIKIPEDIA", "TIME"] = Field(
+        description="web_reader(url), web_search(query, limit), wikipedia(query, language) or current_time(zone)."
+    )
+    name: str = Field(
+        default="", description="By default web_reader, web_search, wikipedia or current_time, by its type."
+    )
+    approve: bool = Field(default=False, description=_APPROVE)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        own = READY.get(str(fields.get("type")))
+        return {**fields, "name": own} if own and not fields.get("name") else cast("Any", value)
+
+
+ToolSpec = LocalToolSpec | McpToolSpec | ReadyToolSpec
 
 
 def _with_module(name: str) -> str:
@@ -79,14 +103,22 @@ def _defined(value: Any) -> Any:
 
 
 _Tool = Annotated[
-    Annotated[LocalToolSpec, Tag("LOCAL_TOOL")] | Annotated[McpToolSpec, Tag("MCP")], Discriminator(_tool_kind)
+    Annotated[LocalToolSpec, Tag("LOCAL_TOOL")]
+    | Annotated[McpToolSpec, Tag("MCP")]
+    | Annotated[ReadyToolSpec, Tag(_READY)],
+    Discriminator(_tool_kind),
 ]
 
-AnyTool = Annotated[_Tool, BeforeValidator(_defined, json_schema_input_type=Dotted | LocalToolSpec | McpToolSpec)]
+AnyTool = Annotated[
+    _Tool, BeforeValidator(_defined, json_schema_input_type=Dotted | LocalToolSpec | McpToolSpec | ReadyToolSpec)
+]
 """A tool, or the function that it is of."""
 
 ToolRef = Annotated[
-    Annotated[str, Tag("name")] | Annotated[LocalToolSpec, Tag("LOCAL_TOOL")] | Annotated[McpToolSpec, Tag("MCP")],
+    Annotated[str, Tag("name")]
+    | Annotated[LocalToolSpec, Tag("LOCAL_TOOL")]
+    | Annotated[McpToolSpec, Tag("MCP")]
+    | Annotated[ReadyToolSpec, Tag(_READY)],
     Discriminator(_tool_kind),
 ]
 

@@ -21,7 +21,7 @@ dots; `*` stands for any name.
 |---|---|
 | honoured | works as on the platform |
 | no effect | has no effect on a run: titles, positions on the canvas, derived values |
-| note | is handled differently, without effect on prompts; `operad check` reports it with the code `note` |
+| note | is handled differently, such as the model, which the run names; `operad check` reports it with the code `note`, and the file runs |
 | lossy | the result may differ; `operad check` fails with the code `lossy`, and `operad run` needs `--lossy` |
 | refused | is not supported; `operad check` fails, and the file cannot be run |
 

@@ -68,6 +68,7 @@ desc: Reads files.
 mcp_transport_config: {transport_type: STDIO, command: my-server}
 approve: true
 """,
+    "ReadyToolSpec": "{type: WEB_SEARCH, name: google_search, approve: true}",
     "StdioServer": """
 transport_type: STDIO
 command: my-server
@@ -209,6 +210,9 @@ http: {timeout: 30}
 code: {seconds: 10}
 folder: made
 workflows: {translate: translate.json}
+tools: [{type: WEB_SEARCH}]
+models: {gpt-4o-mini: {name: gpt-5-mini}}
+knowledge: {handbook: {paths: [docs]}}
 lossy: false
 """,
     "SearchSpec": "{type: tavily, api_key_env: SEARCH_KEY, base_url: 'https://api.tavily.com'}",

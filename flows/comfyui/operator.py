@@ -54,6 +54,8 @@ class ComfyUI(Operator):
         InvalidError: The file is not a ComfyUI workflow.
     """
 
+    paths = ("workflow", "folder")
+
     def __init__(
         self,
         config: OperatorConfig,

@@ -9,7 +9,7 @@ from operad.flows.formats.fields import NOTHING, Table, is_enabled, is_set, tabl
 from operad.flows.formats.shapes import each_of, fields_of
 from operad.operators.nodes.models import SAMPLING
 
-_MODEL_OF_THE_RUN = "the model of the run is asked (--model, OPERAD_MODEL), unless Services(models=…) has this one"
+_MODEL_OF_THE_RUN = "the model of the run is asked (--model, OPERAD_MODEL); to ask another, map this name under `models` in the services"
 
 
 def _sub_conditions(value: Any) -> bool:
@@ -47,9 +47,9 @@ ANY_NODE = table(
 _NO_FORM = "the model is asked for no such form; give the node a structured output, or ask for the form in the prompt"
 
 _ASKS = table(
-    honoured=" ".join(f"model.completion_params.{each}" for each in SAMPLING),
+    honoured=" ".join(["model.name", *(f"model.completion_params.{each}" for each in SAMPLING)]),
     note={"model": _MODEL_OF_THE_RUN},
-    no_effect="model.provider model.name model.mode model.completion_params.*",
+    no_effect="model.provider model.mode model.completion_params.*",
     lossy={
         "model.completion_params.response_format": (_NO_FORM, unless("text")),
         "model.completion_params.json_schema": _NO_FORM,

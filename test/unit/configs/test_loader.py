@@ -366,7 +366,7 @@ def test_two_tools_of_one_name_are_an_error(write, tmp_path):
         (
             "Greet.",
             "Greet.\n    tools: [{name: x, type: REMOTE}]",
-            "the type 'REMOTE' is none of 'name', 'LOCAL_TOOL', 'MCP'",
+            "the type 'REMOTE' is none of 'name', 'LOCAL_TOOL', 'MCP', 'WEB_READER, WEB_SEARCH, WIKIPEDIA, TIME'",
         ),
     ],
 )

@@ -4,10 +4,12 @@ import json
 
 import pytest
 
+from operad.configs import load
 from operad.configs.code import UntrustedError
 from operad.configs.services import load_services
 from operad.flows.assemble import assemble
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.operators import Operator
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.ready import wikipedia
 from operad.operators.services import Services
@@ -15,6 +17,7 @@ from operad.operators.web.fetch import Guard
 from operad.operators.web.searches import DuckDuckGo, SearxNG, Tavily
 from operad.runtime import Job
 from operad.runtime.models.model import Model
+from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
 from operad.runtime.values.errors import InvalidError
 
 
@@ -134,3 +137,60 @@ def test_a_model_whose_key_is_not_set_is_an_issue_with_its_place(tmp_path):
     text = 'models:\n  small: {name: tiny, base_url: "http://localhost:8000/v1", api_key_env: NO_KEY}\n'
     with pytest.raises(InvalidError, match=r"services\.yaml:2 models\.small.*NO_KEY is not set"):
         load_services(written(tmp_path, text), None)
+
+
+async def test_a_configuration_has_the_services_of_such_a_file_and_nested_workflows_use_them(tmp_path, monkeypatch):
+    (tmp_path / "handbook").mkdir()
+    (tmp_path / "handbook/refunds.md").write_text("Refunds arrive within seven days.\n")
+    (tmp_path / "look.yaml").write_text(
+        """
+workflow: look
+nodes:
+  1: {type: start, variables: [[q, string]]}
+  2: {type: knowledge-retrieval, after: 1, query: [q, '1'], knowledge: terms}
+  3: {type: tool, after: 2, tool: clock}
+  4: {type: llm, after: 3, model_name: small, system: '', user: "{{#2.result.0.content#}}"}
+  5: {type: end, after: 4, outputs: [[said, [text, '4']]]}
+"""
+    )
+    text = """
+services:
+  tools: [{type: TIME, name: clock}]
+  models: {small: {name: small-model, base_url: 'BASE', api_key_env: SOME_API_KEY}}
+  knowledge: {terms: {paths: [handbook]}}
+  workflows: {look: look.yaml}
+operators:
+  - {name: begin, type: start, params: {variables: [[q, string]]}}
+  - {name: look, type: sub-workflow, params: {workflow: look, inputs: [[q, [q, begin]]], outputs: [[said, string]]}}
+  - {name: done, type: end, params: {outputs: [[said, [said, look]]]}}
+experts: [{profile: {name: X}, workflow: [[begin, look, done]]}]
+"""
+    monkeypatch.setenv("SOME_API_KEY", "any")
+    with ScriptedModel([Say("Within seven days.")]) as model:
+        path = tmp_path / "expert.yaml"
+        path.write_text(text.replace("BASE", model.base_url))
+        expert = load(path).expert()
+        said = await expert.workflow.aexecute(Job(goal="", inputs={"q": "refunds"}), ScriptedReasoner([]))
+        assert said.outputs == {"said": "Within seven days."}
+        assert model.requests[0]["model"] == "small-model"
+        assert "seven days" in model.requests[0]["messages"][-1]["content"]
+
+
+def test_ready_tools_are_tools_of_experts_by_their_own_names(tmp_path):
+    path = tmp_path / "expert.yaml"
+    path.write_text(
+        """
+tools: [{type: WEB_SEARCH}, {type: TIME, name: clock, approve: true}]
+experts: [{profile: {name: X}, workflow: [[{name: a, instruction: Look., tools: [web_search, clock, {type: WIKIPEDIA}]}]]}]
+"""
+    )
+    [operator] = load(path).expert().workflow.get_operators()
+    assert isinstance(operator, Operator)
+    assert [tool.name for action in operator.config.actions for tool in action.tools] == [
+        "web_search",
+        "clock",
+        "wikipedia",
+    ]
+    path.write_text("tools: [{type: WEB_READER, nam: x}]\n")
+    with pytest.raises(InvalidError, match="unknown key"):
+        load(path)

@@ -119,6 +119,11 @@ async def test_typed_nodes_and_operators_make_one_workflow(write):
     assert (await run(file, "Short.", question="Why?", limit=2)).outputs == {"answer": "Short."}
 
 
+async def test_a_port_of_a_typed_node_is_a_number_with_or_without_quotes(write):
+    file = write(WRITER.replace('port: "0"', "port: 0"))
+    assert (await run(file, "One two three four a", "Four words.", question="Why?", limit=2)).outputs["words"] == 4
+
+
 async def test_the_platform_may_be_either(write):
     file = write(WRITER + "plugin: {workflow_platform: BUILTIN}\n")
     assert (await run(file, "Short.", question="Why?", limit=2)).outputs == {"answer": "Short."}

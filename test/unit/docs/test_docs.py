@@ -22,7 +22,7 @@ from typer.exceptions import TyperException
 
 from operad.cli.main import load_all
 from operad.configs.loader import load_text
-from operad.configs.schema import ConfigSpec, ServicesFileSpec
+from operad.configs.schema import ConfigSpec, ServicesSpec
 from operad.flows.formats.table import find_format
 from operad.operators.media.mermaid import render_mermaid
 from operad.runtime.testing import Plausible, Say, ScriptedModel
@@ -290,7 +290,7 @@ def test_the_yaml_of_a_page_can_be_loaded(
     if found := find_format(text.encode()):
         assert found.check(found.load(text.encode(), where)) == []
     elif where.startswith("docs/services.md"):
-        assert ServicesFileSpec.model_validate(parse_document(text, where).data)
+        assert ServicesSpec.model_validate(parse_document(text, where).data)
     elif ConfigSpec.model_fields.keys() & parse_document(text, where).data.keys():
         load_text(text, where, tmp_path, trust=True)
 

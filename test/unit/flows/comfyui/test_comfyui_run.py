@@ -413,7 +413,7 @@ operators:
   - name: draw
     instruction: Draw.
     class: operad.flows.comfyui.ComfyUI
-    params: {{server: "{comfy.url}", workflow: {tmp_path}/cat.json, folder: {tmp_path}/made}}
+    params: {{server: "{comfy.url}", workflow: cat.json, folder: made}}
 experts:
   - profile: {{name: Painter}}
     workflow: [[draw]]
@@ -423,6 +423,7 @@ experts:
     workflow = load_configuration(tmp_path / "expert.yaml").expert().workflow
     message = await workflow.aexecute(Job(goal="Draw.", inputs={"6.text": "a dog"}), ScriptedReasoner([]))
     assert names(message) == ["a.png"]
+    assert (tmp_path / "made" / "a.png").is_file()  # paths are relative to the file
     assert comfy.prompts[0]["6"]["inputs"]["text"] == "a dog"
 
 
