@@ -18,6 +18,7 @@ from operad.operators.web.searches import DuckDuckGo, SearxNG, Tavily
 from operad.runtime import Job
 from operad.runtime.models.model import Model
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
+from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import InvalidError
 
 
@@ -186,7 +187,7 @@ experts: [{profile: {name: X}, workflow: [[{name: a, instruction: Look., tools: 
     )
     [operator] = load(path).expert().workflow.get_operators()
     assert isinstance(operator, Operator)
-    assert [tool.name for action in operator.config.actions for tool in action.tools] == [
+    assert [tool.name for action in operator.config.actions for tool in action.tools if isinstance(tool, Tool)] == [
         "web_search",
         "clock",
         "wikipedia",

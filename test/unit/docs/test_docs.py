@@ -55,7 +55,7 @@ NEEDS = {
 TESTED = {"python", "text", "mermaid", "sh", "yaml", "json", ""}
 """The languages of blocks. One without a language is what a terminal shows; a line of it may begin with ``operad``."""
 
-FOLLOWED = re.compile(r"docs/(get_started|from_(?!awel)\w+)\.md")
+FOLLOWED = re.compile(r"docs/(get_started|operad_yaml|from_(?!awel)\w+)\.md")
 """Pages whose blocks are files and commands, one after the other: test_docs_newcomers.py follows them as a reader does."""
 
 BESIDE = {

@@ -20,7 +20,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 START = ROOT / "docs" / "get_started.md"
-PAGES = [START, *sorted((ROOT / "docs").glob("from_*.md"))]
+PAGES = [START, ROOT / "docs" / "operad_yaml.md", *sorted((ROOT / "docs").glob("from_*.md"))]
 BENCH = ROOT / ".venv-bench" / "bin"
 """Where `make bench` puts other frameworks."""
 
