@@ -31,6 +31,7 @@ def make_model(spec: ModelSpec) -> Model:
         "temperature": spec.temperature,
         "max_tokens": spec.max_tokens,
         "tools": spec.tools,
+        "structured": spec.structured,
         "vision": spec.vision,
         "timeout": spec.timeout,
         "total_timeout": spec.total_timeout,

@@ -44,6 +44,10 @@ class ModelSpec(Spec):
     tools: Literal["native", "constrained"] | None = Field(
         default=None, description="constrained: for endpoints without tool calls; tools are chosen by JSON Schema."
     )
+    structured: bool | None = Field(
+        default=None,
+        description="false: for endpoints without JSON Schemas; the form of an answer is asked for in words.",
+    )
     vision: bool | None = Field(default=None, description="Whether it can be shown images.")
     timeout: Seconds | None = Field(default=None, description="Seconds that the endpoint may be silent.")
     total_timeout: Seconds | None = Field(

@@ -50,6 +50,7 @@ api_key_env: MY_KEY
 temperature: 0
 max_tokens: 2000
 tools: constrained
+structured: false
 vision: true
 timeout: 120
 total_timeout: 900
