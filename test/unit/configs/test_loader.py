@@ -898,12 +898,14 @@ def test_limits_and_budgets_are_set_for_an_expert_and_for_a_workflow_inside(writ
 
 def test_a_models_limits_price_and_time_are_said_in_the_file(write):
     keys = "limits: {requests_per_minute: 30}, price: {prompt: 0.4, completion: 1.6}, timeout: 30, total_timeout: 90, max_retries: 0"
+    keys += ", structured: false"
     file = write(MINIMAL + f"model: {{base_url: 'http://127.0.0.1:9/v1', {keys}}}\n")
     reasoner = load(file).expert().reasoner
     assert isinstance(reasoner, MonoModelReasoner)
     model = reasoner.model
     assert (model.limits, model.price) == (Limits(requests_per_minute=30), Price(prompt=0.4, completion=1.6))
     assert (model.timeout, model.total_timeout, model.max_retries) == (30, 90, 0)
+    assert model.structured is False
 
 
 def test_a_tool_has_a_time_limit(write, tmp_path):
