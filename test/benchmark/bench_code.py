@@ -239,7 +239,6 @@ def figures_of(tally: Tally) -> dict[str, str]:
     equal, calls_ = tally.equal["sandbox"] + tally.equal["limited process"], tally.calls
     return {
         "code.equal": f"{equal} of {calls_} calls ({equal / calls_:.1%})",
-        "code.share": f"{equal / calls_:.1%}",
         "code.sandbox": f"{tally.equal['sandbox']} of {calls_ - tally.packages}",
         "code.packages": f"{tally.equal['limited process']} of {tally.packages}",
     }
