@@ -78,7 +78,7 @@ def test_a_fix_mends_an_issue_and_undo_brings_it_back(page):
     assert page.node("3").locator(".card-issues").count() == 1
     page.tab.get_by_role("button", name="1 issue").click()
     fix = page.tab.locator(".issues").get_by_role(
-        "button", name="Fix: change variables[0][1] of 3 from {{#2.outputt#}} to {{#2.output#}}"
+        "button", name='Fix: change variables.said of 3 from "2.outputt" to "2.output"'
     )
     fix.click()
     page.tab.get_by_text("No issues. The workflow can run.").wait_for()

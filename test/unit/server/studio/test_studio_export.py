@@ -65,7 +65,7 @@ def broken(studio):
 def test_an_issue_with_one_proposal_is_fixed_by_it(studio, broken):
     told = studio.get("data/fixes?path=five.yaml").json()
     assert told["version"] == broken["version"]
-    assert told["fixes"] == ["change variables[0][1] of 3 from {{#2.outputt#}} to {{#2.output#}}"]
+    assert told["fixes"] == ['change variables.said of 3 from "2.outputt" to "2.output"']
     mended = studio.told("fix", {"path": "five.yaml", "version": broken["version"], "issue": 0})
     assert mended["issues"] == []
     assert mended["steps"][-1]["title"] == f"Fix: {told['fixes'][0]}"
