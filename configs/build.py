@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -26,7 +26,7 @@ from operad.configs.schema import (
     WorkflowLikeSpec,
     WorkflowSpec,
 )
-from operad.configs.services import make_outside, make_services, param_path, unknown_workflow
+from operad.configs.services import make_outside, make_services, unknown_workflow
 from operad.configs.steps import (
     AnySpec,
     Around,
@@ -35,6 +35,7 @@ from operad.configs.steps import (
     for_each,
     form_of,
     is_of_reads,
+    node_params,
     node_type_in_chains,
     operator_of,
     params_of,
@@ -44,9 +45,6 @@ from operad.configs.toolbox import Toolbox
 from operad.evaluators import Evaluator
 from operad.flows.reads import Outputs, Reads
 from operad.operators import Operator, OperatorConfig, VariableType
-from operad.operators.named_params import positional
-from operad.operators.node import NodeOperator
-from operad.operators.node_params import param_faults
 from operad.runtime.graph.edges import Port
 from operad.runtime.graph.engines import INSTALL_AWEL, awel_is_installed
 from operad.runtime.graph.operator import BaseOperator
@@ -234,11 +232,7 @@ class Builder:
         steps, graph = self._steps[workflow], workflow.graph()
         reads = Reads(graph, given)
         for node_id, fault in reads.faults:
-            step = steps[node_id]
-            does = cast("Any", step.does)
-            if isinstance(does, NodeOperator) and isinstance(step.spec, TypedSpec):
-                path = param_path(fault, does.params_type, step.spec.params)
-                self._faults.report((*step.path, *path), fault.code, fault.what)
+            self._faults.report(steps[node_id].place_of(fault), fault.code, fault.what)
         for name, step in steps.items():
             if step.inside is None:
                 continue
@@ -330,11 +324,8 @@ class Builder:
         if isinstance(kind, str):
             self._faults.report((*path, "type"), "unknown-type", kind)
             return None
-        try:
-            params = kind.params_type.model_validate(positional(kind.params_type, spec.params))
-        except ValidationError as error:
-            for fault in param_faults(error, kind.params_type):
-                self._faults.report((*path, *param_path(fault, kind.params_type, spec.params)), fault.code, fault.what)
+        params = node_params(kind.params_type, spec.params, self._faults, path)
+        if params is None:
             return None
         try:
             node = kind(spec.name, params, services=self.services)

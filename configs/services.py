@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,8 +24,6 @@ from operad.flows.assemble import assemble
 from operad.flows.formats.fields import LossyError, summary
 from operad.operators import Services
 from operad.operators.mcp import McpTools
-from operad.operators.named_params import written_path
-from operad.operators.node_params import Fault, NodeParams
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.sandbox.code import CodeLimits
 from operad.operators.web.endpoints import ImageModel, SpeechModel
@@ -217,13 +214,6 @@ def unknown_workflow(name: object, services: Services) -> str:
     if not isinstance(name, str) or name in known:
         return ""
     return f"no workflow is called {name!r}{did_you_mean(name, known)}; there are: {', '.join(known) or 'none'}"
-
-
-def param_path(fault: Fault, params_type: type[NodeParams], params: Any) -> Path_:
-    """Return the path of a fault in a typed node's parameters, as they are written, relative to the node."""
-    steps = re.findall(r"\[(\d+)\]|([^.\[\]]+)", fault.where)
-    path = [int(number) if number else name for number, name in steps]
-    return ("params", *written_path(params_type, params, path))
 
 
 def _search(spec: SearchSpec, faults: Faults, path: Path_) -> SearchProvider | None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
+
+from pydantic import ValidationError
 
 from operad.configs.faults import Faults
 from operad.configs.imports import Modules, node_type
@@ -21,6 +24,8 @@ from operad.configs.schema import (
     WorkflowSpec,
 )
 from operad.operators import NodeOperator, Operator
+from operad.operators.named_params import positional, written_path
+from operad.operators.node_params import Fault, NodeParams, param_faults
 from operad.runtime.graph.edges import Port
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.policies.policy import Policy
@@ -42,6 +47,30 @@ class Step:
     path: Path_
     policy: Policy
     inside: Workflow | None = None
+
+    def place_of(self, fault: Fault) -> Path_:
+        """The place of a fault in the parameters of a typed node."""
+        does = cast("Any", self.does)
+        if isinstance(does, NodeOperator) and isinstance(self.spec, TypedSpec):
+            return (*self.path, *_param_path(fault, does.params_type, self.spec.params))
+        return self.path
+
+
+def node_params(params_type: type[NodeParams], given: Any, faults: Faults, path: Path_) -> NodeParams | None:
+    """Read the parameters of a typed node; None after reporting their faults."""
+    try:
+        return params_type.model_validate(positional(params_type, given))
+    except ValidationError as error:
+        for fault in param_faults(error, params_type):
+            faults.report((*path, *_param_path(fault, params_type, given)), fault.code, fault.what)
+        return None
+
+
+def _param_path(fault: Fault, params_type: type[NodeParams], params: Any) -> Path_:
+    """Return the path of a fault in a typed node's parameters, as they are written, relative to the node."""
+    steps = re.findall(r"\[(\d+)\]|([^.\[\]]+)", fault.where)
+    path = [int(number) if number else name for number, name in steps]
+    return ("params", *written_path(params_type, params, path))
 
 
 @dataclass(frozen=True, slots=True)

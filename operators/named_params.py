@@ -62,7 +62,7 @@ def _plain(hint: Any) -> Any:
         return _plain(get_args(hint)[0])
     if get_origin(hint) in (Union, types.UnionType):
         kinds = [each for each in get_args(hint) if each is not type(None)]
-        return _plain(kinds[0]) if len(kinds) == 1 else None  # a text of several types is no variable
+        return _plain(kinds[0]) if len(kinds) == 1 else None  # among texts, id.variable is a text
     return hint
 
 

@@ -106,9 +106,7 @@ def documents(state: State) -> Iterator[Proposal]:
         )
         if outer and outer != made.id and (added or not state.checker.comes_before(made.id, outer)):
             graph = with_edges(graph, [*graph.edges, Edge(made.id, outer)])
-        what = f"{list(selector)} is {list(to)}" + (
-            f", a document-extractor that is added as {made.id!r}" if added else ""
-        )
+        what = f"{selector} is {to}" + (f", a document-extractor that is added as {made.id!r}" if added else "")
         yield Proposal(node_id, what, "a model is asked about a document's text", graph)
 
 

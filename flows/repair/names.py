@@ -12,8 +12,10 @@ from operad.flows.node_graph import NodeSpec
 from operad.flows.repair.spelling import around, is_container, with_items
 from operad.flows.repair.state import Proposal, State, params_of, with_params
 from operad.flows.repair.walk import changed, params_type_of, renamed
+from operad.operators.named_params import named_place
 from operad.operators.node import references_in
 from operad.operators.node_params import readable
+from operad.operators.nodes import NODE_TYPES
 from operad.operators.variables import Selector, VariableType
 
 T = VariableType
@@ -67,7 +69,8 @@ def unreadable(state: State) -> Iterator[Reading]:
 
 def _moved(state: State, reading: Reading, to: Selector, why: str) -> Proposal:
     params = renamed(reading.node, lambda each: to if each == reading.selector else each)
-    what = f"{reading.where}: {list(reading.selector)} is {list(to)}"
+    where = named_place(NODE_TYPES[reading.node.type].params_type, reading.where)
+    what = f"{where}: {reading.selector} is {to}"
     return Proposal(reading.node.id, what, why, with_params(state.graph, reading.node, params))
 
 
@@ -185,7 +188,7 @@ def inside_read_outside(state: State) -> Iterator[Proposal]:
                 continue
             to = Selector("output", holder.parent)
             params = renamed(node, lambda each: to if each == selector else each)  # noqa: B023 - called at once
-            what = f"{list(selector)} is {list(to)}"
+            what = f"{selector} is {to}"
             why = f"{holder.id!r} runs inside {holder.parent!r}, and only what that gives can be read outside"
             yield Proposal(node.id, what, why, with_params(state.graph, node, params))
 
