@@ -6,6 +6,7 @@ import os
 import sys
 import webbrowser
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
@@ -14,7 +15,7 @@ import typer
 from rich.console import Console
 
 from operad.cli.follow import say
-from operad.cli.trust_store import TrustStore
+from operad.cli.trust_store import Trusted, TrustStore
 from operad.cli.view import has_screen, heed_signals, stay
 from operad.configs.code import Code
 from operad.runtime.values.errors import InputError
@@ -30,6 +31,11 @@ def studio(
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port of the studio on this machine; 0 for any free port.")
     ] = PORT,
+    services_file: Annotated[
+        Path | None,
+        typer.Option("--services", help="YAML file of external services: tools, models and knowledge of workflows."),
+    ] = None,
+    trust: Trusted = False,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open the browser.")] = False,
 ) -> None:
     """Draw workflows, change them by words and run them, in the browser.
@@ -39,9 +45,10 @@ def studio(
 
     The studio's address goes to stderr, with a token that is required for access. It is served to this machine alone,
     until Ctrl-C. Models come from the environment, as for operad run; code that a file of experts names runs if it is
-    trusted (operad trust). Exit status: 0, or 2 if there is no such file or
+    trusted (operad trust); --trust is for the code that the services file names. Exit status: 0, or 2 if there is no such file or
     folder, or the port is in use.
     """
+    from operad.cli.generate_run import services_for
     from operad.server.studio.files.folder import Folder
     from operad.server.studio.server import Studio
     from operad.server.view.server import PageServer
@@ -49,9 +56,11 @@ def studio(
     path = place.expanduser()
     if not path.exists():
         raise InputError(f"{path}: no such file or folder; operad studio FOLDER makes new files in a folder")
+    services = partial(services_for, services_file, trust)
+    services()  # faults of the file, and trust, before the page is opened
     folder = Folder(path) if path.is_dir() else Folder(path.absolute().parent, path.name)
     try:
-        server = PageServer(Studio(folder, trust=_is_trusted), port)
+        server = PageServer(Studio(folder, trust=_is_trusted, services=services), port)
     except InputError as error:
         raise InputError(f"--port: {error}") from error
     with suppress(KeyboardInterrupt), server:

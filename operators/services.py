@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,8 @@ from operad.operators.web.search import SearchProvider
 from operad.runtime.knowledge.knowledge import KnowledgeBase
 from operad.runtime.models.model import Model
 from operad.runtime.reasoning.reasoner import Reasoner
-from operad.runtime.tools.tool import Tool, ToolSource
+from operad.runtime.tools.tool import Tool, ToolSource, as_tools
+from operad.runtime.tools.toolkit import Tools
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.workflow.workflow import Workflow
@@ -81,7 +82,7 @@ class Services:
         comfyui: Runner of workflows on a ComfyUI server.
         code: Limits of code.
         templates: Limits of templates.
-        tools: Tools, and sources of tools such as MCP servers; nodes call tools by their names.
+        tools: Functions, tools, and sources of tools such as MCP servers; nodes call tools by their names.
         knowledge: Knowledge bases, by the names that nodes call them.
         workflows: Workflows that may run inside others, by the names that nodes call them.
         conversations: The variables that last from one run of a session to the next.
@@ -98,10 +99,15 @@ class Services:
     comfyui: RunComfyUI = run_comfyui
     code: CodeLimits = field(default_factory=CodeLimits)
     templates: TemplateLimits = field(default_factory=TemplateLimits)
-    tools: Sequence[Tool | ToolSource] = ()
+    tools: Tools = ()
     knowledge: Mapping[str, KnowledgeBase] = field(default_factory=dict[str, KnowledgeBase])
     workflows: Mapping[str, Workflow] = field(default_factory=dict[str, Workflow])
     conversations: Conversations = field(default_factory=Conversations)
+
+    @cached_property
+    def known_tools(self) -> tuple[Tool | ToolSource, ...]:
+        """The tools, with functions as tools."""
+        return as_tools(self.tools)
 
     async def send_for_code(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Fetched:
         """Send a request of a snippet, as far as the guard lets it.

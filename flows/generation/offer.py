@@ -190,7 +190,7 @@ async def offer_of(services: Services, format_name: str = "operad") -> Offer:
     async with connections() as opened:
         tools = {
             tool.name: OfferedTool(tool.description, _types_of(tool.parameters))
-            for tool in await opened.tools(services.tools)
+            for tool in await opened.tools(services.known_tools)
         }
     for name, workflow in services.workflows.items():
         start = next((each for each in workflow.graph().operators.values() if isinstance(each, Start)), None)

@@ -69,7 +69,7 @@ class Agent(NodeOperator[AgentParams]):
         params, job = self.params, call.job
         turns = latest_turns(job.turns, params.memory.turns) if params.memory is not None else []
         async with connections() as opened:
-            known = {tool.name: tool for tool in await opened.tools(self.services.tools)}
+            known = {tool.name: tool for tool in await opened.tools(self.services.known_tools)}
             missing = [name for name in params.tools if name not in known]
             if missing:
                 raise InputError(

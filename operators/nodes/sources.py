@@ -121,7 +121,7 @@ class ToolNode(NodeOperator[ToolParams]):
         if name in workflows:
             return await self._run(workflows[name], call)
         async with connections() as opened:
-            tools = {tool.name: tool for tool in await opened.tools(self.services.tools)}
+            tools = {tool.name: tool for tool in await opened.tools(self.services.known_tools)}
             tool = tools.get(self.params.tool)
             if tool is None:
                 known = [*tools, *workflows]

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -16,7 +17,9 @@ from operad.configs.generation import NOTHING, Design, Designer, best_so_far, re
 from operad.flows.edit import difference
 from operad.flows.formats.shapes import fields_of
 from operad.flows.generation.graph_json import workflow_of
+from operad.flows.generation.offer import offer_of
 from operad.flows.node_graph import NodeGraph
+from operad.operators.services import Services
 from operad.runtime import events
 from operad.runtime.models.embedded import EmbeddedModel
 from operad.runtime.models.model import Model
@@ -81,17 +84,23 @@ class Chats:
         find: Function that returns the open file of a request.
         tell: Function to call with a file that changed.
         model: The model; None for that of the environment.
+        services: Function that returns the services that workflows may use.
 
     Attributes:
         routes: The routes.
     """
 
     def __init__(
-        self, find: Callable[[dict[str, Any]], OpenFile], tell: Callable[[OpenFile], None], model: Model | None
+        self,
+        find: Callable[[dict[str, Any]], OpenFile],
+        tell: Callable[[OpenFile], None],
+        model: Model | None,
+        services: Callable[[], Services],
     ) -> None:
         self._find = find
         self._tell = tell
         self._model = model
+        self._services = services
         self._drafts: dict[str, Draft] = {}
         self.routes = (
             Route("/data/chat", self._chat, methods=["POST"]),
@@ -135,7 +144,9 @@ class Chats:
         before = draft.graph if draft else there
         base = NOTHING if _is_empty(before) else before
         try:
-            designer = await asyncio.to_thread(Designer, self._model)
+            written = file.content.format.name if file.content.format else "operad"
+            offer = await offer_of(await asyncio.to_thread(self._services), written)
+            designer = await asyncio.to_thread(partial(Designer, self._model, offer=offer))
             job = designer.job(words, base)
             design: Design | None = None
             try:

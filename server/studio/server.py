@@ -17,7 +17,9 @@ from typing import Any, TypeVar
 
 from operad.configs.code import Trust
 from operad.configs.flow import MAX_BYTES
+from operad.configs.services import services_of_environment
 from operad.flows.edit import difference, read_operations
+from operad.operators.services import Services
 from operad.runtime.models.model import Model
 from operad.runtime.values.errors import InvalidError, MissingExtraError, OperadError
 from operad.runtime.values.valid_json import to_json
@@ -74,13 +76,20 @@ class Studio:
         histories: Folder of the files' histories; None for the user's.
         model: Model of runs and of the chat; None for that of the environment.
         trust: True if the code that files name may run, or a function that decides.
+        services: Function that returns the services of a run of a workflow and of the chat.
 
     Attributes:
         app: The application.
     """
 
     def __init__(
-        self, folder: Folder, histories: Path | None = None, *, model: Model | None = None, trust: Trust = False
+        self,
+        folder: Folder,
+        histories: Path | None = None,
+        *,
+        model: Model | None = None,
+        trust: Trust = False,
+        services: Callable[[], Services] = services_of_environment,
     ) -> None:
         self.folder = folder
         self._histories = histories
@@ -91,8 +100,8 @@ class Studio:
         self._followers: set[asyncio.Queue[dict[str, Any] | None]] = set()
         self._bundle = Path(str(files("operad.server.studio") / "bundle"))
         self._model = model
-        self._runs = Runs(folder, self._find, model, trust)
-        chats = Chats(self._find, self._tell, model)
+        self._runs = Runs(folder, self._find, model, trust, services)
+        chats = Chats(self._find, self._tell, model, services)
         self.app = application(
             Route("/", self._page),
             Route("/assets/{name}", self._asset),

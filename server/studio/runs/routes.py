@@ -17,12 +17,12 @@ from starlette.types import Receive, Scope, Send
 
 from operad.configs.code import Trust, UntrustedError
 from operad.configs.loader import load
-from operad.configs.services import services_of_environment
 from operad.flows.assemble import assemble
 from operad.flows.formats.shapes import fields_of, list_of
 from operad.flows.node_graph import NodeGraph
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.nodes.flow import StartParams
+from operad.operators.services import Services
 from operad.runtime.agents.agent import Agent, Expert, Profile
 from operad.runtime.models.model import Model
 from operad.runtime.reasoning.reasoner import MonoModelReasoner
@@ -67,18 +67,25 @@ class Runs:
         find: Function that returns the open file of a request.
         model: Model of the runs; None for that of the environment.
         trust: True if the code that files name may run, or a function that decides.
+        services: Function that returns the services of a run of a workflow.
 
     Attributes:
         routes: The routes.
     """
 
     def __init__(
-        self, folder: Folder, find: Callable[[dict[str, Any]], OpenFile], model: Model | None, trust: Trust
+        self,
+        folder: Folder,
+        find: Callable[[dict[str, Any]], OpenFile],
+        model: Model | None,
+        trust: Trust,
+        services: Callable[[], Services],
     ) -> None:
         self._uploads = Uploads(folder)
         self._find = find
         self._model = model
         self._trust = trust
+        self._services = services
         self._runs = OrderedDict[str, StudioRun]()
         self._last: dict[str, LastRun] = {}
         self.routes = (
@@ -120,7 +127,7 @@ class Runs:
         graph = file.content.graph
         if not file.content.format.runs:
             raise InputError(f"{file.name}: {file.readonly}")
-        services = services_of_environment()
+        services = self._services()
         last = self._last.get(file.name)
         if only:
             workflow = node_alone(graph, only, last, services)

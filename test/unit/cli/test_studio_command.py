@@ -59,3 +59,13 @@ def test_a_place_that_is_not_there_is_told_in_one_line(tmp_path, monkeypatch, ca
     assert capsys.readouterr().err == (
         "operad: none.yaml: no such file or folder; operad studio FOLDER makes new files in a folder\n"
     )
+
+
+def test_a_fault_of_a_services_file_is_told_before_the_page_is_opened(tmp_path, monkeypatch, capsys):
+    (tmp_path / "services.yaml").write_text("tols: [a.b]\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["operad", "studio", ".", "--services", "services.yaml"])
+    with pytest.raises(SystemExit) as exit_:
+        cli.main()
+    assert exit_.value.code == 2
+    assert "services.yaml:1: tols" in capsys.readouterr().err

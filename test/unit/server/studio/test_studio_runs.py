@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from operad.operators.services import Services
 from operad.server.studio.files.folder import Folder
 from operad.server.studio.runs.uploads import Uploads
 
@@ -23,6 +24,26 @@ def test_files_that_were_sent_are_deleted_when_the_studio_ends(tmp_path, monkeyp
     assert ([each.read_text() for each in sent], sent[0].name, sent[0] == sent[1]) == (["a", "a"], "a.txt", False)
     uploads.close()
     assert list(tmp_path.iterdir()) == []
+
+
+TOOL = """\
+workflow: loud
+nodes:
+  1: {type: start, variables: {word: string}}
+  2: {type: tool, after: 1, tool: shout, arguments: {word: "{{#1.word#}}"}}
+  3: {type: end, after: 2, outputs: {said: 2.text}}
+"""
+
+
+def test_nodes_use_the_services_that_the_studio_was_started_with(serve):
+    def shout(word: str) -> str:
+        """Say a word loudly."""
+        return f"{word.upper()}!"
+
+    studio = serve(services=lambda: Services(tools=[shout]))
+    (studio.folder / "five.yaml").write_text(TOOL)
+    assert studio.run(inputs={"word": "rain"})[1]["result"] == {"said": "RAIN!"}
+    assert studio.run(only="2")[0]["2"]["text"] == "RAIN!"
 
 
 def test_a_node_runs_alone_with_the_values_of_the_last_run(studio):
