@@ -252,7 +252,8 @@ class Runs:
             await asyncio.to_thread(store.answer, run_id, given)
             return
         live = self.find(run_id)
-        await _in_loop(live.loop, live.answer(given))
+        if not await self._keep(live, run_id, given):
+            await _in_loop(live.loop, live.answer(given))
 
     async def resume(self, run_id: str, answers: Mapping[str, JsonValue]) -> tuple[Run, WorkflowMessage | None]:
         """Answer questions of a run that goes on in this process, and return it with its message.
@@ -260,7 +261,23 @@ class Runs:
         From any event loop; see `LiveRun.resume`.
         """
         live = self.find(run_id)
+        if await self._keep(live, run_id, answers):
+            return live.run, None if live.streamed else await _in_loop(live.loop, live.outcome())
         return live.run, await _in_loop(live.loop, live.resume(answers))
+
+    async def _keep(self, live: LiveRun, run_id: str, answers: Mapping[str, JsonValue]) -> bool:
+        """Store answers to questions that a run asked before it was resumed, and has not asked again yet.
+
+        Returns:
+            True if they were stored: the run reads them when it asks.
+        """
+        if self.store is None or not answers or {each.id for each in live.run.questions.open()} & answers.keys():
+            return False
+        asked = await asyncio.to_thread(self.store.open_questions, run_id)
+        if not answers.keys() <= {each.id for each in asked}:
+            return False
+        await asyncio.to_thread(self.store.answer, run_id, answers)
+        return True
 
     async def cancel(self, run_id: str) -> None:
         """End a run that goes on in this process; from any event loop. See `LiveRun.cancel`."""

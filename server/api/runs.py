@@ -208,6 +208,9 @@ class Runs:
             RefusedError: It does not ask this, or the answer does not fit.
         """
         open_ = {question.id: question for question in run.questions}
+        if question_id not in open_ and run.ended is None and (ledger := run.offer.ledger) is not None:
+            with suppress(InputError):  # a run that was resumed may not have asked again yet
+                open_ |= {each.id: each for each in await asyncio.to_thread(ledger.open_questions, run.id)}
         if question_id not in open_:
             hint = did_you_mean(question_id[:200], open_)
             asked = ", ".join(open_) or "none"

@@ -933,6 +933,35 @@ async def test_an_answer_given_elsewhere_reaches_the_run_that_waits_and_its_mess
     assert (await workflow.aexecute(JOB, NOBODY, run_id=run_id)).scratchpad == "end(told [False])"
 
 
+@pytest.mark.parametrize("way", ["answer", "aresume"])
+async def test_an_answer_is_kept_for_a_run_that_has_not_asked_again_yet(new, ledger, run_id, way):
+    gate = asyncio.Event()
+
+    @as_operator
+    async def late(job: Job, context: RunContext) -> str:
+        await gate.wait()
+        return f"said {await context.ask('Send it?', 'boolean')}"
+
+    def shape():
+        return flow(late, into=new())
+
+    gate.set()
+    with pytest.raises(PausedError):
+        await asyncio.ensure_future(shape().aexecute(JOB, NOBODY, run_id=run_id))
+    await gone(run_id, ledger)
+    gate.clear()
+    workflow = shape()
+    running = asyncio.ensure_future(workflow.aexecute(JOB, NOBODY, run_id=run_id))
+    await until(lambda: ledger.run(run_id).driver)
+    with pytest.raises(OperadError, match="late#2"):
+        await workflow.answer(run_id, {"late#2": True})
+    answering = asyncio.ensure_future(getattr(workflow, way)(run_id, {"late": True}))
+    await until(lambda: not ledger.open_questions(run_id))
+    gate.set()
+    await answering
+    assert (await running).scratchpad == "said True"
+
+
 # Streams
 
 
