@@ -9,7 +9,7 @@ from pydantic import Field
 
 from operad.operators.node import ADVANCED, Fault, NodeCall, NodeOperator, NodeParams, NodeResult, TypeOf
 from operad.operators.nodes.flow import doubles
-from operad.operators.nodes.models import AskingParams, Memory, latest_turns
+from operad.operators.nodes.models import AskingNode, AskingParams, Memory, latest_turns
 from operad.operators.variables import Text, VariableType, whole
 from operad.runtime.events.interrupts import interrupt
 from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner, ask
@@ -36,15 +36,14 @@ class AgentParams(AskingParams):
     )
     rounds: int = Field(default=5, ge=1, le=100, description="How many turns it takes at most.")
     memory: Annotated[Memory | None, ADVANCED] = Field(
-        default=None, description="Earlier exchanges of the conversation that it sees: [5]."
+        default=None, description="Earlier exchanges of the conversation that it sees: {turns: 5}."
     )
 
 
-class Agent(NodeOperator[AgentParams]):
+class Agent(AskingNode[AgentParams]):
     """Has a model call tools until it can answer."""
 
     type = "agent"
-    asks_model = True
     params_type = AgentParams
     gives = "text (string)"
     example = {"instruction": "You look things up.", "query": "{{#1.question#}}", "tools": ["wikipedia"]}

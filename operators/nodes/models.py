@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast
 
 from pydantic import Field, JsonValue
 
@@ -102,6 +102,20 @@ class AskingParams(NodeParams):
         )
 
 
+AskingT = TypeVar("AskingT", bound=AskingParams)
+
+
+class AskingNode(NodeOperator[AskingT]):
+    """A node that asks a model: that of the run, unless `Services.models` has the one that it names."""
+
+    asks_model = True
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        if self.params.model_name in self.services.models:
+            self.asks_model = False
+
+
 class PromptMessage(NamedTuple):
     """A message of a prompt."""
 
@@ -158,11 +172,10 @@ class LLMParams(AskingParams):
         return self.messages or [PromptMessage("system", self.system), PromptMessage("user", self.user)]
 
 
-class LLM(NodeOperator[LLMParams]):
+class LLM(AskingNode[LLMParams]):
     """Asks a language model."""
 
     type = "llm"
-    asks_model = True
     params_type = LLMParams
     hint = "Files and images can be named in user, and only there."
     gives = "text (string)"
@@ -279,11 +292,10 @@ class ClassifierParams(AskingParams):
     instruction: Text = Field(default=Text(), description="What to heed in choosing; may be left out.")
 
 
-class QuestionClassifier(NodeOperator[ClassifierParams]):
+class QuestionClassifier(AskingNode[ClassifierParams]):
     """Has a model decide which class a text belongs to, and takes that way."""
 
     type = "question-classifier"
-    asks_model = True
     params_type = ClassifierParams
     hint = "A model chooses the class."
     gives = "class_name (string)"
@@ -340,11 +352,10 @@ class ExtractorParams(AskingParams):
     instruction: Text = Field(description="What to heed; variables as {{#id.variable#}}.")
 
 
-class ParameterExtractor(NodeOperator[ExtractorParams]):
+class ParameterExtractor(AskingNode[ExtractorParams]):
     """Has a model read named values out of a text."""
 
     type = "parameter-extractor"
-    asks_model = True
     params_type = ExtractorParams
     hint = "A model reads the values in the text; types: string, number, boolean, array[string], array[number], array[object]."
     gives = "each parameter, by its name"

@@ -13,6 +13,7 @@ from operad.flows.check import check
 from operad.flows.formats.chat2workflow import parent_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators import node as node_module
+from operad.operators.named_params import positional
 from operad.operators.node import NodeOperator, NodeParams
 from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
 from operad.operators.variables import Text, VariableType
@@ -40,7 +41,8 @@ def test_its_card_names_every_parameter_and_says_what_it_is(node_type):
     assert f"  outputs: {node_type.gives}" in text
     assert ("  ports: " in text) == bool(node_type.ports.fget(node_type("x", node_type.example)))  # type: ignore[attr-defined]
     if node_type.example:
-        assert json.loads(text.rpartition("  example: ")[2]) == json.loads(json.dumps(node_type.example))
+        shown = json.loads(text.rpartition("  example: ")[2])
+        assert positional(node_type.params_type, shown) == json.loads(json.dumps(node_type.example))
 
 
 @each_type

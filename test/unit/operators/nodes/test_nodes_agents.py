@@ -58,3 +58,11 @@ async def test_a_person_is_asked_and_the_way_of_the_answer_is_taken():
             outputs = event.message.outputs
     assert asked == ["Send figs?"]
     assert outputs == {"out": "too dear"}
+
+
+def test_a_node_whose_model_the_services_have_needs_none_of_the_run():
+    params = {"instruction": "", "query": "x", "model_name": "small"}
+    agent = NODE_TYPES["agent"]
+    assert agent("1", params).asks_model is True
+    assert agent("1", params, services=Services(models={"small": "any"})).asks_model is False
+    assert agent("1", params, services=Services(models={"other": "any"})).asks_model is True
