@@ -10,9 +10,10 @@ import sys
 import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,10 +23,13 @@ from operad.cli.durable import open_ledger
 from operad.cli.follow import GRACE
 from operad.cli.interruptible import end_children, signals_heard
 from operad.cli.remarks import Lossy
+from operad.cli.telemetry import MetricsHost, MetricsPort, Traced, listening
 from operad.cli.trust_store import Trusted, trusting
 from operad.configs.models import model_line
 from operad.configs.printable import printable
 from operad.configs.runnable import Source
+from operad.runtime.observe.metrics import Metrics
+from operad.runtime.observe.metrics import serve as serve_metrics
 from operad.runtime.values.errors import InputError, MissingExtraError
 from operad.server.api.experts import Offer, by_name, offers_of
 from operad.server.bounds import DEFAULT_BOUNDS, Bounds
@@ -91,6 +95,9 @@ def serve(
     ] = None,
     lossy: Lossy = False,
     grace: Annotated[float, typer.Option(min=0, help="Seconds for runs to finish at the end.")] = 30.0,
+    trace: Traced = None,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = "127.0.0.1",
     trust: Trusted = False,
 ) -> None:
     """Serve experts as OpenAI chat models (/v1), MCP tools (/mcp) and a run API (/runs).
@@ -127,7 +134,17 @@ def serve(
         requests_a_minute=requests_per_minute,
     )
     serving_type, uvicorn = _extra()
-    with _listening(host, port) as sockets:
+    with ExitStack() as stack:
+        sockets = stack.enter_context(_listening(host, port))
+        listeners = [*stack.enter_context(listening(trace))]
+        if metrics_port is not None:
+            metrics = Metrics()
+            there, stop = serve_metrics(metrics.registry, metrics_port, metrics_host)
+            stack.callback(stop)
+            print(f"metrics: http://{metrics_host}:{there}/metrics", file=sys.stderr, flush=True)
+            listeners.append(metrics)
+        for offer, listener in product(offers.values(), listeners):
+            offer.agent.workflow.add_listener(listener)
         asyncio.run(_serve(_Setting(offers, keys, host, bounds, grace, origins), sockets, serving_type, uvicorn))
 
 

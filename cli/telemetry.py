@@ -46,6 +46,14 @@ Traced = Annotated[
 ]
 
 
+MetricsPort = Annotated[
+    int | None, typer.Option(min=0, max=65535, help="Serve Prometheus metrics at http://HOST:PORT/metrics.")
+]
+MetricsHost = Annotated[
+    str, typer.Option(help="Address for the metrics: by default this machine only; 0.0.0.0 for all.")
+]
+
+
 @contextmanager
 def listening(where: str | None) -> Generator[Sequence[Listener], None, None]:
     """Yield the listeners for a command's runs; at the end, send their remaining spans within `LONGEST_FLUSH`.

@@ -20,7 +20,7 @@ from rich.text import Text
 from operad.cli.durable import Database, Files, open_ledger
 from operad.cli.follow import say
 from operad.cli.remarks import Lossy
-from operad.cli.telemetry import Traced, listening
+from operad.cli.telemetry import MetricsHost, MetricsPort, Traced, listening
 from operad.cli.trust_store import Trusted, trusting
 from operad.configs.models import model_line
 from operad.configs.prices import PricesFile
@@ -60,12 +60,8 @@ def worker(
         float, typer.Option(min=2, help="Seconds without a heartbeat after which other workers take over its work.")
     ] = LIMIT,
     trace: Traced = None,
-    metrics_port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Serve Prometheus metrics at http://HOST:PORT/metrics.")
-    ] = None,
-    metrics_host: Annotated[
-        str, typer.Option(help="Address for the metrics: by default this machine only; 0.0.0.0 for all.")
-    ] = "127.0.0.1",
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = "127.0.0.1",
     trust: Trusted = False,
 ) -> None:
     """Execute the operators of runs that were started with --workers, on any machine.

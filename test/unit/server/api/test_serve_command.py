@@ -281,6 +281,18 @@ def test_runs_that_are_kept_are_found_again_and_go_on(place, begun):
     assert (place / "ran.txt").read_text().splitlines().count("a Ada") == 2  # of r and of the other, once each
 
 
+def test_runs_are_traced_and_counted(begun):
+    server = begun("two.yaml", "--port", 0, "--trace", "console", "--metrics-port", 0).up()
+    server.ask("/runs", {"expert": "Two", "goal": "Ada", "id": "r"})
+    server.until("r", "finished")
+    metrics = re.search(r"metrics: (\S+)", server.said)
+    assert metrics
+    assert 'workflow="Two"' in httpx2.get(metrics[1]).text
+    server.process.send_signal(signal.SIGTERM)
+    spans = [json.loads(line) for line in server.ended()[2].splitlines() if line.startswith("{")]
+    assert {"a", "b"} <= {span["name"].split()[-1] for span in spans}
+
+
 @pytest.mark.slow
 def test_a_kept_run_that_waits_for_a_person_beyond_its_limit_is_set_aside_and_goes_on_when_answered(place, begun):
     pytest.importorskip("dbos")
