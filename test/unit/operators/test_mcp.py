@@ -255,7 +255,7 @@ async def test_in_a_yaml_file_the_program_and_its_folder_are_seen_from_the_file(
     config = {"operators": [], "tools": [{"name": "Demo", "type": "MCP", "mcp_transport_config": transport}]}
     (tmp_path / "files" / "tools.yaml").write_text(json.dumps(config))
     monkeypatch.chdir(tmp_path)
-    [demo] = load("files/tools.yaml", trust=True).services.tools
+    [demo] = load("files/tools.yaml", trust=True).services.known_tools
     async with Connections() as connections:
         tools = await connections.tools([demo])
         facts = next(tool for tool in tools if tool.name == "facts_list")
