@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, finalize, ref
 
 from operad.runtime.events import current_scope
 from operad.runtime.policies.deadline import standing_still
@@ -31,6 +31,33 @@ class Connections(WeakKeyDictionary[asyncio.AbstractEventLoop, Connection]):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Connections)
+
+    def hold(self, client: AsyncOpenAI) -> AsyncGenerator[None, None]:
+        """Return a generator that closes `client` when it is closed itself, as `asyncio.run` does at its end.
+
+        The client is also closed when the model is gone before the event loop is.
+        """
+        return _held(client, ref(self))
+
+
+async def _held(client: AsyncOpenAI, connections: ref[Connections]) -> AsyncGenerator[None, None]:
+    loop, owner = asyncio.get_running_loop(), connections()
+    assert owner is not None  # noqa: S101 - it asks for this
+    gone = finalize(owner, _close_soon, loop, client)  # which keeps the client until then
+    gone.atexit = False
+    del owner
+    try:
+        yield
+    finally:
+        gone.detach()
+        if (owner := connections()) is not None:
+            owner.pop(loop, None)
+        await client.close()
+
+
+def _close_soon(loop: asyncio.AbstractEventLoop, client: AsyncOpenAI) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(lambda: asyncio.ensure_future(client.close()))
 
 
 def shared_limits() -> SharedLimits | None:

@@ -42,7 +42,6 @@ from operad.runtime.values.errors import InputError, ModelError, RequestError, d
 from operad.runtime.values.message import Usage, new_id
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI
     from typing_extensions import Self
 from operad.runtime.models.connection import Connection, Connections, hold_off, shared_limits, spend
 
@@ -266,17 +265,9 @@ class Model(Endpoint):
             client = self._client(base_url, key)
             whose = hashlib.sha256(key.encode()).hexdigest()
             limiter = Limiter.of(f"{self.name} {base_url} {whose}", self.limits) if self.limits else None
-            connection = self._connections[loop] = Connection(client, limiter, self._hold(client))
+            connection = self._connections[loop] = Connection(client, limiter, self._connections.hold(client))
             await anext(connection.guard)
         return connection
-
-    async def _hold(self, client: AsyncOpenAI) -> AsyncGenerator[None, None]:
-        """Closes `client` when it is closed itself, as `asyncio.run` does at its end with every open generator."""
-        try:
-            yield
-        finally:
-            self._connections.pop(asyncio.get_running_loop(), None)
-            await client.close()
 
     async def _chunks(self, connection: Connection, request: dict[str, Any], call_id: str) -> AsyncGenerator[Any, None]:
         """The answer as it streams; whatever the endpoint does wrong is a `ModelError`."""
