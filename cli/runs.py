@@ -42,8 +42,10 @@ from operad.configs.prices import PricesFile
 from operad.configs.printable import printable, put
 from operad.configs.runnable import make, source_of
 from operad.runtime.durable.codec import Codec
+from operad.runtime.durable.description import describe_workflow
 from operad.runtime.durable.ledger import Ledger
 from operad.runtime.durable.places import shown
+from operad.runtime.durable.restart import refuse_changed
 from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, KeptRun
 from operad.runtime.durable.steps import batched
 from operad.runtime.values.errors import InputError, OperadError, shorten
@@ -149,10 +151,12 @@ def resume_run(
         if given:
             raise InputError(f"run {run_id!r} has finished, and asks nothing; leave --answer out")
         _deliver_kept(open_ledger(db, files=_place_of_files(kept)), kept, as_json=as_json)
-    if given and not ledger.is_driven(kept):
+    is_driven = ledger.is_driven(kept)
+    if given and not is_driven:
         _refuse_answers_to_a_program(kept)
-    later = keep_answers(ledger, run_id, given)
-    if ledger.is_driven(kept):
+    meant, later = _answers(ledger, run_id, given)
+    if is_driven:
+        ledger.answer(run_id, meant)
         _leave_to_driver(kept, given, later)
         return
     source = trusted(source_of(kept), run_id, db, model, base_url)
@@ -163,6 +167,10 @@ def resume_run(
         restart(ledger, run_id, restart_from, round_, runnable.agent)
     elif kept.state == FAILED:
         ledger.retry(run_id, runnable.agent.workflow)
+    else:
+        refuse_changed(kept, describe_workflow(runnable.agent.workflow))
+    meant, later = _answers(ledger, run_id, given)  # again, for what is restarted asks anew
+    ledger.answer(run_id, meant)  # last, so that a command that fails keeps none
     job, going_on = ledger.job(run_id), Kept(ledger, run_id, db, source.base_url)
     port, lines = port_of(view, view_port), Lines.of_stdin()
     carry_out(runnable, job, [], later, events_file, lines, as_json=as_json, kept=going_on, trace=trace, view_port=port)
@@ -255,11 +263,11 @@ def _place_of_files(kept: KeptRun) -> str | None:
 # What commands do with a run
 
 
-def keep_answers(ledger: Ledger, run_id: str, answers: Mapping[str, str]) -> dict[str, str]:
-    """Keep the answers to what a run asks; return those to what it does not ask yet.
+def _answers(ledger: Ledger, run_id: str, answers: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the answers to what a run asks, as values, and the texts for what it does not ask yet.
 
     Raises:
-        InputError: One does not fit its question; then none is kept.
+        InputError: One does not fit its question.
     """
     open_ = {question.id: question for question in ledger.open_questions(run_id)}
     meant: dict[str, Any] = {}
@@ -270,9 +278,7 @@ def keep_answers(ledger: Ledger, run_id: str, answers: Mapping[str, str]) -> dic
                 meant[question_id] = read_answer(text, asked.schema_)
             except WrongAnswerError as error:
                 raise InputError(f"--answer {question_id}={text}: {error}; it was asked: {asked.text}") from error
-    if meant:
-        ledger.answer(run_id, meant)
-    return {question_id: text for question_id, text in answers.items() if question_id not in meant}
+    return meant, {question_id: text for question_id, text in answers.items() if question_id not in meant}
 
 
 def _refuse_answers_to_a_program(kept: KeptRun) -> None:

@@ -264,6 +264,19 @@ def test_a_question_that_nobody_answers_leaves_the_run_to_be_answered_later(oper
     assert operad("runs", "resume", "one", "--answer", "b=yes")[0] == 2
 
 
+def test_an_answer_is_not_kept_if_the_command_fails_because_the_workflow_has_changed(operad):
+    operad("run", "asking.yaml", "--job", "Greet Ada.", "--run-id", "one")
+    file = Path("asking.yaml")
+    text = file.read_text()
+    file.write_text(text.replace(", *c]", "]"))
+    status, out, err = operad("runs", "resume", "one", "--answer", "b=yes")
+    assert (status, out) == (2, "")
+    assert "run 'one' began with another workflow" in err
+    assert [each["id"] for each in json.loads(operad("runs", "show", "one", "--json")[1])["questions"]] == ["b"]
+    file.write_text(text)
+    assert operad("runs", "resume", "one", "--answer", "b=yes")[:2] == (0, "Last Greet Ada.\n")
+
+
 def test_a_run_that_a_program_began_is_answered_there_and_the_command_stores_nothing(operad):
     class Ask:
         def get_id(self):
