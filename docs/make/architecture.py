@@ -105,10 +105,10 @@ def upward(found: Sequence[Module]) -> list[str]:
     ]
 
 
-def table(found: Sequence[Module]) -> Iterator[str]:
-    """Per package: modules, lines, and the packages of its layer that it imports."""
-    yield "| package | modules | lines | imports of its layer |"
-    yield "|---|---|---|---|"
+def table(found: Sequence[Module], *, sizes: bool = True) -> Iterator[str]:
+    """Per package: the packages of its layer that it imports; with sizes, its modules and lines."""
+    yield f"| package |{' modules | lines |' if sizes else ''} imports of its layer |"
+    yield f"|---|{'---|---|' if sizes else ''}---|"
     for layer in reversed(LAYERS):
         graph = graph_of(found, layer)
         packages = {each.package for each in found if each.name.partition(".")[0] == layer}
@@ -117,7 +117,8 @@ def table(found: Sequence[Module]) -> Iterator[str]:
             inside = [each for each in found if each.package == package]
             others = sorted(graph.successors(package)) if package in graph else []
             names = ", ".join(other.rpartition(".")[2] for other in others)
-            yield f"| `{package}` | {len(inside)} | {sum(each.lines for each in inside):,} | {names} |"
+            size = f" {len(inside)} | {sum(each.lines for each in inside):,} |" if sizes else ""
+            yield f"| `{package}` |{size} {names} |"
 
 
 def main() -> None:
