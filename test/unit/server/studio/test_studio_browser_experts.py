@@ -89,7 +89,7 @@ def test_an_expert_and_a_leader_are_added_and_removed(page):
     assert file.read_text() == TEAM + made + "leader:\n  profile: {name: Leader}\n"
     leader, expert = page.node("leader").bounding_box(), page.node("Writer").bounding_box()
     assert leader["x"] + leader["width"] < expert["x"]
-    page.node("leader").dblclick()
+    page.node("leader").dblclick(delay=80)
     page.tab.get_by_label("Max depth").fill("2")
     page.until(lambda: "leader:\n  max_depth: 2\n" in file.read_text())
     page.node("leader").focus()

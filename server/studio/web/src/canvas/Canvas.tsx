@@ -27,6 +27,9 @@ const READABLE = 0.35;
 /** The room between a node that is gone to and the edge of the canvas. */
 const EDGE = 28;
 
+/** Milliseconds within which a second click may follow the first. */
+const DOUBLE_CLICK = 500;
+
 export const DRAGGED = "application/x-operad-node";
 
 export function Canvas(): ReactElement | null {
@@ -42,6 +45,7 @@ export function Canvas(): ReactElement | null {
   const [nodes, setNodes] = useState<CardNode[]>([]);
   const edgesBefore = useRef<LineEdge[]>([]);
   const pointing = useRef(false); // a pointer selects by itself; the keyboard selects by focus
+  const pressed = useRef(-Infinity); // when
   const refusals = useRef<Record<string, string | null>>({});
   const containers = useMemo(
     () => new Set([...catalogue.values()].filter((each) => each.container).map((each) => each.type)),
@@ -82,14 +86,23 @@ export function Canvas(): ReactElement | null {
   const [width, height] = [useFlow((state) => state.width), useFlow((state) => state.height)];
   useEffect(() => {
     if (!fitted.current || !width || !height) return undefined;
-    const frame = requestAnimationFrame(() => {
+    let frame = 0;
+    const fit = (): void => {
       const drawn = flow.getNodes();
       const [first] = drawn;
       const whole = getViewportForBounds(flow.getNodesBounds(drawn), width, height, 0.01, 1, 0.07);
       const readable = whole.zoom >= READABLE || !first;
       void flow.setViewport(readable ? whole : { zoom: 0.7, x: 40 - first.position.x * 0.7, y: height / 2 - first.position.y * 0.7 });
-    });
-    return () => cancelAnimationFrame(frame);
+    };
+    // A click that opens a panel narrows the canvas: nodes stay where they are until it cannot become a double click.
+    const wait = Math.max(0, pressed.current + DOUBLE_CLICK - performance.now());
+    const timer = setTimeout(() => {
+      frame = requestAnimationFrame(fit);
+    }, wait);
+    return () => {
+      clearTimeout(timer);
+      cancelAnimationFrame(frame);
+    };
   }, [flow, path, width, height, layouts]);
 
   // A new node comes into view, unless a person has chosen the view.
@@ -222,6 +235,7 @@ export function Canvas(): ReactElement | null {
       }}
       onDrop={onDrop}
       onPointerDownCapture={() => {
+        pressed.current = performance.now();
         pointing.current = true;
         setTimeout(() => {
           pointing.current = false;
