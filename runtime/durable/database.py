@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import platform
+import select
 import sqlite3
 import threading
 import time
@@ -119,6 +120,7 @@ class Database:
                 connection.execute(f"SET idle_in_transaction_session_timeout = {round(IDLE * 1000)}")
                 connection.commit()
 
+            ping_by_looking(engine)
             return engine
         engine = sa.create_engine(url)
 
@@ -293,6 +295,24 @@ class Database:
 
     def _now_in(self, connection: Any) -> float:
         return float(connection.execute(self._sa.select(self._now)).scalar())
+
+
+def ping_by_looking(engine: Any) -> None:
+    """Have an engine of PostgreSQL test a connection without a round trip before it is used again.
+
+    A server that closes a connection writes to it first. Hence a connection with nothing to read is as good as one
+    that has just answered, and only one with something to read is asked.
+    """
+    ask = engine.dialect.do_ping
+    if engine.dialect.name == SQLITE or not hasattr(select, "poll"):  # a file needs no test, and Windows has no poll
+        return
+
+    def do_ping(connection: Any) -> bool:
+        looker = select.poll()
+        looker.register(connection.fileno(), select.POLLIN)
+        return ask(connection) if looker.poll(0) else True
+
+    engine.dialect.do_ping = do_ping
 
 
 def _check_version(name: str) -> None:

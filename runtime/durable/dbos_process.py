@@ -25,7 +25,7 @@ from dbos._error import DBOSInitializationError
 from dbos._sys_db import SystemDatabase
 from sqlalchemy import URL, BigInteger, cast, event, func
 
-from operad.runtime.durable.database import IDLE
+from operad.runtime.durable.database import IDLE, ping_by_looking
 from operad.runtime.durable.dbos_details import check_details
 from operad.runtime.durable.places import SQLITE, shown
 from operad.runtime.durable.requests import Request
@@ -238,6 +238,7 @@ def launch(
         tables = _dbos._get_dbos_instance()._sys_db
         tables.await_workflow_result = _wait_for_no_other
         _count_milliseconds(tables)
+        ping_by_looking(tables.engine)
         _here = DbosProcess(url, executor_id, perform, version, queues)
         if made:
             event.listen(tables.engine, "checkin", _here.returned)
@@ -267,6 +268,7 @@ def client(url: URL) -> DBOSClient:
         if url.get_backend_name() == SQLITE:
             event.listen(tables.engine, "connect", _know_unixepoch)
         _count_milliseconds(tables)
+        ping_by_looking(tables.engine)
         try:
             tables.verify_migrations()  # so that readers do not wait for writers
         except DBOSInitializationError:

@@ -93,3 +93,16 @@ def open_files(path):
     """The descriptors of this process for a file and those beside it."""
     names = [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()]
     return [name for name in names if name.startswith(str(path))]
+
+
+def test_a_connection_that_the_server_has_closed_is_replaced_before_it_is_used(postgresql):
+    database = Database(database_url(postgresql.new()))
+    with database._engine.connect() as first, database._engine.connect() as other:
+        pid = first.exec_driver_sql("SELECT pg_backend_pid()").scalar()
+        first.rollback()
+        first.close()
+        assert other.exec_driver_sql(f"SELECT pg_terminate_backend({pid}, 5000)").scalar()
+    with database._engine.connect() as one, database._engine.connect() as two:
+        pids = [each.exec_driver_sql("SELECT pg_backend_pid()").scalar() for each in (one, two)]
+    assert pid not in pids
+    database.close()
