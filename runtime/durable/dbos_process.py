@@ -20,7 +20,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
-from dbos import DBOS, DBOSClient, SetWorkflowID, _dbos, _queue
+from dbos import DBOS, DBOSClient, SetWorkflowID, _dbos, _queue, _workflow_commands
 from dbos._error import DBOSInitializationError
 from dbos._sys_db import SystemDatabase
 from sqlalchemy import URL, BigInteger, cast, event, func
@@ -39,6 +39,11 @@ OPERATOR = "operad.operator"
 
 _DBOS_OWN_QUEUE = "_dbos_internal_queue"
 """Queue of dbos for its own work, of which there is none here; dbos polls it every second unless told otherwise."""
+
+_DELAYS_POLL = 4.0
+"""Seconds between two polls of dbos for delayed and overdue work, of which there is none here; every second unless told
+otherwise, and below the 5 seconds for which it may hold its lock.
+"""
 
 _UNIXEPOCH_KNOWS_SUBSEC = (3, 42)
 """First version of SQLite in which ``unixepoch('subsec')`` returns a time; earlier ones return NULL."""
@@ -229,6 +234,7 @@ def launch(
         ]
         registry.internal_queue_map.clear()  # dbos would start threads for them, without a way to wake them
         registry._register_internal_queue(_DBOS_OWN_QUEUE, polling_interval_sec=60.0)
+        _workflow_commands._BACKGROUND_JOBS_INTERVAL_SEC = _DELAYS_POLL
         try:
             DBOS.launch()
         except Exception:

@@ -273,7 +273,7 @@ class Worker:
     # Heartbeat, and dead workers
 
     def _go(self) -> None:
-        well_since = beaten = searched = time.monotonic()
+        well_since = beaten = looked = searched = time.monotonic()
         while not self._leaving.wait(BEAT):
             doing = tuple(self._tasks)
             try:
@@ -283,7 +283,9 @@ class Worker:
                     well_since = now  # this worker was silent itself, and so may the others have been: judge later
                 beaten = now
                 self._stop_what_is_not_mine(doing)
-                self._take_over(self._dead(), now - well_since)
+                if now - looked > self.executor.limit / 5:
+                    looked = now
+                    self._take_over(self._dead(), now - well_since)
                 if now - searched > self.executor.limit:
                     searched = now
                     self._give_back_lost()
