@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
 import time
 from collections.abc import Collection, Generator
@@ -75,7 +76,7 @@ class Waiting:
         self._something.set()
 
     def _go(self) -> None:
-        early, pause, looked = set[str](), SHORTEST_LOOK, 0.0
+        early, pause, looked = set[str](), SHORTEST_LOOK, -math.inf
         while not self._stopped.is_set():
             self._something.clear()
             if not self._waits:
