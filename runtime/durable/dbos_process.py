@@ -1,8 +1,7 @@
 """This process's instance of dbos, which allows one database per process.
 
-Each operator whose message is kept is one dbos workflow, whose id consists of the run's id and the operator's key in
-the run. Its result is the operator's outcome, a message or an error. All share one function, which calls the
-`perform` of the driver or worker.
+Workers take work from its queues. Each operator that they execute is one dbos workflow, whose id consists of the run's
+id and the operator's key in the run. Its result is the operator's outcome, a message or an error.
 """
 
 # dbos's types are partly unknown, and some functions are private (see dbos_details.py).
@@ -20,15 +19,15 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
-from dbos import DBOS, DBOSClient, SetWorkflowID, _dbos, _queue, _workflow_commands
+from dbos import DBOS, DBOSClient, _dbos, _queue, _workflow_commands
 from dbos._error import DBOSInitializationError
 from dbos._sys_db import SystemDatabase
 from sqlalchemy import URL, BigInteger, cast, event, func
 
 from operad.runtime.durable.database import IDLE, ping_by_looking
 from operad.runtime.durable.dbos_details import check_details
+from operad.runtime.durable.dispatch import Request
 from operad.runtime.durable.places import SQLITE, shown
-from operad.runtime.durable.requests import Request
 from operad.runtime.durable.serializer import JsonSerializer, refuse_pickles
 from operad.runtime.durable.wakeups import BeforeCommit
 from operad.runtime.durable.work_signal import SAFETY_POLL, WorkSignal
@@ -66,9 +65,6 @@ class Queues(NamedTuple):
     concurrency: int
     recorded: Callable[[str], None]
     listening: Callable[[], bool]
-
-
-NO_QUEUES = Queues((), 1, recorded=print, listening=bool)
 
 
 class DbosProcess:
@@ -128,15 +124,6 @@ class DbosProcess:
         for signal in self._signals.values():
             signal.leave()
 
-    def start(self, step_id: str) -> Any:
-        """Start an operator's work in this process, or attach to work that another process started or finished.
-
-        Returns:
-            A dbos handle; `begun_here` tells if this call started the work.
-        """
-        with SetWorkflowID(step_id):
-            return DBOS.start_workflow(_operator, str(time.time()))  # in SQLite, dbos itself records whole seconds only
-
     def stop(self, seconds: int = 0) -> None:
         """Stop taking work, wait up to this many seconds for work in progress, and end dbos.
 
@@ -152,11 +139,6 @@ class DbosProcess:
             for taker in self._takers:
                 taker.join()
             DBOS.destroy(workflow_completion_timeout_sec=seconds)
-
-
-def begun_here(handle: Any) -> bool:
-    """Return True if the call that returned this handle started the work in this process."""
-    return hasattr(handle, "future")
 
 
 class LostError(Exception):
@@ -178,7 +160,7 @@ def launch(
     perform: Perform,
     *,
     version: str,
-    queues: Queues = NO_QUEUES,
+    queues: Queues,
 ) -> DbosProcess:
     """Launch dbos in this process.
 
@@ -197,13 +179,13 @@ def launch(
     with _launching:
         if _here is not None:
             raise InputError(
-                f"this process keeps runs in {shown(_here.url)} already, and dbos serves one database per process; "
-                f"use that one, or another process for {shown(url)}"
+                f"this process is a worker of {shown(_here.url)} already, and dbos serves one database per process; "
+                f"start another process for {shown(url)}"
             )
         if _is_in_use():
             raise InputError(
-                "this program runs dbos for itself, and dbos serves one application per process; keep runs from a "
-                "process of their own (operad run --durable), or have workers do the work (DurableWorkflow(url, workers=…))"
+                "this program runs dbos for itself, and dbos serves one application per process; start the worker in a "
+                "process of its own: operad worker FILE --db …"
             )
         check_details()
         refuse_pickles()
@@ -246,8 +228,7 @@ def launch(
         _count_milliseconds(tables)
         ping_by_looking(tables.engine)
         _here = DbosProcess(url, executor_id, perform, version, queues)
-        if made:
-            event.listen(tables.engine, "checkin", _here.returned)
+        event.listen(tables.engine, "checkin", _here.returned)
         _here.take_from(made)
         return _here
 

@@ -18,14 +18,27 @@ from operad.runtime.durable.codec import Outcome
 from operad.runtime.durable.description import describe_workflow, leaves
 from operad.runtime.durable.places import check_id, shown
 from operad.runtime.durable.recording import Recording
-from operad.runtime.durable.records import LOOK, UNDER_WAY, Records
+from operad.runtime.durable.records import LOOK, Records
 from operad.runtime.durable.remote import RemoteExecutor
-from operad.runtime.durable.replay import Replay, StepExecutor, in_thread
+from operad.runtime.durable.replay import Replay
 from operad.runtime.durable.restart import refuse_changed
-from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, Executor, KeptRun, Retention
-from operad.runtime.durable.run_owner import BEAT, LIMIT, Held, RunOwner, leave, owner_of, taken_over, text_of
+from operad.runtime.durable.rows import (
+    CANCELLED,
+    DONE,
+    FAILED,
+    FINISHED,
+    PAUSED,
+    RUNNING,
+    UNDER_WAY,
+    Executor,
+    KeptRun,
+    Retention,
+)
+from operad.runtime.durable.run_owner import BEAT, LIMIT, Held, RunOwner, leave, owner_of
 from operad.runtime.durable.served import Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
+from operad.runtime.durable.step_table import taken_over
+from operad.runtime.durable.threads import in_thread
 from operad.runtime.events.journal import bare
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.graph import WorkflowGraph
@@ -117,16 +130,17 @@ class Ledger(Records):
         run_id = kept.run_id
         run.take_up(await in_thread(self._call_of, kept, call.reasoner))
         steps = await in_thread(self._steps, run_id)
-        place: StepExecutor = driver
+        remote = None
         if self.workers is not None:
-            place = RemoteExecutor(driver, self.workers, self.codec, self.store, driver.executor.version)
-        replay = Replay(run_id, self.store, self.codec, steps, place)
+            dispatch = await in_thread(lambda: driver.dispatch)
+            remote = RemoteExecutor(dispatch, self.workers, self.codec, self.store, driver.executor)
+        replay = Replay(run_id, self.store, self.codec, steps, driver.steps, remote)
         run.journal = replay
         group = self.workers.queue if self.workers else hashlib.sha256(kept.graph.encode()).hexdigest()
         run.shared_limits = LimitsInDatabase(self.store, group, driver.executor.id)
         heard = Recording(run.log, run_id, kept.drives)
-        noting = asyncio.ensure_future(self._keep_noting(run, replay, heard, place, driver.executor.id))
-        note_end = partial(self._note_end, run, replay, heard, driver.executor.id)
+        noting = asyncio.ensure_future(self._keep_noting(run, replay, heard, remote, driver.executor.id))
+        note_end = partial(self._note_end, run, replay, heard, driver)
         held.watched = True
         try:
             try:
@@ -245,7 +259,8 @@ class Ledger(Records):
             return None
         if kept.result:
             return ()
-        done = {path[0] for path, _ in (bare(key) for key, _ in self._rows(run_id, status="SUCCESS")) if len(path) == 1}
+        paths = [bare(row.key)[0] for row in self._rows(run_id) if row.status == DONE]
+        done = {path[0] for path in paths if len(path) == 1}
         return [operator for name, operator in graph.operators.items() if name not in done]
 
     def _call_of(self, kept: KeptRun, reasoner: Reasoner) -> OperatorCall:
@@ -257,26 +272,27 @@ class Ledger(Records):
     def _steps(self, run_id: str) -> dict[str, str]:
         """Return the kept outcomes of a run's operators; forget unfinished steps of dead processes."""
         steps, unfinished = dict[str, str](), list[str]()
-        for key, step in self._rows(run_id, load_output=True):
-            if step.status == "SUCCESS":
-                steps[key] = text_of(step.output, step.workflow_id)
-            elif not (self.workers and step.queue_name == self.workers.queue and step.status in UNDER_WAY):
-                unfinished.append(step.workflow_id)
-        self._delete_steps(unfinished)
+        for row in self._rows(run_id, outcomes=True):
+            if row.outcome is not None:
+                steps[row.key] = row.outcome
+            elif not (self.workers and row.queue == self.workers.queue and row.status in UNDER_WAY):
+                unfinished.append(row.key)
+        if unfinished:
+            self._forget_steps(run_id, unfinished)
         return steps
 
     def _messages(self, run_id: str) -> dict[str, WorkflowMessage]:
         """Return the last message of each top-level operator, by id; operators that contain others have none."""
         found: dict[str, tuple[int, WorkflowMessage]] = {}
-        for key, step in self._rows(run_id, load_output=True, status="SUCCESS"):
-            path, rounds = bare(key)
-            outcome = self.codec.load(text_of(step.output, step.workflow_id), Outcome) if len(path) == 1 else None
+        for row in self._rows(run_id, outcomes=True):
+            path, rounds = bare(row.key)
+            outcome = self.codec.load(row.outcome, Outcome) if row.outcome is not None and len(path) == 1 else None
             if outcome is not None and outcome.message is not None and rounds[0] >= found.get(path[0], (0,))[0]:
                 found[path[0]] = rounds[0], outcome.message
         return {operator_id: message for operator_id, (_, message) in found.items()}
 
     async def _keep_noting(
-        self, run: Run, replay: Replay, heard: Recording, place: StepExecutor, driver_id: str
+        self, run: Run, replay: Replay, heard: Recording, remote: RemoteExecutor | None, driver_id: str
     ) -> None:
         """Periodically record the progress of a run, and pass on answers that were given elsewhere."""
         while True:
@@ -286,7 +302,8 @@ class Ledger(Records):
                 now = {"state": state, "done": replay.done, "usage": run.usage.model_dump_json()}
                 await in_thread(heard.write, self.store)
                 await in_thread(partial(self.store.note, replay.run_id, driver_id, **now))
-                await place.look_after(replay.run_id)
+                if remote is not None:
+                    await remote.look_after(replay.run_id)
                 if run.questions.open():
                     for question in await in_thread(self.store.questions, replay.run_id):
                         if question.answer is not None and question.id in {q.id for q in run.questions.open()}:
@@ -297,7 +314,7 @@ class Ledger(Records):
         run: Run,
         replay: Replay,
         heard: Recording,
-        driver_id: str,
+        driver: RunOwner,
         state: str,
         *,
         message: WorkflowMessage | None = None,
@@ -317,9 +334,10 @@ class Ledger(Records):
             values |= {"error": describe(error)[:10_000], "failed": failed[-1] if failed else ""}
 
         def note() -> None:
+            driver.steps.wait()
             with suppress(OperadError):
                 heard.write(self.store)
-            mine = self.store.note(replay.run_id, driver_id, **values)
+            mine = self.store.note(replay.run_id, driver.executor.id, **values)
             if mine and self.workers and state not in (RUNNING, PAUSED):
                 with suppress(self.store.errors):
                     self._cancel_steps(replay.run_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from importlib import import_module
@@ -32,8 +32,21 @@ from operad.runtime.durable.restart import (
     stray_changes,
     unreadable,
 )
-from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, RUNNING, Executor, KeptQuestion, KeptRun
-from operad.runtime.durable.steps import KeptStep, batched, kept_step, step_rows
+from operad.runtime.durable.rows import (
+    CANCELLED,
+    DONE,
+    FAILED,
+    FINISHED,
+    RUNNING,
+    UNDER_WAY,
+    Executor,
+    KeptQuestion,
+    KeptRun,
+    Retention,
+    StepRow,
+)
+from operad.runtime.durable.step_table import batched
+from operad.runtime.durable.steps import KeptStep, kept_step, steps_of_workers
 from operad.runtime.durable.store import Store
 from operad.runtime.durable.watch import Watch
 from operad.runtime.events import Event
@@ -44,11 +57,7 @@ from operad.runtime.values.schema import faults
 from operad.runtime.workflow.workflow import Workflow
 
 if TYPE_CHECKING:
-    from dbos import DBOSClient, WorkflowStatus
-from operad.runtime.durable.rows import Retention
-
-UNDER_WAY = ["ENQUEUED", "PENDING"]
-"""States of unfinished work in dbos."""
+    from dbos import DBOSClient
 
 GIVEN = ("job", "messages", "previous", "lesson")
 """Parts of a run's input, except for the reasoner."""
@@ -99,7 +108,7 @@ class Records:
 
     @cached_property
     def client(self) -> DBOSClient:
-        """Client that reads the tables of dbos."""
+        """Client that reads the tables of dbos, in which workers record their work; missing tables are created."""
         client = import_module("operad.runtime.durable.dbos_process").client
         return self.store.insist(partial(client, self.url), 0.0)
 
@@ -162,8 +171,8 @@ class Records:
         Raises:
             InputError: There is no such run.
         """
-        rows = self._rows(self._known(run_id).run_id, load_input=True, load_output=True)
-        steps = [kept_step(key, row) for key, row in rows if row.status in ("SUCCESS", *UNDER_WAY)]
+        rows = self._rows(self._known(run_id).run_id, outcomes=True)
+        steps = [kept_step(row) for row in rows if row.status in (DONE, *UNDER_WAY)]
         return sorted(steps, key=lambda step: (step.outcome is None, step.ended))
 
     def events(self, run_id: str) -> Sequence[Event]:
@@ -210,7 +219,7 @@ class Records:
     def questions(self, run_id: str) -> Sequence[KeptQuestion]:
         """Return the kept records of a run's unanswered questions."""
         open_ = [each for each in self.store.questions(self._known(run_id).run_id) if each.answer is None]
-        done = [key for key, _ in self._rows(run_id, status="SUCCESS")] if open_ else []
+        done = [row.key for row in self._rows(run_id) if row.status == DONE] if open_ else []
         return [each for each in open_ if not any(each.step == key or each.step.startswith(f"{key}/") for key in done)]
 
     def answer(self, run_id: str, answers: Mapping[str, JsonValue]) -> None:
@@ -251,7 +260,9 @@ class Records:
             refuse_changed(kept, describe_workflow(workflow))
         if kept.failed:
             failed = [step.key for step in self.timeline(run_id) if step.outcome and step.outcome.error is not None]
-            self._forget_steps(run_id, [key for key in failed if failed_beside(key, kept.failed)])
+            gone = [key for key in failed if failed_beside(key, kept.failed)]
+            self._forget_steps(run_id, gone)
+            self.store.forget_questions(run_id, gone)
         self.store.forget_deaths(run_id)
         self.store.forget_events(run_id)
         self.store.note(run_id, "", state=RUNNING, error="", failed="")
@@ -289,14 +300,15 @@ class Records:
                 f"run {run_id!r}: {shorten(stray)} changed, too, but does not depend on {operator!r}; "
                 "restart from there, or begin a run with another id"
             )
-        keys = [key for key, _ in self._rows(run_id)]
+        keys = [row.key for row in self._rows(run_id)]
         ran = sorted({at for path, at in map(place_of, keys) if is_under(path, again[:1])})
         if round < 1 or ((ran or round > 1) and round not in ran):
             rounds = ", ".join(map(str, ran)) or "none yet"
             raise InputError(f"run {run_id!r}: {operator!r} did not run in round {round}; it ran in: {rounds}")
         gone = [key for key in keys if is_again(key, again, round)]
         asked = {question.step for question in self.store.questions(run_id)}
-        self._forget_steps(run_id, gone, [step for step in asked if is_again(step, again, round)])
+        self._forget_steps(run_id, gone)
+        self.store.forget_questions(run_id, [step for step in asked if is_again(step, again, round)])
         self.store.forget_events(run_id)
         values = {
             "graph": json.dumps(now),
@@ -311,9 +323,10 @@ class Records:
             raise InputError(f"run {run_id!r} was resumed by another process meanwhile; wait for it")
         return gone
 
-    def _forget_steps(self, run_id: str, keys: Collection[str], asking: Collection[str] | None = None) -> None:
-        self._delete_steps([f"{run_id}:{key}" for key in keys])
-        self.store.forget_steps(run_id, keys if asking is None else asking)
+    def _forget_steps(self, run_id: str, keys: Sequence[str]) -> None:
+        self.store.forget_steps(run_id, keys)
+        if self.store.has_workers_tables():
+            self._delete_of_workers([f"{run_id}:{key}" for key in keys])
 
     def alive(self) -> Collection[str]:
         """Return the processes that seem to live, by the clocks."""
@@ -355,7 +368,7 @@ class Records:
 
     def _cancel_steps(self, run_id: str) -> None:
         """Make workers drop or stop steps whose outcome is not needed any more."""
-        open_ = [step.workflow_id for _, step in self._rows(run_id, status=UNDER_WAY)]
+        open_ = [row.step_id for row in self._rows_of_workers(run_id) if row.status in UNDER_WAY]
         if open_:
             self.client.cancel_workflows(open_)
 
@@ -382,7 +395,8 @@ class Records:
             for kept in there:
                 self._refuse_driven(kept)
         for few in batched(these, _RUNS_AT_ONCE):
-            self._delete_steps(self._step_ids(few))
+            if self.store.has_workers_tables():
+                self._delete_of_workers(self.store.step_ids(few))
             self.store.forget(few)
             yield from few
             time.sleep(BREATH)
@@ -435,14 +449,23 @@ class Records:
             raise unreadable(kept)
         return result
 
-    def _delete_steps(self, step_ids: Sequence[str]) -> None:
+    def _delete_of_workers(self, step_ids: Sequence[str]) -> None:
         for these in batched(step_ids):
             self.store.insist(partial(self.client.delete_workflows, these))
 
-    def _rows(self, run_id: str, **only: Any) -> Iterator[tuple[str, WorkflowStatus]]:
-        """Yield dbos's rows of a run's operators, by key, in order of their beginning."""
-        return step_rows(self.store, self.client, run_id, self._step_ids([run_id]), **only)
+    def _rows(self, run_id: str, *, outcomes: bool = False) -> Sequence[StepRow]:
+        """Return the operators of a run, in the order of their beginning.
 
-    def _step_ids(self, run_ids: Sequence[str]) -> Sequence[str]:
-        _ = self.client  # creates missing tables
-        return self.store.step_ids(run_ids)
+        Args:
+            run_id: The run.
+            outcomes: True to read their outcomes, too.
+        """
+        mine = self.store.steps(run_id, outcomes=outcomes)
+        others = self._rows_of_workers(run_id, outcomes=outcomes)
+        return sorted((*mine, *others), key=lambda row: row.began)
+
+    def _rows_of_workers(self, run_id: str, *, outcomes: bool = False) -> Iterable[StepRow]:
+        """Return the operators of a run in the tables of dbos: of workers, or of drivers of an earlier version."""
+        if not self.store.has_workers_tables():
+            return ()
+        return steps_of_workers(self.store, self.client, run_id, self.store.step_ids([run_id]), outcomes=outcomes)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from operad.runtime.durable.codec import Codec
-from operad.runtime.durable.replay import in_thread, question_of
-from operad.runtime.durable.requests import Request
-from operad.runtime.durable.run_owner import RunOwner, text_of
+from operad.runtime.durable.dispatch import Dispatch, Request
+from operad.runtime.durable.replay import question_of
+from operad.runtime.durable.rows import DONE, Executor, text_of
 from operad.runtime.durable.served import Served
 from operad.runtime.durable.shared_limits import name_in
 from operad.runtime.durable.store import Store
+from operad.runtime.durable.threads import in_thread
 from operad.runtime.events import Scope, enter
 from operad.runtime.events.interrupts import ask
 from operad.runtime.graph.build import Node
@@ -30,38 +31,34 @@ MAX_DEATHS = 3
 
 
 class RemoteExecutor:
-    """Executes the operators of a run in workers if these serve them, and in this process otherwise.
+    """Executes the operators of a run in workers if these serve them; see `Remote`.
 
     Args:
-        driver: This process.
+        dispatch: Requests of this process to workers.
         served: Agents that workers serve.
         codec: Writes the requests.
         store: The tables of runs.
-        version: Version of the code; workers of other versions do not take its requests.
+        executor: This process; workers with another version of the code do not take its requests.
     """
 
-    def __init__(self, driver: RunOwner, served: Served, codec: Codec, store: Store, version: str) -> None:
+    def __init__(self, dispatch: Dispatch, served: Served, codec: Codec, store: Store, executor: Executor) -> None:
         self.queue = served.queue
-        self._driver = driver
+        self._dispatch = dispatch
         self._served = served
         self._codec = codec
         self._store = store
-        self._version = version
+        self._executor = executor
         self._scopes: dict[str, Scope] = {}
         self._relayed: dict[tuple[str, str], asyncio.Task[Any]] = {}
         self._told = False
         self._deaths: Mapping[str, Sequence[str]] | None = None
 
     def takes(self, node: Node, scope: Scope) -> bool:
-        """See `StepExecutor.takes`."""
+        """See `Remote.takes`."""
         return self._served.address_of(scope, node) is not None
 
-    async def outcome_of(self, step_id: str, work: Callable[[], Awaitable[str]]) -> str:
-        """See `StepExecutor.outcome_of`."""
-        return await self._driver.outcome_of(step_id, work)
-
-    async def outcome_elsewhere(self, step_id: str, node: Node, call: OperatorCall, scope: Scope) -> str:
-        """See `StepExecutor.outcome_elsewhere`."""
+    async def outcome_of(self, step_id: str, node: Node, call: OperatorCall, scope: Scope) -> str:
+        """See `Remote.outcome_of`."""
         if self._deaths is None:
             self._deaths = await in_thread(self._store.takeovers_of, step_id.partition(":")[0])
         if len(deaths := self._deaths.get(step_id, ())) >= MAX_DEATHS:
@@ -69,7 +66,7 @@ class RemoteExecutor:
         request = {
             "address": self._served.address_of(scope, node),
             "queue": self.queue,
-            "driver": self._driver.executor.id,
+            "driver": self._executor.id,
             "path": scope.path,
             "round": scope.round,
             "job": call.job,
@@ -89,9 +86,7 @@ class RemoteExecutor:
             if place:
                 scope.place = place
                 await place.take()
-            with self._driver.waiting.expecting(step_id) as outcome:
-                await self._driver.requests.put(Request(self.queue, step_id, text, self._version))
-                ended = await outcome
+            ended = await self._dispatch.outcome_of(Request(self.queue, step_id, text, self._executor.version))
         finally:
             if place:
                 await place.give()
@@ -100,7 +95,7 @@ class RemoteExecutor:
                 if asking == step_id:
                     task.cancel()
                     del self._relayed[asking, question]
-        if ended.status == "SUCCESS":
+        if ended.status == DONE:
             return text_of(ended.output, step_id)
         deaths = await in_thread(self._store.takeovers, step_id)
         if len(deaths) >= MAX_DEATHS:
@@ -119,8 +114,8 @@ class RemoteExecutor:
         ]
 
     async def forget(self, step_id: str) -> None:
-        """See `StepExecutor.forget`."""
-        await self._driver.forget(step_id)
+        """See `Remote.forget`."""
+        await self._dispatch.forget(step_id)
 
     async def look_after(self, run_id: str) -> None:
         """Pass on questions that operators ask in workers, and warn if no worker serves the queue."""
@@ -137,14 +132,14 @@ class RemoteExecutor:
     async def _look_for_workers(self) -> None:
         executors = await in_thread(self._store.executors)
         alive = [each for each in executors if each.kind == "worker" and each.alive]
-        if any(self.queue in each.queues and each.version == self._version for each in alive):
+        if any(self.queue in each.queues and each.version == self._executor.version for each in alive):
             self._told = False
         elif not self._told:
             self._told = True
             others = [f"{each.id} (version {each.version}) serves {', '.join(each.queues)}" for each in alive]
             _logger.warning(
                 "no worker of version %s serves %r; start one from the same configuration: operad worker FILE --db …; %s",
-                self._version,
+                self._executor.version,
                 self.queue,
                 "; ".join(others) or "none is alive",
             )

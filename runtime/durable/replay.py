@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 from pydantic import JsonValue
 
 from operad.runtime.durable.codec import Codec, Outcome
 from operad.runtime.durable.rows import KeptQuestion
+from operad.runtime.durable.step_writer import StepWriter
 from operad.runtime.durable.store import Store
+from operad.runtime.durable.threads import in_thread
 from operad.runtime.events import InsightsRecalled, MessageKept, OperatorRetried, Scope
 from operad.runtime.events.journal import bare, key_of
 from operad.runtime.events.repeat import Repeat, repeating, traced
@@ -26,46 +26,20 @@ from operad.runtime.values.questions import Question
 from operad.runtime.values.schema_check import check_schema
 from operad.runtime.workflow.steps import perform
 
-T = TypeVar("T")
 
-THREADS = ThreadPoolExecutor(max_workers=32, thread_name_prefix="operad-database")
-"""Threads for database calls; separate from those of `asyncio.to_thread`, which operators may exhaust."""
-
-
-async def in_thread(function: Callable[..., T], *args: object) -> T:
-    """Call a blocking function in a thread."""
-    return await asyncio.get_running_loop().run_in_executor(THREADS, function, *args)
-
-
-class StepExecutor(Protocol):
-    """Executes the steps of a run: in this process, or in workers."""
-
-    async def outcome_of(self, step_id: str, work: Callable[[], Awaitable[str]]) -> str:
-        """Execute a step in this process.
-
-        Args:
-            step_id: Id of the step among all runs.
-            work: Function that does the work and returns its outcome as text.
-
-        Returns:
-            The outcome as it is kept, whichever process produced it.
-        """
-        ...
+class Remote(Protocol):
+    """Executes operators of a run in workers."""
 
     def takes(self, node: Node, scope: Scope) -> bool:
         """Return True if workers execute this operator."""
         ...
 
-    async def outcome_elsewhere(self, step_id: str, node: Node, call: OperatorCall, scope: Scope) -> str:
+    async def outcome_of(self, step_id: str, node: Node, call: OperatorCall, scope: Scope) -> str:
         """Have workers execute an operator; return its outcome as text."""
         ...
 
-    async def look_after(self, run_id: str) -> None:
-        """Do periodic work for operators that workers execute."""
-        ...
-
     async def forget(self, step_id: str) -> None:
-        """Forget the outcome of a step."""
+        """Forget the outcome of an operator."""
         ...
 
 
@@ -77,29 +51,29 @@ class Replay:
         store: The tables of runs.
         codec: Reads and writes kept values.
         kept: Outcomes that are kept already, by key.
-        place: Executor of the remaining steps.
+        steps: Records the operators that this process executes.
+        remote: Executes operators in workers; None to execute all of them in this process.
 
     Attributes:
         failed: Error of each failed operator, by key.
     """
 
-    def __init__(self, run_id: str, store: Store, codec: Codec, kept: Mapping[str, str], place: StepExecutor) -> None:
+    def __init__(
+        self, run_id: str, store: Store, codec: Codec, kept: Mapping[str, str], steps: StepWriter, remote: Remote | None
+    ) -> None:
         self.run_id = run_id
         self.failed: list[tuple[BaseException, str]] = []
         self._store = store
         self._codec = codec
         self._kept = dict(kept)
-        self._place = place
+        self._steps = steps
+        self._remote = remote
         self._done: set[str] = set()
 
     @property
     def done(self) -> int:
         """Number of operators with an outcome; several rounds of an operator count once."""
         return len(self._done)
-
-    def step_id(self, key: str) -> str:
-        """Return the id of an operator's work among all runs."""
-        return f"{self.run_id}:{key}"
 
     async def perform(self, node: Node, call: OperatorCall, scope: Scope) -> WorkflowMessage:
         """See `StepJournal.perform`."""
@@ -109,8 +83,8 @@ class Replay:
         if (text := self._kept.pop(key, None)) is not None:
             scope.write(MessageKept())
             return self._settle(key, self._codec.load(text, Outcome), scope, replayed=True)
-        if self._place.takes(node, scope):
-            return await self._elsewhere(key, node, call, scope)
+        if self._remote is not None and self._remote.takes(node, scope):
+            return await self._elsewhere(self._remote, key, node, call, scope)
         return await self._here(key, lambda: perform(node, call, scope), scope)
 
     async def once(self, name: str, scope: Scope, work: Callable[[], Awaitable[WorkflowMessage]]) -> WorkflowMessage:
@@ -121,33 +95,28 @@ class Replay:
         return await self._here(key, work, scope)
 
     async def _here(self, key: str, work: Callable[[], Awaitable[WorkflowMessage]], scope: Scope) -> WorkflowMessage:
-        made: Outcome | None = None
-        made_text = ""
-
-        async def outcome() -> str:
-            nonlocal made, made_text
+        with self._steps.recorded(self.run_id, key) as keep:
             before, scope.kept = scope.kept, []
             try:
                 made = await outcome_of_work(work, scope)
             finally:
                 scope.kept = before
             try:
-                made_text = await in_thread(self._codec.dump, made)
+                text = await in_thread(self._codec.dump, made)
             except InputError as error:  # the operator's message cannot be kept
                 made = Outcome(error=error, usage=made.usage)
-                made_text = self._codec.dump(made)
-            return made_text
+                text = self._codec.dump(made)
+            await keep(text)
+        return self._settle(key, made, scope, replayed=False)
 
-        text = await self._place.outcome_of(self.step_id(key), outcome)
-        if made is not None and text == made_text:
-            return self._settle(key, made, scope, replayed=False)
-        return self._settle(key, await in_thread(self._codec.load, text, Outcome), scope, replayed=True)
-
-    async def _elsewhere(self, key: str, node: Node, call: OperatorCall, scope: Scope) -> WorkflowMessage:
-        text = await self._place.outcome_elsewhere(self.step_id(key), node, call, scope)
+    async def _elsewhere(
+        self, remote: Remote, key: str, node: Node, call: OperatorCall, scope: Scope
+    ) -> WorkflowMessage:
+        step_id = f"{self.run_id}:{key}"
+        text = await remote.outcome_of(step_id, node, call, scope)
         outcome = await in_thread(self._codec.load, text, Outcome)
         if isinstance(outcome.error, BudgetError):  # with a larger budget, the run may go on
-            await self._place.forget(self.step_id(key))
+            await remote.forget(step_id)
         return self._settle(key, outcome, scope, replayed=True)
 
     def _settle(self, key: str, outcome: Outcome, scope: Scope, *, replayed: bool) -> WorkflowMessage:

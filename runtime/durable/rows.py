@@ -7,6 +7,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, TypeVar, cast
 
 from operad.runtime.durable.places import is_dead
+from operad.runtime.values.errors import InputError
 
 T = TypeVar("T")
 
@@ -131,6 +132,49 @@ class KeptQuestion:
     answered: float = 0.0
 
 
+DONE, UNDER_WAY = "SUCCESS", ("ENQUEUED", "PENDING")
+"""States of an operator's work, in the words of dbos: it has an outcome; it waits in a queue, or is being done."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """Record of an operator's work: in Operad's table if the driver did it, in that of dbos if a worker did.
+
+    Attributes:
+        run_id: The run.
+        key: Key of the work in the run.
+        outcome: Its outcome in the form of `Codec`; None until there is one, or if it was not read.
+        began: Time at which it began or, while it waits, was put into a queue.
+        ended: Time at which it ended; 0 until then.
+        status: `DONE`, one of `UNDER_WAY`, or another word of dbos for work that ended without an outcome.
+        queue: Queue of the workers; empty for work of the driver.
+    """
+
+    run_id: str
+    key: str
+    outcome: str | None = None
+    began: float = 0.0
+    ended: float = 0.0
+    status: str = "PENDING"
+    queue: str = ""
+
+    @property
+    def step_id(self) -> str:
+        """Id of the work among all runs."""
+        return f"{self.run_id}:{self.key}"
+
+
+def text_of(output: object, step_id: str) -> str:
+    """Return the kept outcome of an operator as text.
+
+    Raises:
+        InputError: The outcome is not a text.
+    """
+    if not isinstance(output, str):
+        raise InputError(f"the stored outcome of {step_id!r} is not a text; was it written by another program?")
+    return output
+
+
 def of_row(kind: type[T], row: Mapping[str, Any]) -> T:
     """Return a row as a value. SQLite allows any type in any column; a value of a wrong type is ignored."""
     given: dict[str, Any] = {}
@@ -139,6 +183,11 @@ def of_row(kind: type[T], row: Mapping[str, Any]) -> T:
         wanted: Any = {float: (float, int), bool: (bool, int), type(None): (str, type(None))}
         given[field.name] = value if isinstance(value, wanted.get(type(nothing), type(nothing))) else nothing
     return kind(**given)
+
+
+def storable(value: Any) -> Any:
+    """Return a value that databases accept: a text without zero characters and lone surrogates; others unchanged."""
+    return value.replace("\0", "\ufffd").encode(errors="replace").decode() if isinstance(value, str) else value
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""This process as the owner of runs: its heartbeat, and the operators that it executes."""
+"""This process as the owner of runs: its heartbeat, and where it records them."""
 
 from __future__ import annotations
 
@@ -6,29 +6,21 @@ import asyncio
 import atexit
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
-from operad.runtime.durable.database import passes
+from operad.runtime.durable.dispatch import Dispatch
 from operad.runtime.durable.places import new_executor_id, process_identity, version_here
-from operad.runtime.durable.replay import in_thread
-from operad.runtime.durable.requests import Request, Requests
 from operad.runtime.durable.rows import Executor
+from operad.runtime.durable.step_writer import StepWriter
 from operad.runtime.durable.store import Store
-from operad.runtime.durable.waiting import Waiting
-from operad.runtime.durable.wakeups import wakeups
-from operad.runtime.events import Scope
-from operad.runtime.graph.build import Node
-from operad.runtime.graph.call import OperatorCall
+from operad.runtime.durable.threads import in_thread
 from operad.runtime.values.errors import InputError, OperadError
 from operad.runtime.values.sync import running_loop
 
 if TYPE_CHECKING:
-    from dbos import DBOSClient
     from sqlalchemy import URL
 
 BEAT = 1.0
@@ -154,184 +146,56 @@ class Heartbeat:
 
 
 class RunOwner(Heartbeat):
-    """This process as the owner of runs; see `owner_of`.
+    """This process as the owner of runs in one database; see `owner_of`.
 
     Attributes:
         url: The database.
         executor: This process's row in the database.
-        client: Reads the tables of dbos.
-        waiting: Waits for steps that other processes execute.
-        requests: Writes requests for these steps.
+        steps: Records the operators that this process executes.
     """
 
     def __init__(self, url: URL, limit: float) -> None:
-        dbos_process = import_module("operad.runtime.durable.dbos_process")
         self.url = url
         self.executor = Executor(new_executor_id(), process=process_identity(), version=version_here(), limit=limit)
-        self._begun: dict[str, Future[str]] = {}
-        self._begun_here: Callable[[Any], bool] = dbos_process.begun_here
-        self._lost_error: type[Exception] = dbos_process.LostError
         store = Store(url)
-        launch = partial(dbos_process.launch, url, self.executor.id, self._perform, version=self.executor.version)
-        self._process = store.set_up(launch)
-        self.client: DBOSClient = store.insist(partial(dbos_process.client, url), 0.0)
-        self.waiting = Waiting(self.client)
-        self.requests = Requests(partial(self._request, dbos_process.enqueue))
+        self.steps = StepWriter(store, self.executor.id)
         super().__init__(store, self.executor)
+
+    @cached_property
+    def dispatch(self) -> Dispatch:
+        """Requests of this process to workers. May block."""
+        return Dispatch(self._store, self.executor.id)
 
     def stop(self) -> None:
         """Stop. Runs that this process drives end here, and can be resumed at once, here or elsewhere."""
         self.end_all()
-        self.drop()  # a thread of dbos that waits for work would keep the process from exiting
         super().stop()
-        self.waiting.stop()
-        self._process.stop()
-        self.client.destroy()
+        if "dispatch" in vars(self):
+            self.dispatch.stop()
         self._store.close()
 
-    def _request(self, enqueue: Callable[..., None], requests: Sequence[Request]) -> None:
-        """Write requests, and wake the workers that can do them."""
-        if self.waiting.wakeups is None:  # a driver without workers needs none
-            self.waiting.wakeups = wakeups(self._store, [self.executor.id], self.waiting.hear)
-        with self.waiting.wakeups.sending({request.queue for request in requests}) as before_commit:
-            self._store.insist(partial(enqueue, self.client, requests, before_commit))
 
-    def takes(self, node: Node, scope: Scope) -> bool:
-        """See `StepExecutor.takes`."""
-        return False
-
-    async def outcome_elsewhere(self, step_id: str, node: Node, call: OperatorCall, scope: Scope) -> str:
-        """See `StepExecutor.outcome_elsewhere`."""
-        raise NotImplementedError
-
-    async def look_after(self, run_id: str) -> None:
-        """See `StepExecutor.look_after`."""
-
-    async def forget(self, step_id: str) -> None:
-        """See `StepExecutor.forget`."""
-        await self.speak(self.client.delete_workflows, [step_id])
-
-    def drop(self) -> None:
-        """Discard work in progress without recording it."""
-        for begun in list(self._begun.values()):
-            if not begun.done():
-                begun.set_exception(_DroppedError())
-
-    def _perform(self, step_id: str, _: str) -> str:
-        begun = self._begun.get(step_id)
-        if begun is None:
-            raise _DroppedError
-        return begun.result()
-
-    async def outcome_of(self, step_id: str, work: Callable[[], Awaitable[str]]) -> str:
-        """See `StepExecutor.outcome_of`."""
-        made: str | None = None
-        while True:
-            result = self._begun[step_id] = Future[str]()
-            try:
-                handle = await self.speak(self._process.start, step_id)
-                if self._begun_here(handle):
-                    made = await work() if made is None else made
-                    result.set_result(made)
-                    if await self._is_recorded(handle):
-                        return made
-            except BaseException:
-                if not result.done():
-                    result.set_exception(_DroppedError())
-                raise
-            finally:
-                self._begun.pop(step_id, None)
-            if (text := await self.speak(self._of_another, step_id)) is not None:
-                return text
-
-    async def _is_recorded(self, handle: Any) -> bool:
-        """Wait until the outcome is recorded; False if the database is gone or another process was given the work."""
-        try:
-            await in_thread(handle.get_result)
-        except self._lost_error:
-            return False
-        except self._store.errors as error:
-            if not passes(error):
-                raise self._store.wrong(error) from error
-            return False
-        return True
-
-    async def speak(self, function: Callable[..., Any], *args: object) -> Any:
-        """Call the database in a thread, with retries; see `Store.insist`."""
-        return await in_thread(self._store.insist, partial(function, *args))
-
-    def _of_another(self, step_id: str) -> str | None:
-        """Return an outcome kept by another process; forget a step that the other process only started."""
-        found = self.client.list_workflows(workflow_ids=[step_id], load_input=False)
-        if found and found[0].status == "SUCCESS":
-            return text_of(found[0].output, step_id)
-        kept = self._store.run(run_id := step_id.partition(":")[0])
-        if (
-            kept is None or kept.driver != self.executor.id
-        ):  # this process stood still for long, and does not know yet that it lost the run
-            raise taken_over(run_id)
-        self.client.delete_workflows([step_id])
-        return None
-
-
-class _DroppedError(BaseException):
-    """The work was stopped; nothing is recorded."""
-
-
-def taken_over(run_id: str) -> InputError:
-    """Return the error for a run that another process has taken over."""
-    return InputError(f"run {run_id!r} is driven by another process now; it goes on there")
-
-
-def text_of(output: object, step_id: str) -> str:
-    """Return the kept outcome of an operator as text.
-
-    Raises:
-        InputError: The outcome is not a text.
-    """
-    if not isinstance(output, str):
-        raise InputError(f"the stored outcome of {step_id!r} is not a text; was it written by another program?")
-    return output
-
-
-_owner: RunOwner | None = None
+_owners: dict[URL, RunOwner] = {}
 _changing = threading.Lock()
 
 
 def owner_of(url: URL, limit: float = LIMIT) -> RunOwner:
-    """Return the driver of this process for a database; one per process, because dbos allows one database.
-
-    Raises:
-        InputError: This process drives runs of another database already, or the program runs dbos for itself.
-    """
-    global _owner
+    """Return this process as the owner of runs in a database."""
     with _changing:
-        if _owner is None or _owner.url != url:
-            _owner = RunOwner(url, limit)  # raises if the process has another database
-        return _owner
+        if url not in _owners:
+            _owners[url] = RunOwner(url, limit)
+        return _owners[url]
 
 
 def leave(url: URL) -> None:
     """Stop driving runs of a database."""
-    global _owner
     with _changing:
-        if _owner is not None and _owner.url == url:
-            _owner.stop()
-            _owner = None
-
-
-def _drop_what_is_begun() -> None:
-    """Release the threads of dbos, which Python would wait for before it calls `atexit` functions."""
-    if _owner is not None:
-        _owner.drop()
-
-
-_at_exit: Callable[[Callable[[], None]], None] = cast("Any", threading)._register_atexit
-_at_exit(_drop_what_is_begun)
+        if (owner := _owners.pop(url, None)) is not None:
+            owner.stop()
 
 
 @atexit.register
 def _leave() -> None:
-    if _owner is not None:  # dbos itself takes a second to stop, and has no work left
+    for owner in _owners.values():
         with suppress(Exception):
-            Heartbeat.stop(_owner)
+            Heartbeat.stop(owner)

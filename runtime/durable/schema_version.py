@@ -19,13 +19,20 @@ MIGRATIONS: Sequence[Sequence[str]] = (
         "CREATE INDEX ix_operad_runs_created ON operad_runs (created, run_id)",
         "CREATE INDEX ix_operad_runs_state ON operad_runs (state, updated)",
     ),
+    (
+        "CREATE TABLE operad_steps (run_id TEXT NOT NULL, key TEXT NOT NULL, outcome TEXT, began {real} NOT NULL, "
+        "ended {real} NOT NULL, PRIMARY KEY (run_id, key))",
+    ),
 )
 """Statements that migrate from each version to the next, beginning with version 1."""
 
 VERSION = 1 + len(MIGRATIONS)
 """Version of the tables that this release reads and writes."""
 
-_TYPES: Mapping[bool, Mapping[str, str]] = {True: {"bytes": "BLOB"}, False: {"bytes": "BYTEA"}}
+_TYPES: Mapping[bool, Mapping[str, str]] = {
+    True: {"bytes": "BLOB", "real": "DOUBLE"},
+    False: {"bytes": "BYTEA", "real": "DOUBLE PRECISION"},
+}
 
 
 def statements_from(version: int, *, sqlite: bool) -> list[str]:

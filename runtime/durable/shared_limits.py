@@ -8,8 +8,8 @@ import threading
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from operad.runtime.durable.replay import in_thread
 from operad.runtime.durable.store import Store
+from operad.runtime.durable.threads import in_thread
 from operad.runtime.policies.limits import WINDOW, Limiter, Limits
 
 _SHORTEST_WAIT = 0.01

@@ -2,51 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from operad.runtime.durable.codec import Codec, Outcome
-from operad.runtime.durable.run_owner import text_of
+from operad.runtime.durable.rows import DONE, KeptQuestion, StepRow, text_of
+from operad.runtime.durable.step_table import batched
 from operad.runtime.durable.store import Store
 from operad.runtime.values.errors import InputError
 
 if TYPE_CHECKING:
-    from dbos import DBOSClient, WorkflowStatus
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-
-from operad.runtime.durable.rows import KeptQuestion
-
-
-def outcome_of(step: WorkflowStatus) -> Outcome:
-    """Return the outcome of an operator for display; an unreadable one becomes an error."""
-    try:
-        return Codec().load(text_of(step.output, step.workflow_id), Outcome)
-    except InputError as error:
-        return Outcome(error=error)
-
-
-def kept_step(key: str, row: WorkflowStatus) -> KeptStep:
-    """Return an operator of a run."""
-    outcome = outcome_of(row) if row.status == "SUCCESS" else None
-    ended = (row.completed_at or row.updated_at or 0) / 1000 if outcome else 0.0
-    return KeptStep(key, outcome, _began(row), ended, waits=row.status == "ENQUEUED")
-
-
-def _began(row: WorkflowStatus) -> float:
-    """Return the start of an operator, to the millisecond; in SQLite, its request holds the time unless a worker took it."""
-    noted = row.dequeued_at or row.created_at or 0
-    if row.queue_name is None and noted % 1000 == 0 and row.input:
-        with suppress(ValueError, TypeError, LookupError):  # not written by Operad
-            began = float(row.input["args"][0])
-            if abs(began - noted / 1000) <= 1:
-                return began
-    return noted / 1000
-
-
-_AT_ONCE = 500
-"""Number of operators that are read or deleted in one statement."""
+    from dbos import DBOSClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +46,8 @@ def moments(
 ) -> Iterator[tuple[float, KeptStep | KeptQuestion, bool]]:
     """Times at which steps and questions began and ended, in order, with a flag for a beginning.
 
-    At the same time, steps end before others begin, since the latter follow from the former. Times of steps are whole
-    milliseconds, those of questions are not: questions of a step are kept between its beginning and its end.
+    At the same time, steps end before others begin, since the latter follow from the former. Times of workers' steps are
+    whole milliseconds, those of questions are not: questions of a step are kept between its beginning and its end.
     """
     moments: list[tuple[float, int, int, int, KeptStep | KeptQuestion, bool]] = []
     places = {step.key: place for place, step in enumerate(steps)}
@@ -115,20 +83,35 @@ def _within(at: float, step: KeptStep | None) -> tuple[float, int]:
     return max(step.began, step.ended), 1 if _is_at_once(step) else 0
 
 
-def batched(items: Sequence[str], most: int = _AT_ONCE) -> Iterator[list[str]]:
-    """Yield slices of a list, to limit the length of statements."""
-    return (list(items[first : first + most]) for first in range(0, len(items), most))
+def kept_step(row: StepRow) -> KeptStep:
+    """Return an operator of a run for display; an outcome that cannot be read is shown as an error."""
+    outcome = None
+    if row.outcome is not None:
+        try:
+            outcome = Codec().load(row.outcome, Outcome)
+        except InputError as error:
+            outcome = Outcome(error=error)
+    return KeptStep(row.key, outcome, row.began, row.ended if outcome else 0.0, waits=row.status == "ENQUEUED")
 
 
-def step_rows(
-    store: Store, client: DBOSClient, run_id: str, step_ids: Sequence[str], *, load_output: bool = False, **only: Any
-) -> Iterator[tuple[str, WorkflowStatus]]:
-    """Yield dbos's rows of a run's operators, by key, in order of their beginning."""
-    what = {"load_input": False, "load_output": load_output, **only}
-    found = [
-        step
-        for these in batched(step_ids)
-        for step in store.insist(partial(client.list_workflows, workflow_ids=these, **what))
-    ]
-    for step in sorted(found, key=lambda step: step.created_at or 0):
-        yield step.workflow_id[len(run_id) + 1 :], step
+def steps_of_workers(
+    store: Store, client: DBOSClient, run_id: str, step_ids: Sequence[str], *, outcomes: bool
+) -> Iterator[StepRow]:
+    """Yield the operators of a run that are in the tables of dbos: those that workers execute.
+
+    Raises:
+        InputError: An outcome is not a text.
+    """
+    for these in batched(step_ids):
+        listed = partial(client.list_workflows, workflow_ids=these, load_input=False, load_output=outcomes)
+        for step in store.insist(listed):
+            done = step.status == DONE
+            yield StepRow(
+                run_id,
+                step.workflow_id[len(run_id) + 1 :],
+                text_of(step.output, step.workflow_id) if outcomes and done else None,
+                (step.dequeued_at or step.created_at or 0) / 1000,
+                (step.completed_at or step.updated_at or 0) / 1000 if done else 0.0,
+                step.status,
+                step.queue_name or "",
+            )

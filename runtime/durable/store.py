@@ -1,4 +1,4 @@
-"""Operad's tables of runs, beside those of dbos: runs, processes, questions, take-overs, model calls.
+"""Operad's tables of runs, beside those of dbos: runs, operators, processes, questions, take-overs, model calls.
 
 All times are seconds since the epoch by the database's clock. Each method is one transaction, may block, and may
 be called from any thread. While the database cannot be reached, methods retry.
@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from operad.runtime.durable.counted_calls import CountedCalls
 from operad.runtime.durable.database import patiently
-from operad.runtime.durable.rows import LONG, RUNNING, Executor, KeptQuestion, KeptRun, of_row
+from operad.runtime.durable.rows import LONG, RUNNING, Executor, KeptQuestion, KeptRun, of_row, storable
 from operad.runtime.durable.schema_version import VERSION, check_not_newer, statements_from
+from operad.runtime.durable.step_table import StepTable
 from operad.runtime.values.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 
-class Store(CountedCalls):
+class Store(StepTable):
     """The tables in one database, created if missing, and migrated to the version of this release.
 
     Args:
@@ -156,37 +155,10 @@ class Store(CountedCalls):
             return set(connection.execute(query).scalars())
 
     @patiently
-    def step_ids(self, run_ids: Sequence[str]) -> Sequence[str]:
-        """Return the ids under which dbos knows the operators of these runs."""
-        sa = self._sa
-        step = sa.column("workflow_uuid")
-        if self._is_sqlite:  # this form uses the index
-            table = sa.table("workflow_status", step)
-            chosen = sa.or_(*((step >= f"{run_id}:") & (step < f"{run_id};") for run_id in run_ids))
-        else:
-            table = sa.table("workflow_status", step, schema="dbos")
-            chosen = sa.func.split_part(step, ":", 1).in_(run_ids)
-        with self._reader.connect() as connection:
-            return list(connection.execute(sa.select(step).select_from(table).where(chosen)).scalars())
-
-    @patiently
-    def digests(self, pattern: str) -> set[str]:
-        """Return all texts that match a pattern in any kept column of any run."""
-        sa, runs, found = self._sa, self._tables.runs, set[str]()
-        step = sa.table("workflow_output", sa.column("output"), schema=None if self._is_sqlite else "dbos")
-        whole = sa.table("workflow_status", sa.column("output"), schema=None if self._is_sqlite else "dbos")
-        with self._reader.connect() as connection:
-            for column in (runs.c.call, runs.c.result, step.c.output, whole.c.output):
-                query = sa.select(column).where(column.like("%sha256:%")).execution_options(yield_per=50)
-                for text in connection.execute(query).scalars():
-                    found.update(re.findall(pattern, str(text)))
-        return found
-
-    @patiently
     def create(self, run: KeptRun) -> bool:
         """Insert a new run; return False if its id exists."""
         table, sa = self._tables.runs, self._sa
-        values = {name: _storable(getattr(run, name)) for name in KeptRun.__dataclass_fields__} | {
+        values = {name: storable(getattr(run, name)) for name in KeptRun.__dataclass_fields__} | {
             "created": self._now,
             "updated": self._now,
         }
@@ -218,7 +190,7 @@ class Store(CountedCalls):
     def _update_run(self, run_id: str, holder: str, **values: object) -> bool:
         table = self._tables.runs
         change = self._sa.update(table).where(table.c.run_id == run_id, table.c.driver == holder)
-        values = {name: _storable(value) for name, value in values.items()}
+        values = {name: storable(value) for name, value in values.items()}
         with self._engine.begin() as connection:
             return connection.execute(change.values(updated=self._now, **values)).rowcount > 0
 
@@ -231,10 +203,10 @@ class Store(CountedCalls):
 
     @patiently
     def forget(self, run_ids: Sequence[str]) -> None:
-        """Delete runs with their questions and events."""
+        """Delete runs with their operators, questions and events."""
         tables = self._tables
         with self._engine.begin() as connection:
-            for table in (tables.questions, tables.takeovers, tables.events, tables.runs):
+            for table in (tables.steps, tables.questions, tables.takeovers, tables.events, tables.runs):
                 connection.execute(self._sa.delete(table).where(table.c.run_id.in_(run_ids)))
 
     # Events
@@ -325,7 +297,7 @@ class Store(CountedCalls):
         A question in other words takes the place of the one that the same id had, whose answer is not for it.
         """
         sa, table = self._sa, self._tables.questions
-        values = {name: _storable(getattr(question, name)) for name in KeptQuestion.__dataclass_fields__}
+        values = {name: storable(getattr(question, name)) for name in KeptQuestion.__dataclass_fields__}
         values["asked"] = self._now
         mine = sa.and_(*(table.c[name] == values[name] for name in ("run_id", "step", "id")))
         try:
@@ -363,7 +335,7 @@ class Store(CountedCalls):
             return connection.execute(change.values(answer=answer, answered=self._now)).rowcount > 0
 
     @patiently
-    def forget_steps(self, run_id: str, steps: Collection[str]) -> None:
+    def forget_questions(self, run_id: str, steps: Collection[str]) -> None:
         """Delete the questions and deaths recorded for operators of a run."""
         table, deaths = self._tables.questions, self._tables.takeovers
         with self._engine.begin() as connection:
@@ -413,8 +385,3 @@ def _texts(text: object) -> tuple[str, ...]:
     with suppress(ValueError, TypeError, RecursionError):
         return tuple(str(each) for each in json.loads(cast("str", text)))
     return ()
-
-
-def _storable(value: Any) -> Any:
-    """Return a value that databases accept: a text without zero characters and lone surrogates; others unchanged."""
-    return value.replace("\0", "\ufffd").encode(errors="replace").decode() if isinstance(value, str) else value

@@ -36,6 +36,15 @@ class Tables:
         )
         sa.Index("ix_operad_runs_created", self.runs.c.created, self.runs.c.run_id)
         sa.Index("ix_operad_runs_state", self.runs.c.state, self.runs.c.updated)
+        self.steps = sa.Table(
+            "operad_steps",
+            self.all,
+            column("run_id", text, primary_key=True),
+            column("key", text, primary_key=True),
+            sa.Column("outcome", text),
+            column("began", real),
+            column("ended", real),
+        )
         self.events = sa.Table(
             "operad_events",
             self.all,

@@ -26,12 +26,13 @@ from operad.runtime.durable.places import (
     version_here,
 )
 from operad.runtime.durable.remote import MAX_DEATHS
-from operad.runtime.durable.replay import in_thread, kept_question, outcome_of_work
+from operad.runtime.durable.replay import kept_question, outcome_of_work
 from operad.runtime.durable.rows import Executor
 from operad.runtime.durable.run_owner import BEAT, LIMIT
 from operad.runtime.durable.served import Found, Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
 from operad.runtime.durable.store import Store
+from operad.runtime.durable.threads import in_thread
 from operad.runtime.durable.wakeups import wakeups
 from operad.runtime.durable.watch import Watch
 from operad.runtime.events import (

@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
-from operad.runtime.durable.replay import in_thread
+from operad.runtime.durable.threads import in_thread
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import NO_USAGE, Usage
 from operad.server.view.sources import LedgerSource

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pydantic import JsonValue
 
-from operad.runtime.durable.replay import in_thread
+from operad.runtime.durable.threads import in_thread
 from operad.runtime.events import Event
 from operad.runtime.events.events_file import EventsFile
 from operad.runtime.values.errors import InputError, OperadError, did_you_mean

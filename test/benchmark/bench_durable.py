@@ -78,8 +78,14 @@ def plainly(url: str, graph: Graph) -> float:
 
 def kept(url: str, graph: Graph) -> float:
     workflow = workflow_of(graph)
-    workflow.keep_in(Ledger(url))
+    if not _opened:
+        _opened.append(Ledger(url))
+    workflow.keep_in(_opened[0])
     return seconds_of(workflow)
+
+
+_opened: list[Ledger] = []
+"""The ledger of this process: a program opens its database once, as dbos is launched once."""
 
 
 def with_workers(url: str, graph: Graph) -> float:

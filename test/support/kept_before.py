@@ -24,7 +24,7 @@ from operad.runtime.durable import Ledger
 from operad.runtime.testing import ScriptedReasoner
 
 FILE = Path(__file__).parents[1] / "unit/runtime/durable/data/kept_before.sql.gz"
-OF_RUNS = ("operad_runs", "operad_events", "operad_questions")
+OF_RUNS = ("operad_runs", "operad_events", "operad_questions", "operad_steps")
 OF_STEPS = ("workflow_status", "workflow_input", "workflow_output")
 ITEMS = ["x", "y", "z"]
 

@@ -415,7 +415,7 @@ def test_delete_forgets_what_is_named_or_old(operad, monkeypatch):
     assert operad("runs", "delete", "--older-than", "0s", "--state", "asks")[1] == "deleted: open\n"
     assert operad("runs", "list")[1].endswith("runs.sqlite: no runs\n")
     with closing(sqlite3.connect("runs.sqlite")) as connection, connection:
-        assert connection.execute("SELECT count(*) FROM workflow_status").fetchall() == [(0,)]
+        assert connection.execute("SELECT count(*) FROM operad_steps").fetchall() == [(0,)]
     connection.close()
 
 
@@ -456,7 +456,7 @@ def test_delete_keeps_so_many_of_the_newest(operad):
     assert [row["id"] for row in rows(operad("runs", "list")[1])] == ["three"]
     assert operad("runs", "delete", "--keep", "0")[1] == "deleted: three\n"
     with closing(sqlite3.connect("runs.sqlite")) as connection:
-        for table in ("operad_runs", "operad_events", "workflow_status", "workflow_input", "workflow_output"):
+        for table in ("operad_runs", "operad_events", "operad_steps"):
             assert connection.execute(f"SELECT count(*) FROM {table}").fetchall() == [(0,)]  # noqa: S608
 
 

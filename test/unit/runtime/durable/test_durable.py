@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import kept_before
 import pytest
 
 from operad.evaluators import Evaluator
@@ -1250,28 +1251,46 @@ class Canary:
         return (Path.touch, (Path(self.path),))
 
 
-@pytest.mark.parametrize("column", ["output", "inputs", "error"])
-@pytest.mark.parametrize("status", ["SUCCESS", "PENDING", "ERROR"])
-async def test_a_pickle_that_somebody_planted_is_not_read(column, status, new, db, ledger, run_id, tmp_path):
+@pytest.fixture
+def planted(tmp_path):
+    """A pickle that touches a file when it is read."""
     canary = tmp_path / "canary"
-    planted = base64.b64encode(pickle.dumps(Canary(canary))).decode()
-    await interrupted(chain, new, run_id, 3)
-    with closing(sqlite3.connect(db)) as connection, connection:
-        for table in ("workflow_status", f"workflow_{column.replace('inputs', 'input').replace('error', 'output')}"):
-            change = f"UPDATE {table} SET {column} = ? WHERE workflow_uuid = ?"  # noqa: S608
-            assert connection.execute(change, (planted, f"{run_id}:b")).rowcount == 1
-        change = "UPDATE workflow_status SET serialization = 'py_pickle', status = ? WHERE workflow_uuid = ?"
-        connection.execute(change, (status, f"{run_id}:b"))
-    connection.close()
-    if status == "SUCCESS":
-        assert "the stored value cannot be read" in str(outcomes(ledger, run_id)["b"].error)
-        with pytest.raises(OperatorError, match=r"'b' .*the stored value cannot be read"):
-            await executed(chain, new, run_id)
-    else:
-        await executed(chain, new, run_id)
+    yield base64.b64encode(pickle.dumps(Canary(canary))).decode()
     assert not canary.exists()
     pickle.loads(pickle.dumps(Canary(canary)))  # noqa: S301 - so that the test could have failed
     assert canary.exists()
+
+
+async def test_a_pickle_that_somebody_planted_is_not_read(planted, new, db, ledger, run_id):
+    await interrupted(chain, new, run_id, 3)
+    with closing(sqlite3.connect(db)) as connection, connection:
+        change = "UPDATE operad_steps SET outcome = ? WHERE run_id = ? AND key = 'b'"
+        assert connection.execute(change, (planted, run_id)).rowcount == 1
+    connection.close()
+    assert "the stored value cannot be read" in str(outcomes(ledger, run_id)["b"].error)
+    with pytest.raises(OperatorError, match=r"'b' .*the stored value cannot be read"):
+        await executed(chain, new, run_id)
+
+
+@pytest.mark.parametrize("column", ["output", "inputs", "error"])
+@pytest.mark.parametrize("status", ["SUCCESS", "PENDING", "ERROR"])
+def test_a_pickle_that_somebody_planted_for_dbos_is_not_read(column, status, planted, tmp_path):
+    path = tmp_path / "before.sqlite"
+    kept_before.restore(path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.create_function("unixepoch", 1, lambda _: time.time())
+        for table in ("workflow_status", f"workflow_{column.replace('inputs', 'input').replace('error', 'output')}"):
+            change = f"UPDATE {table} SET {column} = ? WHERE workflow_uuid = 'unfinished:fetch'"  # noqa: S608
+            assert connection.execute(change, (planted,)).rowcount == 1
+        change = "UPDATE workflow_status SET serialization = 'py_pickle', status = ? WHERE workflow_uuid = 'unfinished:fetch'"
+        connection.execute(change, (status,))
+    if status == "SUCCESS":
+        with closing(Ledger(path)) as ledger:
+            assert "the stored value cannot be read" in str(outcomes(ledger, "unfinished")["fetch"].error)
+        with pytest.raises(OperatorError, match=r"'fetch' .*the stored value cannot be read"):
+            kept_before.execute(path, "unfinished")
+    else:
+        kept_before.execute(path, "unfinished")
 
 
 @pytest.mark.parametrize("column", ["call", "result", "graph"])
@@ -1327,7 +1346,6 @@ async def test_who_only_looks_does_not_wait_for_who_writes(new, db, run_id, hold
     assert run_id not in {run.run_id for run in ledger.runs()}
     with pytest.raises(InputError, match="no run has the id"):
         ledger.timeline(run_id)
-    ledger.client.list_workflows(workflow_ids=[run_id])
 
 
 CLOSES = """

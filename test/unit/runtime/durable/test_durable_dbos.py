@@ -19,10 +19,12 @@ from sqlalchemy import NullPool, create_engine, text
 
 from operad.runtime import InputError
 from operad.runtime.durable import dbos_process
+from operad.runtime.durable.dispatch import Request
 from operad.runtime.durable.places import database_url
 from operad.runtime.durable.serializer import JsonSerializer, refuse_pickles
 
 RENDEZVOUS = 10.0
+QUEUES = dbos_process.Queues(("queue",), 4, recorded=lambda _: None, listening=lambda: True)
 
 
 def parameters(function):
@@ -117,10 +119,15 @@ class Work:
     def __init__(self):
         self.results = {}
         self.begun = []
+        self.under_way = set()
 
     def perform(self, step_id, request):
+        self.under_way.add(step_id)
         self.begun.append(step_id)
-        return self.results[step_id].result(RENDEZVOUS)
+        try:
+            return self.results[step_id].result(RENDEZVOUS)
+        finally:
+            self.under_way.remove(step_id)
 
 
 class DroppedError(BaseException):
@@ -146,7 +153,7 @@ def client(url):
 
 @pytest.fixture(scope="module")
 def process(url, client, work):
-    process = dbos_process.launch(url, "this-process", work.perform, version="1")
+    process = dbos_process.launch(url, "this-process", work.perform, version="1", queues=QUEUES)
     yield process
     assert threads_that_take_work()
     process.stop()
@@ -159,10 +166,30 @@ def threads_that_take_work():
 
 
 @pytest.fixture
-def step_id(work):
+def step_id(process, client, work):
+    """The id of work that has begun."""
     step_id = f"run:{uuid4()}"
     work.results[step_id] = Future()
-    return step_id
+    begin(process, client, work, step_id)
+    yield step_id
+    if not work.results[step_id].done():
+        work.results[step_id].set_exception(DroppedError())
+
+
+def begin(process, client, work, step_id):
+    """Request work, and wait until it has begun once more."""
+    times = work.begun.count(step_id)
+    dbos_process.enqueue(client, [Request("queue", step_id, "given", "1")], lambda _: None)
+    process.wake("queue")
+    assert is_true(lambda: work.begun.count(step_id) == times + 1)
+
+
+def is_true(condition):
+    """Whether something comes true."""
+    end = time.monotonic() + RENDEZVOUS
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    return condition()
 
 
 def row(client, step_id):
@@ -170,52 +197,46 @@ def row(client, step_id):
     return found
 
 
-def test_who_begins_work_has_a_future_and_who_finds_it_begun_or_done_has_none(process, client, work, step_id):
-    handle = process.start(step_id)
-    assert dbos_process.begun_here(handle)
-    second = process.start(step_id)
-    assert not dbos_process.begun_here(second)
+def test_work_that_is_requested_again_is_done_once(process, client, work, step_id):
+    dbos_process.enqueue(client, [Request("queue", step_id, "given", "1")], lambda _: None)
     work.results[step_id].set_result("what came of it")
-    assert handle.get_result() == "what came of it"
-    assert not dbos_process.begun_here(process.start(step_id))
-    assert work.begun.count(step_id) == 1
+    assert is_true(lambda: row(client, step_id).status == "SUCCESS")
+    dbos_process.enqueue(client, [Request("queue", step_id, "given", "1")], lambda _: None)
     found = row(client, step_id)
     assert (found.status, found.output, found.executor_id) == ("SUCCESS", "what came of it", "this-process")
+    assert work.begun.count(step_id) == 1
 
 
 def test_an_error_that_is_no_exception_records_nothing_and_the_id_is_free_again_once_it_is_deleted(
     process, client, work, step_id
 ):
-    handle = process.start(step_id)
     work.results[step_id].set_exception(DroppedError())
-    with pytest.raises(DroppedError):
-        handle.get_result()
+    assert is_true(lambda: step_id not in work.under_way)
     assert row(client, step_id).status == "PENDING"
     client.delete_workflows([step_id])
     work.results[step_id] = Future()
-    handle = process.start(step_id)
-    assert dbos_process.begun_here(handle)
+    begin(process, client, work, step_id)
     work.results[step_id].set_result("second")
-    assert handle.get_result() == "second"
+    assert is_true(lambda: row(client, step_id).output == "second")
 
 
-def test_work_is_given_to_others_only_where_the_one_that_began_it_is_dead(process, client, work, step_id):
-    handle = process.start(step_id)
-    assert not dbos_process.give_back(client, step_id, [], "queue")
-    assert not dbos_process.give_back(client, step_id, ["another-process"], "queue")
-    assert dbos_process.give_back(client, step_id, ["another-process", "this-process"], "queue")
-    assert not dbos_process.give_back(client, step_id, ["this-process"], "queue"), "it is nobody's now"
+def test_work_is_given_to_others_only_where_the_one_that_began_it_is_dead(client, url):
+    step_id = f"run:{uuid4()}"
+    dbos_process.enqueue(client, [Request("elsewhere", step_id, "given", "1")], lambda _: None)
+    with create_engine(url, poolclass=NullPool).begin() as connection:
+        taken = "UPDATE workflow_status SET status = 'PENDING', executor_id = 'taker' WHERE workflow_uuid = :id"
+        assert connection.execute(text(taken), {"id": step_id}).rowcount == 1
+    assert not dbos_process.give_back(client, step_id, [], "elsewhere")
+    assert not dbos_process.give_back(client, step_id, ["another-process"], "elsewhere")
+    assert dbos_process.give_back(client, step_id, ["another-process", "taker"], "elsewhere")
+    assert not dbos_process.give_back(client, step_id, ["taker"], "elsewhere"), "it is nobody's now"
     found = row(client, step_id)
-    assert (found.status, found.queue_name) == ("ENQUEUED", "queue")
-    client.delete_workflows([step_id])
-    work.results[step_id].set_exception(DroppedError())
-    with pytest.raises(DroppedError):
-        handle.get_result()
+    assert (found.status, found.queue_name) == ("ENQUEUED", "elsewhere")
 
 
-def test_what_looks_into_it_shows_a_planted_pickle_as_text(process, client, work, step_id, url):
+def test_what_looks_into_it_shows_a_planted_pickle_as_text(client, work, step_id, url):
     work.results[step_id].set_result("fine")
-    process.start(step_id).get_result()
+    assert is_true(lambda: row(client, step_id).status == "SUCCESS")
     with create_engine(url, poolclass=NullPool).begin() as connection:
         for change in (
             "UPDATE workflow_status SET serialization = 'py_pickle' WHERE workflow_uuid = :id",
@@ -233,27 +254,18 @@ def test_sqlite_has_the_time_that_dbos_asks_for_on_python_3_12_whatever_the_vers
             assert before - 0.001 <= now <= time.time()
 
 
-def test_work_of_many_begins_at_once(process, work):
-    ids = [f"run:{uuid4()}" for _ in range(100)]
-    work.results |= {each: Future() for each in ids}
-    handles = [process.start(each) for each in ids]
-    for each in ids:
-        work.results[each].set_result(each)
-    assert [handle.get_result() for handle in handles] == ids
-
-
 def test_a_second_database_is_refused_in_this_process(process, url, tmp_path):
     other = database_url(tmp_path / "other.sqlite")
     with pytest.raises(
-        InputError, match=f"keeps runs in {url.database} already, and dbos serves one database per process"
+        InputError, match=f"is a worker of {url.database} already, and dbos serves one database per process"
     ):
-        dbos_process.launch(other, "x", Work().perform, version="1")
+        dbos_process.launch(other, "x", Work().perform, version="1", queues=QUEUES)
 
 
 def test_a_program_that_runs_dbos_for_itself_is_told_so(process, monkeypatch, url):
     monkeypatch.setattr(dbos_process, "_here", None)
     with pytest.raises(InputError, match="this program runs dbos for itself"):
-        dbos_process.launch(url, "x", Work().perform, version="1")
+        dbos_process.launch(url, "x", Work().perform, version="1", queues=QUEUES)
 
 
 def test_it_serves_no_queues_but_its_own_that_it_was_not_told_of(process):

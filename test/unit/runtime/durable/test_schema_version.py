@@ -15,7 +15,15 @@ from operad.runtime.durable.places import database_url
 from operad.runtime.durable.schema_version import VERSION
 from operad.runtime.durable.store import Store
 
-OURS = ["operad_calls", "operad_events", "operad_executors", "operad_questions", "operad_runs", "operad_takeovers"]
+OURS = [
+    "operad_calls",
+    "operad_events",
+    "operad_executors",
+    "operad_questions",
+    "operad_runs",
+    "operad_steps",
+    "operad_takeovers",
+]
 
 
 @pytest.fixture
@@ -62,6 +70,7 @@ def to_version_1(engine):
         for statement in (
             "DROP TABLE operad_schema",
             "DROP TABLE operad_events",
+            "DROP TABLE operad_steps",
             "DROP INDEX ix_operad_runs_created",
             "DROP INDEX ix_operad_runs_state",
         ):

@@ -19,8 +19,9 @@ from operad.runtime import InputError
 from operad.runtime.durable import waiting, wakeups
 from operad.runtime.durable.database import Database
 from operad.runtime.durable.dbos_details import check_details
+from operad.runtime.durable.dispatch import Request
+from operad.runtime.durable.group_commit import GroupCommit
 from operad.runtime.durable.places import database_url
-from operad.runtime.durable.requests import Request, Requests
 from operad.runtime.durable.waiting import Waiting
 from operad.runtime.durable.wakeups import LONGEST_TEXT, PipeWakeups, ServerWakeups, channel
 from operad.runtime.durable.work_signal import WorkSignal
@@ -376,7 +377,7 @@ async def test_requests_that_come_while_others_are_written_are_written_together(
         begun.set()
         assert go_on.wait(RENDEZVOUS)
 
-    requests = Requests(write)
+    requests = GroupCommit(write)
     first = asyncio.ensure_future(requests.put(request("0")))
     await asyncio.to_thread(begun.wait, RENDEZVOUS)
     others = [asyncio.ensure_future(requests.put(request(str(number)))) for number in range(1, 50)]
@@ -396,7 +397,7 @@ async def test_a_request_that_cannot_be_written_concerns_no_other():
             raise ValueError("bad")
         written.extend(each.step_id for each in these)
 
-    requests = Requests(write)
+    requests = GroupCommit(write)
     every = [asyncio.ensure_future(requests.put(request("first")))]
     await asyncio.to_thread(begun.wait, RENDEZVOUS)
     every += [asyncio.ensure_future(requests.put(request(each))) for each in ("good", "bad", "better")]

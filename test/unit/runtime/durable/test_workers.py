@@ -47,7 +47,7 @@ from operad.runtime import (
     interrupt,
 )
 from operad.runtime.durable import Ledger, Served, Worker
-from operad.runtime.durable.requests import Request
+from operad.runtime.durable.dispatch import Request
 from operad.runtime.durable.rows import CANCELLED
 from operad.runtime.events import current_scope, emit
 from operad.runtime.events.journal import idempotency_key
@@ -625,10 +625,13 @@ async def test_a_worker_of_another_version_leaves_the_work(made, start, ledger, 
     await until(lambda: executors(ledger, "other"))
     _, served = agents()
     mine = (await until(lambda: [each for each in ledger.store.executors() if each.kind == "worker"]))[0].version
-    put = driver_here(ledger).requests.put
     versions = {f"{run_id}:{version}": version for version in ("nobody", mine, "other")}
-    for step_id, version in versions.items():
-        await put(Request(served.queue, step_id, "nonsense", version))
+    requests = [
+        asyncio.ensure_future(
+            driver_here(ledger).dispatch.outcome_of(Request(served.queue, step_id, "nonsense", version))
+        )
+        for step_id, version in versions.items()
+    ]
     took = await until(lambda: by_status(ledger, versions, "SUCCESS", 2))
     assert {step.workflow_id.rpartition(":")[2]: step.executor_id.split(":")[1] for step in took} == {
         mine: str(worker.pid),
@@ -636,6 +639,8 @@ async def test_a_worker_of_another_version_leaves_the_work(made, start, ledger, 
     }
     (left,) = ledger.client.list_workflows(workflow_ids=[f"{run_id}:nobody"])
     assert left.status == "ENQUEUED"
+    requests[0].cancel()
+    await ended(asyncio.gather(*requests[1:]))
     ledger.client.delete_workflows(list(versions))
 
 
@@ -693,9 +698,7 @@ HOSTILE = {
 async def test_a_request_that_is_none_is_an_error_for_whoever_waits(request_, words, made, worker, ledger, run_id):
     driver, queue, step_id = driver_here(ledger), agents()[1].queue, f"{run_id}:a"
     given = request_.replace("QUEUE", queue) if isinstance(request_, str) else request_
-    with driver.waiting.expecting(step_id) as outcome:
-        await driver.requests.put(Request(queue, step_id, given, driver.executor.version))
-        found = await ended(outcome)
+    found = await ended(driver.dispatch.outcome_of(Request(queue, step_id, given, driver.executor.version)))
     assert found.status == "SUCCESS"
     error = ledger.codec.load(found.output).error
     assert isinstance(error, InputError)
@@ -707,7 +710,8 @@ async def test_a_planted_pickle_is_an_error_and_does_nothing(made, worker, ledge
     driver, queue, step_id = driver_here(ledger), agents()[1].queue, f"{run_id}:a"
     mark = folder / f"{run_id}.pickled"
     planted = base64.b64encode(pickle.dumps(Planted(str(mark)))).decode()
-    await driver.requests.put(Request(queue, step_id, "", "nobody"))
+    outcome = asyncio.ensure_future(driver.dispatch.outcome_of(Request(queue, step_id, "", "nobody")))
+    await until(lambda: by_status(ledger, [step_id], "ENQUEUED", 1))
     with create_engine(ledger.url, poolclass=NullPool).begin() as connection:
         values = {"planted": planted, "version": driver.executor.version, "id": step_id}
         change = (
@@ -716,8 +720,7 @@ async def test_a_planted_pickle_is_an_error_and_does_nothing(made, worker, ledge
         )
         changed = connection.execute(text(change), values)
         assert changed.rowcount == 1
-    with driver.waiting.expecting(step_id) as outcome:
-        found = await ended(outcome)
+    found = await ended(outcome)
     assert (found.status, mark.exists(), worker.poll()) == ("ERROR", False, None)
     assert (await ended(begin(made["plain"], f"{run_id}-after"))).scratchpad == "b(a())"
 

@@ -1,0 +1,77 @@
+"""Requests of this process to workers, and their outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
+
+from operad.runtime.durable.group_commit import GroupCommit
+from operad.runtime.durable.store import Store
+from operad.runtime.durable.threads import in_thread
+from operad.runtime.durable.waiting import Waiting
+from operad.runtime.durable.wakeups import wakeups
+
+if TYPE_CHECKING:
+    from dbos import DBOSClient, WorkflowStatus
+
+
+class Request(NamedTuple):
+    """Request for an operator's work.
+
+    Attributes:
+        queue: Queue of the workers that can do it.
+        step_id: Id of the work among all runs.
+        text: Input of the work.
+        version: Version of the code that can do it.
+    """
+
+    queue: str
+    step_id: str
+    text: str
+    version: str
+
+
+class Dispatch:
+    """Requests to workers: written together when they are ready together, and waited for by one thread.
+
+    May block while it is created.
+
+    Args:
+        store: The tables of runs.
+        executor_id: This process, which workers wake with outcomes.
+    """
+
+    def __init__(self, store: Store, executor_id: str) -> None:
+        dbos_process = import_module("operad.runtime.durable.dbos_process")  # not at import: dbos takes a second
+        self._store = store
+        self._enqueue = dbos_process.enqueue
+        self._client: DBOSClient = store.insist(partial(dbos_process.client, store.url), 0.0)
+        self._waiting = Waiting(self._client)
+        self._requests = GroupCommit[Request](self._write)
+        self._waiting.wakeups = self._wakeups = wakeups(store, [executor_id], self._waiting.hear)
+
+    def stop(self) -> None:
+        """Stop waiting, and close the connections."""
+        self._waiting.stop()
+        self._client.destroy()
+
+    async def outcome_of(self, request: Request) -> WorkflowStatus:
+        """Have workers do an operator's work; return its row once the work has ended.
+
+        Raises:
+            InputError: The request cannot be written.
+        """
+        with self._waiting.expecting(request.step_id) as outcome:
+            await self._requests.put(request)
+            return await outcome
+
+    async def forget(self, step_id: str) -> None:
+        """Forget the outcome of an operator, so that it can be requested again."""
+        await in_thread(self._store.insist, partial(self._client.delete_workflows, [step_id]))
+
+    def _write(self, requests: Sequence[Request]) -> None:
+        """Write requests, and wake the workers that can do them."""
+        with self._wakeups.sending({request.queue for request in requests}) as before_commit:
+            self._store.insist(partial(self._enqueue, self._client, requests, before_commit))

@@ -1,0 +1,154 @@
+"""The table of operators' outcomes, and what is read of the operators in the tables of dbos."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from importlib import import_module
+from typing import Any
+
+from operad.runtime.durable.counted_calls import CountedCalls
+from operad.runtime.durable.database import patiently
+from operad.runtime.durable.rows import DONE, UNDER_WAY, StepRow, storable, text_of
+from operad.runtime.values.errors import InputError
+
+AT_ONCE = 500
+"""Number of operators that are read or deleted in one statement."""
+
+
+class StepTable(CountedCalls):
+    """The operators that drivers executed. Those that workers executed are in the tables of dbos."""
+
+    @patiently
+    def write_steps(self, driver: str, steps: Sequence[StepRow]) -> None:
+        """Write records of operators, in one transaction; of several records of one operator, the last counts.
+
+        The driver of a run cannot change while the transaction lasts. Hence whoever takes the run over reads all
+        outcomes that its earlier driver has written, and that driver writes no more.
+
+        Args:
+            driver: The process that executed them.
+            steps: The records.
+
+        Raises:
+            InputError: Another process drives one of the runs now; then nothing is written.
+        """
+        last = {(step.run_id, step.key): step for step in steps}
+        run_ids = {run_id for run_id, _ in last}
+        rows = [
+            {
+                "run_id": step.run_id,
+                "key": step.key,
+                "outcome": storable(step.outcome),
+                "began": step.began,
+                "ended": step.ended,
+            }
+            for step in last.values()
+        ]
+        with self._engine.begin() as connection:
+            held = connection.execute(self._held, {"driver": driver, "run_ids": list(run_ids)}).scalars()
+            if lost := run_ids.difference(held):
+                raise taken_over(min(lost))
+            connection.execute(self._upsert, rows)
+
+    @cached_property
+    def _held(self) -> Any:
+        """Statement that locks those of some runs that a process drives; made once, which takes longer than its execution."""
+        sa, runs = self._sa, self._tables.runs
+        mine = (runs.c.driver == sa.bindparam("driver")) & runs.c.run_id.in_(sa.bindparam("run_ids", expanding=True))
+        return sa.select(runs.c.run_id).where(mine).with_for_update(read=True)
+
+    @cached_property
+    def _upsert(self) -> Any:
+        """Statement that inserts a record, or replaces the one that is there."""
+        insert = import_module(f"sqlalchemy.dialects.{self._engine.dialect.name}").insert(self._tables.steps)
+        changed = {name: insert.excluded[name] for name in ("outcome", "began", "ended")}
+        return insert.on_conflict_do_update(index_elements=["run_id", "key"], set_=changed)
+
+    @patiently
+    def steps(self, run_id: str, *, outcomes: bool = False) -> Sequence[StepRow]:
+        """Return the operators that drivers of a run have executed, in the order of their beginning.
+
+        Args:
+            run_id: The run.
+            outcomes: True to read their outcomes, too.
+
+        Raises:
+            InputError: An outcome is not a text.
+        """
+        sa, table = self._sa, self._tables.steps
+        outcome = table.c.outcome if outcomes else sa.null().label("outcome")
+        columns = (table.c.key, table.c.began, table.c.ended, table.c.outcome.is_not(None).label("done"), outcome)
+        query = sa.select(*columns).where(table.c.run_id == run_id).order_by(table.c.began)
+        with self._reader.connect() as connection:
+            rows = connection.execute(query).all()
+        return [
+            StepRow(
+                run_id,
+                row.key,
+                text_of(row.outcome, f"{run_id}:{row.key}") if outcomes and row.done else None,
+                row.began,
+                row.ended,
+                DONE if row.done else UNDER_WAY[-1],
+            )
+            for row in rows
+        ]
+
+    @patiently
+    def forget_steps(self, run_id: str, keys: Sequence[str]) -> None:
+        """Delete the records of operators that drivers of a run have executed."""
+        table = self._tables.steps
+        with self._engine.begin() as connection:
+            for these in batched(keys):
+                connection.execute(self._sa.delete(table).where(table.c.run_id == run_id, table.c.key.in_(these)))
+
+    # The tables of dbos
+
+    @patiently
+    def has_workers_tables(self) -> bool:
+        """Return True if the tables of dbos exist: a worker, or a process that asks workers, creates them."""
+        with self._reader.connect() as connection:
+            return self._sa.inspect(connection).has_table("workflow_status", schema=self._schema_of_dbos)
+
+    @property
+    def _schema_of_dbos(self) -> str | None:
+        return None if self._is_sqlite else "dbos"
+
+    @patiently
+    def step_ids(self, run_ids: Sequence[str]) -> Sequence[str]:
+        """Return the ids under which dbos knows the operators of these runs, whose tables exist."""
+        sa = self._sa
+        step = sa.column("workflow_uuid")
+        table = sa.table("workflow_status", step, schema=self._schema_of_dbos)
+        if self._is_sqlite:  # this form uses the index
+            chosen = sa.or_(*((step >= f"{run_id}:") & (step < f"{run_id};") for run_id in run_ids))
+        else:
+            chosen = sa.func.split_part(step, ":", 1).in_(run_ids)
+        with self._reader.connect() as connection:
+            return list(connection.execute(sa.select(step).select_from(table).where(chosen)).scalars())
+
+    @patiently
+    def digests(self, pattern: str) -> set[str]:
+        """Return all texts that match a pattern in any kept column of any run."""
+        sa, runs, found = self._sa, self._tables.runs, set[str]()
+        columns = [runs.c.call, runs.c.result, self._tables.steps.c.outcome]
+        if self.has_workers_tables():
+            names = ("workflow_output", "workflow_status")
+            columns += [sa.table(name, sa.column("output"), schema=self._schema_of_dbos).c.output for name in names]
+        with self._reader.connect() as connection:
+            for column in columns:
+                query = sa.select(column).where(column.like("%sha256:%")).execution_options(yield_per=50)
+                for text in connection.execute(query).scalars():
+                    found.update(re.findall(pattern, str(text)))
+        return found
+
+
+def batched(items: Sequence[str], most: int = AT_ONCE) -> Iterator[list[str]]:
+    """Yield slices of a list, to limit the length of statements."""
+    return (list(items[first : first + most]) for first in range(0, len(items), most))
+
+
+def taken_over(run_id: str) -> InputError:
+    """Return the error for a run that another process has taken over."""
+    return InputError(f"run {run_id!r} is driven by another process now; it goes on there")

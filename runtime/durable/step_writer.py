@@ -1,0 +1,68 @@
+"""Records of the operators that this process executes: when they began, and their outcomes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+
+from operad.runtime.durable.group_commit import GroupCommit
+from operad.runtime.durable.rows import DONE, StepRow
+from operad.runtime.durable.store import Store
+
+_SHORT = 0.02
+"""Seconds until an operator in progress is recorded; one that ends earlier is recorded once, with its outcome."""
+
+
+class StepWriter:
+    """Writer of the records of operators. May block while it is created.
+
+    Args:
+        store: The tables of runs.
+        driver_id: This process. Nothing is written for a run that another process drives.
+    """
+
+    def __init__(self, store: Store, driver_id: str) -> None:
+        self._commits = GroupCommit[StepRow](partial(store.write_steps, driver_id))
+        self._ahead = store.now() - time.time()
+
+    def _now(self) -> float:
+        """Return the time by the database's clock, as far as it was known at the start."""
+        return time.time() + self._ahead
+
+    @contextmanager
+    def recorded(self, run_id: str, key: str) -> Generator[Callable[[str], Awaitable[None]], None, None]:
+        """Record that an operator is in progress, while the context lasts and until its outcome is kept.
+
+        Args:
+            run_id: The run.
+            key: Key of its work in the run.
+
+        Returns:
+            Function that keeps the outcome; call it before the context ends. It raises `InputError` if another process
+            drives the run.
+        """
+        row = StepRow(run_id, key, began=self._now())
+        noting = asyncio.get_running_loop().call_later(_SHORT, self._commits.put_soon, row)
+        is_kept = False
+
+        async def keep(outcome: str) -> None:
+            nonlocal is_kept
+            is_kept = True
+            noting.cancel()
+            ended = max(row.began, self._now())
+            await self._commits.put(replace(row, outcome=outcome, ended=ended, status=DONE))
+
+        try:
+            yield keep
+        finally:
+            noting.cancel()
+            if not is_kept:  # it was stopped, perhaps before it was recorded
+                self._commits.put_soon(row)
+
+    def wait(self) -> None:
+        """Wait until all records are committed, or cannot be."""
+        self._commits.wait()
