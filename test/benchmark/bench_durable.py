@@ -33,7 +33,7 @@ from sqlalchemy import create_engine
 from sqlalchemy import text as sql
 
 from operad.runtime import Agent, BuiltinWorkflow, Profile, Workflow, WorkflowMessage
-from operad.runtime.durable import Ledger, run_owner, worker
+from operad.runtime.durable import Ledger, dispatch, worker
 from operad.runtime.durable.places import database_url
 from operad.runtime.durable.served import Served
 from operad.runtime.durable.store import Store
@@ -160,7 +160,7 @@ class NoWakeups:
 
 def poll() -> None:
     """Have this process do without wake-ups."""
-    run_owner.wakeups = worker.wakeups = NoWakeups
+    dispatch.wakeups = worker.wakeups = NoWakeups
 
 
 def seconds_of(workflow: Workflow) -> float:
