@@ -14,6 +14,7 @@ from typing import Any, Generic
 from typing_extensions import TypeVar
 
 from operad.runtime.events import Event, RunFinished
+from operad.runtime.graph.call import OperatorCall
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import Job, Turn, Usage, WorkflowMessage, new_id
@@ -21,6 +22,7 @@ from operad.runtime.values.output import shown
 from operad.runtime.values.sync import run_sync
 from operad.runtime.workflow.answer_stream import answer_text, pieces
 from operad.runtime.workflow.chat_store import ChatStore
+from operad.runtime.workflow.event_stream import run_events
 from operad.runtime.workflow.memory import DEFAULT_TOKENS, Memory
 from operad.runtime.workflow.result import Result
 from operad.runtime.workflow.workflow import Workflow
@@ -116,7 +118,8 @@ class Chat(Generic[T]):
         Raises:
             InputError: The message is neither; another message is being answered; or another program has added to the
                 conversation meanwhile.
-            PausedError: The run asks a person; `events` takes part in such runs.
+            PausedError: The run asks a person; it stays paused, and the message is not kept. `events` takes part in
+                such runs.
             Exception: As `Workflow.arun`. The message is not kept then, and can be sent again.
         """
         with self._alone():
@@ -141,20 +144,26 @@ class Chat(Generic[T]):
         Raises:
             AnswerError: The model broke off, and its repeated answer differs; `turns` has the new answer.
         """
-        async with aclosing(pieces(self._workflow, self._reasoner, self.events(message))) as texts:
+        events = self._events(message, streamed=False)
+        async with aclosing(pieces(self._workflow, self._reasoner, events)) as texts:
             async for piece in texts:
                 yield piece
 
-    async def events(self, message: str | Job) -> AsyncGenerator[Event, None]:
+    def events(self, message: str | Job) -> AsyncGenerator[Event, None]:
         """Send a message and yield the events of the run that answers it, as `Workflow.stream` does.
 
         The message is kept once the run has finished. A question of the run is answered with `Workflow.answer`.
 
-        Arguments and errors are those of `asend`.
+        Arguments and errors are those of `asend`, except that a run that asks a person goes on waiting.
         """
+        return self._events(message, streamed=True)
+
+    async def _events(self, message: str | Job, *, streamed: bool) -> AsyncGenerator[Event, None]:
         with self._alone():
             exchange = await self._opened(message)
-            async with aclosing(self._workflow.stream(exchange.job, self._reasoner)) as events:
+            call = OperatorCall(self._reasoner, exchange.job)
+            start = partial(self._workflow._start, call, None, streamed=streamed)  # pyright: ignore[reportPrivateUsage]
+            async with aclosing(run_events(start)) as events:
                 async for event in events:
                     if isinstance(event, RunFinished) and not event.path:
                         await self._keep(exchange, event.message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from functools import partial
 from types import TracebackType
@@ -10,7 +11,15 @@ from typing import Any, TypeVar, cast
 from operad.runtime.events import Event, current_scope
 from operad.runtime.events.stream import Buffer
 from operad.runtime.knowledge.insights import without_item
-from operad.runtime.values.errors import InputError, InvalidError, Issue, RunningLoopError, did_you_mean, shorten
+from operad.runtime.values.errors import (
+    InputError,
+    InvalidError,
+    Issue,
+    PausedError,
+    RunningLoopError,
+    did_you_mean,
+    shorten,
+)
 from operad.runtime.values.sync import run_sync, running_loop
 from operad.runtime.workflow.live import LiveRun
 
@@ -66,26 +75,40 @@ class TextStream(RunStream[str]):
 
 
 async def run_events(
-    start: Callable[[Buffer], LiveRun], wanted: Callable[[Event], bool]
+    start: Callable[[Buffer], LiveRun], wanted: Callable[[Event], bool] = lambda _: True
 ) -> AsyncGenerator[Event, None]:
     """Start a run, and yield its events; the run is cancelled when the generator is closed.
 
     Args:
-        start: Starts the run with the buffer of its events.
-        wanted: Returns True for the events to yield.
+        start: Starts the run with the buffer of its events. If the run is streamed, it waits for answers to its
+            questions; otherwise it ends the events.
+        wanted: Returns True for the events to yield; by default for all.
 
     Raises:
+        PausedError: The run is not streamed, and waits for a person; it stays paused.
         Exception: The error that the run failed with.
     """
     buffer = Buffer(wanted)
     live = start(buffer)
-    live.task.add_done_callback(lambda _: buffer.close())
+    end = live.task if live.streamed else asyncio.ensure_future(live.outcome())
+
+    def close(end: asyncio.Future[Any]) -> None:
+        if not end.cancelled():
+            end.exception()  # retrieved, in case the consumer leaves before it is raised
+        buffer.close()
+
+    end.add_done_callback(close)
     try:
         while (event := await buffer.get()) is not None:
             yield event
-        await live.task
-    finally:
+        await end
+    except PausedError:
+        buffer.slows = False  # no consumer reads the events that follow the answers
+        raise
+    except BaseException:
         await live.cancel()
+        await asyncio.wait([end])
+        raise
 
 
 def event_filter(only: Any, under: Any, id_of: Callable[[Any], str], known: Sequence[str]) -> Callable[[Event], bool]:

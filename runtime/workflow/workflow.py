@@ -378,8 +378,8 @@ class Workflow(Definition[T]):
 
         With an event loop it is iterated by ``async for``. Pieces come as the model writes them where they are certain
         to be the answer: the last operator is a plain one without tools, ports and output type, and no evaluator can
-        ask for another round. Otherwise they come at the end. Arguments and errors are those of `arun`; a run that
-        asks a person is for `stream`.
+        ask for another round. Otherwise they come at the end. Arguments and errors are those of `arun`. Closing the
+        stream stops the run; one that waits for a person stays paused after the `PausedError`.
 
         Raises:
             AnswerError: The model broke off, and its repeated answer differs.
@@ -388,7 +388,8 @@ class Workflow(Definition[T]):
 
         given = one_of(reasoner, model)
         thinks = self._reasoner if given is None else reasoner_of(given)
-        heard = self.stream(job, thinks, lesson=lesson, run_id=run_id)
+        call = call_of(job, thinks, None, lesson, self._reasoner)
+        heard = run_events(partial(self._start, call, run_id, streamed=False))
         return TextStream(pieces(cast("Any", self), thinks, heard))
 
     def chat(

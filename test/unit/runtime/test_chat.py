@@ -20,6 +20,8 @@ from operad.runtime import (
     Job,
     ModelError,
     MonoModelReasoner,
+    PausedError,
+    RunContext,
     Turn,
     WorkflowMessage,
 )
@@ -282,6 +284,26 @@ async def test_closing_the_stream_cancels_the_run_and_keeps_nothing(scripted):
     await stream.aclose()
     assert chat.turns == []
     assert len([piece async for piece in chat.stream("Again.")]) == 1000
+
+
+async def test_a_message_whose_run_asks_a_person_raises_is_not_kept_and_leaves_the_chat_free():
+    @operator
+    async def order(job: Job, context: RunContext) -> str:
+        return "Ordered." if await context.ask(f"Order {job.goal}?", "boolean") else "Not ordered."
+
+    flow = Workflow(order)
+    chat = flow.chat()
+    with pytest.raises(PausedError) as paused:
+        [piece async for piece in chat.stream("figs")]
+    assert [question.text for question in paused.value.questions] == ["Order figs?"]
+    result = await flow.aresume(paused.value.run_id, True)
+    assert result
+    assert result.text == "Ordered."
+    assert chat.turns == []
+    async for event in chat.events("dates"):
+        if isinstance(event, events.Interrupted):
+            await flow.answer(event.run_id, {event.interrupt_id: False})
+    assert [turn.text for turn in chat.turns] == ["dates", "Not ordered."]
 
 
 async def test_events_tell_what_happens_and_end_with_the_message(scripted):

@@ -35,6 +35,7 @@ from operad.runtime import (
     events,
     interrupt,
 )
+from operad.runtime.events.stream import CROWDED
 from operad.runtime.testing import CallTools, Say, ScriptedModel, ScriptedReasoner, run_on_fake_clock
 
 JOB = Job(goal="goal")
@@ -147,6 +148,92 @@ def test_execute_raises_what_is_asked_and_resume_goes_on(engine):
     assert [question.id for question in raised.value.questions] == ["b"]
     assert workflow.resume("r", {"b": 2}).scratchpad == "b: 2"
     assert before.calls == 1
+
+
+async def test_a_stream_of_text_raises_what_is_asked_and_aresume_goes_on(engine):
+    before, after = Echo("before"), Echo("after")
+    workflow = chain(engine, before, ask("a", "Shall I?", YES_OR_NO), after)
+    with pytest.raises(PausedError, match="run 'r' waits for answers") as raised:
+        await anext(workflow.stream_text("figs", NOBODY, run_id="r"))
+    assert [question.id for question in raised.value.questions] == ["a"]
+    result = await workflow.aresume("r", {"a": True})
+    assert result
+    assert result.text == "after(a: True)"
+    assert (before.calls, after.calls) == (1, 1)
+
+
+def test_a_stream_of_text_without_an_event_loop_raises_what_is_asked_and_resume_goes_on(engine):
+    workflow = chain(engine, ask("a"))
+    with pytest.raises(PausedError):
+        list(workflow.stream_text("figs", NOBODY, run_id="r"))
+    result = workflow.resume("r", {"a": 1})
+    assert result
+    assert result.text == "a: 1"
+
+
+async def test_a_stream_of_text_goes_on_if_a_listener_has_the_question_answered_at_once(engine):
+    answering = []
+
+    def answer(event):
+        if isinstance(event, events.Interrupted):
+            answering.append(asyncio.ensure_future(workflow.answer("r", {event.interrupt_id: "Figs."})))
+
+    workflow = chain(engine, ask("a"), listeners=[answer])
+    assert "".join([piece async for piece in workflow.stream_text("figs", NOBODY, run_id="r")]) == "a: Figs."
+    await asyncio.gather(*answering)
+    with pytest.raises(InputError, match="no run with the id 'r'"):
+        workflow.questions("r")
+
+
+async def test_a_run_that_a_stream_of_text_left_paused_emits_any_number_of_events_after_the_answer(engine):
+    def talk():
+        for number in range(2 * CROWDED):
+            events.emit(events.AnswerRejected(error="no", repair=number))
+        return "talked"
+
+    workflow = chain(engine, ask("a"), Echo("talks", talk), Echo("last"))
+    with pytest.raises(PausedError):
+        await anext(workflow.stream_text("figs", NOBODY, run_id="r"))
+    result = await asyncio.wait_for(workflow.aresume("r", {"a": 1}), RENDEZVOUS)
+    assert result
+    assert result.text == "last(talked)"
+
+
+async def test_closing_a_stream_of_text_ends_the_run_although_an_operator_asks(engine):
+    before = asyncio.all_tasks()
+    asked, wait = asyncio.Event(), asyncio.Event()
+    workflow = side_by_side(
+        engine,
+        ask("a"),
+        Echo("b", wait.wait),
+        listeners=[lambda event: asked.set() if isinstance(event, events.Interrupted) else None],
+    )
+    stream = workflow.stream_text("figs", NOBODY, run_id="r")
+    reading = asyncio.ensure_future(anext(stream))
+    await asyncio.wait_for(asked.wait(), RENDEZVOUS)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert asyncio.all_tasks() == before
+    with pytest.raises(InputError, match="no run with the id 'r'"):
+        workflow.questions("r")
+
+
+async def test_a_stream_of_text_raises_the_error_of_an_operator_beside_the_one_that_asks(engine):
+    asked = asyncio.Event()
+
+    async def fails():
+        await asked.wait()
+        raise ValueError("wrong")
+
+    workflow = side_by_side(
+        engine,
+        ask("a"),
+        Echo("b", fails),
+        listeners=[lambda event: asked.set() if isinstance(event, events.Interrupted) else None],
+    )
+    with pytest.raises(OperatorError, match="wrong"):
+        await asyncio.wait_for(anext(workflow.stream_text("figs", NOBODY)), RENDEZVOUS)
 
 
 def test_a_fresh_id_is_found_in_the_error(engine):
