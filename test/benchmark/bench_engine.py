@@ -57,6 +57,7 @@ SMALL = layered(6, 3)
 FUNCTIONS = 300
 """Operators of the chain of functions."""
 
+FEW = chain(5)
 SIZES = (1_000, 10_000, 100_000)
 
 Costs = Mapping[str, "Cost | str"]
@@ -90,6 +91,12 @@ def makespan(engines: Sequence[Process]) -> dict[str, float | str]:
 def a_thousand_at_once(engines: Sequence[Process]) -> Costs:
     costs = by_hand_once(in_turns(Case(SMALL, at_once=1000), engines, turns=3))
     show_progress("1,000 runs at once")
+    return costs
+
+
+def one_after_another(engines: Sequence[Process]) -> Costs:
+    costs = by_hand_once(in_turns(Case(FEW), engines, turns=9))
+    show_progress("runs one after another")
     return costs
 
 
@@ -173,7 +180,7 @@ def tables(measured: Mapping[str, Any]) -> Iterator[Table]:
         ("suspends once", "Microseconds per operator that suspends once"),
     ):
         yield by_shape(measured[what], title)
-    yield together(measured["makespan / critical path"], measured["1,000 at once"])
+    yield together(measured["makespan / critical path"], measured["1,000 at once"], measured["one after another"])
     yield by_size(measured["scale"])
     yield growths(measured["memory"])
     table = Table("operator that does nothing", "µs", "ratio", title="Functions as operators, in a chain")
@@ -202,14 +209,20 @@ def by_shape(costs: Mapping[str, Costs], title: str) -> Table:
     return table
 
 
-def together(spans: Mapping[str, float | str], at_once: Costs) -> Table:
-    table = Table("engine", "makespan / critical path", f"1,000 runs of {len(SMALL)} operators at once, ms")
+def together(spans: Mapping[str, float | str], at_once: Costs, in_turn: Costs) -> Table:
+    table = Table(
+        "engine",
+        "makespan / critical path",
+        f"1,000 runs of {len(SMALL)} operators at once, ms",
+        f"runs a second of {len(FEW)} operators, one after another",
+    )
     for engine, span in spans.items():
-        cost = at_once[engine]
+        cost, each = at_once[engine], in_turn[engine]
         table.add_row(
             engine,
             span if isinstance(span, str) else f"{span:.3f}",
             f"{1e3 * cost.run:.0f}" if isinstance(cost, Cost) else cost,
+            f"{1 / each.run:,.0f}" if isinstance(each, Cost) else each,
         )
     return table
 
@@ -301,6 +314,7 @@ def main() -> None:
             "suspends once": once,
             "makespan / critical path": makespan(all_engines),
             "1,000 at once": a_thousand_at_once(all_engines),
+            "one after another": one_after_another(all_engines),
             "scale": scale([*by_hand, *quiet], SIZES[:-1] if asked.quick else SIZES),
             "memory": memory(quiet[:1] if asked.quick else own),
             "functions": functions(),
