@@ -48,9 +48,8 @@ class Dispatch:
         self._store = store
         self._enqueue = dbos_process.enqueue
         self._client: DBOSClient = store.insist(partial(dbos_process.client, store.url), 0.0)
-        self._waiting = Waiting(self._client)
+        self._waiting = Waiting(self._client, partial(wakeups, store, [executor_id]))
         self._requests = GroupCommit[Request](self._write)
-        self._waiting.wakeups = self._wakeups = wakeups(store, [executor_id], self._waiting.hear)
 
     def stop(self) -> None:
         """Stop waiting, and close the connections."""
@@ -73,5 +72,5 @@ class Dispatch:
 
     def _write(self, requests: Sequence[Request]) -> None:
         """Write requests, and wake the workers that can do them."""
-        with self._wakeups.sending({request.queue for request in requests}) as before_commit:
+        with self._waiting.wakeups.sending({request.queue for request in requests}) as before_commit:
             self._store.insist(partial(self._enqueue, self._client, requests, before_commit))

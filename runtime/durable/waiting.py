@@ -7,11 +7,11 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Collection, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from operad.runtime.durable.wakeups import Wakeups
+from operad.runtime.durable.wakeups import Heard, Wakeups
 
 if TYPE_CHECKING:
     from dbos import DBOSClient, WorkflowStatus
@@ -32,27 +32,27 @@ class Waiting:
 
     Args:
         client: The dbos client that reads them.
+        listen: Function that returns the wake-ups of this process, given the function to call for each of them.
 
     Attributes:
-        wakeups: Wake-ups of this process, which call `hear`; None before the first request.
+        wakeups: Wake-ups of this process.
     """
 
-    def __init__(self, client: DBOSClient) -> None:
-        self.wakeups: Wakeups | None = None
+    def __init__(self, client: DBOSClient, listen: Callable[[Heard], Wakeups]) -> None:
         self._client = client
         self._waits: dict[str, asyncio.Future[WorkflowStatus]] = {}
         self._announced: set[str] = set()
         self._changing = threading.Lock()
         self._something = threading.Event()
         self._stopped = threading.Event()
+        self.wakeups = listen(self._hear)
         threading.Thread(target=self._go, name="operad-waiting", daemon=True).start()
 
     def stop(self) -> None:
         """Stop looking."""
         self._stopped.set()
         self._something.set()
-        if self.wakeups is not None:
-            self.wakeups.stop()
+        self.wakeups.stop()
 
     @contextmanager
     def expecting(self, step_id: str) -> Generator[asyncio.Future[WorkflowStatus], None, None]:
@@ -69,7 +69,7 @@ class Waiting:
         finally:
             self._waits.pop(step_id, None)
 
-    def hear(self, _: str, step_id: str) -> None:
+    def _hear(self, _: str, step_id: str) -> None:
         """Hear that a step may have ended; any step if the text is empty. Callable from any thread."""
         with self._changing:
             self._announced.update([step_id] if step_id else list(self._waits))
@@ -85,7 +85,7 @@ class Waiting:
             with self._changing:
                 announced, self._announced = self._announced, set()
             early = (early | announced) & set(self._waits)
-            listening = self.wakeups is not None and self.wakeups.listening
+            listening = self.wakeups.listening
             everything = not listening or time.monotonic() - looked >= SAFETY_LOOK
             if everything:
                 looked = time.monotonic()

@@ -265,8 +265,7 @@ def outcomes():
 
 @pytest.fixture
 def waits(outcomes):
-    waits = Waiting(outcomes)
-    waits.wakeups = cast("Any", SimpleNamespace(listening=True, stop=lambda: None))
+    waits = Waiting(outcomes, lambda _: cast("Any", SimpleNamespace(listening=True, stop=lambda: None)))
     yield waits
     waits.stop()
 
@@ -280,7 +279,7 @@ async def test_an_outcome_that_is_announced_is_the_only_one_looked_for(waits, ou
     with waits.expecting("a") as first, waits.expecting("b"):
         await asyncio.to_thread(outcomes.looks.get)
         outcomes.ended = {"a", "b"}
-        waits.hear("", "a")
+        waits._hear("", "a")
         assert await ended(first) == "a"
         assert outcomes.looks.get() == {"a"}
 
@@ -289,7 +288,7 @@ async def test_an_outcome_that_is_announced_before_it_can_be_read_is_found(waits
     monkeypatch.setattr(waiting, "SAFETY_LOOK", 1000.0)
     with waits.expecting("a") as outcome:
         await asyncio.to_thread(outcomes.looks.get)
-        waits.hear("", "a")
+        waits._hear("", "a")
         assert await asyncio.to_thread(outcomes.looks.get) == {"a"}
         outcomes.ended = {"a"}
         assert await ended(outcome) == "a"
