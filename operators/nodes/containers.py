@@ -39,7 +39,7 @@ from operad.runtime.graph.call import OperatorCall
 from operad.runtime.values.errors import BudgetError, InputError, OperadError, describe, did_you_mean
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.workflow.items import ItemError, for_each
+from operad.runtime.workflow.items import for_each
 from operad.runtime.workflow.within import run_inside
 from operad.runtime.workflow.workflow import Workflow
 
@@ -131,12 +131,9 @@ class Iteration(NodeOperator[IterationParams]):
             concurrency=self.params.concurrency,
             on_error=self.params.on_error,
         )
-        made: list[Any] = []
-        for outcome in outcomes.said:
-            if isinstance(outcome, WorkflowMessage):
-                made.append(outcome.outputs["results"][0])
-            elif isinstance(outcome, ItemError):
-                made.append(None)
+        made: list[Any] = [
+            outcome.outputs["results"][0] if isinstance(outcome, WorkflowMessage) else None for outcome in outcomes.said
+        ]
         there = [value for value in made if value is not None]
         if self.params.flatten_output and there and all(isinstance(value, list) for value in there):
             made = [each for value in cast("list[list[Any]]", there) for each in value]

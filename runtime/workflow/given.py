@@ -10,7 +10,7 @@ from operad.runtime.graph.call import OperatorCall
 from operad.runtime.models.model import Model
 from operad.runtime.reasoning.reasoner import Reasoner, reasoner_of
 from operad.runtime.values.errors import InputError, shorten
-from operad.runtime.values.json_like import JsonLike, as_json, json_value
+from operad.runtime.values.json_like import JsonLike, json_value
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.output import shown
 from operad.runtime.values.questions import Question
@@ -69,7 +69,7 @@ def job_of(job: JobLike) -> Job:
     if not isinstance(job, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"expected a text, a dict of inputs or a Job; got {shown(job)}")
     try:
-        return Job(goal="", inputs=as_json(job))
+        return Job(goal="", inputs=job)
     except ValidationError as error:
         fault = error.errors()[0]
         where = ".".join(map(str, fault["loc"]))

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
-from operad.runtime.events import Progress, emit, heard
+from operad.runtime.events import Progress, emit
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.engine import LONGEST_TURN
 from operad.runtime.policies.policy import causes
@@ -39,7 +39,10 @@ class ItemError(Value):
     kind: str
 
 
-Outcome = WorkflowMessage | ItemError | None
+Outcome = WorkflowMessage | ItemError
+
+Keep = Callable[[OperatorCall, WorkflowMessage], "WorkflowMessage | None"]
+"""Returns the part to keep of the message for a call; None for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +50,7 @@ class Outcomes:
     """Outcomes of a workflow for several calls.
 
     Attributes:
-        said: For each call a message, or for a failed one an `ItemError` or None; if nothing is collected, the
-            `ItemError`s alone.
+        said: In the order of the calls: the messages that are kept, and the `ItemError`s.
         worst: The message with the worst status.
         count: Number of calls.
     """
@@ -77,7 +79,7 @@ class Calls:
         self.count = 0
         self._call_for = call_for
         self._turn = asyncio.Lock()
-        self._items: Iterator[Any] | None = None
+        self._items: Iterator[Any] = iter(())
         self._later: AsyncIterator[Any] | None = None
         if isinstance(items, AsyncIterable):
             self._later = aiter(items)
@@ -89,8 +91,7 @@ class Calls:
     async def take(self) -> tuple[int, OperatorCall] | None:
         """Return the next call and its index; None if there is none."""
         if self._later is None:
-            item = next(cast("Iterator[Any]", self._items), _NO_ITEM)
-            return self._taken(item)
+            return self._taken(next(self._items, _NO_ITEM))
         async with self._turn:
             return self._taken(await anext(self._later, _NO_ITEM))
 
@@ -119,7 +120,7 @@ async def for_each(
     *,
     concurrency: int,
     on_error: OnError,
-    collect: bool = True,
+    keep: Keep = lambda _, message: message,
 ) -> Outcomes:
     """Run a workflow once per call, inside the operator that the current code is.
 
@@ -129,7 +130,7 @@ async def for_each(
         name: Name of the operator in errors and paths.
         concurrency: Maximum number of runs at once.
         on_error: Effect of a failing run, as for a `Map`.
-        collect: False to keep no messages.
+        keep: Returns the part to keep of the message of a run; by default, the message.
 
     Raises:
         OperadError: A run failed, and `on_error` is ``fail``; by then the others have been cancelled and have ended.
@@ -145,21 +146,21 @@ async def for_each(
         nonlocal done, worst, worst_at, turn_ends
         while (taken := await source.take()) is not None:
             index, call = taken
-            outcome: Outcome = None
             try:
-                outcome = await body.run_within(scope, body.with_own_model(call), f"{name}[{index}]").execute()
-                if worst_at[1] < 0 or (outcome.status.priority, index) < worst_at:
-                    worst, worst_at = outcome, (outcome.status.priority, index)
+                message = await body.run_within(scope, body.with_own_model(call), f"{name}[{index}]").execute()
+                if worst_at[1] < 0 or (message.status.priority, index) < worst_at:
+                    worst, worst_at = message, (message.status.priority, index)
+                outcome = keep(call, message)
             except BudgetError:
                 raise
             except Exception as error:
                 if on_error == "fail":
                     raise _failure(error, index, name, said) from error
                 outcome = _item_error(error, index) if on_error == "keep" else None
-            if collect or isinstance(outcome, ItemError):
+            if outcome is not None:
                 said[index] = outcome
             done += 1
-            if heard():
+            if scope.heard:
                 emit(Progress(done=done, total=source.count if source.total is None else source.total))
             if perf_counter() > turn_ends:  # the runs may never suspend
                 await asyncio.sleep(0)
@@ -170,7 +171,7 @@ async def for_each(
         await concurrently(work() for _ in range(workers))
     finally:
         await source.close()
-    return Outcomes([outcome for _, outcome in sorted(said.items(), key=_place)], worst, source.count)
+    return Outcomes([said[index] for index in sorted(said)], worst, source.count)
 
 
 def _item_error(error: Exception, index: int) -> ItemError:
@@ -181,10 +182,6 @@ def _item_error(error: Exception, index: int) -> ItemError:
 def _failure(error: Exception, index: int, name: str, said: Mapping[int, Outcome]) -> OperadError:
     """The error of a map, with the messages of the items that are done."""
     failed = OperadError(f"item {index} of map {name!r}: {describe(error)}")
-    done = ((place, each) for place, each in said.items() if isinstance(each, WorkflowMessage))
-    failed.finished = {f"{name}[{place}]": each for place, each in sorted(done, key=_place)}
+    done = {index: each for index, each in said.items() if isinstance(each, WorkflowMessage)}
+    failed.finished = {f"{name}[{index}]": done[index] for index in sorted(done)}
     return failed
-
-
-def _place(numbered: tuple[int, object]) -> int:
-    return numbered[0]

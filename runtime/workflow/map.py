@@ -174,11 +174,8 @@ class Map(BaseOperator[list[Any]]):
         """
         items = self._source(call.job) if self._source else self._items(call.job, call.messages)
         before = tuple(call.messages[: _earlier(call.messages)])
-        taken: list[Any] = []
 
         def call_for(item: Any, index: int) -> OperatorCall:
-            if self._collect:
-                taken.append(item)
             message = self._message(call.job, item, index)
             return OperatorCall(call.reasoner, call.job, (message, *before), call.previous, call.lesson)
 
@@ -188,7 +185,7 @@ class Map(BaseOperator[list[Any]]):
             self._id,
             concurrency=self._concurrency,
             on_error=self._on_error,
-            collect=self._collect,
+            keep=_with_item if self._collect else _nothing,
         )
         worst = outcomes.worst
         if not self._collect:
@@ -201,18 +198,13 @@ class Map(BaseOperator[list[Any]]):
                 job_id=call.job.id,
                 operator_id=self._id,
             )
-        kept = [
-            outcome if isinstance(outcome, ItemError) else outcome.changed(item=item)
-            for outcome, item in zip(outcomes.said, taken, strict=True)
-            if outcome is not None
-        ]
-        messages = [outcome for outcome in kept if isinstance(outcome, WorkflowMessage)]
+        messages = [outcome for outcome in outcomes.said if isinstance(outcome, WorkflowMessage)]
         return WorkflowMessage(
             scratchpad="\n\n".join(message.scratchpad for message in messages),
             status=worst.status,
             evaluation=worst.evaluation,
             lesson=worst.lesson,
-            outputs={"items": [o if isinstance(o, ItemError) else _value(o) for o in kept]},
+            outputs={"items": [o if isinstance(o, ItemError) else _value(o) for o in outcomes.said]},
             parts=tuple(messages),
             job_id=call.job.id,
             operator_id=self._id,
@@ -305,6 +297,15 @@ def _alone(body: Any) -> Workflow:
     workflow = BuiltinWorkflow(name=operator.get_id())
     workflow.add_operator(operator)
     return workflow
+
+
+def _with_item(call: OperatorCall, message: WorkflowMessage) -> WorkflowMessage:
+    """Return the message of a body with the item that it is about; its call is the map's."""
+    return message.changed(item=call.messages[0].outputs["item"])
+
+
+def _nothing(call: OperatorCall, message: WorkflowMessage) -> None:
+    """Keep nothing of the message of a body."""
 
 
 def _value(message: WorkflowMessage) -> Any:

@@ -103,24 +103,34 @@ class Run:
         insights: RunInsights | None = None,
     ) -> None:
         self.log = log
-        self.insights = insights or (cast("RunInsights | None", outer.run.insights) if outer else None)
         self.outer = outer
-        self.questions: Questions = outer.run.questions if outer else Questions()
-        self.connections: Connections = cast("Connections", outer.run.connections) if outer else Connections()
         self.idle = 0
         self.calls: tuple[Limiter, ...] = (build.calls,) if build.calls else ()
-        self.shared_limits: SharedLimits | None = outer.run.shared_limits if outer else None
-        self.journal: StepJournal | None = outer.run.journal if outer and outer.around else None
         self.on_paused: Callable[[], object] | None = None
         self.build = build
         self.budget = build.budget
-        self.finished: dict[str, WorkflowMessage] | None = outer.run.finished if outer else None
+        self.usage = NO_USAGE
+        if outer is None:
+            self.insights = insights
+            self.questions = Questions()
+            self.connections = Connections()
+            self.shared_limits: SharedLimits | None = None
+            self.journal: StepJournal | None = None
+            self.finished: dict[str, WorkflowMessage] | None = None
+            self._spending = Lock()
+            self._live: set[Run] = set()
+        else:
+            around = cast("Run", outer.run)
+            self.insights = insights or around.insights
+            self.questions = around.questions
+            self.connections = around.connections
+            self.shared_limits = around.shared_limits
+            self.journal = around.journal if outer.around else None
+            self.finished = around.finished
+            self._spending = around._spending
+            self._live = around._live
         if self.finished is None and build.budget is not NO_BUDGET:
             self.finished = {}
-        self.usage = NO_USAGE
-        around = cast("Run | None", outer and outer.run)
-        self._spending = around._spending if around else Lock()
-        self._live: set[Run] = around._live if around else set()
         self._plan = build.plan
         self._call = call
         self._prefix = prefix
