@@ -23,7 +23,6 @@ from operad.operators.services import Services
 from operad.runtime.models.model import Model
 from operad.runtime.values.errors import InvalidError, MissingExtraError, OperadError
 from operad.runtime.values.valid_json import to_json
-from operad.server.studio.chatting import Chats, model_state
 from operad.server.studio.drawn import changes_json, document
 from operad.server.studio.experts import graph as experts
 from operad.server.studio.export import export, targets
@@ -35,15 +34,17 @@ from operad.server.studio.fixes import fix_of, fixes
 from operad.server.studio.palette import catalogue
 from operad.server.studio.reading import candidates, connectable
 from operad.server.studio.requests import number, text
-from operad.server.studio.runs.routes import MAX_FILES, MAX_UPLOAD, Runs
-from operad.server.view.http import application, json_body, json_response, refusal
-from operad.server.view.run_page import MOST_STREAMS
 
 try:
     from starlette.exceptions import HTTPException
     from starlette.requests import Request
     from starlette.responses import JSONResponse, Response, StreamingResponse
     from starlette.routing import Route
+
+    from operad.server.studio.chatting import Chats, model_state
+    from operad.server.studio.runs.routes import MAX_FILES, MAX_UPLOAD, Runs
+    from operad.server.view.http import application, json_body, json_response, refusal
+    from operad.server.view.run_page import MOST_STREAMS
 except ImportError as error:
     raise MissingExtraError("the studio needs the extra `page`: pip install 'operad[page]'") from error
 

@@ -61,6 +61,17 @@ def test_a_place_that_is_not_there_is_told_in_one_line(tmp_path, monkeypatch, ca
     )
 
 
+def test_without_the_extra_it_says_what_to_install(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "starlette.requests", None)
+    for module in [each for each in sys.modules if each.startswith(("operad.server.studio", "operad.server.view"))]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setattr(sys, "argv", ["operad", "studio", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    told = "operad: the studio needs the extra `page`: pip install 'operad[page]'\n"
+    assert (ended.value.code, *capsys.readouterr()) == (2, "", told)
+
+
 def test_a_fault_of_a_services_file_is_told_before_the_page_is_opened(tmp_path, monkeypatch, capsys):
     (tmp_path / "services.yaml").write_text("tols: [a.b]\n")
     monkeypatch.chdir(tmp_path)
