@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from operad.configs.faults import Faults
@@ -82,7 +83,7 @@ class Policies:
         if spec.cache is None:
             return policy
         cache = self._cache(CacheSpec() if spec.cache is True else spec.cache, path) if spec.cache else None
-        return Policy(retry=policy.retry, timeout=policy.timeout, fallback=policy.fallback, cache=cache)
+        return replace(policy, cache=cache)
 
     def _cache(self, spec: CacheSpec, path: Path_) -> Cache:
         file = self._folder / Path(spec.path).expanduser() if spec.path else None

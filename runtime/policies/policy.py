@@ -281,19 +281,13 @@ class Policy:
         """Return this policy, completed by the values of another."""
         if default is NO_POLICY:
             return self
-        return replace(
-            self,
-            retry=default.retry if self.retry is None else self.retry,
-            timeout=default.timeout if self.timeout is None else self.timeout,
-            fallback=default.fallback if self.fallback is None else self.fallback,
-            cache=default.cache if self.cache is None else self.cache,
-        )
+        unset = {name: getattr(default, name) for name in self.__slots__ if getattr(self, name) is None}
+        return replace(self, **unset)
 
     def __bool__(self) -> bool:
         """True if any value is set."""
-        return any(
-            part is not None and part is not False for part in (self.retry, self.timeout, self.fallback, self.cache)
-        )
+        values = (getattr(self, name) for name in self.__slots__)
+        return any(value is not None and value is not False for value in values)
 
 
 NO_POLICY = Policy()

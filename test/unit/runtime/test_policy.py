@@ -165,6 +165,19 @@ def test_what_an_operators_policy_leaves_open_is_the_workflows():
     assert (bool(own), bool(Policy())) == (True, False)
 
 
+@pytest.mark.parametrize(
+    "values",
+    [{"retry": 2}, {"timeout": Timeout(run=1)}, {"fallback": ""}, {"cache": Cache()}],
+    ids=lambda each: next(iter(each)),
+)
+def test_each_value_of_a_policy_counts_and_completes_another(values):
+    policy = Policy(**values)
+    assert policy
+    assert Policy().or_else(policy) == policy
+    assert not Policy(**dict.fromkeys(values, False)).or_else(policy)
+    assert {*values} < {*Policy.__slots__}
+
+
 def test_the_workflows_policy_holds_for_operators_that_say_nothing_and_for_the_evaluator(engine, no_jitter):
     a, b = Do("a", failing(ConnectionError(), 2)), Do("b", failing(ConnectionError(), 2))
     judge = Do("judge", failing(ConnectionError(), 1, WorkflowMessage(evaluation="good")))
