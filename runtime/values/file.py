@@ -146,7 +146,9 @@ def read_bytes(path: Path, max_bytes: int) -> bytes:
 
 def _near(path: Path) -> str:
     """Return the file beside it with nearly the same name, as a hint; the suffix alone makes no name near."""
-    beside = {p.stem: p.name for p in sorted(path.parent.iterdir(), reverse=True)} if path.parent.is_dir() else {}
-    beside |= {p.stem: p.name for p in path.parent.iterdir() if p.suffix == path.suffix} if beside else {}
+    beside: dict[str, list[str]] = {}
+    for each in sorted(path.parent.iterdir()) if path.parent.is_dir() else ():
+        beside.setdefault(each.stem, []).append(each.name)
     stem = near_name(path.stem, beside)
-    return f" (did you mean {beside[stem]!r}?)" if stem else ""
+    names = beside.get(stem, [])
+    return f" (did you mean {near_name(path.name, names) or names[0]!r}?)" if names else ""

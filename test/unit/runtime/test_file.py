@@ -64,6 +64,15 @@ def test_a_name_is_near_by_more_than_its_suffix_and_another_suffix_does_not_matt
         assert f"(did you mean '{near}" in error_of(lambda wanted=wanted: FileDescriptor.of(tmp_path / wanted))
 
 
+def test_of_files_with_the_same_stem_the_one_with_the_nearest_suffix_is_suggested(write, tmp_path):
+    for name in ("expert.py", "expert.yaml"):
+        write(b"", name)
+    for wanted, near in [("expert.yml", "expert.yaml"), ("expert.pyi", "expert.py"), ("expert", "expert.py")]:
+        assert error_of(lambda wanted=wanted: FileDescriptor.of(tmp_path / wanted)).endswith(
+            f"(did you mean '{near}'?)"
+        )
+
+
 @pytest.mark.parametrize("name", ["zzz", "no/such/folder/notes.txt"])
 def test_a_missing_file_without_a_near_name_is_just_missing(write, tmp_path, name):
     write(b"")
