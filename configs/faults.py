@@ -13,14 +13,7 @@ from operad.configs.schema import KINDS, NODE, OPERATOR, OTHER_NAMES, SEVERAL, C
 from operad.runtime.values.document import Document, Path_
 from operad.runtime.values.errors import InvalidError, Issue
 from operad.runtime.values.near_names import near_name
-
-_SHAPES = {
-    "model_type": "must be a mapping of keys to values",
-    "dict_type": "must be a mapping of keys to values",
-    "list_type": "must be a list",
-    "string_type": "must be text",
-}
-
+from operad.runtime.values.validation import nearest_choice, requirement
 
 _MEMBERS = {*KINDS, SEVERAL, "definition", "switch"}
 """Parts of pydantic's paths that stand for members of a union, and are not keys."""
@@ -113,10 +106,10 @@ def explain(problem: Any, spec: type[BaseModel] = ConfigSpec) -> tuple[str, str]
     if problem["type"] == "union_tag_invalid":
         return "value", f"the type {problem['ctx']['tag']!r} is none of {problem['ctx']['expected_tags']}"
     secret = "mcp_transport_config" in path or "base_url" in path  # an address, a header
-    shown = "" if secret or isinstance(value, dict | list) else f", not {value!r}"[:120]
+    shown = "" if secret or isinstance(value, dict | list) else f", not {value!r}"[:120] + nearest_choice(problem)
     if problem["type"] == "string_type" and isinstance(value, bool | int | float):
         shown += "; put it in quotes"  # to YAML, yes and no are true and false
-    return "value", f"{_SHAPES.get(problem['type'], problem['msg'])}{shown}"
+    return "value", f"{requirement(problem)}{shown}"
 
 
 def _is_chain(problem: Any) -> bool:

@@ -18,9 +18,8 @@ from operad.operators.variables import (
     selectors_in,
     shown,
 )
-from operad.runtime.values.errors import (
-    did_you_mean,
-)
+from operad.runtime.values.errors import did_you_mean
+from operad.runtime.values.validation import nearest_choice, requirement
 
 ADVANCED = "advanced"
 """Annotates a parameter that models who make workflows are not told of; files and people use it."""
@@ -199,7 +198,8 @@ def param_faults(error: ValidationError, params_type: type[BaseModel]) -> list[F
         elif fault["type"] == "string_too_short" and not fault["input"]:
             faults.append(Fault(path, "is empty"))
         else:
-            faults.append(Fault(path, f"{_lower(fault['msg'])}, not {shown(fault['input'])}"))
+            message = f"{_lower(requirement(fault))}, not {shown(fault['input'])}{nearest_choice(fault)}"
+            faults.append(Fault(path, message))
     return faults
 
 
@@ -213,5 +213,4 @@ def _path(loc: Sequence[Any]) -> str:
 
 
 def _lower(text: str) -> str:
-    text = text.removeprefix("Value error, ")
     return text[:1].lower() + text[1:]

@@ -20,7 +20,6 @@ from operad.operators.variables import (
     as_text,
     fits,
     shown,
-    type_of,
     whole,
 )
 from operad.runtime.values.errors import InputError, OperadError, did_you_mean
@@ -181,7 +180,7 @@ def read_value(given: JsonValue, kind: VariableType) -> Any:
     elif isinstance(given, str):
         value = _of_json(given, [whole(given)] if kind is T.ARRAY_STRING else given)
     if not fits(value, kind):
-        raise InputError(f"{shown(given)} is {type_of(value)}, and {kind.value} is wanted")
+        raise InputError(f"expected {kind.value}, got {shown(given)}")
     return value
 
 

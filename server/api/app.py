@@ -17,6 +17,7 @@ from starlette.routing import Match, Route
 from operad.runtime.durable.places import version_here
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import Value
+from operad.runtime.values.validation import requirement
 from operad.server.api.chat import chat_routes
 from operad.server.api.experts import Offer
 from operad.server.api.mcp_tools import McpDoor
@@ -177,7 +178,7 @@ async def _told(request: Request, error: Exception) -> Response:
 
 async def _told_of_faults(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101
-    faults = [(".".join(map(str, fault["loc"])), str(fault["msg"])) for fault in error.errors()]
+    faults = [(".".join(map(str, fault["loc"])), _required(fault)) for fault in error.errors()]
     if any(where == "body" for where, _ in faults):
         faults.append(("body", "send a JSON object, with Content-Type: application/json"))
     lines = [f"{where}: {what}" for where, what in dict.fromkeys(faults)]
@@ -186,6 +187,16 @@ async def _told_of_faults(request: Request, error: Exception) -> Response:
     return error_reply(
         RefusedError(400, "\n  ".join([text, *lines[:20], *more]), param=faults[0][0] if faults else None)
     )
+
+
+def _required(fault: Any) -> str:
+    match fault["type"]:
+        case "missing":
+            return "is missing"
+        case "extra_forbidden":
+            return "there is no such field"
+        case _:
+            return requirement(fault)
 
 
 async def _told_of_bug(request: Request, error: Exception) -> Response:

@@ -257,7 +257,7 @@ experts: [{profile: {name: X}, workflow: [[*loud]]}]
             "    workflow",
             "    max_rounds: 0\n    workflow",
             [
-                ("value", ":7 experts[0].max_rounds", "Input should be greater than or equal to 1, not 0"),
+                ("value", ":7 experts[0].max_rounds", "must be at least 1, not 0"),
             ],
         ),
     ],
@@ -730,9 +730,7 @@ def test_a_description_is_read_under_both_of_its_names(write):
 
 def test_a_number_of_attempts_is_short_for_a_retry(write):
     assert policy_of(write(with_pay("retry: 3")), "pay").retry == Retry(attempts=3)
-    assert issues(write(with_pay("retry: 0"))) == [
-        ("value", ":8 operators[1].retry", "Input should be greater than or equal to 1, not 0")
-    ]
+    assert issues(write(with_pay("retry: 0"))) == [("value", ":8 operators[1].retry", "must be at least 1, not 0")]
 
 
 def test_retry_timeout_and_join_are_said_at_the_operator(write):
@@ -929,7 +927,7 @@ TEAM = "  - {name: team, workflow: [[pay, *again]]}\nexperts:"
         (ROUTED + "      - [{operator: *triage, port: refund}]\n", "port", ":15 experts[0].workflow[2][0].port", "the chain ends here"),
         (ROUTED.replace("port: refund", "prt: x, port: refund"), "unknown-key", ":13 experts[0].workflow[0][0].prt", "unknown key (did you mean 'port'?)"),
         (ROUTED.replace("operator: triage", "operator: triag"), "unknown-operator", ":14 experts[0].workflow[1][0].operator", "'triage'?"),
-        (with_pay("timeout: {run: -1}"), "value", ":8 operators[1].timeout.run", "greater than 0, not -1"),
+        (with_pay("timeout: {run: -1}"), "value", ":8 operators[1].timeout.run", "must be more than 0, not -1"),
         (with_pay("timeout: {idle: .inf}"), "value", ":8 operators[1].timeout.idle", "finite"),
         (with_pay("timeout: 5"), "value", ":8 operators[1].timeout", "must be a mapping of keys to values, not 5"),
         (with_pay("retry: {on: [ModelErorr]}"), "value", ":8 operators[1].retry.on[0]", "did you mean 'ModelError'?"),
@@ -944,7 +942,7 @@ TEAM = "  - {name: team, workflow: [[pay, *again]]}\nexperts:"
         (ROUTED + "    policy: {fallback: {text: hm}}\n", "port", ":5 operators[0].ports", "takes none of them"),
         (ROUTED.replace("complaint?", "complaint?\n    fallback: {port: refnd}"), "unknown-port", ":5 operators[0].fallback.port", "'refund'?"),
         (with_pay("cache: {path: no/such/answers.db}"), "value", ":8 operators[1].cache.path", "there is no folder"),
-        (with_pay("cache: {max_age: 0}"), "value", ":8 operators[1].cache.max_age", "greater than 0"),
+        (with_pay("cache: {max_age: 0}"), "value", ":8 operators[1].cache.max_age", "must be more than 0"),
         (with_pay("map: {on_error: kep}"), "value", ":8 operators[1].map.on_error", "'fail', 'skip' or 'keep'"),
         (with_pay("ports: [a]\n    map: {}"), "value", ":6 operators[1]", "not both"),
         (with_pay("map: {over: n}").replace("complaint?", "complaint?\n    output_schema: '{n: 5}'"), "not-a-list", ":9 operators[1].map.over", "integer"),
@@ -960,10 +958,10 @@ TEAM = "  - {name: team, workflow: [[pay, *again]]}\nexperts:"
         (ROUTED.replace("experts:", TEAM.replace("*again", "calm")) + "    evaluator: team\n", "value", ":16 experts[0].evaluator", "is a workflow"),
         (ROUTED.replace("*calm]", "{name: pay, instruction: Other.}]"), "duplicate-name", ":14 experts[0].workflow[1][1]", "'pay'"),
         (ROUTED + "    policy: {timout: {}}\n", "unknown-key", ":15 experts[0].policy.timout", "did you mean 'timeout'?"),
-        (ROUTED + "    limits: {concurrency: 0}\n", "value", ":15 experts[0].limits.concurrency", "equal to 1"),
-        (ROUTED + "    budget: {tokens: -5}\n", "value", ":15 experts[0].budget.tokens", "equal to 1"),
+        (ROUTED + "    limits: {concurrency: 0}\n", "value", ":15 experts[0].limits.concurrency", "must be at least 1"),
+        (ROUTED + "    budget: {tokens: -5}\n", "value", ":15 experts[0].budget.tokens", "must be at least 1"),
         (ROUTED + "model: {price: {promt: 1}}\n", "unknown-key", ":15 model.price.promt", "unknown key (did you mean 'prompt'?)"),
-        (ROUTED + "tools: [{name: timed, module_path: own_tools, timeout: 0}]\n", "value", ":15 tools[0].timeout", "greater than 0"),
+        (ROUTED + "tools: [{name: timed, module_path: own_tools, timeout: 0}]\n", "value", ":15 tools[0].timeout", "must be more than 0"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_ports_policies_maps_and_workflows_is_found_at_its_line(write, text, code, where, message):
@@ -1044,8 +1042,8 @@ def test_what_is_wrong_with_a_knowledge_base_is_found_at_its_line(write, library
     [
         ("paths:", "path:", "unknown-key", ":3 knowledgebase.path", "did you mean 'paths'?"),
         ("[docs, notes.txt]", "docs", "value", ":3 knowledgebase.paths", "must be a list, not 'docs'"),
-        ("passages: 2", "passages: 0", "value", ":5 knowledgebase.passages", "greater than or equal to 1"),
-        ("knowledge: false", "knowledge: some", "value", ":8 operators[1].knowledge", "boolean"),
+        ("passages: 2", "passages: 0", "value", ":5 knowledgebase.passages", "must be at least 1"),
+        ("knowledge: false", "knowledge: some", "value", ":8 operators[1].knowledge", "true or false"),
     ],
 )
 def test_values_of_a_knowledge_base_that_do_not_fit_are_found_at_their_line(
@@ -1396,8 +1394,8 @@ def test_without_a_leader_the_only_expert_is_the_agent(write, end):
     [
         ("  actions: [lok]", "unknown-action", ":17 leader.actions[0]", "'lok' (did you mean 'look'?)"),
         ("  profile: {name: Writer}", "duplicate-name", ":17 leader.profile.name", "an expert is called 'Writer' too"),
-        ("  max_splits: 0", "value", ":17 leader.max_splits", "greater than or equal to 1, not 0"),
-        ("  life_cycles: -1", "value", ":17 leader.life_cycles", "greater than or equal to 1, not -1"),
+        ("  max_splits: 0", "value", ":17 leader.max_splits", "must be at least 1, not 0"),
+        ("  life_cycles: -1", "value", ":17 leader.life_cycles", "must be at least 1, not -1"),
         ("  max_depth: many", "value", ":17 leader.max_depth", "not 'many'"),
         ("  max_depth: 1.5", "value", ":17 leader.max_depth", "not 1.5"),
         ("  budget: {tokens: 0}", "value", ":17 leader.budget.tokens", "not 0"),
@@ -1565,7 +1563,7 @@ def test_an_operator_may_be_without_memory(write):
 @pytest.mark.parametrize(
     ("said", "fault"),
     [
-        ("{tokens: 10}", "Input should be greater than or equal to 1000, not 10"),
+        ("{tokens: 10}", "must be at least 1000, not 10"),
         ("{token: 4000}", "unknown key (did you mean 'tokens'?)"),
     ],
 )

@@ -217,7 +217,7 @@ experts: [{profile: {name: X}, workflow: [[begin, inside]]}]
         ("own_nodes.WordCount", "operad.operators.Operator", "operad.operators.Operator is not a subclass of NodeOperator"),
         ("own_nodes.WordCount", "own_nodes.Stubborn", "[params] :7 operators[2].params: own_nodes.Stubborn cannot be made: ValueError: not today"),
         ("least: 2", "leest: 2", "[unknown-param] :9 operators[2].params.leest: is not a parameter (did you mean 'least'?); there are: text, least"),
-        ("least: 2", "least: 0", "[param] :9 operators[2].params.least: input should be greater than or equal to 1, not 0"),
+        ("least: 2", "least: 0", "[param] :9 operators[2].params.least: must be at least 1, not 0"),
         ('text: "{{#draft.text#}}"\n', "", "[missing-param] :7 operators[2].params.text: is missing"),
         ("draft.text#}}\"\n", "drft.text#}}\"\n", "[undefined-node] :8 operators[2].params.text: 'text' of 'drft': there is no operator 'drft' (did you mean 'draft'?)"),
         ("draft.text#}}\"\n", "cut.text#}}\"\n", "[not-before] :8 operators[2].params.text: 'text' of 'cut': reads 'cut', which does not come before it"),

@@ -489,7 +489,7 @@ def test_inputs_that_are_missing_unknown_or_of_the_wrong_type_are_all_named():
     text = str(caught.value)
     assert "there is no input 'nmae' (did you mean 'name'?)" in text
     assert "input 'name' (string) is missing" in text
-    assert "input 'n': \"many\" is string, and number is wanted" in text
+    assert "input 'n': expected number, got \"many\"" in text
     assert "input 'paper' (file) is missing" in text
 
 

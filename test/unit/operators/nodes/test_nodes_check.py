@@ -88,7 +88,16 @@ CASES = {
     "param": (
         [START, ("2", "template-transform", {"variables": [], "template": 3}), END],
         EDGES,
-        ("param", "2", "template: input should be a valid string, not 3"),
+        ("param", "2", "template: must be text, not 3"),
+    ),
+    "a value that is nearly a permitted one": (
+        [START, TEXT, ("3", "markdown-exporter", {"target_type": "docs", "md_text": "x"}), END],
+        [*EDGES, ("2", "3")],
+        (
+            "param",
+            "3",
+            "target_type: must be 'docx', 'pptx', 'pdf', 'png', 'html', 'md' or 'xlsx', not \"docs\" (did you mean 'docx'?)",
+        ),
     ),
     "a selector where a text is needed": (
         [START, TEXT, ("3", "llm", {"system": "", "user": ["output", "2"]}), END],

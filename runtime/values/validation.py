@@ -1,0 +1,63 @@
+"""Faults that pydantic finds in a value, in the words of Operad's errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from operad.runtime.values.errors import did_you_mean
+
+_FORMS: Mapping[str, str] = {
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+    "dict_type": "must be a mapping of keys to values",
+    "enum": "must be {expected}",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "greater_than": "must be more than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "int_from_float": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_type": "must be a whole number",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
+    "list_type": "must be a list",
+    "literal_error": "must be {expected}",
+    "model_type": "must be a mapping of keys to values",
+    "string_type": "must be text",
+}
+_CHOICE = re.compile(r"'([^']*)'")
+
+
+def requirement(fault: Mapping[str, Any]) -> str:
+    """Return the requirement that a value does not meet, such as ``must be a whole number``.
+
+        from pydantic import TypeAdapter, ValidationError
+
+        try:
+            TypeAdapter(int).validate_python("three")
+        except ValidationError as error:
+            print(requirement(error.errors()[0]))
+
+    Args:
+        fault: A fault of a `ValidationError`, as its method `errors` returns it.
+
+    Returns:
+        The requirement, or pydantic's message for kinds of faults that this module does not know.
+    """
+    form = _FORMS.get(fault["type"])
+    if form is None:
+        return str(fault["msg"]).removeprefix("Value error, ")
+    context = {
+        name: f"{value:g}" if isinstance(value, float) else value for name, value in fault.get("ctx", {}).items()
+    }
+    return form.format_map(context)
+
+
+def nearest_choice(fault: Mapping[str, Any]) -> str:
+    """Return ``" (did you mean 'x'?)"`` for a text that is nearly one of the permitted ones, or an empty string."""
+    expected, given = fault.get("ctx", {}).get("expected"), fault["input"]
+    if fault["type"] not in ("enum", "literal_error") or not isinstance(given, str) or len(given) > 100:
+        return ""
+    return did_you_mean(given, _CHOICE.findall(str(expected)))
