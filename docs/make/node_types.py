@@ -134,17 +134,22 @@ def _losses(node_type: NodeType, carrier: str) -> str:
 
 
 def _prose(node_type: NodeType) -> str:
-    """A link to what the pages say of a type: its heading, or else the page of its module."""
-    module = node_type.__module__.rpartition(".")[2]
-    page = f"nodes_{_PAGES.get(module, module)}.md"
-    heading = next((each for each in _headings(page) if node_type.type in each.split()), "")
-    return f"[{heading or node_type.type}](../{page}{'#' + slug(heading) if heading else ''})"
+    """Return a link to the section on a type, or on the container that the type is a part of.
 
-
-_PAGES = {"lists": "values", "http": "sources", "agents": "models", "comfyui": "sources"}
-"""The pages that tell of modules without one of their own."""
+    Raises:
+        ValueError: No page has a section on the type.
+    """
+    name = node_type.type
+    for wanted in (name, name.rpartition("-")[0]):
+        for page, headings in _headings().items():
+            if heading := next((each for each in headings if wanted in each.split()), ""):
+                return f"[{heading}](../{page}#{slug(heading)})"
+    raise ValueError(f"no page describes the node type {name!r}: add a section '## {name}' to one of docs/nodes_*.md")
 
 
 @cache
-def _headings(page: str) -> list[str]:
-    return re.findall(r"^## (.*)$", (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE)
+def _headings() -> dict[str, list[str]]:
+    return {
+        page.name: re.findall(r"^## (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+        for page in sorted(DOCS.glob("nodes_*.md"))
+    }
