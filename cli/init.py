@@ -138,12 +138,11 @@ def _next(folder: Path) -> list[str]:
     """The commands to type after `operad init`, each with what it does."""
     yaml, python = shlex.quote(str(folder / YAML)), shlex.quote(str(folder / PYTHON))
     return [
-        "A first try without a model; a script answers in its place:",
+        "Run it without a model (a script gives the answers):",
         f"  python {python}",
-        "With your model, which OPENAI_API_KEY names, or OPENAI_BASE_URL and OPERAD_MODEL:",
+        "Run it with a model (set OPENAI_API_KEY, or OPENAI_BASE_URL and OPERAD_MODEL):",
         f'  operad run {yaml} --job "{JOB}"',
-        "Without a key, --model embedded asks a model inside this process, which can only pick from given choices.",
-        "Before a run, all issues of the file, and its picture:",
+        "List the issues of the file, and draw it:",
         f"  operad check {yaml}",
         f"  operad show {yaml}",
     ]

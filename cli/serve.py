@@ -291,7 +291,7 @@ def _listening(host: str, port: int) -> Generator[list[socket.socket], None, Non
             opened.close()
         why = getattr(error, "strerror", None) or error
         raise InputError(
-            f"{host}:{port} cannot be listened at: {why}; another --port, or 0 for any that is free"
+            f"cannot listen at {host}:{port}: {why}; choose another with --port, or any free one with --port 0"
         ) from error
     with opened:
         yield [opened]

@@ -78,7 +78,7 @@ def test_the_next_commands_are_printed(operad):
     assert out.startswith("wrote expert.yaml\nwrote expert.py\n")
     assert "  python expert.py\n" in out
     assert '  operad run expert.yaml --job "My parcel has not arrived."\n' in out
-    assert "--model embedded" in out
+    assert "OPENAI_API_KEY" in out
 
 
 @pytest.mark.parametrize("there", ["expert.yaml", "expert.py"])

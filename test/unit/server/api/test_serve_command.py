@@ -217,7 +217,7 @@ def test_what_it_cannot_do_is_said_in_a_line(operad, place, monkeypatch):
         port = taken.getsockname()[1]
         assert operad("two.yaml", "--port", port) == (
             2,
-            f"operad: 127.0.0.1:{port} cannot be listened at: Address already in use; another --port, or 0 for any that is free\n",
+            f"operad: cannot listen at 127.0.0.1:{port}: Address already in use; choose another with --port, or any free one with --port 0\n",
         )
     status, err = operad("two.yaml", "--host", "0.0.0.0")  # noqa: S104
     assert (status, "--host 0.0.0.0: other machines can reach it without a key" in err) == (2, True)
