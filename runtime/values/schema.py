@@ -419,7 +419,8 @@ def faults(schema: Schema, value: Any) -> list[str]:
     try:
         json.dumps(value, allow_nan=False)
         errors = sorted(schema_errors(schema, value), key=lambda error: error.json_path)
-        found = [f"{error.json_path}: {shortened(error.message)}" for error in errors]
+        places = ["" if error.json_path == "$" else f"{error.json_path}: " for error in errors]
+        found = [f"{place}{shortened(error.message)}" for place, error in zip(places, errors, strict=True)]
     except Unresolvable as error:
         raise invalid_schema("reference", f"the reference {error} has no target in this schema") from error
     except RecursionError as error:

