@@ -10,19 +10,29 @@ if TYPE_CHECKING:
 else:
     import _signal as signal  # signal imports enum: a while in which nothing handles Ctrl-C
 
+# Objects after which Python looks for garbage. What imports make stays: to look after each 700 took a seventh of the
+# start, and after each 50,000 still a fifteenth.
+_WHILE_IMPORTING, _AFTERWARDS = 150_000, 50_000
+
 
 def main() -> None:
     """Run the command."""
     signal.signal(signal.SIGINT, _leave)
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # the interpreter goes: there is nothing to interrupt
-    # What imports make stays: to look for garbage after each 700 objects took a seventh of the start.
-    gc.set_threshold(50_000)
+    gc.set_threshold(_WHILE_IMPORTING)
     try:
         from operad.cli import main as cli
 
         cli.main()
     finally:
         signal.signal(signal.SIGINT, _leave)
+
+
+def imports_done() -> None:
+    """Stop looking for garbage in what the imports of the command have made."""
+    if gc.get_threshold()[0] == _WHILE_IMPORTING:  # not in another program that imports a command
+        gc.freeze()
+        gc.set_threshold(_AFTERWARDS)
 
 
 def _leave(number: int, frame: object) -> None:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, NoReturn, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from operad.cli.entry import imports_done
 from operad.configs.printable import printable
 from operad.runtime.values.errors import BudgetError, InvalidError, OperadError, OperatorError, describe, shorten
 
@@ -121,6 +122,7 @@ def load(name: str) -> Any:
     """Import a command or a group of commands."""
     module, _, attribute = next(commands[name][0] for commands in COMMANDS.values() if name in commands).partition(":")
     found = getattr(import_module(f"operad.cli.{module}"), attribute)
+    imports_done()
     if not isinstance(found, typer.Typer):
         found, function = typer.Typer(add_completion=False), found
         found.command(name)(function)

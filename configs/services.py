@@ -25,7 +25,7 @@ from operad.flows.formats.fields import LossyError, summary
 from operad.operators import Services
 from operad.operators.mcp import McpTools
 from operad.operators.nodes import NODE_TYPES
-from operad.operators.sandbox.code import CodeLimits
+from operad.operators.sandbox.snippet import CodeLimits
 from operad.operators.web.endpoints import ImageModel, SpeechModel
 from operad.operators.web.fetch import PUBLIC_WEB
 from operad.operators.web.search import SearchProvider, SerpApi

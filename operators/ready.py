@@ -9,7 +9,6 @@ from typing import Any, cast
 from urllib.parse import quote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from operad.operators.media.documents import html_as_markdown
 from operad.operators.services import Services
 from operad.operators.web.fetch import Fetched
 from operad.operators.web.search import as_outputs
@@ -117,6 +116,8 @@ def _page_text(found: Fetched) -> str:
     text = found.text()
     if found.content_type not in ("text/html", "application/xhtml+xml"):
         return text
+    from operad.operators.media.documents import html_as_markdown  # brings all that reads documents along
+
     try:
         return html_as_markdown(text)
     except MissingExtraError:  # the page as it is written can be read, too

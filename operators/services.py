@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from operad.operators.comfyui.work import RunComfyUI, run_comfyui
 from operad.operators.conversations import Conversations
-from operad.operators.sandbox.code import CodeLimits
+from operad.operators.sandbox.snippet import CodeLimits
 from operad.operators.sandbox.template import TemplateLimits
 from operad.operators.web.endpoints import ImageModel, SpeechModel
 from operad.operators.web.fetch import PUBLIC_WEB, Fetched, Guard, fetch

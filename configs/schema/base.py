@@ -49,7 +49,8 @@ def title(name: str) -> str:
 class Spec(BaseModel):
     """A part of a configuration file. An unknown key is an error, an empty one is as good as none."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    # The whole file is validated by one model: the validators of its parts are built only where a part is read alone.
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod

@@ -1,5 +1,6 @@
 """The command starts with little: a table of its commands, each imported when it is run; completion; internal errors."""
 
+import gc
 import json
 import os
 import re
@@ -27,7 +28,8 @@ HEAVY = (
 ).split()
 UNUSED = [
     "rich", "urllib.request", "operad.flows.formats.table", "operad.runtime.durable.ledger",
-    "operad.runtime.knowledge.documents",
+    "operad.operators.media.documents", "operad.operators.sandbox.monty",
+    "operad.runtime.knowledge.documents", "operad.runtime.knowledge.passage_index",
     *(f"operad.operators.nodes.{name}" for name in ("containers", "files", "flow", "models", "sources", "values")),
 ]  # fmt: skip
 """What an expert without typed nodes and documents does not need."""
@@ -85,6 +87,28 @@ def test_what_is_heavy_is_not_imported_by(arguments, unwanted, tmp_path):
     out, modules = imported(arguments, tmp_path)
     assert out
     assert sorted(modules.intersection(unwanted)) == []
+
+
+def test_what_imports_have_made_is_not_looked_through_for_garbage(tmp_path):
+    (tmp_path / "expert.yaml").write_text(EXPERT)
+    code = (
+        "import atexit, gc, json; limits = []; gc.callbacks.append(lambda *_: limits.append(gc.get_threshold()[0]))\n"
+        "atexit.register(lambda: print(json.dumps([limits, gc.get_threshold()[0], gc.get_freeze_count()])))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code + COMMAND, "check", "expert.yaml"], cwd=tmp_path, capture_output=True, text=True,
+        check=True, timeout=60,
+    )  # fmt: skip
+    limits, last, frozen = json.loads(done.stdout.splitlines()[-1])
+    assert (150_000 in limits, last) == (False, 50_000)
+    assert frozen > 30_000
+
+
+def test_a_program_that_imports_a_command_keeps_its_own_garbage_collection():
+    threshold, frozen = gc.get_threshold(), gc.get_freeze_count()
+    cli.load("check")
+    assert gc.get_threshold() == threshold
+    assert gc.get_freeze_count() <= frozen  # those of a fork are frozen, and some of them may go
 
 
 def test_of_the_node_types_those_are_imported_that_a_file_uses(tmp_path):
