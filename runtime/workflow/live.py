@@ -65,8 +65,15 @@ class LiveRun:
         self._settled: asyncio.Future[None] = self.loop.create_future()
         if not streamed:
             run.on_paused = self._settle
-        self.task = asyncio.ensure_future(work())
+        self.task = asyncio.ensure_future(self._drive(work))
         self.task.add_done_callback(self._end)
+
+    async def _drive(self, work: Callable[[], Coroutine[Any, Any, WorkflowMessage]]) -> WorkflowMessage:
+        try:
+            return await work()
+        finally:
+            self._settle()  # a turn of the event loop before the callbacks of the task
+            del self  # self -> task -> error -> traceback -> this frame -> self
 
     async def outcome(self) -> WorkflowMessage:
         """Return its message, once it has ended.
@@ -196,8 +203,10 @@ class Runs:
         return live
 
     def forget(self, run_id: str) -> None:
-        """Forget a run."""
-        self._live.pop(run_id, None)
+        """Forget a run that has ended; a later run with its id is not forgotten."""
+        live = self._live.get(run_id)
+        if live is not None and live.task.done():
+            del self._live[run_id]
 
     def get(self, run_id: str) -> LiveRun | None:
         """Return a run that goes on in this process, or None."""
@@ -222,11 +231,10 @@ class Runs:
         """Return the store to find a run in; None if it goes on in this process, or if there is no store."""
         return None if run_id in self._live else self.store
 
-    async def unfinished(
-        self, run_id: str | None, graph: Callable[[], WorkflowGraph]
-    ) -> Collection[BaseOperator] | None:
+    async def unfinished(self, run_id: str, graph: Callable[[], WorkflowGraph]) -> Collection[BaseOperator] | None:
         """Return the operators that a kept run has not finished; None if all of them may run."""
-        if run_id is None or (store := self.store_of(run_id)) is None:
+        store = self.store_of(run_id)
+        if store is None:
             return None
         return await asyncio.to_thread(store.unfinished, run_id, graph())
 

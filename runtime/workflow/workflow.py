@@ -225,7 +225,8 @@ class Workflow(Definition[T]):
         if outer is not None:
             run = self.run_within(outer, call)
             return self._result(run, await run.execute())
-        live = self._start(call, run_id, watched=True, unfinished=await self._runs.unfinished(run_id, self.graph))
+        unfinished = await self._runs.unfinished(run_id, self.graph) if run_id else None
+        live = self._start(call, run_id, watched=True, unfinished=unfinished)
         return self._result(live.run, await live.outcome())
 
     def start(
@@ -316,9 +317,8 @@ class Workflow(Definition[T]):
         outer = events.current_scope()
         if outer is not None:
             return await self.run_within(outer, call).execute()
-        return await self._start(
-            call, run_id, watched=True, unfinished=await self._runs.unfinished(run_id, self.graph)
-        ).outcome()
+        unfinished = await self._runs.unfinished(run_id, self.graph) if run_id else None
+        return await self._start(call, run_id, watched=True, unfinished=unfinished).outcome()
 
     def stream(
         self,

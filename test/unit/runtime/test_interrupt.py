@@ -353,6 +353,21 @@ async def test_a_run_that_waits_keeps_its_id(engine):
     await workflow.cancel("r")
 
 
+async def test_an_id_may_be_used_again_at_once_when_its_run_has_ended(engine):
+    asks = iter([False, True])
+
+    async def work():
+        return str(await interrupt("Well?")) if next(asks) else "said"
+
+    workflow = chain(engine, Echo("a", work))
+    assert (await workflow.start(JOB, NOBODY, run_id="r")).text == "said"
+    again = workflow.start(JOB, NOBODY, run_id="r")
+    with pytest.raises(PausedError):
+        await again
+    await workflow.answer("r", {"a": "Well."})
+    assert (await again).text == "Well."
+
+
 async def test_no_answer_at_all_leaves_it_waiting(engine):
     workflow = chain(engine, ask("a"))
     await paused(workflow)
