@@ -65,15 +65,8 @@ class LiveRun:
         self._settled: asyncio.Future[None] = self.loop.create_future()
         if not streamed:
             run.on_paused = self._settle
-        self.task = asyncio.ensure_future(self._drive(work))
+        self.task = asyncio.ensure_future(work())
         self.task.add_done_callback(self._end)
-
-    async def _drive(self, work: Callable[[], Coroutine[Any, Any, WorkflowMessage]]) -> WorkflowMessage:
-        try:
-            return await work()
-        finally:
-            self._settle()  # a turn of the event loop before the callbacks of the task
-            del self  # self -> task -> error -> traceback -> this frame -> self
 
     async def outcome(self) -> WorkflowMessage:
         """Return its message, once it has ended.
@@ -203,10 +196,8 @@ class Runs:
         return live
 
     def forget(self, run_id: str) -> None:
-        """Forget a run that has ended; a later run with its id is not forgotten."""
-        live = self._live.get(run_id)
-        if live is not None and live.task.done():
-            del self._live[run_id]
+        """Forget a run."""
+        self._live.pop(run_id, None)
 
     def get(self, run_id: str) -> LiveRun | None:
         """Return a run that goes on in this process, or None."""
