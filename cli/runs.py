@@ -47,7 +47,7 @@ from operad.runtime.durable.ledger import Ledger
 from operad.runtime.durable.places import shown
 from operad.runtime.durable.restart import refuse_changed
 from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, KeptRun
-from operad.runtime.durable.steps import batched
+from operad.runtime.durable.step_table import batched
 from operad.runtime.values.errors import InputError, OperadError, shorten
 
 _AGE = re.compile(r"(\d{1,6})([smhdw])")

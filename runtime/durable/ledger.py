@@ -129,12 +129,12 @@ class Ledger(Records):
     ) -> WorkflowMessage:
         run_id = kept.run_id
         run.take_up(await in_thread(self._call_of, kept, call.reasoner))
-        steps = await in_thread(self._steps, run_id)
+        kept_outcomes = await in_thread(self._kept_outcomes, run_id)
         remote = None
         if self.workers is not None:
             dispatch = await in_thread(lambda: driver.dispatch)
             remote = RemoteExecutor(dispatch, self.workers, self.codec, self.store, driver.executor)
-        replay = Replay(run_id, self.store, self.codec, steps, driver.steps, remote)
+        replay = Replay(run_id, self.store, self.codec, kept_outcomes, driver.steps, remote)
         run.journal = replay
         group = self.workers.queue if self.workers else hashlib.sha256(kept.graph.encode()).hexdigest()
         run.shared_limits = LimitsInDatabase(self.store, group, driver.executor.id)
@@ -259,7 +259,7 @@ class Ledger(Records):
             return None
         if kept.result:
             return ()
-        paths = [bare(row.key)[0] for row in self._rows(run_id) if row.status == DONE]
+        paths = [bare(row.key)[0] for row in self.steps.of_run(run_id) if row.status == DONE]
         done = {path[0] for path in paths if len(path) == 1}
         return [operator for name, operator in graph.operators.items() if name not in done]
 
@@ -269,22 +269,22 @@ class Ledger(Records):
         messages, previous = tuple(given["messages"]), tuple(given["previous"])
         return OperatorCall(reasoner, given["job"], messages, previous, given["lesson"])
 
-    def _steps(self, run_id: str) -> dict[str, str]:
+    def _kept_outcomes(self, run_id: str) -> dict[str, str]:
         """Return the kept outcomes of a run's operators; forget unfinished steps of dead processes."""
         steps, unfinished = dict[str, str](), list[str]()
-        for row in self._rows(run_id, outcomes=True):
+        for row in self.steps.of_run(run_id, outcomes=True):
             if row.outcome is not None:
                 steps[row.key] = row.outcome
             elif not (self.workers and row.queue == self.workers.queue and row.status in UNDER_WAY):
                 unfinished.append(row.key)
         if unfinished:
-            self._forget_steps(run_id, unfinished)
+            self.steps.forget(run_id, unfinished)
         return steps
 
     def _messages(self, run_id: str) -> dict[str, WorkflowMessage]:
         """Return the last message of each top-level operator, by id; operators that contain others have none."""
         found: dict[str, tuple[int, WorkflowMessage]] = {}
-        for row in self._rows(run_id, outcomes=True):
+        for row in self.steps.of_run(run_id, outcomes=True):
             path, rounds = bare(row.key)
             outcome = self.codec.load(row.outcome, Outcome) if row.outcome is not None and len(path) == 1 else None
             if outcome is not None and outcome.message is not None and rounds[0] >= found.get(path[0], (0,))[0]:
@@ -340,7 +340,7 @@ class Ledger(Records):
             mine = self.store.note(replay.run_id, driver.executor.id, **values)
             if mine and self.workers and state not in (RUNNING, PAUSED):
                 with suppress(self.store.errors):
-                    self._cancel_steps(replay.run_id)
+                    self.steps.cancel(replay.run_id)
 
         await asyncio.shield(asyncio.ensure_future(in_thread(note)))
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -43,10 +42,10 @@ from operad.runtime.durable.rows import (
     KeptQuestion,
     KeptRun,
     Retention,
-    StepRow,
 )
+from operad.runtime.durable.step_records import StepRecords
 from operad.runtime.durable.step_table import batched
-from operad.runtime.durable.steps import KeptStep, kept_step, steps_of_workers
+from operad.runtime.durable.steps import KeptStep, kept_step
 from operad.runtime.durable.store import Store
 from operad.runtime.durable.watch import Watch
 from operad.runtime.events import Event
@@ -55,9 +54,6 @@ from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.questions import Question
 from operad.runtime.values.schema import faults
 from operad.runtime.workflow.workflow import Workflow
-
-if TYPE_CHECKING:
-    from dbos import DBOSClient
 
 GIVEN = ("job", "messages", "previous", "lesson")
 """Parts of a run's input, except for the reasoner."""
@@ -107,17 +103,15 @@ class Records:
         return Store(self.url)
 
     @cached_property
-    def client(self) -> DBOSClient:
-        """Client that reads the tables of dbos, in which workers record their work; missing tables are created."""
-        client = import_module("operad.runtime.durable.dbos_process").client
-        return self.store.insist(partial(client, self.url), 0.0)
+    def steps(self) -> StepRecords:
+        """Records of the runs' operators."""
+        return StepRecords(self.store)
 
     def close(self) -> None:
         """Close the database."""
-        for name in ("client", "store"):
-            opened = vars(self).pop(name, None)
-            if opened is not None:
-                (opened.destroy if name == "client" else opened.close)()
+        for name in ("steps", "store"):
+            if (opened := vars(self).pop(name, None)) is not None:
+                opened.close()
 
     def runs(self, limit: int | None = None, after: str = "") -> Sequence[KeptRun]:
         """Return runs, the newest first, without their sources, inputs and results; see `run` for these.
@@ -171,7 +165,7 @@ class Records:
         Raises:
             InputError: There is no such run.
         """
-        rows = self._rows(self._known(run_id).run_id, outcomes=True)
+        rows = self.steps.of_run(self._known(run_id).run_id, outcomes=True)
         steps = [kept_step(row) for row in rows if row.status in (DONE, *UNDER_WAY)]
         return sorted(steps, key=lambda step: (step.outcome is None, step.ended))
 
@@ -219,7 +213,7 @@ class Records:
     def questions(self, run_id: str) -> Sequence[KeptQuestion]:
         """Return the kept records of a run's unanswered questions."""
         open_ = [each for each in self.store.questions(self._known(run_id).run_id) if each.answer is None]
-        done = [row.key for row in self._rows(run_id) if row.status == DONE] if open_ else []
+        done = [row.key for row in self.steps.of_run(run_id) if row.status == DONE] if open_ else []
         return [each for each in open_ if not any(each.step == key or each.step.startswith(f"{key}/") for key in done)]
 
     def answer(self, run_id: str, answers: Mapping[str, JsonValue]) -> None:
@@ -261,7 +255,7 @@ class Records:
         if kept.failed:
             failed = [step.key for step in self.timeline(run_id) if step.outcome and step.outcome.error is not None]
             gone = [key for key in failed if failed_beside(key, kept.failed)]
-            self._forget_steps(run_id, gone)
+            self.steps.forget(run_id, gone)
             self.store.forget_questions(run_id, gone)
         self.store.forget_deaths(run_id)
         self.store.forget_events(run_id)
@@ -300,14 +294,14 @@ class Records:
                 f"run {run_id!r}: {shorten(stray)} changed, too, but does not depend on {operator!r}; "
                 "restart from there, or begin a run with another id"
             )
-        keys = [row.key for row in self._rows(run_id)]
+        keys = [row.key for row in self.steps.of_run(run_id)]
         ran = sorted({at for path, at in map(place_of, keys) if is_under(path, again[:1])})
         if round < 1 or ((ran or round > 1) and round not in ran):
             rounds = ", ".join(map(str, ran)) or "none yet"
             raise InputError(f"run {run_id!r}: {operator!r} did not run in round {round}; it ran in: {rounds}")
         gone = [key for key in keys if is_again(key, again, round)]
         asked = {question.step for question in self.store.questions(run_id)}
-        self._forget_steps(run_id, gone)
+        self.steps.forget(run_id, gone)
         self.store.forget_questions(run_id, [step for step in asked if is_again(step, again, round)])
         self.store.forget_events(run_id)
         values = {
@@ -322,11 +316,6 @@ class Records:
         if not self.store.note(run_id, kept.driver, state=RUNNING, total=leaves(now), **values):
             raise InputError(f"run {run_id!r} was resumed by another process meanwhile; wait for it")
         return gone
-
-    def _forget_steps(self, run_id: str, keys: Sequence[str]) -> None:
-        self.store.forget_steps(run_id, keys)
-        if self.store.has_workers_tables():
-            self._delete_of_workers([f"{run_id}:{key}" for key in keys])
 
     def alive(self) -> Collection[str]:
         """Return the processes that seem to live, by the clocks."""
@@ -364,13 +353,7 @@ class Records:
             self.store.ask_to_end(run_id)
             return
         self.store.note(run_id, kept.driver, state=CANCELLED, driver="", cancelling=False)
-        self._cancel_steps(run_id)
-
-    def _cancel_steps(self, run_id: str) -> None:
-        """Make workers drop or stop steps whose outcome is not needed any more."""
-        open_ = [row.step_id for row in self._rows_of_workers(run_id) if row.status in UNDER_WAY]
-        if open_:
-            self.client.cancel_workflows(open_)
+        self.steps.cancel(run_id)
 
     def delete(self, *run_ids: str) -> None:
         """Delete runs with all their records, a few at a time, so that other processes can write meanwhile.
@@ -395,9 +378,7 @@ class Records:
             for kept in there:
                 self._refuse_driven(kept)
         for few in batched(these, _RUNS_AT_ONCE):
-            if self.store.has_workers_tables():
-                self._delete_of_workers(self.store.step_ids(few))
-            self.store.forget(few)
+            self.steps.forget_runs(few)
             yield from few
             time.sleep(BREATH)
 
@@ -448,24 +429,3 @@ class Records:
         if [type(part) for part in result] != [WorkflowMessage, int]:
             raise unreadable(kept)
         return result
-
-    def _delete_of_workers(self, step_ids: Sequence[str]) -> None:
-        for these in batched(step_ids):
-            self.store.insist(partial(self.client.delete_workflows, these))
-
-    def _rows(self, run_id: str, *, outcomes: bool = False) -> Sequence[StepRow]:
-        """Return the operators of a run, in the order of their beginning.
-
-        Args:
-            run_id: The run.
-            outcomes: True to read their outcomes, too.
-        """
-        mine = self.store.steps(run_id, outcomes=outcomes)
-        others = self._rows_of_workers(run_id, outcomes=outcomes)
-        return sorted((*mine, *others), key=lambda row: row.began)
-
-    def _rows_of_workers(self, run_id: str, *, outcomes: bool = False) -> Iterable[StepRow]:
-        """Return the operators of a run in the tables of dbos: of workers, or of drivers of an earlier version."""
-        if not self.store.has_workers_tables():
-            return ()
-        return steps_of_workers(self.store, self.client, run_id, self.store.step_ids([run_id]), outcomes=outcomes)

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
 
 from operad.runtime.durable.codec import Codec, Outcome
-from operad.runtime.durable.rows import DONE, KeptQuestion, StepRow, text_of
-from operad.runtime.durable.step_table import batched
-from operad.runtime.durable.store import Store
+from operad.runtime.durable.rows import KeptQuestion, StepRow
 from operad.runtime.values.errors import InputError
-
-if TYPE_CHECKING:
-    from dbos import DBOSClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,26 +85,3 @@ def kept_step(row: StepRow) -> KeptStep:
         except InputError as error:
             outcome = Outcome(error=error)
     return KeptStep(row.key, outcome, row.began, row.ended if outcome else 0.0, waits=row.status == "ENQUEUED")
-
-
-def steps_of_workers(
-    store: Store, client: DBOSClient, run_id: str, step_ids: Sequence[str], *, outcomes: bool
-) -> Iterator[StepRow]:
-    """Yield the operators of a run that are in the tables of dbos: those that workers execute.
-
-    Raises:
-        InputError: An outcome is not a text.
-    """
-    for these in batched(step_ids):
-        listed = partial(client.list_workflows, workflow_ids=these, load_input=False, load_output=outcomes)
-        for step in store.insist(listed):
-            done = step.status == DONE
-            yield StepRow(
-                run_id,
-                step.workflow_id[len(run_id) + 1 :],
-                text_of(step.output, step.workflow_id) if outcomes and done else None,
-                (step.dequeued_at or step.created_at or 0) / 1000,
-                (step.completed_at or step.updated_at or 0) / 1000 if done else 0.0,
-                step.status,
-                step.queue_name or "",
-            )

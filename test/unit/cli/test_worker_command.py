@@ -122,7 +122,7 @@ def ended(process):
 def status_of(step_id):
     ledger = Ledger("runs.sqlite")
     try:
-        return ledger.client.list_workflows(workflow_ids=[step_id])[0].status
+        return ledger.steps.client.list_workflows(workflow_ids=[step_id])[0].status
     finally:
         ledger.close()
 

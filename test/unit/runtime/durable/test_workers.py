@@ -637,11 +637,11 @@ async def test_a_worker_of_another_version_leaves_the_work(made, start, ledger, 
         mine: str(worker.pid),
         "other": str(other.pid),
     }
-    (left,) = ledger.client.list_workflows(workflow_ids=[f"{run_id}:nobody"])
+    (left,) = ledger.steps.client.list_workflows(workflow_ids=[f"{run_id}:nobody"])
     assert left.status == "ENQUEUED"
     requests[0].cancel()
     await ended(asyncio.gather(*requests[1:]))
-    ledger.client.delete_workflows(list(versions))
+    ledger.steps.client.delete_workflows(list(versions))
 
 
 def driver_here(ledger):
@@ -651,7 +651,7 @@ def driver_here(ledger):
 
 
 def by_status(ledger, step_ids, status, count):
-    found = ledger.client.list_workflows(workflow_ids=list(step_ids), status=status)
+    found = ledger.steps.client.list_workflows(workflow_ids=list(step_ids), status=status)
     return found if len(found) == count else None
 
 
