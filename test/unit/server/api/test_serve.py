@@ -182,7 +182,7 @@ async def test_what_cannot_stream_comes_at_the_end_in_pieces():
         ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]}, r"messages\[0\]\.content\[0\]: is 'image_url'"),
         ({"messages": [{"role": "system", "content": "x"}]}, "none of the role 'user' has text"),
         ({"messages": []}, "at least 1"),
-        ({"n": 2}, "less than or equal to 1"),
+        ({"n": 2}, "body.n: must be at most 1"),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools: .* leave it out"),
         ({"response_format": {"type": "json_object"}}, "response_format: .* leave it out"),
     ],
