@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Generic, Protocol, cast, overload
+from typing import Any, Generic, Protocol, TypeAlias, cast, overload
 
 from pydantic import BaseModel
 from typing_extensions import TypeVar
@@ -68,6 +68,10 @@ class _OutputOfStep:
         if step is None:
             raise AttributeError(f"{owner.__name__} has an attribute 'output' in its instances only")
         return AnswerPath(step)
+
+
+After: TypeAlias = "Step[Any] | Executable | AwelNode | Function | Sequence[Any] | str"
+"""A predecessor: an operator, a port, a function or an id; or a list of these."""
 
 
 class Step(Generic[T]):
@@ -194,6 +198,19 @@ def check_step(value: object) -> None:
         )
     if not callable(value):
         raise InputError(f"{expected}, or a list of these; got {shown(value)}")
+
+
+def predecessors(after: object) -> Sequence[Any]:
+    """Return the predecessors that ``after`` names: a list as it is, a single one in a list.
+
+    Raises:
+        InputError: It is no operator, port, function, id or list.
+    """
+    if isinstance(after, list | tuple):
+        return cast("Sequence[Any]", after)
+    if isinstance(after, str | Port) or callable(after) or is_executable(after) or is_awel(after):
+        return [after]
+    raise InputError(f"after: expected an operator, a function, an id, or a list of these; got {shown(after)}")
 
 
 def is_executable(value: object) -> bool:

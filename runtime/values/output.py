@@ -169,8 +169,11 @@ def name(kind: Any) -> str:
 
 def shown(value: object) -> str:
     """Return a value of a wrong type for error messages."""
-    text = repr(value)
-    return f"{text if len(text) <= 60 else text[:60] + '…'} ({type(value).__name__})"
+    text, kind = repr(value), type(value).__name__
+    if text.startswith("<") and " at 0x" in text:  # the address of an object tells nothing
+        name = getattr(value, "__qualname__", None)
+        return f"the {kind} {name}" if name else f"an instance of {kind}"
+    return f"{text if len(text) <= 60 else text[:60] + '…'} ({kind})"
 
 
 def _typed_dict(kind: Any) -> Any:

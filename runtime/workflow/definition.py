@@ -14,6 +14,7 @@ from operad.runtime.graph.build import Build
 from operad.runtime.graph.call import Executable
 from operad.runtime.graph.chart import chart
 from operad.runtime.graph.edges import (
+    After,
     AnswerPath,
     Chain,
     Function,
@@ -23,6 +24,7 @@ from operad.runtime.graph.edges import (
     check_step,
     is_awel,
     is_executable,
+    predecessors,
 )
 from operad.runtime.graph.graph import WorkflowGraph
 from operad.runtime.graph.operator import BaseOperator, as_operator
@@ -73,27 +75,25 @@ class Definition(Step[T]):
         return self.name
 
     @overload
-    def add(self, step: Step[U], after: Sequence[Any] = (), **how: Unpack[_How]) -> Step[U]: ...
+    def add(self, step: Step[U], after: After = (), **how: Unpack[_How]) -> Step[U]: ...
     @overload
     def add(
-        self, step: Callable[..., AsyncIterator[str] | Iterator[str]], after: Sequence[Any] = (), **how: Unpack[_How]
+        self, step: Callable[..., AsyncIterator[str] | Iterator[str]], after: After = (), **how: Unpack[_How]
     ) -> Step[str]: ...
     @overload
-    def add(self, step: Callable[..., Awaitable[U]], after: Sequence[Any] = (), **how: Unpack[_How]) -> Step[U]: ...
+    def add(self, step: Callable[..., Awaitable[U]], after: After = (), **how: Unpack[_How]) -> Step[U]: ...
     @overload
-    def add(self, step: Callable[..., U], after: Sequence[Any] = (), **how: Unpack[_How]) -> Step[U]: ...
+    def add(self, step: Callable[..., U], after: After = (), **how: Unpack[_How]) -> Step[U]: ...
     @overload
-    def add(self, step: Any, after: Sequence[Any] = (), **how: Unpack[_How]) -> Any: ...
-    def add(
-        self, step: Any, after: Sequence[Any] = (), *, join: Join | None = None, policy: Policy | None = None
-    ) -> Any:
+    def add(self, step: Any, after: After = (), **how: Unpack[_How]) -> Any: ...
+    def add(self, step: Any, after: After = (), *, join: Join | None = None, policy: Policy | None = None) -> Any:
         """Add an operator after others.
 
             check = flow.add(Operator("Check it."), after=["facts", triage["question"]])
 
         Args:
             step: An operator, a workflow or a plain function; or several with edges between them, as ``a >> b``.
-            after: Predecessors: operators, ports, functions, or ids.
+            after: A predecessor, or a list of these: operators, ports, functions, or ids.
             join: When it runs, and
             policy: how it runs; both as for `add_operator`, and for a single operator only.
 
@@ -104,18 +104,17 @@ class Definition(Step[T]):
             InputError: A value has another type.
             InvalidError: There is no such join.
         """
-        if isinstance(after, str) or not isinstance(after, list | tuple):
-            raise InputError(f"add(…, after=…): expected a list such as ['facts'], got {shown(after)}")
+        before = predecessors(after)
         if is_executable(step) or not isinstance(step, Step | list | tuple):
             added = self._as_step(step)
-            self.add_operator(added, cast("Sequence[Any]", after), join=join, policy=policy)
+            self.add_operator(added, before, join=join, policy=policy)
             return added
         if join is not None or policy is not None:
             raise InputError("add(…): join and policy are for a single operator; add the operators one by one")
         chain = chain_of(cast("object", step))
         self._add_chain(chain)
-        for head in chain.heads if after else ():
-            self.add_operator(head, cast("Sequence[Any]", after))
+        for head in chain.heads if before else ():
+            self.add_operator(head, before)
         return cast("Any", step)
 
     def map(
@@ -124,7 +123,7 @@ class Definition(Step[T]):
         over: str | AnswerPath,
         *,
         id: str = "",
-        after: Sequence[Any] = (),
+        after: After = (),
         concurrency: int = 8,
         on_error: Literal["fail", "skip", "keep"] = "fail",
         policy: Policy | None = None,
@@ -154,8 +153,9 @@ class Definition(Step[T]):
 
         made = Map(id, each=each, over=over, concurrency=concurrency, on_error=on_error)
         lists = made.reads or ([over] if isinstance(over, str) and over in self._operators else [])
-        before = [read for read in lists if read not in map(self._id_of, after)]
-        self.add(made, after=[*before, *after], policy=policy)
+        others = predecessors(after)
+        before = [read for read in lists if read not in map(self._id_of, others)]
+        self.add(made, after=[*before, *others], policy=policy)
         return made
 
     def add_operator(

@@ -108,6 +108,11 @@ assert_type(Workflow(3), Workflow[Any])
 
 growing = Workflow(names)
 counted = growing.add(plain, after=[names])
+growing.add(answer, after=counted)
+growing.add(answer, after=plain)
+growing.add(answer, after="plain")
+growing.add(answer, after=triage["a"])
+growing.map(check, over="items", after=names)
 assert_type(growing.run("x")[counted], int)  # `output` keeps the type of what the workflow was made of
 assert_type(growing.run("x")[plain], int)
 assert_type(growing.run("x")[later], list[int])

@@ -83,7 +83,7 @@ WRONG = {
     ),
     "a function in place of an instruction": (
         lambda: Operator(several),
-        "Operator(…) expects an instruction as text, or an OperatorConfig; got <function several at",
+        "Operator(…) expects an instruction as text, or an OperatorConfig; got the function several",
     ),
     "output=42": (
         lambda: Operator("Say.", output=42),
@@ -224,9 +224,17 @@ WRONG = {
         lambda: Workflow(facts, model=42),
         "model: expected a model's name, a Model or a reasoner; got 42 (int)",
     ),
-    "add(after='a')": (
-        lambda: flow.add(ask, after="facts"),
-        "add(…, after=…): expected a list such as ['facts'], got 'facts' (str)",
+    "add(after=42)": (
+        lambda: flow.add(ask, after=42),
+        "after: expected an operator, a function, an id, or a list of these; got 42 (int)",
+    ),
+    "add(after=object)": (
+        lambda: flow.add(ask, after=NoModel()),
+        "after: expected an operator, a function, an id, or a list of these; got an instance of NoModel",
+    ),
+    "add(after=a class)": (
+        lambda: flow.add(ask, after=NoModel),
+        "expected an operator, a workflow or a function, got the class NoModel; give an instance: NoModel(…)",
     ),
     "previous_ops='a'": (
         lambda: flow.add_operator(ask, previous_ops="facts"),

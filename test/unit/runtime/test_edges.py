@@ -142,3 +142,21 @@ def test_a_wrong_edge_adds_nothing():
     with pytest.raises(InputError, match="got 42"):
         flow.add_operator(b, previous_ops=["a", 42])  # type: ignore[list-item]
     assert edges(flow) == {"a": []}
+
+
+def test_after_takes_a_single_predecessor_as_well_as_a_list():
+    for given in (a, "a", [a], ("a",)):
+        flow = BuiltinWorkflow(a)
+        flow.add(b, after=given)
+        assert edges(flow) == {"a": [], "b": ["a"]}
+    flow = BuiltinWorkflow(first)
+    flow.add(b >> c, after=first)
+    flow.add(Operator("Refund.", id="refund"), after=a["refund"])
+    assert edges(flow) == {"first": [], "b": ["first"], "c": ["b"], "refund": ["a"]}
+
+
+def test_a_map_takes_a_single_predecessor_as_well_as_a_list():
+    for given in (a, "a", [a]):
+        flow = BuiltinWorkflow(a)
+        flow.map(b, over="items", after=given)
+        assert edges(flow) == {"a": [], "b": ["a"]}

@@ -874,7 +874,7 @@ def test_a_model_in_a_body_sees_the_item_and_what_else_the_map_sees_but_not_the_
         (lambda: Map("each"), "Map(…): expected what runs for each item, once: Map(over='facts.claims', each=check)"),
         (lambda: Map("each", shout, each=shout), "Map(…): expected what runs for each item, once"),
         (lambda: Map(over=cast("str", 42), each=shout), "got 42 (int)"),
-        (lambda: Map(cast("str", shout), over="x"), "Map(…): id: expected a text, got <function shout"),
+        (lambda: Map(cast("str", shout), over="x"), "Map(…): id: expected a text, got the function shout"),
     ],
 )
 def test_a_wrong_map_says_what_is_expected(wrong: Callable[[], Any], error: str) -> None:
