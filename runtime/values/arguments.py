@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
 from operad.runtime.values.errors import InputError, did_you_mean
@@ -21,9 +21,22 @@ def known_arguments(init: F) -> F:
 
     @functools.wraps(init)
     def checked(self: Any, *args: Any, **given: Any) -> None:
-        if unknown := [name for name in given if name not in known]:
-            told = ", ".join(f"{name!r}{did_you_mean(name, known)}" for name in unknown)
-            raise InputError(f"{type(self).__name__}(…) has no argument {told}; it has: {', '.join(known)}")
+        refuse_unknown(f"{type(self).__name__}(…)", given, known)
         init(self, *args, **given)
 
     return cast("F", checked)
+
+
+def refuse_unknown(called: str, given: Iterable[str], known: Sequence[str]) -> None:
+    """Refuse keyword arguments that do not exist.
+
+    Args:
+        called: The call, for the error.
+        given: Names of the given arguments.
+        known: Names of all arguments.
+
+    Raises:
+        InputError: An argument is unknown; the nearest and all known ones are named.
+    """
+    if unknown := [f"{name!r}{did_you_mean(name, known)}" for name in given if name not in known]:
+        raise InputError(f"{called} has no argument {', '.join(unknown)}; it has: {', '.join(known)}")

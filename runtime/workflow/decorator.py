@@ -10,6 +10,7 @@ from typing import (
 )
 
 from operad.runtime.policies.policy import Policy
+from operad.runtime.values.arguments import refuse_unknown
 from operad.runtime.workflow.function import FunctionOperator, T, Take
 
 
@@ -67,6 +68,7 @@ def operator(
     ports: Sequence[str] = (),
     policy: Policy | None = None,
     inline: bool = False,
+    **unknown: object,
 ) -> Any:
     r"""Make an operator of a function.
 
@@ -90,10 +92,13 @@ def operator(
         inline: True if a sync function runs on the event loop instead of in a thread. That costs a sixth, and is for
             functions that compute for less than a millisecond: nothing else runs meanwhile, a timeout cannot stop the
             function, and it cannot call `Workflow.run`.
+        unknown: Other arguments, which are errors.
 
     Raises:
-        InputError: It is not a function, or has parameters that cannot be bound by name.
+        InputError: It is not a function, or has parameters that cannot be bound by name; or an argument is unknown.
     """
+    if unknown:
+        refuse_unknown("@operator(…)", unknown, ("id", "ports", "policy", "inline"))
     if function is None:
         return _Decorator({"id": id, "ports": ports, "policy": policy, "inline": inline})
     names = defining_names(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]

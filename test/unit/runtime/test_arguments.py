@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from operad import Evaluator, InputError, Operator, Workflow
+from operad import Evaluator, InputError, Operator, Workflow, operator
 from operad.runtime import BuiltinWorkflow, events
 from operad.runtime.testing import ScriptedReasoner
 
@@ -58,6 +58,10 @@ def test_run_takes_the_model_by_keyword_and_by_position_but_not_both():
         (
             lambda: unchecked(BuiltinWorkflow)(limit=2, nam="x"),
             "BuiltinWorkflow(…) has no argument 'limit' (did you mean 'limits'?), 'nam' (did you mean 'name'?); it has: ",
+        ),
+        (
+            lambda: unchecked(operator)(ids="x"),
+            "@operator(…) has no argument 'ids' (did you mean 'id'?); it has: id, ports, policy, inline",
         ),
     ],
 )
