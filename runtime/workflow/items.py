@@ -181,7 +181,7 @@ def _item_error(error: Exception, index: int) -> ItemError:
 
 def _failure(error: Exception, index: int, name: str, said: Mapping[int, Outcome]) -> OperadError:
     """The error of a map, with the messages of the items that are done."""
-    failed = OperadError(f"item {index} of map {name!r}: {describe(error)}")
+    failed = OperadError(f"item {name}[{index}]: {describe(error)}")
     done = {index: each for index, each in said.items() if isinstance(each, WorkflowMessage)}
     failed.finished = {f"{name}[{index}]": done[index] for index in sorted(done)}
     return failed

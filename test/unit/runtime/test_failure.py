@@ -103,7 +103,7 @@ def test_causes_are_chained_through_nested_workflows_and_maps(engine):
     assert [getattr(link, "operator_id", None) for link in chain_] == ["each", "", "inner", "deep", None]
     assert chain_[-1] is cause
     assert str(chain_[0]) == (
-        "operator 'each' of workflow 'outer' failed on attempt 1: item 0 of map 'each': operator 'inner' of workflow "
+        "operator 'each' of workflow 'outer' failed on attempt 1: item each[0]: operator 'inner' of workflow "
         "'body' failed on attempt 1: operator 'deep' of workflow 'inner' failed on attempt 1: ConnectionError: gone"
     )
 

@@ -970,7 +970,7 @@ def test_a_map_that_fails_as_a_whole_finds_its_list_again(engine):
     items = Do("items", lambda call: WorkflowMessage(outputs={"xs": [1]}))
     outer = World(engine, {"items": ""}, items, max_rounds=2)
     outer.workflow.add_operator(Map("each", Do("one", work), over="xs"), [items])
-    assert "item 0 of map 'each'" in outer.run().scratchpad
+    assert "item each[0]" in outer.run().scratchpad
     assert (ran, len(items.calls)) == ({1: 2}, 1)
 
 

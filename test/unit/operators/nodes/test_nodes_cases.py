@@ -559,7 +559,7 @@ def test_an_item_that_fails_may_be_left_out_or_kept_as_nothing(on_error, out):
 
 def test_an_item_that_fails_ends_the_run_and_is_named():
     nodes = [start(xs="array[number]"), iteration("2", ["xs", "1"], ["out", "2-2"]), INNER, FAILING]
-    with pytest.raises(OperatorError, match=r"item 2 of map '2': .*'2-2'.*ZeroDivisionError"):
+    with pytest.raises(OperatorError, match=r"item 2\[2\]: .*'2-2'.*ZeroDivisionError"):
         chain(*nodes, end(out=["output", "2"]), inputs={"xs": [1, 2, 0, 4]})
 
 

@@ -573,7 +573,7 @@ async def test_what_failed_deep_inside_is_what_runs_again(new, ledger, run_id):
             into=new(),
         )
 
-    with pytest.raises(OperatorError, match="item 1 of map 'each'"):
+    with pytest.raises(OperatorError, match=r"item each\[1\]"):
         await executed(shape, new, run_id)
     assert ledger.run(run_id).failed == "each[1]/one"
     broken.clear()
