@@ -34,8 +34,8 @@ async def approve(tool: str, arguments: Mapping[str, Any]) -> None:
     if tool in allowed:
         return
     shown = json.dumps(dict(arguments), ensure_ascii=False, default=str)
-    question = f"Allow the tool {tool} with {shown}? (always: for the rest of this run)"
-    answer = await interrupt(question, {"type": "string", "enum": list(ANSWERS)})
+    question = f"Allow the tool {tool} with {shown}? Answer yes, no or always (for the rest of this run)."
+    answer = await interrupt(question, {"enum": list(ANSWERS)})
     if answer == "always":
         allowed.add(tool)
     elif answer != "yes":

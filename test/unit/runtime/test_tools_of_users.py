@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from operad import InputError, MonoModelReasoner, Operator, OperatorConfig, RunContext, Tool, events, tool
+from operad import InputError, InvalidError, MonoModelReasoner, Operator, OperatorConfig, RunContext, Tool, events, tool
 from operad.runtime import Action, BuiltinWorkflow, ToolGroup
 from operad.runtime.testing import CallTools, Say, ScriptedModel
 
@@ -95,11 +95,27 @@ async def test_a_person_is_asked_with_the_arguments_before_each_call():
     script = [CallTools([("delete", {"path": "a"})]), CallTools([("delete", {"path": "b"})]), Say("done")]
     asked, seen = await run(script, ["yes", "no"])
     assert asked == [
-        'Allow the tool delete with {"path": "a"}? (always: for the rest of this run)',
-        'Allow the tool delete with {"path": "b"}? (always: for the rest of this run)',
+        'Allow the tool delete with {"path": "a"}? Answer yes, no or always (for the rest of this run).',
+        'Allow the tool delete with {"path": "b"}? Answer yes, no or always (for the rest of this run).',
     ]
     assert seen == ["deleted a", 'ToolError: a person did not allow delete with {"path": "b"}']
     assert CALLED == [("a", "r", "clean")]
+
+
+async def test_a_wrong_answer_is_one_issue_that_names_the_choices():
+    with ScriptedModel([CallTools([("delete", {"path": "a"})]), Say("done")]) as scripted:
+        flow = BuiltinWorkflow(
+            Operator("Clean up.", id="clean", tools=[delete]), model=MonoModelReasoner(scripted.model)
+        )
+        handle = flow.start("x")
+        async for event in handle:
+            if isinstance(event, events.Interrupted):
+                with pytest.raises(InvalidError) as caught:
+                    await handle.answer({event.interrupt_id: True})
+                await handle.answer({event.interrupt_id: "no"})
+        await handle
+    [issue] = caught.value.issues
+    assert (issue.code, issue.message) == ("wrong-answer", "True is not one of ['yes', 'no', 'always']")
 
 
 async def test_always_allows_the_tool_for_the_rest_of_the_run_and_not_for_the_next():
