@@ -329,7 +329,10 @@ def _issue(error: yaml.YAMLError, text: str, name: str) -> Issue:
     if mark is None:
         return Issue("yaml", str(error), name)
     row, column = int(mark.line), int(mark.column)
-    problem = " ".join(filter(None, (getattr(error, "context", None), getattr(error, "problem", None))))
+    context, begins = getattr(error, "context", None), getattr(error, "context_mark", None)
+    if context and begins is not None and begins.line != row:
+        context = f"{context} that begins in line {begins.line + 1}"
+    problem = " ".join(filter(None, (context, getattr(error, "problem", None))))
     if "\t" in "".join(text.splitlines()[row : row + 1])[: column + 1]:
         problem = "a tab; YAML indents with spaces only"
     return Issue("yaml", _in_line(problem, text, row), f"{name}:{row + 1}:{column + 1}")

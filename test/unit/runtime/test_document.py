@@ -118,3 +118,16 @@ def test_all_readers_tell_of_a_duplicate_key_in_the_same_words():
         parse_document("a: 1\na: 2\n", "f.yaml")
     with pytest.raises(InvalidError, match="line 2: duplicate key 'a'"):
         read_yaml(b"a: 1\na: 2\n", "f.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\nb: {c: 1,\n  d: 2\ne: 3\n", "while parsing a flow mapping that begins in line 2 did not find expected"),
+        ("a: [1, 2\nb: 3\n", "while parsing a flow sequence that begins in line 1 did not find expected"),
+    ],
+)
+def test_a_bracket_that_is_left_open_is_named_with_its_line(text, message):
+    with pytest.raises(InvalidError) as caught:
+        parse_document(text, "f.yaml")
+    assert message in caught.value.issues[0].message
