@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Response
-from pydantic import ConfigDict, Field, JsonValue
+from pydantic import AliasChoices, ConfigDict, Field, JsonValue
 
 from operad.runtime.values.message import Usage, Value, WorkflowStatus
 from operad.runtime.values.valid_json import to_json
@@ -27,14 +27,16 @@ class RunRequest(Value):
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
-    expert: str = Field(description="Who does it; GET /experts lists them.")
-    goal: str = Field(description="What is to be done, in words.")
-    context: str = Field(default="", description="What one needs to know for it.")
+    expert: str = Field(description="Name of the expert; GET /experts lists them.")
+    goal: str = Field(
+        validation_alias=AliasChoices("goal", "job"), description="The task, in words. The key `job` is accepted, too."
+    )
+    context: str = Field(default="", description="Background information for the task.")
     inputs: dict[str, JsonValue] = Field(
-        default_factory=dict, description="Named values that it is about; those that are files cannot be given."
+        default_factory=dict, description="Named values for the task. Inputs that are files are rejected."
     )
     answers: dict[str, JsonValue] = Field(
-        default_factory=dict, description="Answers to questions that it may ask, by the questions' ids."
+        default_factory=dict, description="Answers to questions that the run may ask, by the questions' ids."
     )
     id: str | None = Field(
         default=None,

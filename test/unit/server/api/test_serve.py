@@ -266,6 +266,14 @@ async def test_a_client_that_leaves_ends_its_run(stream):
 # As plain HTTP
 
 
+async def test_the_goal_of_a_run_may_be_called_job_as_on_the_command_line():
+    async with served(offered(Code(echo))) as here:
+        begun = await here.http.post("/runs", json={"expert": "Expert", "job": "g"})
+        assert (begun.status_code, begun.json()["goal"]) == (202, "g")
+        both = await here.http.post("/runs", json={"expert": "Expert", "job": "g", "goal": "h"})
+        assert both.status_code in (400, 422)
+
+
 async def test_a_run_is_begun_followed_and_its_result_fetched():
     async with served(offered(Code(echo))) as here:
         begun = await here.http.post(
