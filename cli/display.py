@@ -18,6 +18,7 @@ from operad.cli.progress import (
     LONGEST_ERROR,
     LONGEST_SILENCE,
     RunView,
+    displayed,
     is_a_tenth,
     line_for,
     place,
@@ -192,7 +193,7 @@ class PlainLines:
                 pass
 
     def _write(self, event: Event, text: str) -> None:
-        self._print(printable(f"round {event.round}  {'/'.join(event.path)}: {text}"))
+        self._print(printable(f"round {event.round}  {displayed('/'.join(event.path))}: {text}"))
 
     def _silent_for_long(self) -> bool:
         return monotonic() > self._written + LONGEST_SILENCE

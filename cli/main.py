@@ -104,6 +104,19 @@ COMMANDS = {
 the docstring. A command is imported when it is run."""
 
 
+class _Command(TyperCommand):
+    """Command with a hint at ``--job`` where a job is given without it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            message: Any = getattr(error, "message", "")
+            if message.startswith("Got unexpected extra argument") and any(each.name == "job" for each in self.params):
+                cast("Any", error).message = f'{message}; write the job in quotes after --job: --job "…"'
+            raise
+
+
 class _Commands(TyperGroup):
     """Group of the commands in the table; the help is made of the table alone."""
 
@@ -125,7 +138,7 @@ def load(name: str) -> Any:
     imports_done()
     if not isinstance(found, typer.Typer):
         found, function = typer.Typer(add_completion=False), found
-        found.command(name)(function)
+        found.command(name, cls=_Command)(function)
     return typer.main.get_command(found)
 
 

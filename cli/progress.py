@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from operad.configs.printable import printable
+from operad.flows.check import OUTCOME
 from operad.runtime import events
 from operad.runtime.events import Event
 from operad.runtime.values.errors import shorten
@@ -44,6 +45,9 @@ _STYLES: dict[State, str] = {
     "stopped": "yellow",
 }
 
+RESULT = "result"
+"""Name of the operator that puts together the outputs of a workflow of typed nodes, whose id is internal."""
+
 _ITEM = re.compile(r"(.+)\[\d+\]")
 """The element of a path that stands for an item of a map."""
 
@@ -54,6 +58,11 @@ def place(path: Sequence[str]) -> tuple[str, bool]:
         if item := _ITEM.fullmatch(part):
             return "/".join([*path[:depth], item[1]]), True
     return "/".join(path), False
+
+
+def displayed(name: str) -> str:
+    """Return the path of an operator, with slashes, as people see it."""
+    return "/".join(RESULT if part == OUTCOME else part for part in name.split("/"))
 
 
 @dataclass(slots=True)
@@ -124,7 +133,7 @@ class RunView:
             row = self.rows[operator_id]
             seconds = row.seconds + (monotonic() - row.started if row.state == "running" else 0)
             table.add_row(
-                _one_line(operator_id),
+                _one_line(displayed(operator_id)),
                 Text(row.state, style=_STYLES[row.state]),
                 str(row.rounds or ""),
                 f"{seconds:.1f}" if row.rounds else "",
@@ -287,6 +296,7 @@ class Remarks:
     def apply(self, event: Event) -> None:
         """Take in one event."""
         name, is_item = place(event.path)
+        name = displayed(name)
         match event:
             case events.OperatorStarted():
                 self._skipped.pop(name, None)

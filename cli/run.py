@@ -15,15 +15,17 @@ from rich.console import Console
 from operad.cli.ask import Lines
 from operad.cli.durable import Database, Files, Kept, new_run_id, open_ledger
 from operad.cli.follow import follow, run_to_end, say
+from operad.cli.progress import RESULT
 from operad.cli.remarks import Lossy, plain_remarks, remark_lines
 from operad.cli.telemetry import Traced, listened
 from operad.cli.trust_store import Trusted, trusting
 from operad.cli.view import View, ViewPort, page_of, port_of
 from operad.configs.flow import result_text
-from operad.configs.inputs import job_of
+from operad.configs.inputs import job_of, start_variables
 from operad.configs.prices import PricesFile
 from operad.configs.printable import put
 from operad.configs.runnable import Runnable, Source, lasting, make
+from operad.flows.check import OUTCOME
 from operad.operators.nodes.flow import StartVariable
 from operad.runtime.agents.agent import Agent
 from operad.runtime.values.errors import BudgetError, InputError, OperatorError, shorten
@@ -31,6 +33,7 @@ from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 
 if TYPE_CHECKING:
+    from operad.flows.node_graph import NodeGraph
     from operad.runtime.durable.ledger import Ledger
 
 EXIT_NOT_SUCCESS = 1
@@ -160,6 +163,8 @@ def run(
     port = port_of(view_, view_port)
     for line in remark_lines(runnable.graph, config):
         say(Console(stderr=True), line)
+    if goal and runnable.graph is not None and (unread := _unread_job(runnable.graph, config)):
+        say(Console(stderr=True), unread)
     if not goal and runnable.graph is None:
         say(Console(stderr=True), f"job: {runnable.goal} (no --job is given; this is the description in {config})")
     carry_out(
@@ -182,6 +187,15 @@ def _no_job(file: str, runnable: Runnable) -> InputError:
         f'{file}: no --job is given; operad run {shlex.quote(file)} --job "…" says what is to be done, or --file and '
         f"--input give what to work on. {profile.name}: {profile.description or runnable.goal}"
     )
+
+
+def _unread_job(graph: NodeGraph, file: str) -> str:
+    """Return a remark if no input of a workflow of typed nodes takes the job; empty otherwise."""
+    names = [variable.name for variable in start_variables(graph)]
+    if "sys.query" in names:
+        return ""
+    options = ", ".join(f"--input {name}=…" for name in names)
+    return f"--job: {file} has no input sys.query, so no input takes the job; its inputs: {options or 'none'}"
 
 
 def check_restart(operator: str | None, round: int, run_id: str | None) -> None:
@@ -289,6 +303,8 @@ def _named_value(option: str, what: str, text: str) -> tuple[str, str]:
 def message_json(message: WorkflowMessage, remarks: Sequence[Mapping[str, object]] = ()) -> str:
     """The message as JSON; outputs that JSON has no form for appear as text."""
     found = message.model_dump(mode="json", fallback=str)
+    if message.operator_id == OUTCOME:
+        found["operator_id"] = RESULT
     return json.dumps({**found, "remarks": list(remarks)} if remarks else found, indent=2, ensure_ascii=False)
 
 

@@ -164,7 +164,7 @@ def test_a_model_in_the_file_counts_more_than_the_environment(operad, expert, mo
         ("a:\n\tb: 1\n", "expert.yaml:2: a tab; YAML indents with spaces only"),
         (EXPERT.replace("instruction", "instrution"), "expert.yaml:5: operators[0].instrution: unknown key (did you mean 'instruction'?)"),
         (EXPERT.replace("[[*greet]]", "[[gret]]"), "experts[0].workflow[0][0]: no operator is called 'gret' (did you mean 'greet'?)"),
-        (EXPERT.replace("[[*greet]]", "[[*greet, {name: b, instruction: B.}, *greet]]"), "each of these waits for the one before it"),
+        (EXPERT.replace("[[*greet]]", "[[*greet, {name: b, instruction: B.}, *greet]]"), "the operators wait for each other"),
         (EXPERT + "tools: [{name: search, module_path: no_such_module}]\n", "no_such_module"),
         ("", "is empty"),
         (EXPERT.split("experts")[0], "configures no experts"),
@@ -193,6 +193,7 @@ def test_a_faulty_file_exits_2_and_says_where(operad, expert, text, message):
             "cannot be written",
         ),
         (["run"], "Missing argument"),
+        (["run", "expert.yaml", "My job"], "write the job in quotes after"),
         (["rum"], "No such command"),
     ],
 )

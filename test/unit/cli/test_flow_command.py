@@ -398,3 +398,22 @@ def test_the_command_and_its_types_are_light_to_import():
         "'markitdown', 'PIL', 'numpy', 'ssrfguard', 'sqlite3', 'xllamacpp'} & set(sys.modules)\nassert not heavy, heavy\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_job_that_no_input_takes_is_said_and_the_internal_operator_is_called_result(operad, folder):
+    (folder / "echo.json").write_text(json.dumps(echo(["t", "string"])))
+    status, out, err = operad("run", "echo.json", "--input", "t=3", "--job", "nonsense", "--json")
+    assert (status, json.loads(out)["operator_id"]) == (0, "result")
+    assert "--job: echo.json has no input sys.query, so no input takes the job; its inputs: --input t=…" in err
+    assert "<outcome>" not in out + err
+    assert "--job" not in operad("run", "echo.json", "--input", "t=3")[2]
+
+
+def test_a_job_that_an_input_takes_needs_no_remark(operad, folder):
+    (folder / "echo.operad.yaml").write_text(
+        "workflow: echo\nnodes:\n  1: {type: start, variables: {sys.query: string}}\n"
+        '  2: {type: answer, after: 1, answer: "{{#1.sys.query#}}"}\n'
+    )
+    status, out, err = operad("run", "echo.operad.yaml", "--job", "Hi.")
+    assert (status, out) == (0, "Hi.\n")
+    assert "--job" not in err

@@ -535,3 +535,18 @@ def test_sub_jobs_have_rows_below_their_leader_and_experts_operators_below_these
     )
     assert list(view.rows) == ["leader", "leader/a", "leader/a/do", "leader/b"]
     assert states(view)["leader/b"] == "waiting"
+
+
+def test_the_internal_last_operator_of_typed_nodes_is_shown_as_result():
+    assert shown(at("<outcome>", OperatorStarted), at("each/<outcome>", OperatorStarted)) == [
+        "round 1  result: running",
+        "round 1  each/result: running",
+    ]
+    view = RunView(rows={"<outcome>": Row()})
+    console = Console(file=io.StringIO(), width=80)
+    console.print(view.table())
+    assert "result" in console.file.getvalue()
+    assert "<outcome>" not in console.file.getvalue()
+    remarks = Remarks()
+    remarks.apply(at("<outcome>", CacheHit))
+    assert remarks.line() == "from the cache: result"
