@@ -95,7 +95,7 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
     "Workflows of operators": {
         "no-operators": ("there is nothing to run", "`workflow.add_operator(facts)`"),
         "duplicate-id": ("two have one id", "give one another: `id: 4`"),
-        "cycle": ("each of these waits for the one before it", "take one of the edges out"),
+        "cycle": ("operators, or sub-jobs, wait for each other", "remove one of the edges"),
         "join": ("there is no such way to join", '`join="any"`, `"all"` or `"all_done"`'),
         "never-runs": ("it waits for operators that never run in the same run", '`join="all_done"` or `"any"`'),
         "read-too-early": ("it reads what a later operator says", "`add_operator(check, previous_ops=[facts])`"),
@@ -170,7 +170,7 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
         "too-many": ("there are more sub-jobs than may be", "split more coarsely"),
         "id": ("an id is not as ids are", 'a short text: `id: "1"`'),
         "no-goal": ("a sub-job has no goal", '`"goal": "Find the facts."`'),
-        "unknown-expert": ("no expert is called so", "name one as under `experts`"),
+        "unknown-expert": ("no expert has this name", "name one as under `experts`"),
         "unknown-dependency": (
             "it waits for a sub-job that is not there",
             'an id of the same split: `"dependencies": ["facts"]`',

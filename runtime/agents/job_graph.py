@@ -105,7 +105,7 @@ class JobGraph(Value):
             Plan(known)
         except CycleError as error:
             along = " → ".join(part_id.removeprefix(prefix) for part_id in error.args[1])
-            return [Issue("cycle", f"each of these waits for the one before it: {along}")]
+            return [Issue("cycle", f"the sub-jobs wait for each other: {along}; remove one of these dependencies")]
         return []
 
 

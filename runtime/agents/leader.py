@@ -96,7 +96,7 @@ class Leader(Agent):
         names = [expert.profile.name for expert in experts]
         issues = [] if experts else [Issue("no-experts", "give it at least one expert")]
         issues += [
-            Issue("duplicate-name", f"{count} experts are called so", name)
+            Issue("duplicate-name", f"{count} experts have this name", name)
             for name, count in Counter(names).items()
             if count > 1
         ]

@@ -434,7 +434,7 @@ def _plan_of(nodes: list[BaseOperator[Any]]) -> Plan:
         cycle = " → ".join(names[node_id] for node_id in error.args[1])
         raise InvalidError(
             "the AWEL DAG cannot run",
-            [Issue("cycle", f"each waits for the one before it, so take one edge out: {cycle}")],
+            [Issue("cycle", f"the operators wait for each other: {cycle}; remove one of these edges")],
         ) from error
 
 

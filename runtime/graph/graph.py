@@ -132,7 +132,8 @@ class WorkflowGraph:
         try:
             order = Plan(known)
         except CycleError as error:
-            issues.append(Issue("cycle", "each of these waits for the one before it: " + " → ".join(error.args[1])))
+            along = " → ".join(error.args[1])
+            issues.append(Issue("cycle", f"the operators wait for each other: {along}; remove one of these edges"))
         else:
             if not issues and self._ports():
                 issues += self._unknown_ports() or self._impossible(order)

@@ -347,7 +347,9 @@ class Run:
                 return self._conclude()
             if strangers := unknown(verdict.blame, self._plan.ids[:-1]):
                 self._say_of_round(events.BlameUnknown(blame=strangers))
-                _logger.warning("workflow %r: %s is blamed, and no operator is called so", self.build.name, strangers)
+                _logger.warning(
+                    "workflow %r: the evaluator blamed %s, but no operator has this id", self.build.name, strangers
+                )
             steps.repeat(verdict)
 
     def _say_of_round(self, event: events.Event) -> None:

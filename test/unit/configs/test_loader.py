@@ -274,8 +274,8 @@ def test_a_cycle_is_named(write):
     [(code, where, message)] = issues(write(text))
     assert (code, where) == ("cycle", ":2 experts[0].workflow")
     assert message in (
-        "each of these waits for the one before it: a → b → a",
-        "each of these waits for the one before it: b → a → b",
+        "the operators wait for each other: a → b → a; remove one of these edges",
+        "the operators wait for each other: b → a → b; remove one of these edges",
     )
 
 

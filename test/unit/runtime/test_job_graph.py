@@ -105,7 +105,7 @@ def test_issues_of_parts_of_a_part_speak_of_it_as_the_answer_does():
     found = issues(part("facts", "text"), part("text", "facts", "fact"), job=SUB)
     assert found == [
         ("unknown-dependency", "text", "depends on 'fact', which is not a sub-job (did you mean 'facts'?)"),
-        ("cycle", "", "each of these waits for the one before it: facts → text → facts"),
+        ("cycle", "", "the sub-jobs wait for each other: facts → text → facts; remove one of these dependencies"),
     ]
 
 
@@ -114,7 +114,7 @@ def test_a_part_of_a_part_cannot_depend_on_what_is_outside():
 
 
 def test_what_waits_for_itself_is_a_cycle():
-    assert issues(part("a", "a")) == [("cycle", "", "each of these waits for the one before it: a → a")]
+    assert issues(part("a", "a")) == [("cycle", "", "the sub-jobs wait for each other: a → a; remove one of these dependencies")]
 
 
 def test_no_part_and_too_many_are_all_that_is_said():

@@ -298,7 +298,7 @@ def test_nobody_known_is_blamed_so_all_run_again_and_it_is_said(engine, caplog):
     assert world.counts == {"facts": 2, "check": 2}
     [unknown] = world.said(events.BlameUnknown)
     assert (unknown.blame, unknown.round, unknown.path) == ("'fcats' (did you mean 'facts'?), 'x'", 1, ())
-    assert f"workflow 'workflow': {unknown.blame} is blamed, and no operator is called so" in caplog.text
+    assert f"workflow 'workflow': the evaluator blamed {unknown.blame}, but no operator has this id" in caplog.text
 
 
 def test_beside_one_that_is_known_an_unknown_one_is_said_and_changes_nothing(engine):

@@ -226,7 +226,7 @@ def test_an_operator_of_two_experts_keeps_its_definition_until_the_last_one_goes
         (EXPERTS, disconnect("check", "facts"), "no chain leads from 'check' to 'facts'"),
         (EXPERTS, {"op": "set", "node": "Fact checker", "path": "workflow", "value": []}, "workflow: give at least one"),
         ("experts:\n- profile: {name: E}\n  workflow: [[{name: a, instruction: x}]]\n", remove("a"), "'a' is the only operator"),
-        (ROUTED, connect("reply", "triage"), "each of these waits for the one before it"),
+        (ROUTED, connect("reply", "triage"), "the operators wait for each other"),
     ],
 )  # fmt: skip
 def test_an_edit_that_cannot_be_is_refused_with_the_reason(edit, text, operation, told):
