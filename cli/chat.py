@@ -190,7 +190,7 @@ class _Talk:
             _write("".join(live.rest(text)))
         except AnswerError:
             say(self._console, "")
-            say(self._console, "the model began anew; its answer is:")
+            say(self._console, "the model started again; its answer is:")
             _write(text)
         _write("\n")
         return message

@@ -132,7 +132,7 @@ class Kept:
         if kept is not None and kept.state == FINISHED:
             so_far = "; it has finished, and this is its result"
         elif kept is not None and kept.state != FAILED and not self.ledger.is_driven(kept):
-            so_far = "; it goes on"
+            so_far = "; it is resumed"
         return f"run: {self.run_id}  (operad runs show {self.run_id}{self._option}){so_far}"
 
     @property
@@ -147,7 +147,7 @@ class Kept:
 
     def goes_on(self) -> str:
         """Return the line to print after an interruption: the command to resume the run, if it had begun."""
-        return f"; {self._resume} goes on" if self._has_begun else ""
+        return f"; to resume: {self._resume}" if self._has_begun else ""
 
     def _hear(self, event: events.Event) -> None:
         self._has_begun = True

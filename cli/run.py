@@ -205,7 +205,7 @@ def check_restart(operator: str | None, round: int, run_id: str | None) -> None:
         InputError: It is not.
     """
     if operator is not None and run_id is None:
-        raise InputError("--restart-from: say of which run: --run-id ID (operad runs list shows them)")
+        raise InputError("--restart-from needs the run: --run-id ID (operad runs list shows the ids)")
     if operator is None and round != 1:
         raise InputError("--round goes with --restart-from OPERATOR")
 
@@ -217,7 +217,7 @@ def restart(ledger: Ledger, run_id: str, operator: str, round: int, agent: Agent
         InputError: As `Ledger.restart_from`.
     """
     gone = ledger.restart_from(run_id, operator, agent.workflow, round=round)
-    say(Console(stderr=True), f"to be done anew: {shorten(gone) or 'nothing that was done yet'}")
+    say(Console(stderr=True), f"to run again: {shorten(gone) or 'nothing that was done yet'}")
 
 
 def carry_out(

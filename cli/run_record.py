@@ -193,7 +193,7 @@ def facts(ledger: Ledger, seen: Seen, db: str | None) -> list[tuple[str, str]]:
         *([("driver", kept.driver)] if kept.driver else []),
         *_job_facts(ledger, seen),
         ("source", _source_text(kept)),
-        ("begun", f"{_moment(kept.created)}, {ago(seen.age)} ago; last noted {ago(seen.idle)} ago"),
+        ("started", f"{_moment(kept.created)}, {ago(seen.age)} ago; last update {ago(seen.idle)} ago"),
         ("used", used(seen.usage)),
         ("kept in", shown(ledger.url)),
     ]
@@ -283,14 +283,14 @@ def what_next(seen: Seen, db: str | None) -> str:
     if kept.driver:
         return f"{kept.driver} drives it; operad runs cancel {shlex.quote(kept.run_id)}{database_option(db)} ends it"
     if kept.source in ("", "null") and seen.state == FINISHED:
-        return f"its result: execute its workflow with run_id={kept.run_id!r} in the program that began it"
+        return f"for its result: run its workflow with run_id={kept.run_id!r} in the program that started it"
     if kept.source in ("", "null"):
-        return f"to go on: execute its workflow with run_id={kept.run_id!r} in the program that began it"
+        return f"to resume: run its workflow with run_id={kept.run_id!r} in the program that started it"
     return {
-        FINISHED: f"its result: {resume}; to do it anew from an operator on: {resume} --restart-from OPERATOR",
+        FINISHED: f"for its result: {resume}; to run it again from an operator: {resume} --restart-from OPERATOR",
         FAILED: f"to run the failed operators again: {resume}",
-        ASKS: f"to answer and go on: {_answer_command(seen, seen.questions[0], db)}" if seen.questions else "",
-    }.get(seen.state, f"to go on: {resume}")
+        ASKS: f"to answer and resume: {_answer_command(seen, seen.questions[0], db)}" if seen.questions else "",
+    }.get(seen.state, f"to resume: {resume}")
 
 
 def details(ledger: Ledger, seen: Seen, steps: Sequence[KeptStep]) -> dict[str, Any]:

@@ -295,7 +295,7 @@ def _leave_to_driver(kept: KeptRun, given: Mapping[str, str], unasked: Mapping[s
         raise InputError(f"run {kept.run_id!r} is being driven by {kept.driver}; wait for it, or cancel it first")
     if unasked:
         raise InputError(f"run {kept.run_id!r} does not ask {shorten(list(unasked))}; operad runs show {kept.run_id}")
-    print(f"{kept.run_id}: answered; {printable(kept.driver)} goes on with it")
+    print(f"{kept.run_id}: answered; {printable(kept.driver)} continues the run")
 
 
 def _deliver_kept(ledger: Ledger, kept: KeptRun, *, as_json: bool) -> None:

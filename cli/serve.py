@@ -236,7 +236,7 @@ def _greeting(setting: _Setting, port: int) -> Iterator[str]:
     models = dict.fromkeys(model_line(offer.agent.reasoner) for offer in setting.offers.values())
     yield from filter(None, models)
     shown = f"[{setting.host}]" if ":" in setting.host else setting.host
-    asks = f"{len(setting.keys)} key{'s' if len(setting.keys) != 1 else ''}" if setting.keys else "no key is asked for"
+    asks = f"{len(setting.keys)} key{'s' if len(setting.keys) != 1 else ''}" if setting.keys else "no key required"
     yield f"http://{shown}:{port} (/v1, /runs, /mcp, /openapi.json; {asks})"
 
 

@@ -67,10 +67,12 @@ class TrustStore:
         except OSError as error:
             raise InputError(f"{self.path}: cannot be read: {error.strerror or error}") from error
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{self.path}: is not a store of trust: {error}; delete it to begin anew") from error
+            raise InputError(
+                f"{self.path}: is not a store of trust: {error}; delete it to start with an empty one"
+            ) from error
         values: list[object] = list(cast("dict[str, object]", found).values()) if isinstance(found, dict) else [None]
         if not all(isinstance(each, dict) for each in values):
-            raise InputError(f"{self.path}: is not a store of trust; delete it to begin anew")
+            raise InputError(f"{self.path}: is not a store of trust; delete it to start with an empty one")
         return cast("dict[str, dict[str, Any]]", found)
 
     def holds(self, code: Code) -> bool:

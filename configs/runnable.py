@@ -62,8 +62,8 @@ def source_of(kept: KeptRun) -> Source:
         return Source.model_validate_json(kept.source)
     except ValidationError as error:
         raise InputError(
-            f"run {kept.run_id!r} was not begun by a command that can go on with it; execute its workflow with "
-            f"run_id={kept.run_id!r} again in the program that began it"
+            f"run {kept.run_id!r} was not started by a command, so no command can resume it; run its workflow with "
+            f"run_id={kept.run_id!r} again in the program that started it"
         ) from error
 
 
@@ -116,9 +116,7 @@ def make(source: Source, trust: Trust = False) -> Runnable:
     if graph is None and Path(source.file).suffix == ".py" and Path(source.file).is_file():
         raise InputError(f"{source.file}: is a Python file; run it with: python {source.file}")
     if graph is None:
-        _refuse(
-            source.file, {"--output": source.out, "--services": source.services}, "says this itself, under `services`"
-        )
+        _refuse(source.file, {"--output": source.out, "--services": source.services}, "has its own `services`")
         configuration = load(source.file, trust=trust)
         able = configuration.agent(source.expert, model_name=model, base_url=base_url)
         _check_model(able, source)

@@ -127,4 +127,4 @@ def _read(path: Path) -> Records:
 
 def _how_far(path: Path, done: Records, data: Dataset) -> str:
     told = f"{len(done)} of {len(data.subtasks)} responses are made"
-    return f"{told} and kept in {path}; the same command goes on from there"
+    return f"{told} and kept in {path}; the same command continues from there"

@@ -135,7 +135,7 @@ def _how_far(results: Mapping[str, Any], work: Sequence[Work], out: Path | None)
     done = f"{len(results)} of {len(work)} items are done"
     if out is None:
         return f"{done}, and lost: --output FILE.jsonl would keep them"
-    return f"{done} and kept in {out}; the same command goes on from there"
+    return f"{done} and kept in {out}; the same command continues from there"
 
 
 @contextmanager

@@ -261,7 +261,7 @@ class _Work:
         """Return the progress of the search as text."""
         steps = self.kept.state.steps
         done = "1 step is" if steps == 1 else f"{steps} steps are"
-        return f"{done} done and kept in {self.kept.path}; the same command goes on from there"
+        return f"{done} done and kept in {self.kept.path}; the same command continues from there"
 
     def _done(self, rounds: int) -> str:
         """Return the reason for which the search is over; empty while it is not."""

@@ -349,6 +349,6 @@ ERRORS: Mapping[str, str] = {
     "MediaError": "Mend what the message shows of the text, or make something smaller.",
     "ComfyUIError": "Look at what the server says; mend the workflow there.",
     "RenameError": "Rename it by hand.",
-    "IncompleteError": "Give the same command again with the same `--output`: it goes on where it ended.",
+    "IncompleteError": "Give the same command again with the same `--output`: it continues where it ended.",
 }
 """Per error, what to do."""

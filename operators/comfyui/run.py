@@ -186,8 +186,8 @@ async def _found(server: ComfyUIServer, prompt_id: str) -> Mapping[str, Any]:
                 raise
         if absences >= _ABSENCES:
             raise ComfyUIError(
-                f"ComfyUI server {server.url} knows nothing of run {prompt_id[:100]} any more; it may have been "
-                "started anew, or its queue and history cleared: run it again"
+                f"ComfyUI server {server.url} no longer knows the run {prompt_id[:100]}; the server may have been "
+                "restarted, or its queue and history cleared: run the workflow again"
             )
         await asyncio.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
@@ -222,4 +222,4 @@ async def _withdraw(server: ComfyUIServer, client_id: str) -> None:
         with anyio.fail_after(_WITHDRAW_SECONDS, shield=True):
             await server.withdraw(client_id)
     except (OperadError, TimeoutError) as error:
-        _logger.warning("a run may go on at ComfyUI server %s: %s", server.url, describe(error))
+        _logger.warning("a run may still be in progress on ComfyUI server %s: %s", server.url, describe(error))

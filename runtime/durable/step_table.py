@@ -151,4 +151,4 @@ def batched(items: Sequence[str], most: int = AT_ONCE) -> Iterator[list[str]]:
 
 def taken_over(run_id: str) -> InputError:
     """Return the error for a run that another process has taken over."""
-    return InputError(f"run {run_id!r} is driven by another process now; it goes on there")
+    return InputError(f"run {run_id!r} is driven by another process now, which continues it")

@@ -129,7 +129,7 @@ class RunInsights:
     def _fail(self, error: Exception) -> None:
         if not self._failed:
             self._failed = True
-            _logger.warning("the run goes on without insights: %s", error)
+            _logger.warning("the run continues without insights: %s", error)
 
 
 def current_insights() -> RunInsights | None:

@@ -206,7 +206,7 @@ class Model(Endpoint):
                     text = turn.add(chunk)
                 if turn.characters > MOST_CHARACTERS:
                     raise ModelError(
-                        f"{self.describe()} goes on after the {MOST_CHARACTERS:,} characters that an answer may have; "
+                        f"the answer of {self.describe()} is longer than {MOST_CHARACTERS:,} characters, which is the limit; "
                         "set max_tokens"
                     )
                 if len(turn.calls) > MOST_CALLS:

@@ -123,7 +123,7 @@ def offers_of(source: Source, trust: Trust = False) -> list[Offer]:
     if graph is not None:
         return [Offer(make(source, trust).agent, lasting(source), start_variables(graph))]
     if source.services is not None:
-        raise InputError(f"{source.file} says itself, under `services`, what it reaches; leave --services out")
+        raise InputError(f"{source.file} has its own `services`; remove --services")
     configuration = load(source.file, trust=trust)
     name, url = source.model, source.base_url
     agents: list[Agent] = []

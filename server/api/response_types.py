@@ -24,7 +24,7 @@ WITHOUT_EFFECT = frozenset(
 UNABLE = {
     "background": "responses are synchronous; POST /runs begins a run in the background",
     "context_management": "the expert's own `memory` keeps a conversation within its budget",
-    "conversation": "a conversation goes on with previous_response_id",
+    "conversation": "to continue a conversation, send previous_response_id",
     "image": "experts give text",
     "include": "nothing more is given out",
     "max_tool_calls": "experts call tools of their own",

@@ -183,7 +183,9 @@ class RunPage:
         control = self._source.control
         said = await json_body(request)
         if control is None:
-            raise InputError("a file of events takes no answers; answer where the run goes on")
+            raise InputError(
+                "the page shows a file of events, which takes no answers; answer the run in the process that runs it"
+            )
         if not isinstance(said.get("interrupt_id"), str) or "value" not in said:
             raise HTTPException(400, 'say {"interrupt_id": the question\'s id, "value": the answer}')
         await control.answer(self._trace.run_id, said["interrupt_id"], said["value"])
@@ -195,13 +197,13 @@ class RunPage:
         if control is None:
             raise InputError("a run shown from a file of events cannot be cancelled")
         if self._trace.ended or not self._trace.run_id:
-            raise InputError("no run is going on")
+            raise InputError("no run is in progress")
         await control.cancel(self._trace.run_id)
         return json_response({})
 
     async def _metrics(self, request: Request) -> Response:
         if self._registry is None:
-            raise HTTPException(404, "metrics are of runs that go on here, and need the extra `tracing`")
+            raise HTTPException(404, "metrics exist only for runs of this process, and need the extra `tracing`")
         body, kind = exposition(self._registry)
         return Response(body, headers={"content-type": kind})
 

@@ -109,7 +109,7 @@ class Runs:
     async def _start(self, request: Request) -> Response:
         said = await json_body(request, MAX_UPLOAD)
         if sum(not each.done for each in self._runs.values()) >= MOST_AT_WORK:
-            raise HTTPException(503, f"{MOST_AT_WORK} runs go on already; wait, or cancel one")
+            raise HTTPException(503, f"{MOST_AT_WORK} runs are in progress already; wait, or cancel one")
         file, agent, job, last, reused = await asyncio.to_thread(self._prepared, said)
         run = StudioRun(file.name, agent, job, last, reused, titles_of(file.content))
         self._runs[run.id] = run

@@ -228,7 +228,7 @@ def test_an_answer_that_begins_anew_is_given_whole(piped, place):
     with ScriptedModel(lambda request: next(steps)) as model:
         status, out, err = piped("chat", "retry.yaml", "--base-url", model.base_url, said="Hello\n")
     assert (status, out) == (0, "One two Something else.\n")
-    assert "the model began anew; its answer is:" in err
+    assert "the model started again; its answer is:" in err
 
 
 def flow_of(*variables):

@@ -184,7 +184,7 @@ def test_after_kill_9_the_same_command_goes_on(operad, started):
     assert (row["id"], row["workflow"], row["state"], row["age"][-2:]) == ("one", "Three", "interrupted", " s")
     status, out, err = operad("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one")
     assert (status, out) == (0, "Last Greet Ada.\n"), err
-    assert "run: one  (operad runs show one); it goes on" in err
+    assert "run: one  (operad runs show one); it is resumed" in err
     assert "kept from before: 1 operator\n" in err
     assert ran() == ["a", "b", "b", "c"]
     (row,) = rows(operad("runs", "list")[1])
@@ -198,7 +198,7 @@ def test_a_signal_leaves_the_run_to_be_gone_on_with(operad, started, sent, statu
     _, err = process.communicate(timeout=60)
     assert process.returncode == status
     database = Path("runs.sqlite").absolute()
-    assert err.endswith(f"operad: {said}; operad runs resume one --db {database} goes on\n")
+    assert err.endswith(f"operad: {said}; to resume: operad runs resume one --db {database}\n")
     assert Ledger("runs.sqlite").run("one").driver == ""
     assert operad("runs", "resume", "one")[:2] == (0, "Last Greet Ada.\n")
     assert ran() == ["a", "b", "b", "c"]
@@ -311,7 +311,7 @@ def test_a_run_that_a_program_began_is_answered_there_and_the_command_stores_not
     ledger.answer("mine", {"ask": 3})
     assert workflow.execute(Job(goal=""), reasoner, run_id="mine").scratchpad == "3"
     shown = operad("runs", "show", "mine")[1]
-    assert shown.endswith("its result: execute its workflow with run_id='mine' in the program that began it\n")
+    assert shown.endswith("for its result: run its workflow with run_id='mine' in the program that started it\n")
     assert "to go on" not in shown
     ledger.close()
 
@@ -373,7 +373,7 @@ def test_restart_from_does_an_operator_and_what_follows_anew(operad):
     operad("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one")
     status, out, err = operad("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one", "--restart-from", "b")
     assert (status, out) == (0, "Last Greet Ada.\n"), err
-    assert "to be done anew: b, c" in err
+    assert "to run again: b, c" in err
     assert ran() == ["a", "b", "c", "b", "c"]
     assert operad("runs", "resume", "one", "--restart-from", "c")[0] == 0
     assert ran()[5:] == ["c"]
@@ -479,7 +479,7 @@ def test_a_configuration_says_how_many_finished_runs_are_kept(operad):
         (["run", "three.yaml", "--job", "Greet Ada.", "--run-id", "a b/c"], "a run cannot have the id 'a b/c'"),
         (["run", "three.yaml", "--job", "Greet Ada.", "--run-id", ""], "a run cannot have the id ''"),
         (["run", "three.yaml", "--run-id", "one", "--job", "Another."], "has another job: its goal differs; "),
-        (["run", "three.yaml", "--job", "Greet Ada.", "--restart-from", "a"], "--restart-from: say of which run"),
+        (["run", "three.yaml", "--job", "Greet Ada.", "--restart-from", "a"], "--restart-from needs the run"),
         (["runs", "resume", "one", "--round", "2"], "--round goes with --restart-from"),
         (["runs", "delete"], "name the runs, or say --older-than 30d or --keep 1000"),
         (["runs", "delete", "one", "--keep", "1"], "name the runs, or say --older-than 30d or --keep 1000"),

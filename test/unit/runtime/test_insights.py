@@ -948,7 +948,7 @@ def test_a_file_that_breaks_stops_no_run_and_is_reported_once_a_run(tmp_path, ca
     assert run(workflow) == [("op", [])] * 3
     store.close()  # waits for what is still to be written
     [warning] = warnings_of(caplog)
-    assert "the run goes on without insights" in warning
+    assert "the run continues without insights" in warning
     assert str(tmp_path / "i") in warning
 
 
@@ -1004,7 +1004,7 @@ def test_a_disk_that_is_full_stops_no_run(tmp_path):
         [sys.executable, "-c", FULL, str(tmp_path / "i")], capture_output=True, text=True, timeout=120
     )
     assert (ended.returncode, ended.stdout) == (0, "SUCCESS\n")
-    assert ended.stderr.count("the run goes on without insights") == 1
+    assert ended.stderr.count("the run continues without insights") == 1
     assert "Traceback" not in ended.stderr
     assert Insights(tmp_path / "i").recall("any") == []
 

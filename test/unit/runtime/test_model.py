@@ -167,7 +167,7 @@ async def test_what_an_endpoint_does_wrong_is_said_with_what_to_do(step, message
 async def test_an_answer_without_end_is_listened_to_no_longer(step, monkeypatch):
     monkeypatch.setattr("operad.runtime.models.model.MOST_CHARACTERS", 1_000)
     error = await failure(step)
-    assert "goes on after the 1,000 characters that an answer may have; set max_tokens" in str(error)
+    assert "is longer than 1,000 characters, which is the limit; set max_tokens" in str(error)
     assert not error.transient
 
 

@@ -106,7 +106,7 @@ def test_an_error_says_what_is_kept(tmp_path, out):
     with pytest.raises(IncompleteError, match="the endpoint is gone") as failure:
         evaluate(scores.work(), {}, path)
     assert "1 of 3 items are done" in str(failure.value)
-    assert ("the same command goes on" in str(failure.value)) is (out is not None)
+    assert ("the same command continues" in str(failure.value)) is (out is not None)
     if path:
         again = Scores("a", "b", "c")
         evaluate(again.work(), {}, path)

@@ -601,7 +601,7 @@ def test_an_endpoint_that_fails_exits_2_and_says_what_is_kept(operad):
     with ScriptedModel(script) as endpoint:
         status, _, err = operad("optimise", "clerk.yaml", "--base-url", endpoint.base_url, "--tasks", "tasks.jsonl")
     assert status == 2
-    assert "1 step is done and kept in clerk.optimised; the same command goes on from there" in err
+    assert "1 step is done and kept in clerk.optimised; the same command continues from there" in err
 
 
 def broken_off(desk, number, hangs_at):

@@ -509,7 +509,7 @@ async def test_a_run_that_the_server_forgot_is_lost(comfy, draw):
         run.socket.transport.abort()
 
     comfy.play = play
-    assert "knows nothing of run run-0 any more" in str(await failed(draw()))
+    assert "no longer knows the run run-0" in str(await failed(draw()))
 
 
 async def test_a_server_that_cannot_be_reached_is_told_and_may_be_tried_again(tmp_path):
@@ -626,7 +626,7 @@ async def test_a_run_of_which_the_server_refuses_a_part_is_withdrawn(comfy, draw
 async def test_a_run_that_cannot_be_withdrawn_is_told_to_the_log(comfy, draw, caplog):
     comfy.answers["/queue"] = 200, b"<html>"
     await cancelled(comfy, draw)
-    assert "a run may go on at ComfyUI server" in caplog.text
+    assert "a run may still be in progress on ComfyUI server" in caplog.text
 
 
 # Files that mean harm

@@ -236,7 +236,7 @@ async def test_a_conversation_is_one_session():
     [
         ({"tools": [{"type": "web_search"}]}, "tools: experts have tools of their own and call none of yours; leave it out"),
         ({"background": True}, "background: responses are synchronous; POST /runs begins a run in the background"),
-        ({"conversation": "conv_1"}, "conversation: a conversation goes on with previous_response_id"),
+        ({"conversation": "conv_1"}, "conversation: to continue a conversation, send previous_response_id"),
         ({"include": ["reasoning.encrypted_content"]}, "include: nothing more is given out"),
         ({"metadata": {"a": "b"}}, "metadata: it is not kept here"),
         ({"prompt": {"id": "p"}}, "prompt: prompts are the experts' own"),

@@ -152,7 +152,7 @@ def test_it_serves_until_it_is_told_to_end_and_finishes_what_is_under_way(place,
     status, out, err = server.ended()
     assert (status, out) == (0, "")
     assert "serves: Two" in err
-    assert "no key is asked for" in err
+    assert "no key required" in err
     assert "ending: 1 run under way, which may take 30 s" in err
     assert (place / "ran.txt").read_text() == "a Ada\nb Ada\n"
 

@@ -577,7 +577,7 @@ async def test_a_run_is_cancelled_on_the_page():
         picture_of(url, questions)
         assert post(f"{url}data/cancel", {}).status_code == 200
         picture = picture_of(url, ended)
-        assert post(f"{url}data/cancel", {}).json() == {"error": "no run is going on"}
+        assert post(f"{url}data/cancel", {}).json() == {"error": "no run is in progress"}
         return picture
 
     cancelled, picture = await live(asking(), work)
