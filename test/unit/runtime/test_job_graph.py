@@ -114,7 +114,9 @@ def test_a_part_of_a_part_cannot_depend_on_what_is_outside():
 
 
 def test_what_waits_for_itself_is_a_cycle():
-    assert issues(part("a", "a")) == [("cycle", "", "the sub-jobs wait for each other: a → a; remove one of these dependencies")]
+    assert issues(part("a", "a")) == [
+        ("cycle", "", "the sub-jobs wait for each other: a → a; remove one of these dependencies")
+    ]
 
 
 def test_no_part_and_too_many_are_all_that_is_said():
