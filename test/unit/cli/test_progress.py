@@ -543,10 +543,10 @@ def test_the_internal_last_operator_of_typed_nodes_is_shown_as_result():
         "round 1  each/result: running",
     ]
     view = RunView(rows={"<outcome>": Row()})
-    console = Console(file=io.StringIO(), width=80)
-    console.print(view.table())
-    assert "result" in console.file.getvalue()
-    assert "<outcome>" not in console.file.getvalue()
+    written = io.StringIO()
+    Console(file=written, width=80).print(view.table())
+    assert "result" in written.getvalue()
+    assert "<outcome>" not in written.getvalue()
     remarks = Remarks()
     remarks.apply(at("<outcome>", CacheHit))
     assert remarks.line() == "from the cache: result"

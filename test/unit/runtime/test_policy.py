@@ -174,7 +174,8 @@ def test_each_value_of_a_policy_counts_and_completes_another(values):
     policy = Policy(**values)
     assert policy
     assert Policy().or_else(policy) == policy
-    assert not Policy(**dict.fromkeys(values, False)).or_else(policy)
+    switched_off: dict[str, Any] = dict.fromkeys(values, False)
+    assert not Policy(**switched_off).or_else(policy)
     assert {*values} < {*Policy.__slots__}
 
 
