@@ -204,7 +204,7 @@ def predecessors(after: object) -> Sequence[Any]:
     """Return the predecessors that ``after`` names: a list as it is, a single one in a list.
 
     Raises:
-        InputError: It is no operator, port, function, id or list.
+        InputError: It is not an operator, port, function, id or list.
     """
     if isinstance(after, list | tuple):
         return cast("Sequence[Any]", after)
