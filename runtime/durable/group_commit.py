@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from typing import Generic, TypeVar
 
+from operad.runtime.durable.database import passes
 from operad.runtime.durable.threads import THREADS
 
 Value = TypeVar("Value")
@@ -69,7 +70,11 @@ class GroupCommit(Generic[Value]):
         try:
             self._write([value for value, _ in these])
         except BaseException as error:  # noqa: BLE001 - whoever waits for the value is told
-            if len(these) > 1:  # a value that cannot be written does not concern the others
+            cause = error.__cause__
+            is_gone = isinstance(cause, Exception) and passes(
+                cause
+            )  # each value alone would be waited for as long again
+            if len(these) > 1 and not is_gone:  # a value that cannot be written does not concern the others
                 for each in these:
                     self._write_these([each])
                 return

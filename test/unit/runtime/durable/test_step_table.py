@@ -79,6 +79,27 @@ async def test_a_lost_run_does_not_keep_others_from_being_written(store):
     assert [*outcomes(store, "mine-too")] == ["a"]
 
 
+class OperationalError(Exception):
+    """What a database raises that cannot be reached."""
+
+
+async def test_values_are_not_tried_one_by_one_while_the_database_is_gone():
+    hold, tried = threading.Event(), list[int]()
+
+    def write(values):
+        hold.wait(10)
+        tried.append(len(values))
+        raise InputError("gone for too long") from OperationalError("connection refused")
+
+    commits = GroupCommit(write)
+    tasks = [asyncio.ensure_future(commits.put(number)) for number in range(5)]
+    await asyncio.sleep(0)
+    hold.set()
+    done = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(each) for each in done] == [InputError] * 5
+    assert (sum(tried), len(tried) <= 2) == (5, True)
+
+
 def test_who_takes_a_run_over_waits_for_what_its_driver_is_writing(postgresql):
     """Otherwise the new driver could read the outcomes before the old one commits another."""
     store = Store(database_url(postgresql.new()))
