@@ -63,6 +63,7 @@ def test_an_example_runs_on_an_endpoint_with_a_key(name, run):
     assert "embedded" not in out
 
 
+@pytest.mark.slow  # `make run` does it
 def test_the_main_job_thanks_everybody_after_a_lesson(tmp_path, done_by):
     events = tmp_path / "run.jsonl"
     done = done_by(

@@ -3,6 +3,8 @@
 import pytest
 from studio_page import AXE, browser_of, served, tabs
 
+pytestmark = pytest.mark.slow  # a browser each; test_studio_browser.py looks at the page in `make test`
+
 TEAM = """\
 operators:
   - &write {instruction: Write about it.}

@@ -4,6 +4,8 @@ import pytest
 from studio_page import AXE, browser_of, served, tabs
 from studios import EXPERTS, FIVE
 
+pytestmark = pytest.mark.slow  # a browser each; test_studio_browser.py looks at the page in `make test`
+
 FORTY = "workflow: forty\nnodes:\n  1: {type: start, after: [], variables: []}\n" + "".join(
     f'  {number}: {{type: template-transform, after: 1, template: "{{{{ x }}}}", variables: []}}\n'
     for number in range(2, 41)
@@ -106,7 +108,6 @@ def tabs_of_two(tmp_path, browser, folder):
     return both()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_serious_fault_in_experts_and_issues(page, scheme):
     if not AXE.exists():

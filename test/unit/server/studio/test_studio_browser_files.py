@@ -4,6 +4,8 @@ import pytest
 from studio_page import browser_of, served, tabs
 from studios import FIVE
 
+pytestmark = pytest.mark.slow  # a browser each; test_studio_browser.py looks at the page in `make test`
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory, chromium):
@@ -59,7 +61,6 @@ def test_the_file_that_the_address_names_is_asked_for_before_anything_else(page,
     assert page.tab.locator(".palette-item").count() > 20
 
 
-@pytest.mark.slow
 def test_what_was_typed_last_survives_a_reload(page, five):
     page = page()
     page.open(five)
@@ -100,7 +101,6 @@ def test_a_change_on_disk_is_shown_as_a_step(page, five):
     assert page.tab.locator(".history li").count() == 2
 
 
-@pytest.mark.slow
 def test_a_file_that_is_gone_can_be_written_again(page, five):
     page = page()
     page.open(five)
@@ -110,7 +110,6 @@ def test_a_file_that_is_gone_can_be_written_again(page, five):
     page.tab.get_by_role("alert").wait_for(state="detached")
 
 
-@pytest.mark.slow
 def test_two_tabs_show_each_others_changes(page, five):
     one, other = page(), page()
     one.open(five)
@@ -122,7 +121,6 @@ def test_two_tabs_show_each_others_changes(page, five):
     one.until_nodes(5)
 
 
-@pytest.mark.slow
 def test_two_steps_are_compared_on_the_canvas(page, five):
     page = page()
     page.open(five)

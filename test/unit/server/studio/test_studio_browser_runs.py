@@ -8,6 +8,8 @@ from studios import FIVE
 
 from operad.runtime.testing import Say, ScriptedModel
 
+pytestmark = pytest.mark.slow  # a browser each; test_studio_browser.py looks at the page in `make test`
+
 ASKS = """\
 workflow: asks
 nodes:
@@ -87,7 +89,6 @@ def test_a_run_shows_live_states_and_its_result(page):
     assert "About rain" in page.tab.locator(".inspector").inner_text()
 
 
-@pytest.mark.slow
 def test_a_question_is_answered_on_the_page(page):
     page = page(ASKS)
     run(page)
@@ -105,7 +106,6 @@ def test_the_text_of_a_question_is_markdown(page):
     page.tab.locator(".question-text strong", has_text="Send").wait_for()
 
 
-@pytest.mark.slow
 def test_the_run_page_names_nodes_as_the_canvas_does(page):
     page = page(ASKS)
     run(page)
@@ -123,7 +123,6 @@ def test_the_run_page_names_nodes_as_the_canvas_does(page):
     assert {"Start", "Human input"} <= set(rows)
 
 
-@pytest.mark.slow
 def test_names_of_ports_leave_names_of_cards_free_on_a_phone(page):
     page = page(ASKS, viewport={"width": 390, "height": 780})
     page.tab.get_by_role("button", name="Run", exact=True).click()
@@ -143,7 +142,6 @@ def test_names_of_ports_leave_names_of_cards_free_on_a_phone(page):
     assert not covered
 
 
-@pytest.mark.slow
 def test_a_node_runs_alone_and_a_run_begins_at_a_node(page):
     page = page(FIVE)
     run(page, topic="rain")
@@ -160,7 +158,6 @@ def test_a_node_runs_alone_and_a_run_begins_at_a_node(page):
     assert "About rain!" in page.tab.locator(".result .values").inner_text()
 
 
-@pytest.mark.slow
 def test_a_node_that_fails_shows_its_error(page):
     failing = FIVE.replace('template: "About {{ topic }}"', 'template: "{{ 1 // 0 }}"')
     page = page(failing)
@@ -170,7 +167,6 @@ def test_a_node_that_fails_shows_its_error(page):
     assert "division" in page.tab.locator(".result").inner_text()
 
 
-@pytest.mark.slow
 def test_markdown_is_shown_without_html_or_pictures_of_others(page):
     page = page(SHOWS)
     run(
@@ -207,7 +203,6 @@ def test_hostile_names_are_text(page):
 DIFY = "test/unit/data/dify_cases/fail-branch-code-fails.yml"
 
 
-@pytest.mark.slow
 def test_a_file_of_dify_is_imported_and_exported_to_coze_with_its_losses(page, request):
     page = page()
     source = request.config.rootpath / DIFY
@@ -223,7 +218,6 @@ def test_a_file_of_dify_is_imported_and_exported_to_coze_with_its_losses(page, r
     assert saved.value.path().stat().st_size > 100
 
 
-@pytest.mark.slow
 def test_a_file_is_imported_by_drop(page):
     page = page()
     page.tab.locator(".start").dispatch_event("drop", {"dataTransfer": dropped(page, "dropped.yaml", FIVE)})
@@ -253,7 +247,6 @@ def test_the_graph_is_saved_as_a_picture(page):
     assert saved.value.path().read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
-@pytest.mark.slow
 def test_nothing_can_be_chosen_before_the_formats_have_come(page):
     page, waiting = page(FIVE), []
     page.tab.route("**/data/export?path=*", lambda route: waiting.append(route))
@@ -276,7 +269,6 @@ def big(count):
     return "\n".join(lines) + "\n"
 
 
-@pytest.mark.slow
 def test_three_hundred_nodes_are_laid_out_without_overlaps_and_edited(page):
     page = page(big(300), viewport={"width": 1400, "height": 900})
     page.until(lambda: page.tab.locator(".react-flow__node").count() == 300)
@@ -350,7 +342,6 @@ def test_a_second_sentence_changes_the_draft_and_its_changes_are_listed(chatting
     page.until_nodes(1)
 
 
-@pytest.mark.slow
 def test_a_draft_is_undone(chatting):
     page, says, _ = chatting
     page.tab.get_by_label("New from a sentence").fill(says)
@@ -361,7 +352,6 @@ def test_a_draft_is_undone(chatting):
     assert len(page.document()["steps"]) == 1
 
 
-@pytest.mark.slow
 def test_without_a_model_the_chat_says_what_to_set(page):
     page = page(FIVE)
     page.press("m")

@@ -11,6 +11,8 @@ from studios import EXPERTS, FIVE
 from operad.flows.formats.table import FORMATS, read
 from operad.runtime.testing import ScriptedModel
 
+pytestmark = pytest.mark.slow  # a browser each; test_studio_browser.py looks at the page in `make test`
+
 COMFY = {"1": {"class_type": "Load", "inputs": {}}, "2": {"class_type": "Save", "inputs": {"images": ["1", 0]}}}
 """A workflow of ComfyUI."""
 
@@ -58,7 +60,6 @@ def edit(page, *operations):
     subprocess.run([sys.executable, "-c", code, "edit", str(file), *given], check=True, capture_output=True)
 
 
-@pytest.mark.slow
 def test_the_start_page_opens_each_kind_of_file(page):
     graph = read(FIVE.encode(), "five")[1]
     dumped = {name: FORMATS[name].dump(graph) for name in ("dify", "coze", "chat2workflow")}

@@ -6,6 +6,8 @@ import pytest
 from studio_page import AXE, browser_of, served, tabs
 from studios import FIVE
 
+pytestmark = pytest.mark.slow  # a browser each; test_studio_browser.py looks at the page in `make test`
+
 DIFY = "test/unit/data/dify_cases/fail-branch-code-fails.yml"
 
 MISSPELT = FIVE.replace('[said, [output, "2"]]', '[said, [outputt, "2"]]')

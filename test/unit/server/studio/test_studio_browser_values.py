@@ -12,6 +12,8 @@ from studio_page import AXE, browser_of, served, tabs
 
 from operad.operators.media.echarts import echarts_option
 
+pytestmark = pytest.mark.slow  # a browser each; test_studio_browser.py looks at the page in `make test`
+
 SHOWS = """\
 workflow: shows
 nodes:
