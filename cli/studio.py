@@ -70,7 +70,7 @@ def studio(
         if sys.stdout.isatty() and not no_browser and has_screen():
             webbrowser.open(url)
         stay()
-    os._exit(0)  # runs that are going on would be waited for
+    os._exit(0)  # runs in progress would be waited for
 
 
 def _is_trusted(code: Code) -> bool:

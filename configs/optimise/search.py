@@ -225,7 +225,7 @@ class _Search:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A search that is going on."""
+    """A search in progress."""
 
     search: _Search
     kept: Folder

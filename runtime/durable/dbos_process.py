@@ -19,7 +19,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
-from dbos import DBOS, DBOSClient, _dbos, _queue, _workflow_commands
+from dbos import DBOS, DBOSClient, _dbos, _queue
 from dbos._error import DBOSInitializationError
 from dbos._sys_db import SystemDatabase
 from sqlalchemy import URL, BigInteger, cast, event, func
@@ -35,14 +35,6 @@ from operad.runtime.values.errors import InputError
 
 OPERATOR = "operad.operator"
 """Name of the dbos workflow that does an operator's work."""
-
-_DBOS_OWN_QUEUE = "_dbos_internal_queue"
-"""Queue of dbos for its own work, of which there is none here; dbos polls it every second unless told otherwise."""
-
-_DELAYS_POLL = 4.0
-"""Seconds between two polls of dbos for delayed and overdue work, of which there is none here; every second unless told
-otherwise, and below the 5 seconds for which it may hold its lock.
-"""
 
 _UNIXEPOCH_KNOWS_SUBSEC = (3, 42)
 """First version of SQLite in which ``unixepoch('subsec')`` returns a time; earlier ones return NULL."""
@@ -215,15 +207,17 @@ def launch(
             for name in queues.names
         ]
         registry.internal_queue_map.clear()  # dbos would start threads for them, without a way to wake them
-        registry._register_internal_queue(_DBOS_OWN_QUEUE, polling_interval_sec=60.0)
-        _workflow_commands._BACKGROUND_JOBS_INTERVAL_SEC = _DELAYS_POLL
         try:
             DBOS.launch()
         except Exception:
             with suppress(Exception):
                 DBOS.destroy()
             raise
-        tables = _dbos._get_dbos_instance()._sys_db
+        launched = _dbos._get_dbos_instance()
+        # its threads for new queues, schedules and delays, of which there are none here, would poll every second
+        for stop in (*launched.background_thread_stop_events, launched._background_jobs_stop_event):
+            stop.set()
+        tables = launched._sys_db
         tables.await_workflow_result = _wait_for_no_other
         _count_milliseconds(tables)
         ping_by_looking(tables.engine)

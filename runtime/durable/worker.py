@@ -114,6 +114,7 @@ class Worker:
         self._idle: set[str] = set()
         self._process: Any = None
         self._watch = Watch()
+        self._idle_beat = max(BEAT, min(2 * BEAT, limit / 4))
 
     @property
     def busy(self) -> int:
@@ -275,7 +276,7 @@ class Worker:
 
     def _go(self) -> None:
         well_since = beaten = looked = searched = time.monotonic()
-        while not self._leaving.wait(BEAT):
+        while not self._leaving.wait(BEAT if self._tasks else self._idle_beat):
             doing = tuple(self._tasks)
             try:
                 self._store.beat(replace(self.executor, doing=doing))

@@ -43,7 +43,7 @@ async def interrupt(question: str, schema: Mapping[str, Any] | str | None = None
     """
     scope = events.current_scope()
     if scope is None:
-        raise InputError("interrupt(…) asks on behalf of a run, and no run is going on here; call it in an operator")
+        raise InputError("interrupt(…) asks on behalf of a run, and no run is in progress here; call it in an operator")
     form = _form(schema)
     asked = scope.run.questions
     scope.questions += 1

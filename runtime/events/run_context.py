@@ -63,7 +63,7 @@ class RunContext:
             schema: The form of the answer: a JSON Schema or a word such as ``boolean``; None for any answer.
 
         Raises:
-            InputError: No run is going on.
+            InputError: No run is in progress.
         """
         return await interrupts.interrupt(question, schema)
 

@@ -39,7 +39,7 @@ class Span:
         round: Round of the workflow; 0 for the run.
         attempt: Attempt of the operator; 0 if there is none.
         start: Start, in seconds since the epoch.
-        end: End; None while it goes on.
+        end: End; None while it is in progress.
         state: State, or outcome.
         usage: Usage of models in it, as far as known.
         details: Further plain values.
@@ -62,7 +62,7 @@ class Span:
 
     @property
     def seconds(self) -> float:
-        """Duration in seconds; 0 while it goes on."""
+        """Duration in seconds; 0 while it is in progress."""
         return 0.0 if self.end is None else max(0.0, self.end - self.start)
 
 

@@ -22,13 +22,13 @@ async def approve(tool: str, arguments: Mapping[str, Any]) -> None:
         arguments: The arguments, which the person is shown.
 
     Raises:
-        InputError: No run is going on.
+        InputError: No run is in progress.
         ToolError: The person refuses.
     """
     scope = current_scope()
     if scope is None:
         raise InputError(
-            f"tool {tool!r} asks a person before it runs, and no run is going on here; call it in an operator"
+            f"tool {tool!r} asks a person before it runs, and no run is in progress here; call it in an operator"
         )
     allowed = scope.run.questions.allowed
     if tool in allowed:

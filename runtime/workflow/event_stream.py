@@ -24,6 +24,7 @@ from operad.runtime.values.sync import run_sync, running_loop
 from operad.runtime.workflow.live import LiveRun
 
 Item = TypeVar("Item")
+E = TypeVar("E", bound=Event)
 
 
 class RunStream(AsyncGenerator[Item, None]):
@@ -66,8 +67,8 @@ class RunStream(AsyncGenerator[Item, None]):
             run_sync(self._items.aclose, "aclose()")
 
 
-class EventStream(RunStream[Event]):
-    """The events of a run that `Workflow.stream` starts."""
+class EventStream(RunStream[E]):
+    """The events of a run that `Workflow.stream` starts; with ``only=``, they are typed as those that it names."""
 
 
 class TextStream(RunStream[str]):

@@ -1,4 +1,4 @@
-"""RunHandle: a run that is going on, to wait for, watch, answer and cancel."""
+"""RunHandle: a run in progress, to wait for, watch, answer and cancel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T", default=Any, covariant=True)
 
 
 class RunHandle(Generic[T]):
-    """A run that is going on; `Workflow.start` makes it.
+    """A run in progress; `Workflow.start` makes it.
 
         run: RunHandle[str] = flow.start("Is this so? The moon has air.")
         async for event in run:

@@ -1,4 +1,4 @@
-"""Runs of a workflow that are going on: waited for, paused, resumed, cancelled, and found by id."""
+"""Runs of a workflow in progress: waited for, paused, resumed, cancelled, and found by id."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class LiveRun:
 class Runs:
     """Runs of a workflow, by id.
 
-    A run that goes on in this process is found here; any other one in the store, if there is one.
+    A run in progress in this process is found here; any other one in the store, if there is one.
 
     Args:
         workflow: The workflow's name, for errors.
@@ -168,7 +168,7 @@ class Runs:
         self._live: dict[str, LiveRun] = {}
 
     def __len__(self) -> int:
-        """Return the number of runs that go on in this process."""
+        """Return the number of runs in progress in this process."""
         return len(self._live)
 
     def start(
@@ -190,7 +190,7 @@ class Runs:
         going = self._live.get(run_id)
         if going is not None and not (self.store is not None and going.task.done()):
             raise InputError(
-                f"workflow {self._workflow!r}: a run with the id {run_id!r} is going on; give each its own"
+                f"workflow {self._workflow!r}: a run with the id {run_id!r} is already in progress; give each run its own id"
             )
         live = self._live[run_id] = LiveRun(run_id, run, work, streamed=streamed, forget=partial(self.forget, run_id))
         return live
@@ -200,26 +200,26 @@ class Runs:
         self._live.pop(run_id, None)
 
     def get(self, run_id: str) -> LiveRun | None:
-        """Return a run that goes on in this process, or None."""
+        """Return a run in progress in this process, or None."""
         return self._live.get(run_id)
 
     def find(self, run_id: str) -> LiveRun:
-        """Return a run that goes on in this process.
+        """Return a run in progress in this process.
 
         Raises:
-            InputError: None with this id goes on.
+            InputError: No run with this id is in progress.
         """
         live = self._live.get(run_id)
         if live is None or live.loop.is_closed():
             hint = did_you_mean(run_id, self._live)
             raise InputError(
-                f"workflow {self._workflow!r}: no run with the id {run_id!r} is going on{hint}; "
+                f"workflow {self._workflow!r}: no run with the id {run_id!r} is in progress{hint}; "
                 "the run has ended, or its event loop was closed"
             )
         return live
 
     def store_of(self, run_id: str) -> RunStore | None:
-        """Return the store to find a run in; None if it goes on in this process, or if there is no store."""
+        """Return the store to find a run in; None if it is in progress in this process, or if there is no store."""
         return None if run_id in self._live else self.store
 
     async def unfinished(self, run_id: str, graph: Callable[[], WorkflowGraph]) -> Collection[BaseOperator] | None:
@@ -255,7 +255,7 @@ class Runs:
             await _in_loop(live.loop, live.answer(given))
 
     async def resume(self, run_id: str, answers: Mapping[str, JsonValue]) -> tuple[Run, WorkflowMessage | None]:
-        """Answer questions of a run that goes on in this process, and return it with its message.
+        """Answer questions of a run in progress in this process, and return it with its message.
 
         From any event loop; see `LiveRun.resume`.
         """
@@ -279,7 +279,7 @@ class Runs:
         return True
 
     async def cancel(self, run_id: str) -> None:
-        """End a run that goes on in this process; from any event loop. See `LiveRun.cancel`."""
+        """End a run in progress in this process; from any event loop. See `LiveRun.cancel`."""
         live = self.find(run_id)
         await _in_loop(live.loop, live.cancel())
 

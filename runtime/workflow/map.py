@@ -237,10 +237,11 @@ class Map(BaseOperator[list[Any]]):
                 )
             return list(values[lists[0]])
         known = {**job.inputs, **values}
-        if self._over not in known and self._over in (message.operator_id for message in before):
+        ids = [message.operator_id for message in before]
+        if self._over not in known and self._over in ids:
             return self._items_of(self._over, before)
         if self._over not in known:
-            hint = did_you_mean(self._over, known)
+            hint = did_you_mean(self._over, [*known, *ids])
             raise InputError(
                 f"map {self._id!r}: no operator before it has an output {self._over!r}, and the job no such input"
                 f"{hint}; there are: {', '.join(known) or 'none'}"

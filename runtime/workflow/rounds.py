@@ -5,9 +5,9 @@ A live run and a reader of its kept events take the same steps:
 | state | event | next state |
 |---|---|---|
 | any | a round begins | the number is one higher |
-| a round goes on | a verdict of EXECUTION_ERROR, rounds are left | its lesson is added; the blamed operators run again |
-| a round goes on | another verdict, or no rounds are left | over |
-| a round goes on | a verdict at least as good as the best | this round is the best |
+| a round is in progress | a verdict of EXECUTION_ERROR, rounds are left | its lesson is added; the blamed operators run again |
+| a round is in progress | another verdict, or no rounds are left | over |
+| a round is in progress | a verdict at least as good as the best | this round is the best |
 """
 
 from __future__ import annotations

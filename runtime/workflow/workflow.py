@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from msgspec.structs import replace as changed
 from typing_extensions import TypeVar
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from operad.runtime.workflow.chat_store import ChatStore
 
 T = TypeVar("T", default=Any, covariant=True)
+E = TypeVar("E", bound=Event)
 
 ROUNDS_WITH_EVALUATOR = 3
 """Default of `max_rounds` for a workflow that is given an evaluator."""
@@ -320,6 +321,31 @@ class Workflow(Definition[T]):
         unfinished = await self._runs.unfinished(run_id, self.graph) if run_id else None
         return await self._start(call, run_id, watched=True, unfinished=unfinished).outcome()
 
+    @overload
+    def stream(
+        self,
+        job: JobLike,
+        reasoner: ReasonerLike = None,
+        workflow_messages: Sequence[WorkflowMessage] | None = None,
+        lesson: str | None = None,
+        *,
+        model: ReasonerLike = None,
+        run_id: str | None = None,
+        under: Sequence[Any] | Step[Any] | Function | str = (),
+    ) -> EventStream[Event]: ...
+    @overload
+    def stream(
+        self,
+        job: JobLike,
+        reasoner: ReasonerLike = None,
+        workflow_messages: Sequence[WorkflowMessage] | None = None,
+        lesson: str | None = None,
+        *,
+        model: ReasonerLike = None,
+        run_id: str | None = None,
+        only: Sequence[type[E]] | type[E],
+        under: Sequence[Any] | Step[Any] | Function | str = (),
+    ) -> EventStream[E]: ...
     def stream(
         self,
         job: JobLike,
@@ -331,7 +357,7 @@ class Workflow(Definition[T]):
         run_id: str | None = None,
         only: Sequence[type[Event]] | type[Event] = (),
         under: Sequence[Any] | Step[Any] | Function | str = (),
-    ) -> EventStream:
+    ) -> EventStream[Any]:
         """Run the workflow and yield its events as they happen; the last one has the message.
 
             for event in flow.stream("Is this so? The moon has air.", only=events.OperatorFinished):

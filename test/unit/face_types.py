@@ -22,10 +22,12 @@ from operad import (
     Take,
     Workflow,
     WorkflowMessage,
+    events,
     operator,
     tool,
 )
 from operad.runtime import BuiltinWorkflow, Chat, FunctionOperator
+from operad.runtime.workflow.event_stream import EventStream
 
 
 class Claims(BaseModel):
@@ -126,6 +128,10 @@ inputs: dict[str, list[str]] = {"docs": docs}
 Workflow(facts).run({"docs": docs, "numbers": numbers, "pair": ("a", 1)})
 Workflow(facts).run(inputs)
 Workflow(facts).stream(inputs)
+assert_type(flow.stream("x"), EventStream[events.Event])
+assert_type(flow.stream("x", only=events.OperatorFinished), EventStream[events.OperatorFinished])
+for event in flow.stream("x", only=[events.OperatorFinished, events.OperatorFailed]):
+    assert_type(event, events.OperatorFinished | events.OperatorFailed)
 Workflow(facts).chat().send(Job("x", inputs=inputs))
 Workflow(facts).resume("x", inputs)
 Workflow(facts).resume("x", True)

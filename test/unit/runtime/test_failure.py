@@ -569,7 +569,7 @@ async def test_cancelling_what_does_not_run_is_an_error_with_a_near_name(engine)
     workflow = chain(engine, Echo("a", rest))
     running = asyncio.ensure_future(workflow.aexecute(JOB, NOBODY, run_id="monday"))
     await began.wait()
-    with pytest.raises(OperadError, match=r"no run with the id 'mondai' is going on \(did you mean 'monday'\?\)"):
+    with pytest.raises(OperadError, match=r"no run with the id 'mondai' is in progress \(did you mean 'monday'\?\)"):
         await workflow.cancel("mondai")
     running.cancel()
     await asyncio.wait([running])

@@ -338,7 +338,7 @@ async def test_an_unknown_run_is_an_error_with_a_near_name(engine):
         lambda: asyncio.to_thread(workflow.resume, "mondai", {}),
         lambda: asyncio.to_thread(workflow.questions, "mondai"),
     ):
-        with pytest.raises(InputError, match=r"no run with the id 'mondai' is going on \(did you mean 'monday'\?\)"):
+        with pytest.raises(InputError, match=r"no run with the id 'mondai' is in progress \(did you mean 'monday'\?\)"):
             await call()
     await workflow.cancel("monday")
 
@@ -346,7 +346,7 @@ async def test_an_unknown_run_is_an_error_with_a_near_name(engine):
 async def test_a_run_that_waits_keeps_its_id(engine):
     workflow = chain(engine, ask("a"))
     await paused(workflow)
-    with pytest.raises(InputError, match="a run with the id 'r' is going on; give each its own"):
+    with pytest.raises(InputError, match="a run with the id 'r' is already in progress; give each run its own id"):
         await workflow.aexecute(JOB, NOBODY, run_id="r")
     await workflow.aresume("r", {"a": 1})
     assert await paused(workflow) == ["a"]  # it is free again
@@ -385,7 +385,7 @@ async def test_a_question_answered_is_closed(engine):
 
 
 def test_outside_of_a_run_nobody_is_asked():
-    with pytest.raises(InputError, match="no run is going on here"):
+    with pytest.raises(InputError, match="no run is in progress here"):
         asyncio.run(interrupt("Well?"))
 
 
@@ -946,7 +946,7 @@ async def test_an_answer_is_taken_once_and_the_run_goes_on_though_nobody_waits_f
     assert heard[-1].message.scratchpad == "a: yes"
     for _ in range(5):
         await asyncio.sleep(0)
-    with pytest.raises(InputError, match="no run with the id 'r' is going on"):
+    with pytest.raises(InputError, match="no run with the id 'r' is in progress"):
         workflow.questions("r")
 
 
@@ -986,7 +986,7 @@ async def test_a_run_that_is_cancelled_in_the_very_moment_it_finishes_gives_its_
             await running
         for _ in range(5):
             await asyncio.sleep(0)
-        with pytest.raises(InputError, match="no run with the id 'r' is going on"):
+        with pytest.raises(InputError, match="no run with the id 'r' is in progress"):
             workflow.questions("r")
         finished_before = not running.cancelled()
     assert finished_before  # the last one

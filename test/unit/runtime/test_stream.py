@@ -574,5 +574,5 @@ async def test_leaving_a_stream_of_text_cancels_the_run():
         stream = workflow.stream_text("figs", scripted.model, run_id="left")
         await anext(stream)
         await stream.aclose()
-    with pytest.raises(InputError, match="no run with the id 'left' is going on"):
+    with pytest.raises(InputError, match="no run with the id 'left' is in progress"):
         workflow.questions("left")

@@ -55,7 +55,7 @@ async def test_outside_of_a_run_the_context_is_empty_and_an_approval_is_an_error
         return context.run_id or "nowhere"
 
     assert await where.call({}) == "nowhere"
-    with pytest.raises(InputError, match="tool 'delete' asks a person before it runs, and no run is going on here"):
+    with pytest.raises(InputError, match="tool 'delete' asks a person before it runs, and no run is in progress here"):
         await delete.call({"path": "a"})
 
 

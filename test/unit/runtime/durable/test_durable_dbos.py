@@ -268,5 +268,18 @@ def test_a_program_that_runs_dbos_for_itself_is_told_so(process, monkeypatch, ur
         dbos_process.launch(url, "x", Work().perform, version="1", queues=QUEUES)
 
 
+def test_its_threads_without_work_here_have_ended(process):
+    """Those for new queues, its own queue, schedules and delays; what is left takes work from the queue that was given."""
+    idle = ("queue-worker-_dbos", "dbos-background-jobs")
+    until = time.monotonic() + RENDEZVOUS
+    while (
+        left := [each.name for each in threading.enumerate() if each.name.startswith(idle)]
+    ) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not left
+    assert not [each.name for each in threading.enumerate() if "(queue_thread)" in each.name]
+    assert threads_that_take_work() == ["queue-worker-queue"]
+
+
 def test_it_serves_no_queues_but_its_own_that_it_was_not_told_of(process):
     assert list(_get_or_create_dbos_registry().internal_queue_map) == [INTERNAL_QUEUE_NAME]
