@@ -257,6 +257,12 @@ class Database:
             connection.autocommit = True
             yield connection
 
+    def _glance(self) -> Any:
+        """Open a connection for a single statement that reads, without a transaction where that spares its round trips."""
+        if self._is_sqlite:
+            return self._reader.connect()
+        return self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+
     def notify(self, channel: str, text: str, connection: Any = None) -> None:
         """Send a notification of PostgreSQL.
 
@@ -266,13 +272,13 @@ class Database:
             connection: Connection in the transaction that sends it at its commit; None to send it now, once, without
                 waiting for the disk: it is a hint.
         """
-        sa = self._sa
-        call = sa.func.pg_notify(channel, text)
+        given = {"channel": channel, "text": text}
         if connection is not None:
-            connection.execute(sa.select(call))
+            connection.execute(self._sa.text("SELECT pg_notify(:channel, :text)"), given)
             return
-        with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as own:
-            own.execute(sa.select(sa.func.set_config("synchronous_commit", "off", True), call))
+        hint = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(:channel, :text)"
+        with self._glance() as own:
+            own.execute(self._sa.text(hint), given)
 
     def close(self) -> None:
         """Close all connections."""

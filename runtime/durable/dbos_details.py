@@ -16,6 +16,7 @@ DETAILS: Mapping[str, Sequence[str]] = {
     "_dbos:_get_or_create_dbos_registry": [],
     "_dbos:DBOSRegistry._register_internal_queue": ["self", "name", "limits"],
     "_queue:queue_worker_thread": ["stop_event", "dbos", "queue"],
+    "_sys_db:SystemDatabase._is_latest_version": ["self", "app_version", "c"],
     "_sys_db:SystemDatabase._now_ms_sql": ["self"],
     "_sys_db:SystemDatabase.reenqueue_for_recovery": ["self", "workflow_id", "executor_ids", "recovery_queue_name"],
     "_sys_db:SystemDatabase.run_migrations": ["self"],

@@ -8,13 +8,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from operad.runtime.durable.group_commit import GroupCommit
+from operad.runtime.durable.rows import EndedWork
 from operad.runtime.durable.store import Store
 from operad.runtime.durable.threads import in_thread
 from operad.runtime.durable.waiting import Waiting
 from operad.runtime.durable.wakeups import wakeups
 
 if TYPE_CHECKING:
-    from dbos import DBOSClient, WorkflowStatus
+    from dbos import DBOSClient
 
 
 class Request(NamedTuple):
@@ -48,7 +49,7 @@ class Dispatch:
         self._store = store
         self._enqueue = dbos_process.enqueue
         self._client: DBOSClient = store.insist(partial(dbos_process.client, store.url), 0.0)
-        self._waiting = Waiting(self._client, partial(wakeups, store, [executor_id]))
+        self._waiting = Waiting(store.ended_work, partial(wakeups, store, [executor_id]))
         self._requests = GroupCommit[Request](self._write)
 
     def stop(self) -> None:
@@ -56,8 +57,8 @@ class Dispatch:
         self._waiting.stop()
         self._client.destroy()
 
-    async def outcome_of(self, request: Request) -> WorkflowStatus:
-        """Have workers do an operator's work; return its row once the work has ended.
+    async def outcome_of(self, request: Request) -> EndedWork:
+        """Have workers do an operator's work; return it once it has ended.
 
         Raises:
             InputError: The request cannot be written.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from operad.runtime.durable.places import is_dead
 from operad.runtime.values.errors import InputError
@@ -134,6 +134,25 @@ class KeptQuestion:
 
 DONE, UNDER_WAY = "SUCCESS", ("ENQUEUED", "PENDING")
 """States of an operator's work, in the words of dbos: it has an outcome; it waits in a queue, or is being done."""
+
+ENDED = (DONE, "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")
+"""States of work that has ended."""
+
+
+class EndedWork(NamedTuple):
+    """Work of an operator that a worker has done or given up.
+
+    Attributes:
+        step_id: Id of the work among all runs.
+        status: One of `ENDED`.
+        output: The outcome in the form of `Codec`; None if there is none.
+        error: What dbos says of its failure; None for nothing.
+    """
+
+    step_id: str
+    status: str
+    output: object = None
+    error: object = None
 
 
 @dataclass(frozen=True, slots=True)

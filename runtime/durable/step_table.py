@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 from operad.runtime.durable.counted_calls import CountedCalls
 from operad.runtime.durable.database import patiently
-from operad.runtime.durable.rows import DONE, UNDER_WAY, StepRow, storable, text_of
+from operad.runtime.durable.rows import DONE, ENDED, UNDER_WAY, EndedWork, StepRow, storable, text_of
 from operad.runtime.values.errors import InputError
 
 AT_ONCE = 500
@@ -128,6 +129,30 @@ class StepTable(CountedCalls):
         with self._reader.connect() as connection:
             return list(connection.execute(sa.select(step).select_from(table).where(chosen)).scalars())
 
+    def ended_work(self, step_ids: Sequence[str]) -> Sequence[EndedWork]:
+        """Return those of some operators that workers have executed, or given up.
+
+        Raises:
+            Exception: The error of the database.
+        """
+        with self._glance() as connection:
+            rows = connection.execute(self._ended_work, {"ids": step_ids}).all()
+        return [EndedWork(row.id, row.status, _of_json(row.output), _of_json(row.error)) for row in rows]
+
+    @cached_property
+    def _ended_work(self) -> Any:
+        """Statement that reads work that has ended; made once, which takes longer than its execution."""
+        sa, names = self._sa, ("workflow_uuid", "status", "output", "error")
+        work = sa.table("workflow_status", *map(sa.column, names), schema=self._schema_of_dbos)
+        made = sa.table("workflow_output", *map(sa.column, names), schema=self._schema_of_dbos)
+        columns = (sa.func.coalesce(made.c[name], work.c[name]).label(name) for name in ("output", "error"))
+        return (
+            sa.select(work.c.workflow_uuid.label("id"), work.c.status, *columns)
+            .select_from(work.outerjoin(made, made.c.workflow_uuid == work.c.workflow_uuid))
+            .where(work.c.workflow_uuid.in_(sa.bindparam("ids", expanding=True)))
+            .where(work.c.status.in_(ENDED))
+        )
+
     @patiently
     def digests(self, pattern: str) -> set[str]:
         """Return all texts that match a pattern in any kept column of any run."""
@@ -142,6 +167,15 @@ class StepTable(CountedCalls):
                 for text in connection.execute(query).scalars():
                     found.update(re.findall(pattern, str(text)))
         return found
+
+
+def _of_json(text: str | None) -> object:
+    """Return a value that `JsonSerializer` wrote; None if there is none, or if another program wrote it."""
+    try:
+        value: object = json.loads(text or "null")
+    except ValueError:
+        return None
+    return cast("dict[str, object]", value).get("$exception") if isinstance(value, dict) else value
 
 
 def batched(items: Sequence[str], most: int = AT_ONCE) -> Iterator[list[str]]:

@@ -7,14 +7,11 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
+from operad.runtime.durable.rows import EndedWork
 from operad.runtime.durable.wakeups import Heard, Wakeups
-
-if TYPE_CHECKING:
-    from dbos import DBOSClient, WorkflowStatus
 
 _logger = logging.getLogger(__name__)
 
@@ -24,23 +21,23 @@ SHORTEST_LOOK, LONGEST_LOOK = 0.02, 0.2
 SAFETY_LOOK = 2.0
 """Seconds between two looks at all outcomes while wake-ups arrive, in case one was lost."""
 
-_ENDED = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
-
 
 class Waiting:
     """Thread that looks for all outcomes this process waits for, in one query, when it is woken.
 
     Args:
-        client: The dbos client that reads them.
+        ended: Function that returns those of some steps that have ended.
         listen: Function that returns the wake-ups of this process, given the function to call for each of them.
 
     Attributes:
         wakeups: Wake-ups of this process.
     """
 
-    def __init__(self, client: DBOSClient, listen: Callable[[Heard], Wakeups]) -> None:
-        self._client = client
-        self._waits: dict[str, asyncio.Future[WorkflowStatus]] = {}
+    def __init__(
+        self, ended: Callable[[Sequence[str]], Sequence[EndedWork]], listen: Callable[[Heard], Wakeups]
+    ) -> None:
+        self._read = ended
+        self._waits: dict[str, asyncio.Future[EndedWork]] = {}
         self._announced: set[str] = set()
         self._changing = threading.Lock()
         self._something = threading.Event()
@@ -55,13 +52,13 @@ class Waiting:
         self.wakeups.stop()
 
     @contextmanager
-    def expecting(self, step_id: str) -> Generator[asyncio.Future[WorkflowStatus], None, None]:
+    def expecting(self, step_id: str) -> Generator[asyncio.Future[EndedWork], None, None]:
         """Look for the outcome of a step, until the end of the context. Enter it before the step can end.
 
         Returns:
             The row of the step as soon as it has ended, to be awaited.
         """
-        future: asyncio.Future[WorkflowStatus] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[EndedWork] = asyncio.get_running_loop().create_future()
         self._waits[step_id] = future
         self._something.set()
         try:
@@ -105,21 +102,21 @@ class Waiting:
         if not steps:
             return set()
         try:
-            found = self._client.list_workflows(workflow_ids=list(steps), status=_ENDED, load_input=False)
+            found = self._read(list(steps))
         except Exception as error:  # noqa: BLE001 - whoever waits would wait for ever for a thread that has ended
             _logger.warning("cannot read outcomes of workers, will try again: %s", type(error).__name__)
             self._stopped.wait(LONGEST_LOOK)
             return set()
-        for status in found:
-            if (future := self._waits.get(status.workflow_id)) is None:
+        for work in found:
+            if (future := self._waits.get(work.step_id)) is None:
                 continue
             try:
-                future.get_loop().call_soon_threadsafe(_settle, future, status)
+                future.get_loop().call_soon_threadsafe(_settle, future, work)
             except RuntimeError:  # its event loop is closed
-                self._waits.pop(status.workflow_id, None)
-        return {status.workflow_id for status in found}
+                self._waits.pop(work.step_id, None)
+        return {work.step_id for work in found}
 
 
-def _settle(future: asyncio.Future[WorkflowStatus], status: WorkflowStatus) -> None:
+def _settle(future: asyncio.Future[EndedWork], work: EndedWork) -> None:
     if not future.done():
-        future.set_result(status)
+        future.set_result(work)

@@ -109,7 +109,7 @@ class Worker:
         self._served = {each.queue: each for each in served}
         self._codec = Codec(file_store(files, self.url))
         self._listeners = tuple(listeners)
-        self._tasks: dict[str, asyncio.Task[str]] = {}
+        self._tasks: dict[str, asyncio.Task[Outcome]] = {}
         self._drivers: dict[str, str] = {}
         self._idle: set[str] = set()
         self._process: Any = None
@@ -196,29 +196,15 @@ class Worker:
     # Work
 
     def _perform(self, step_id: str, request: str) -> str:
-        """Execute an operator; called in a thread of dbos."""
+        """Execute an operator; called in a thread of dbos, in which the request is read and the outcome written."""
         try:
-            return asyncio.run_coroutine_threadsafe(self._tracked(step_id, request), self._loop).result()
-        except (asyncio.CancelledError, CancelledError) as error:
-            raise _StoppedError from error
-
-    async def _tracked(self, step_id: str, request: str) -> str:
-        if self._stopping:  # taken just before the worker stopped taking requests
-            raise asyncio.CancelledError
-        task = self._tasks[step_id] = asyncio.ensure_future(self._do(step_id, request))
-        try:
-            return await task
-        finally:
-            if self._tasks.get(step_id) is task:
-                del self._tasks[step_id]
-
-    async def _do(self, step_id: str, request: str) -> str:
-        try:
-            given = await in_thread(self._codec.load, request, dict)
+            given = self._codec.load(request, dict)
             self._drivers[step_id] = str(given.get("driver", ""))
             found = self._served[given["queue"]].find(given["address"])
-            outcome = await self._outcome(step_id, given, found)
-            return await in_thread(self._codec.dump, outcome)
+            doing = asyncio.run_coroutine_threadsafe(self._tracked(step_id, given, found), self._loop)
+            return self._codec.dump(doing.result())
+        except (asyncio.CancelledError, CancelledError) as error:
+            raise _StoppedError from error
         except OperadError as error:
             return self._codec.dump(Outcome(error=error))
         except Exception as error:  # noqa: BLE001 - whoever waits for it is told
@@ -226,6 +212,16 @@ class Worker:
                 f"the worker cannot read its request: {describe(error)}; was it written by another program?"
             )
             return self._codec.dump(Outcome(error=odd))
+
+    async def _tracked(self, step_id: str, given: dict[str, Any], found: Found) -> Outcome:
+        if self._stopping:  # taken just before the worker stopped taking requests
+            raise asyncio.CancelledError
+        task = self._tasks[step_id] = asyncio.ensure_future(self._outcome(step_id, given, found))
+        try:
+            return await task
+        finally:
+            if self._tasks.get(step_id) is task:
+                del self._tasks[step_id]
 
     async def _outcome(self, step_id: str, given: dict[str, Any], found: Found) -> Outcome:
         run_id = step_id.partition(":")[0]

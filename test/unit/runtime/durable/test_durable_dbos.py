@@ -40,6 +40,7 @@ def test_it_is_the_version_that_this_was_written_for():
     [
         (SystemDatabase.reenqueue_for_recovery, ["self", "workflow_id", "executor_ids", "recovery_queue_name"]),
         (DBOSRegistry._register_internal_queue, ["self", "name", "limits"]),
+        (SystemDatabase._is_latest_version, ["self", "app_version", "c"]),
         (SystemDatabase._now_ms_sql, ["self"]),
         (SystemDatabase.verify_migrations, ["self"]),
         (SystemDatabase.run_migrations, ["self"]),

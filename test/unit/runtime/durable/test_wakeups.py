@@ -22,6 +22,7 @@ from operad.runtime.durable.dbos_details import check_details
 from operad.runtime.durable.dispatch import Request
 from operad.runtime.durable.group_commit import GroupCommit
 from operad.runtime.durable.places import database_url
+from operad.runtime.durable.rows import DONE, EndedWork
 from operad.runtime.durable.waiting import Waiting
 from operad.runtime.durable.wakeups import LONGEST_TEXT, PipeWakeups, ServerWakeups, channel
 from operad.runtime.durable.work_signal import WorkSignal
@@ -247,15 +248,15 @@ def test_what_cannot_be_sent_is_not_an_error(tmp_path, made):
 
 
 class Outcomes:
-    """A client of dbos that knows which steps have ended."""
+    """Steps that have ended, as they are read."""
 
     def __init__(self):
         self.ended = set()
         self.looks = queue.Queue()
 
-    def list_workflows(self, *, workflow_ids, status, load_input):
-        self.looks.put(set(workflow_ids))
-        return [SimpleNamespace(workflow_id=each) for each in workflow_ids if each in self.ended]
+    def __call__(self, step_ids):
+        self.looks.put(set(step_ids))
+        return [EndedWork(each, DONE) for each in step_ids if each in self.ended]
 
 
 @pytest.fixture
@@ -271,7 +272,7 @@ def waits(outcomes):
 
 
 async def ended(outcome):
-    return (await asyncio.wait_for(outcome, RENDEZVOUS)).workflow_id
+    return (await asyncio.wait_for(outcome, RENDEZVOUS)).step_id
 
 
 async def test_an_outcome_that_is_announced_is_the_only_one_looked_for(waits, outcomes, monkeypatch):
