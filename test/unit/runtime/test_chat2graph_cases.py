@@ -5,7 +5,6 @@ import importlib.util
 import json
 import sys
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 
@@ -22,9 +21,10 @@ RUNS = [name for name in OUTCOMES if name not in REFUSED]
 
 @pytest.fixture(autouse=True)
 def names_of_chat2graph():
-    with patch.dict(sys.modules):
-        importlib.import_module("chat2graph_names")
-        yield
+    importlib.import_module("chat2graph_names")
+    yield
+    for name in [each for each in sys.modules if each.partition(".")[0] in ("app", "chat2graph_names")]:
+        del sys.modules[name]  # no others: modules that were first imported meanwhile would be imported twice
 
 
 def run(name):

@@ -264,8 +264,8 @@ def test_an_endpoint_that_fails_ends_it_and_what_is_done_is_kept(resolve, folder
 
 
 def test_an_endpoint_that_is_not_there(resolve, folder):
-    status, _, err = resolve("--model", "m", "--base-url", "http://127.0.0.1:9/v1", "--only", "Essay_1")
-    assert status == 2
+    status, out, err = resolve("--model", "m", "--base-url", "http://127.0.0.1:9/v1", "--only", "Essay_1")
+    assert (status, out) == (2, "")
     assert "cannot connect" in err
     assert "0 of 3 items are done" in err
 
