@@ -258,7 +258,7 @@ class Database:
             yield connection
 
     def _glance(self) -> Any:
-        """Open a connection for a single statement that reads, without a transaction where that spares its round trips."""
+        """Open a connection for a single statement that changes no rows; on a server without a transaction: two round trips less."""
         if self._is_sqlite:
             return self._reader.connect()
         return self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
