@@ -230,10 +230,23 @@ def test_two_at_once_are_refused_and_one_is_cancelled_from_elsewhere(operad, sta
     assert ran() == ["a", "b", "b", "c"]
 
 
+def stop_between_writes(process):
+    """Stop a process that does not hold the file: others would wait for it until it ends."""
+    while True:
+        process.send_signal(signal.SIGSTOP)
+        with closing(sqlite3.connect("runs.sqlite", timeout=0)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError:
+                process.send_signal(signal.SIGCONT)
+        time.sleep(0.01)
+
+
 def test_a_run_is_cancelled_though_its_driver_is_dead_and_goes_on_all_the_same(operad, started):
     process = started("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one", hang="b")
     ledger = Ledger("runs.sqlite")
-    process.send_signal(signal.SIGSTOP)
+    stop_between_writes(process)
     ledger.store.ask_to_end("one")
     process.kill()  # before it has heard
     process.communicate()
