@@ -234,6 +234,7 @@ def stop_between_writes(process):
     """Stop a process that does not hold the file: others would wait for it until it ends."""
     while True:
         process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
         with closing(sqlite3.connect("runs.sqlite", timeout=0)) as connection:
             try:
                 connection.execute("BEGIN IMMEDIATE")
