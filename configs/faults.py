@@ -69,11 +69,20 @@ class Faults:
                 continue
             at = (*path, *problem["loc"])
             if _is_chain(problem):  # said of the list of chains: an alias would be at the line of its anchor
-                name = self._document.anchors.get(id(problem["input"]), "")
-                one = problem["input"] if isinstance(problem["input"], str) else f"*{name}" if name else "…"
-                self.report(at[:-1], "value", f"a chain is a list: write [[{one[:80]}]]")
+                self.report(at[:-1], "value", f"a chain is a list: write [[{self._chain(at[:-1])[:200]}]]")
             else:
                 self.report(at, *explain(problem, self._spec))
+
+    def _chain(self, path: Path_) -> str:
+        """Return the operators in the place of chains, as they are to be written into one."""
+        items: Any = self._document.data
+        for part in real_path(path, items):
+            items = items[part]
+        anchors = self._document.anchors
+        names = [
+            each if isinstance(each, str) else f"*{anchors[id(each)]}" if id(each) in anchors else "…" for each in items
+        ]
+        return ", ".join(name for each, name in zip(items, names, strict=True) if not isinstance(each, list))
 
     def leave_out(self, told: Sequence[Path_]) -> None:
         """Note no more faults of values at these paths, around them and in them."""
@@ -94,6 +103,8 @@ def explain(problem: Any, spec: type[BaseModel] = ConfigSpec) -> tuple[str, str]
                 f"an operator has either a `type`, and what it works with in `params`, or an `instruction`: "
                 f"with `type` there is no {path[-1]!r}"
             )
+        if value is None and " " in str(path[-1]):  # {instruction: Say hi, then go}
+            return "unknown-key", "unknown key; a comma ends a text in { }: put the text in quotes"
         if path[-1] == "type" and "instruction" in known:
             return "unknown-key", "a typed node can be neither an evaluator nor a fallback"
         if meant := meant_key(problem, spec):

@@ -260,13 +260,15 @@ class Operator(BaseOperator[T]):
         self._knowledge_base = knowledge_base
 
     takes_one_port = True
+    gives_verdict = False
     asks_model: bool | None = True
     """True if it asks the reasoner. A subclass that overrides `run` or `execute` says so itself, or it is not known."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if not vars(cls).keys().isdisjoint(("run", "execute")) and "asks_model" not in vars(cls):
-            cls.asks_model = None
+        if not vars(cls).keys().isdisjoint(("run", "execute")):
+            cls.gives_verdict = vars(cls).get("gives_verdict", True)
+            cls.asks_model = vars(cls).get("asks_model")
 
     @property
     def _config(self) -> OperatorConfig:

@@ -47,7 +47,7 @@ def title(name: str) -> str:
 
 
 class Spec(BaseModel):
-    """A part of a configuration file. An unknown key is an error, an empty one is as good as none."""
+    """A part of a configuration file. An unknown key is an error; a known one without a value is as good as none."""
 
     # The whole file is validated by one model: the validators of its parts are built only where a part is read alone.
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
@@ -57,7 +57,9 @@ class Spec(BaseModel):
     def _without_empty(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        given = {key: value for key, value in cast("dict[str, Any]", data).items() if value is not None}
+        known = {*cls.model_fields, *(field.alias for field in cls.model_fields.values()), *OTHER_NAMES.values()}
+        pairs = cast("dict[str, Any]", data).items()
+        given = {key: value for key, value in pairs if value is not None or key not in known}
         for name, other in OTHER_NAMES.items():
             if name in cls.model_fields and other in given:
                 if name in given:

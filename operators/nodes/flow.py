@@ -178,7 +178,8 @@ def read_value(given: JsonValue, kind: VariableType) -> Any:
             given.lower(), given
         )
     elif isinstance(given, str):
-        value = _of_json(given, [whole(given)] if kind is T.ARRAY_STRING else given)
+        is_text = kind is T.ARRAY_STRING and not given.lstrip().startswith("[")  # not a list with a missing bracket
+        value = _of_json(given, [whole(given)] if is_text else given)
     if not fits(value, kind):
         raise InputError(f"expected {kind.value}, got {shown(given)}")
     return value

@@ -143,7 +143,7 @@ def _wait_for_no_other(workflow_id: str, *_: object, **__: object) -> NoReturn:
 
 
 def _is_not_latest(*_: object, **__: object) -> bool:
-    """Replacement of a query before each look into a queue: all work has a version here, so the latest is no matter."""
+    """Replacement of a query before each look into a queue: it finds work without a version, and all work has one here."""
     return False
 
 

@@ -17,6 +17,7 @@ from pydantic import JsonValue
 
 from operad.runtime.events.log import RunLog
 from operad.runtime.events.types import Event, Interrupted, ModelAnswered, ModelAsked, Resumed, TokenStreamed
+from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import NO_USAGE, Job, StepRecord, Usage, WorkflowMessage
 
 if TYPE_CHECKING:
@@ -201,7 +202,10 @@ def emit(event: Event) -> None:
 
     Raises:
         BudgetError: It is a `ModelAnswered`, and the run's budget is exceeded by it.
+        InputError: It is not an event.
     """
+    if not isinstance(event, Event):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"emit(…): expected an event, such as events.Progress(done=1, total=3); got {event!r:.100}")
     scope = _scope.get()
     if scope is None:
         return

@@ -95,6 +95,10 @@ async def ask(scope: events.Scope, question: Question) -> Any:
 def _form(schema: Mapping[str, Any] | str | None) -> dict[str, Any] | None:
     if schema is None:
         return None
+    if not isinstance(schema, str | Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(
+            f"the schema of a question: expected a JSON Schema, or a word such as 'boolean' or 'integer'; got {schema!r:.100}"
+        )
     try:
         if not isinstance(schema, str):
             check_schema(dict(schema))

@@ -45,12 +45,14 @@ class BaseOperator(Step[T]):
         takes_one_port: True if every message of an operator with ports takes exactly one of them.
         asks_model: True if it asks the reasoner of the run, and the run needs a model; None if that is not known,
             False if neither the operator nor a workflow inside it does.
+        gives_verdict: False if its answer is never a verdict, so that it cannot be an evaluator.
         sequential: For an operator that runs a workflow again and again: whether each pass continues the last one.
     """
 
     policy: Policy | None = None
     takes_one_port: bool = False
     asks_model: bool | None = None
+    gives_verdict: ClassVar[bool] = True
     sequential: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:

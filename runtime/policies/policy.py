@@ -6,10 +6,12 @@ import asyncio
 import random
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any, Literal, Protocol
 
 from operad.runtime.policies.cache import Cache
 from operad.runtime.policies.duration import Duration, in_seconds
+from operad.runtime.values.arguments import known_arguments
 from operad.runtime.values.errors import FetchError, InvalidError, Issue, ModelError
 from operad.runtime.values.message import Usage, WorkflowMessage
 
@@ -72,6 +74,7 @@ class Retry:
     max_delay: float
     on: tuple[type[Exception], ...] | None
 
+    @known_arguments
     def __init__(
         self,
         attempts: int = 3,
@@ -118,6 +121,12 @@ def retry_of(given: Any) -> Any:
     return Retry(attempts=given) if is_number else given  # pyright: ignore[reportArgumentType] - 2.5 is refused by Retry
 
 
+def _timeout_of(given: Any) -> Any:
+    """Return a duration as the `Timeout` that it is short for, and anything else as it is."""
+    is_duration = isinstance(given, int | float | timedelta) and not isinstance(given, bool)
+    return Timeout(run=given) if is_duration else given
+
+
 def causes(error: BaseException) -> list[BaseException]:
     """Return an error and its causes, nearest first."""
     chain: list[BaseException] = []
@@ -149,6 +158,7 @@ class Timeout:
     run: float | None
     idle: float | None
 
+    @known_arguments
     def __init__(self, run: Duration | None = None, idle: Duration | None = None) -> None:
         limits = {"run": in_seconds(run), "idle": in_seconds(idle)}
         check_positive("Timeout", **limits)
@@ -181,6 +191,7 @@ class Budget:
     cost: float | None
     seconds: float | None
 
+    @known_arguments
     def __init__(
         self,
         tokens: int | None = None,
@@ -241,7 +252,7 @@ class Policy:
 
     Attributes:
         retry: Rules for retries; a number is the number of attempts.
-        timeout: Time limits of an attempt.
+        timeout: Time limits of an attempt; a number of seconds or a `timedelta` is that of the whole attempt.
         fallback: Replacement after the last attempt failed: another operator or workflow,
             the same operator with another model, a message or a text.
         cache: Cache of its messages, so that equal work is done once.
@@ -255,14 +266,15 @@ class Policy:
     fallback: Executes | Completes | WorkflowMessage | str | Literal[False] | None
     cache: Cache | Literal[False] | None
 
+    @known_arguments
     def __init__(
         self,
         retry: Retry | int | Literal[False] | None = None,
-        timeout: Timeout | Literal[False] | None = None,
+        timeout: Timeout | Duration | Literal[False] | None = None,
         fallback: Executes | Completes | WorkflowMessage | str | Literal[False] | None = None,
         cache: Cache | Literal[False] | None = None,
     ) -> None:
-        given: dict[str, Any] = {"retry": retry_of(retry), "timeout": timeout, "cache": cache}
+        given: dict[str, Any] = {"retry": retry_of(retry), "timeout": _timeout_of(timeout), "cache": cache}
         for name, kind in (("retry", Retry), ("timeout", Timeout), ("cache", Cache)):
             part = given[name]
             if part is not None and part is not False and not isinstance(part, kind):

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import SecretStr
 
 from operad.runtime.models.model import Model
-from operad.runtime.values.errors import OperadError
+from operad.runtime.testing.plausible import plausible
+from operad.runtime.values.errors import OperadError, describe
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -174,8 +175,8 @@ class ScriptedModel:
         assert scripted.requests[1]["messages"][-1]["role"] == "tool"
 
     Args:
-        script: Steps in the order of the requests, each a step or a function from request to step;
-            or one function for all requests.
+        script: Steps in the order of the requests, each a step, a text to say, or a function from request to one of
+            these; or one function for all requests.
         wants_key: The only key that is let in; None lets in all.
 
     Attributes:
@@ -185,18 +186,21 @@ class ScriptedModel:
         UnexpectedStepError: On leaving the context: there were more requests than steps. The requests themselves got an
             HTTP 500; an error that this led to is the cause.
         LeftoverStepsError: On leaving the context: there were fewer.
+        Exception: On leaving the context: the error that a function of the script raised.
+        TypeError: The script holds something else; or, on leaving the context, a function returned it.
     """
 
     def __init__(
         self,
-        script: Sequence[Step | Callable[[Request], Step]] | Callable[[Request], Step],
+        script: Sequence[Step | str | Callable[[Request], Step | str]] | Callable[[Request], Step | str],
         *,
         wants_key: str | None = None,
     ) -> None:
         self.requests: list[Request] = []
         self._wants_key = wants_key
         self._function = script if callable(script) else None
-        self._steps = [] if callable(script) else list(script)
+        self._steps = [] if callable(script) else [each if callable(each) else _step_of(each) for each in script]
+        self._fault: Exception | None = None
         self._unexpected = 0
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -228,7 +232,10 @@ class ScriptedModel:
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
-        if self._unexpected and (error is None or isinstance(error, Exception)):
+        is_about_script = error is None or isinstance(error, Exception)
+        if self._fault is not None and is_about_script:
+            raise self._fault from error
+        if self._unexpected and is_about_script:
             raise UnexpectedStepError(
                 f"the model was asked {len(self.requests)} times, {self._unexpected} more than its script has steps"
             ) from error
@@ -260,48 +267,28 @@ class ScriptedModel:
                 self._unexpected += 1
                 return Fail(500, f"request {len(self.requests)} is more than the script has steps")
             step = self._function or self._steps.pop(0)
-        return step(request) if callable(step) else step
+        if not callable(step):
+            return step
+        try:
+            return _step_of(step(request))
+        except Exception as error:  # noqa: BLE001 - it is raised where the script was written
+            self._fault = error
+            return Fail(400, f"the script failed: {describe(error)}")
 
 
-def plausible(schema: Mapping[str, Any]) -> Any:
-    """A value that fits a JSON Schema: the first choice of each, one item per list, ``text`` for strings.
+def _step_of(value: Step | str) -> Step:
+    """Return a step of a script; a text is said.
 
-        print(plausible({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}))
-
-    Follows references inside the schema; knows no patterns or formats.
+    Raises:
+        TypeError: It is neither.
     """
-    return _plausible(schema, schema, 0)
-
-
-def _plausible(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Any:
-    if "const" in schema:
-        return schema["const"]
-    if "$ref" in schema:
-        target: Any = root
-        for part in filter(None, str(schema["$ref"]).lstrip("#").split("/")):
-            target = target[part]
-        return _plausible(target, root, depth + 1)
-    for key in ("enum", "anyOf", "oneOf"):
-        if key in schema:
-            first: Any = schema[key][0]
-            return first if key == "enum" else _plausible(first, root, depth)
-    return _plausible_of_type(schema, root, depth)
-
-
-def _plausible_of_type(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Any:
-    kinds = schema.get("type", "object" if "properties" in schema else "string")
-    kind = kinds if isinstance(kinds, str) else kinds[0]
-    if kind == "object":
-        properties: Mapping[str, Any] = schema.get("properties", {})
-        return {name: _plausible(part, root, depth + 1) for name, part in properties.items()}
-    if kind == "array":
-        wanted = max(int(schema.get("minItems", 0)), 0 if depth > 8 else 1)
-        return [_plausible(schema.get("items", {}), root, depth + 1)] * min(wanted, schema.get("maxItems", wanted))
-    if kind in {"integer", "number"}:
-        return max(schema.get("minimum", 1), min(1, schema.get("maximum", 1)))
-    if kind == "string":
-        return "text".ljust(int(schema.get("minLength", 0)), ".")[: schema.get("maxLength")]
-    return {"boolean": True, "null": None}[kind]
+    if isinstance(value, str):
+        return Say(value)
+    if not isinstance(value, Step):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(
+            f"a script holds steps, such as Say('…'), texts and functions that return them; got {value!r:.200}"
+        )
+    return value
 
 
 def _name(step: Any) -> str:

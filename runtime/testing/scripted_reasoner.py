@@ -6,7 +6,9 @@ import json
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic import BaseModel
 
 from operad.runtime.reasoning.conversation import Form
 from operad.runtime.reasoning.task import Task
@@ -34,8 +36,8 @@ def _fitting(task: Task, answer: str) -> str:
         ) from mismatch
 
 
-Answer = str | Exception | Callable[[Task], "str | Awaitable[str]"]
-"""Answer of a scripted reasoner: a text, an error to raise, or a function of the task."""
+Answer = str | Mapping[str, Any] | BaseModel | Exception | Callable[[Task], "str | Awaitable[str]"]
+"""Answer of a scripted reasoner: a text, a value that stands for its JSON, an error to raise, or a function of the task."""
 
 Script = Answer | Sequence[Answer]
 """Answers in the order of the calls, or one for every call."""
@@ -68,7 +70,7 @@ class ScriptedReasoner:
         self._always: dict[str, Answer] = {}
         self._in_turn: dict[str, list[Answer]] = {}
         for instruction, part in scripts.items():
-            if isinstance(part, str | Exception) or callable(part):
+            if isinstance(part, str | Mapping | BaseModel | Exception) or callable(part):
                 self._always[instruction] = part
             else:
                 self._in_turn[instruction] = list(part)
@@ -84,6 +86,10 @@ class ScriptedReasoner:
         with self._lock:
             self.tasks.append(task)
             answer = self._next(task)
+        if isinstance(answer, BaseModel):
+            answer = answer.model_dump_json()
+        elif isinstance(answer, Mapping):
+            answer = json.dumps(answer, ensure_ascii=False)
         if isinstance(answer, Exception):
             raise answer
         made = answer if isinstance(answer, str) else answer(task)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import inspect
 import re
@@ -30,6 +29,7 @@ from operad.runtime.values.errors import ToolError, describe, did_you_mean
 from operad.runtime.values.json_schema import EndlessSchemaError, schema_errors
 from operad.runtime.values.message import Value, new_id
 from operad.runtime.values.output import shown
+from operad.runtime.values.sync import in_function_thread
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -175,7 +175,7 @@ class Tool(Value):
     async def _call(self, given: dict[str, Any]) -> Any:
         if inspect.iscoroutinefunction(self.function):
             return await self.function(**given)
-        result = await asyncio.to_thread(_run, self.function, given)
+        result = await in_function_thread(_run, self.function, given)
         return await result if inspect.isawaitable(result) else result
 
 

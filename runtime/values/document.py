@@ -333,6 +333,8 @@ def _issue(error: yaml.YAMLError, text: str, name: str) -> Issue:
     if context and begins is not None and begins.line != row:
         context = f"{context} that begins in line {begins.line + 1}"
     problem = " ".join(filter(None, (context, getattr(error, "problem", None))))
+    if problem.startswith("mapping values are not allowed"):
+        problem = "a second `: ` in one line; put a text that contains `: ` in quotes"
     if "\t" in "".join(text.splitlines()[row : row + 1])[: column + 1]:
         problem = "a tab; YAML indents with spaces only"
     return Issue("yaml", _in_line(problem, text, row), f"{name}:{row + 1}:{column + 1}")

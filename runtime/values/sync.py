@@ -7,10 +7,11 @@ import atexit
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
-from functools import cache
+from contextvars import copy_context
+from functools import cache, partial
 from typing import Any, TypeVar, cast
 
 from operad.runtime.values.errors import RunningLoopError
@@ -21,6 +22,25 @@ LONGEST_WIND_UP = 1.0
 """Seconds that runs have to clean up when the process ends."""
 
 _first_call = threading.Lock()  # `cache` alone may start several loops for concurrent first callers
+
+
+MOST_THREADS = 64
+"""Number of sync functions of users that run at once; a thread is started only where none is idle."""
+
+
+async def in_function_thread(function: Callable[..., T], *args: object) -> T:
+    """Call a sync function of a user in a thread, with the current context variables.
+
+    The threads of `asyncio.to_thread` are few: four more than the processors.
+    """
+    call = partial(copy_context().run, function, *args)
+    return await asyncio.get_running_loop().run_in_executor(_function_threads(os.getpid()), call)
+
+
+@cache
+def _function_threads(_: int) -> ThreadPoolExecutor:
+    """Return the threads of this process: a forked one has none of its parent's."""
+    return ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="operad-function")
 
 
 def run_sync(start: Callable[[], Coroutine[Any, Any, T]], instead: str) -> T:

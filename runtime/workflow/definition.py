@@ -295,11 +295,12 @@ class Definition(Step[T]):
     def _as_evaluator(self, evaluator: Executable | Function) -> Executable:
         """An evaluator as it is, with an id of its own; the one that is made of a function."""
         judge: Any = evaluator
-        if not is_executable(judge):
-            if isinstance(judge, type) or not callable(judge):
-                raise InputError(
-                    f"evaluator: expected an Evaluator, such as Evaluator('…'), or a function; got {shown(judge)}"
-                )
+        is_operator = is_executable(judge)
+        if isinstance(judge, type) or not (getattr(judge, "gives_verdict", True) if is_operator else callable(judge)):
+            raise InputError(
+                f"evaluator: expected an Evaluator, such as Evaluator('…'), or a function; got {shown(judge)}"
+            )
+        if not is_operator:
             judge = FunctionOperator(judge)
         if isinstance(judge, FunctionOperator):
             judge = FunctionEvaluator(cast("FunctionOperator[Any]", judge))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 import json
@@ -28,6 +27,7 @@ from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.ids import as_name, settled_id, slug
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.output import Output, is_class, name, shown
+from operad.runtime.values.sync import in_function_thread
 from operad.runtime.workflow.parameters import (
     Parameter,
     Special,
@@ -222,7 +222,7 @@ class FunctionOperator(BaseOperator[T]):
             PortError: The function has ports, and takes none.
         """
         returned = await self.returned(call)
-        if isinstance(returned, str) and not self._ports:
+        if isinstance(returned, str) and not self._ports and self._returns.type in (str, None):
             return returned
         message = self._message(returned)
         self._check_return(cast("Take[Any]", returned).value if isinstance(returned, Take) else returned, message)
@@ -355,7 +355,7 @@ class FunctionOperator(BaseOperator[T]):
                 given: Any = job.inputs[parameter.name]
             elif parameter.default is not inspect.Parameter.empty:
                 continue
-            elif len(self._free) == 1 and not job.inputs:
+            elif len(self._free) == 1 and not job.inputs and (job.goal or not parameter.optional):
                 given = job.goal
             elif parameter.optional:
                 given = None
@@ -382,7 +382,7 @@ class FunctionOperator(BaseOperator[T]):
         if self.inline:
             returned = _called(self.function, arguments)
         else:
-            returned = await asyncio.to_thread(_called, self.function, arguments)
+            returned = await in_function_thread(_called, self.function, arguments)
         return returned if isinstance(returned, str) or not inspect.isawaitable(returned) else await returned
 
     def _check_return(self, value: Any, message: WorkflowMessage) -> None:

@@ -47,7 +47,11 @@ class RunHandle(Generic[T]):
         live.task.add_done_callback(lambda _: buffer.close())
 
     def __repr__(self) -> str:
-        state = "done" if self.done else "waits for answers" if self.questions else "running"
+        task = self._live.task
+        if task.done():
+            state = "cancelled" if task.cancelled() else "failed" if task.exception() else "done"
+        else:
+            state = "waits for answers" if self.questions else "running"
         return f"<RunHandle {self.run_id!r}: {state}>"
 
     def __await__(self) -> Generator[Any, None, Result[T]]:
@@ -98,7 +102,8 @@ class RunHandle(Generic[T]):
         try:
             while (event := await self._buffer.get()) is not None:
                 yield event
-            await self._live.task
+            if not self._live.task.cancelled():  # by `cancel`: its events end here, and the reader goes on
+                await self._live.task
         finally:
             self._readers -= 1
             self._buffer.slows = bool(self._readers)

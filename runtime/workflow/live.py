@@ -189,6 +189,11 @@ class Runs:
         """
         going = self._live.get(run_id)
         if going is not None and not (self.store is not None and going.task.done()):
+            if going.run.questions.waits():
+                raise InputError(
+                    f"workflow {self._workflow!r}: the run {run_id!r} is paused and waits for answers: continue it with "
+                    f"resume({run_id!r}, answers), or give this run another id"
+                )
             raise InputError(
                 f"workflow {self._workflow!r}: a run with the id {run_id!r} is already in progress; give each run its own id"
             )

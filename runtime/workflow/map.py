@@ -12,6 +12,7 @@ from operad.runtime.graph.call import Executable, OperatorCall
 from operad.runtime.graph.edges import AnswerPath, Function, check_step, is_executable
 from operad.runtime.graph.operator import BaseOperator, refusing_jobs
 from operad.runtime.policies.policy import check_positive
+from operad.runtime.values.arguments import known_arguments
 from operad.runtime.values.errors import (
     InputError,
     InvalidError,
@@ -74,6 +75,7 @@ class Map(BaseOperator[list[Any]]):
         InputError: There is no body, or two; or `over` is not a name.
     """
 
+    @known_arguments
     def __init__(
         self,
         id: str = "",

@@ -343,7 +343,10 @@ class Steps:
     def _why_nothing(self) -> str:
         plan = self._plan
         tails = plan.parents[self._build.first_judge]  # those of the first that judges, or of the end
-        reasons = [f"{plan.ids[tail]!r} because {self._reason(self._skipped[tail])}" for tail in tails]
+        names = ["the result" if plan.ids[tail].startswith("<") else repr(plan.ids[tail]) for tail in tails]
+        reasons = [
+            f"{name} because {self._reason(self._skipped[tail])}" for name, tail in zip(names, tails, strict=True)
+        ]
         return (
             f"workflow {self._build.name!r} has no result: every tail was skipped, {'; '.join(reasons)}; "
             "add an operator for that case, or a tail that always runs"

@@ -30,6 +30,7 @@ from operad.runtime.values.arguments import known_arguments
 from operad.runtime.values.errors import InputError, InvalidError, Issue, MissingExtraError, RunningLoopError
 from operad.runtime.values.json_like import JsonLike
 from operad.runtime.values.message import WorkflowMessage, new_id
+from operad.runtime.values.output import shown
 from operad.runtime.values.questions import Question
 from operad.runtime.values.sync import run_sync, running_loop
 from operad.runtime.workflow.definition import Definition
@@ -52,6 +53,16 @@ E = TypeVar("E", bound=Event)
 
 ROUNDS_WITH_EVALUATOR = 3
 """Default of `max_rounds` for a workflow that is given an evaluator."""
+
+
+def _check_kinds(name: Any, policy: Any, budget: Any, limits: Any) -> None:
+    """Refuse arguments of other types."""
+    if not isinstance(name, str):
+        raise InputError(f"Workflow(…): name: expected a text, got {shown(name)}")
+    for kind, value in ((Policy, policy), (Budget, budget), (Limits, limits)):
+        if value is not None and not isinstance(value, kind):
+            argument = kind.__name__.lower()
+            raise InputError(f"workflow {name!r}: {argument}: expected {kind.__name__}(…), got {shown(value)}")
 
 
 class Workflow(Definition[T]):
@@ -127,6 +138,11 @@ class Workflow(Definition[T]):
         if engine is not None and engine != self.engine:
             ours = "'dbgpt' or 'builtin'" if type(self).engine is Workflow.engine else repr(self.engine)
             raise InputError(f"workflow {name!r}: engine: expected {ours}, got {engine!r}")
+        _check_kinds(name, policy, budget, limits)
+        if callable(listeners):
+            raise InputError(
+                f"workflow {name!r}: listeners: expected a list of functions: listeners=[{shown(listeners)}]"
+            )
         for listener in listeners:
             check_listener(listener, name)
         if not isinstance(insights, Insights | None):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -597,6 +613,8 @@ class Workflow(Definition[T]):
                 buffer.
             unfinished: The operators that a kept run has not finished; None if all of them may run.
         """
+        if not isinstance(run_id, str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"workflow {self.name!r}: run_id: expected a text, got {shown(run_id)}")
         build, store, outer = self.built(), self._runs.store, events.current_scope()
         if outer is None:
             check_start(build, call.reasoner if store is None or store.workers is None else None, unfinished)

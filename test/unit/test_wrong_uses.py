@@ -253,6 +253,28 @@ WRONG = {
         lambda: flow.run("x", 42),
         "model: expected a model's name, a Model or a reasoner; got 42 (int)",
     ),
+    "run(…, run_id=4)": (lambda: flow.run("x", run_id=4), "workflow 'flow': run_id: expected a text, got 4 (int)"),
+    "Workflow(policy=3)": (
+        lambda: Workflow(facts, policy=3),
+        "workflow 'workflow': policy: expected Policy(…), got 3 (int)",
+    ),
+    "Workflow(budget=3)": (
+        lambda: Workflow(facts, budget=3),
+        "workflow 'workflow': budget: expected Budget(…), got 3 (int)",
+    ),
+    "Workflow(listeners=print)": (
+        lambda: Workflow(facts, listeners=print),
+        "workflow 'workflow': listeners: expected a list of functions: listeners=[<built-in function print>",
+    ),
+    "Workflow(name=3)": (lambda: Workflow(facts, name=3), "Workflow(…): name: expected a text, got 3 (int)"),
+    "Workflow(evaluator=Operator(…))": (
+        lambda: Workflow(facts, evaluator=Operator("Say.")),
+        "evaluator: expected an Evaluator, such as Evaluator('…'), or a function; got an instance of Operator",
+    ),
+    "Policy(retries=5)": (
+        lambda: Policy(retries=5),
+        "Policy(…) has no argument 'retries' (did you mean 'retry'?); it has: retry, timeout, fallback, cache",
+    ),
     "result[42]": (lambda: flow.run("x")[42], "result[…] expects an operator or its id, got 42"),
 }
 

@@ -169,6 +169,13 @@ experts: [{profile: {name: X}, workflow: [[*loud]]}]
             ],
         ),
         (
+            "instruction:",
+            "instrution: \n    instruction:",
+            [
+                ("unknown-key", ":4 operators[0].instrution", "unknown key (did you mean 'instruction'?)"),
+            ],
+        ),
+        (
             "[[*greet]]",
             "[[gret]]",
             [

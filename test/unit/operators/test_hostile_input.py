@@ -214,6 +214,12 @@ def test_an_input_in_which_a_key_stands_twice_is_refused():
         read_value('{"a": 1,\n "a": 2}', VariableType.OBJECT)
 
 
+def test_a_list_that_is_not_closed_is_no_text_in_a_list():
+    assert read_value("Ann", VariableType.ARRAY_STRING) == ["Ann"]
+    with pytest.raises(InputError, match=r"^expected array\[string\], got "):
+        read_value('["Ann"', VariableType.ARRAY_STRING)
+
+
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
 def test_numbers_that_are_not_finite_are_nothing(text):
     assert read_json(text, "f") is None

@@ -1,5 +1,6 @@
 import pytest
 
+from operad.evaluators import Evaluator
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import BuiltinWorkflow, Port
 from operad.runtime.graph.chart import MAX_LABEL, chart, label
@@ -31,7 +32,7 @@ def test_a_workflow_shows_its_operators_ports_and_judges():
     workflow.add_operator(triage)
     workflow.add_operator(refund, previous_ops=[Port(triage, "refund")])
     workflow.add_operator(answer, previous_ops=[triage, refund])
-    workflow.set_evaluator(operator("judge"))
+    workflow.set_evaluator(Evaluator(OperatorConfig(instruction="work", id="judge")))
     assert chart(workflow.graph()).splitlines() == [
         "flowchart TD",
         '  n0["triage"]',

@@ -582,3 +582,22 @@ def test_a_number_for_which_a_model_is_given_is_refused_before_a_model_is_asked(
     ]
     assert scripted.requests == []
     assert Workflow(extract >> optional).built()
+
+
+def test_sync_functions_do_not_wait_for_each_others_threads():
+    meet = threading.Barrier(20)
+
+    def wait(number: int) -> int:
+        meet.wait(timeout=30)
+        return number
+
+    assert Workflow(Map(each=wait, over="numbers", concurrency=20)).run({"numbers": [*range(20)]}).output == [
+        *range(20)
+    ]
+
+
+def test_inputs_without_a_value_leave_an_optional_parameter_out():
+    def known(names: list[str] | None) -> str:
+        return str(names)
+
+    assert [Workflow(known).run(inputs).text for inputs in ({}, {"names": ["Ada"]})] == ["None", "['Ada']"]

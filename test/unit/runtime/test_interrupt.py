@@ -346,7 +346,9 @@ async def test_an_unknown_run_is_an_error_with_a_near_name(engine):
 async def test_a_run_that_waits_keeps_its_id(engine):
     workflow = chain(engine, ask("a"))
     await paused(workflow)
-    with pytest.raises(InputError, match="a run with the id 'r' is already in progress; give each run its own id"):
+    with pytest.raises(
+        InputError, match=r"the run 'r' is paused and waits for answers: continue it with resume\('r', answers\)"
+    ):
         await workflow.aexecute(JOB, NOBODY, run_id="r")
     await workflow.aresume("r", {"a": 1})
     assert await paused(workflow) == ["a"]  # it is free again
@@ -1092,3 +1094,18 @@ async def test_a_handle_takes_the_answer_to_its_only_question():
         if isinstance(event, events.Interrupted):
             await run.answer(False)
     assert (await run).text == "a: False"
+
+
+async def test_a_reader_of_a_run_that_is_cancelled_by_its_handle_goes_on():
+    async def wait(job: Job) -> str:
+        await asyncio.sleep(1000)
+        return ""
+
+    run = BuiltinWorkflow(wait).start("x")
+    seen = []
+    async for event in run:
+        seen.append(type(event).__name__)
+        if isinstance(event, events.OperatorStarted):
+            await run.cancel()
+    assert "RunFailed" in seen
+    assert repr(run) == f"<RunHandle {run.run_id!r}: cancelled>"

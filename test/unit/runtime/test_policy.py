@@ -920,7 +920,7 @@ def test_a_workflow_that_runs_inside_its_own_operator_has_that_ones_place(engine
     ("kind", "wrong"),
     [
         (Policy, {"retry": "3"}),
-        (Policy, {"timeout": 3}),
+        (Policy, {"timeout": "3"}),
         (Policy, {"cache": True}),
         (Policy, {"fallback": 5}),
         (Retry, {"on": ("ValueError",)}),

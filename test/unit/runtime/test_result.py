@@ -30,6 +30,7 @@ from operad import (
 )
 from operad.runtime import AnswerError, BuiltinWorkflow, OperatorError, RunningLoopError, Usage
 from operad.runtime.durable import Ledger
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.testing import ScriptedReasoner
 
 
@@ -173,14 +174,32 @@ def test_an_operator_with_a_type_and_ports_has_both():
 
 
 def test_an_answer_that_does_not_fit_its_type_is_an_error_that_names_the_operator():
+    class Liar(BaseOperator[int]):
+        def get_id(self) -> str:
+            return "liar"
+
+        async def run(self, call) -> str:
+            return "three"
+
+        def read_output(self, message) -> int:
+            return int(message.scratchpad)
+
+    with pytest.raises(AnswerError, match="the answer of operator 'liar' does not fit its type: invalid literal"):
+        _ = Workflow(Liar()).run("x").output
+
+
+def test_a_function_that_returns_something_else_than_it_says_fails_itself():
     @operator
     def liar(job: Job) -> int:
         return "three"  # type: ignore[return-value]
 
-    with pytest.raises(
-        AnswerError, match="the answer of operator 'liar' does not fit its type: Input should be a valid"
-    ):
-        _ = Workflow(liar).run("x").output
+    @operator
+    def after(liar: int) -> str:
+        return "never"
+
+    with pytest.raises(OperatorError, match="'liar' is annotated to return int, and returned 'three'") as caught:
+        Workflow(liar >> after).run("x")
+    assert caught.value.operator_id == "liar"
 
 
 def test_an_unknown_operator_of_a_result_is_told_with_near_names():

@@ -2,7 +2,9 @@ import json
 
 import pytest
 from openai import AsyncOpenAI
+from pydantic import BaseModel
 
+from operad import Operator, Workflow
 from operad.runtime import testing
 from operad.runtime.reasoning.task import Task
 from operad.runtime.testing import (
@@ -15,7 +17,7 @@ from operad.runtime.testing import (
     UnexpectedStepError,
     plausible,
 )
-from operad.runtime.values.errors import AnswerError, ModelError, OperadError
+from operad.runtime.values.errors import AnswerError, ModelError, OperadError, OperatorError
 from operad.runtime.values.message import Job
 from operad.runtime.values.schema import validate
 
@@ -24,6 +26,37 @@ HELLO = [{"role": "user", "content": "hello there"}]
 
 def task(instruction="Do it.", goal="a goal"):
     return Task(job=Job(goal=goal), instruction=instruction)
+
+
+def test_a_text_in_a_script_is_said():
+    with ScriptedModel(["one"]) as scripted:
+        assert Workflow(Operator("Greet."), model=scripted.model).run("Ada").text == "one"
+    with ScriptedModel(lambda request: "two") as scripted:
+        assert Workflow(Operator("Greet."), model=scripted.model).run("Ada").text == "two"
+
+
+def test_a_script_that_holds_something_else_is_refused_at_once():
+    with pytest.raises(TypeError, match=r"a script holds steps, such as Say\('…'\), texts and functions .*; got 3"):
+        ScriptedModel([3])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("wrong", [lambda request: 3, lambda request: {}["a"]])
+def test_an_error_of_a_script_is_raised_where_the_script_is(wrong):
+    with pytest.raises((TypeError, KeyError)) as caught, ScriptedModel(wrong) as scripted:
+        Workflow(Operator("Greet."), model=scripted.model).run("Ada")
+    assert isinstance(caught.value.__cause__, OperatorError)
+    assert "the script failed" in str(caught.value.__cause__)
+
+
+def test_a_reasoner_answers_with_values():
+    greet = Operator("Greet.", output=dict[str, str])
+    answers = [{"name": "Ada"}, Named(name="Bo")]
+    flow = Workflow(greet, model=ScriptedReasoner(answers))
+    assert [flow.run("x").output for _ in answers] == [{"name": "Ada"}, {"name": "Bo"}]
+
+
+class Named(BaseModel):
+    name: str
 
 
 def test_all_public_names_exist():

@@ -14,7 +14,7 @@ from operad.flows.generation.designer import findings_in, keeps_to_schemas, node
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime import MonoModelReasoner, WorkflowStatus
-from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
+from operad.runtime.testing import BreakOff, Fail, Say, ScriptedModel, ScriptedReasoner, Step
 from operad.runtime.values.errors import AnswerError, InputError, ModelError, OperatorError
 
 INSTRUCTION = (
@@ -77,12 +77,14 @@ class Model:
         self.answers = {"plan": list(plan), "build": list(build), "mend": list(mend), "judge": list(judge)}
         self.asked = []
 
-    def __call__(self, request):
+    def __call__(self, request) -> Step:
         form = (request.get("response_format") or {}).get("json_schema", {}).get("schema", {}).get("properties", {})
         keys = {"drop": "plan", "nodes": "build", "operations": "mend", "findings": "judge"}
         stage = next((stage for key, stage in keys.items() if key in form), "build")
         self.asked.append((stage, "\n".join(str(message["content"]) for message in request["messages"])))
         left = self.answers[stage]
+        if not left:
+            return Fail(500, "gone")
         answer = left.pop(0) if len(left) > 1 else left[0]
         return Say(answer if isinstance(answer, str) else json.dumps(answer))
 
@@ -457,7 +459,7 @@ def test_an_endpoint_that_breaks_down_leaves_what_was_made():
         def __call__(self, request):
             answer = super().__call__(request)
             if self.asked[-1][0] == "judge":
-                raise RuntimeError("gone")
+                return BreakOff(after_chars=3)
             return answer
 
     with ScriptedModel(Down()) as scripted:
@@ -468,10 +470,7 @@ def test_an_endpoint_that_breaks_down_leaves_what_was_made():
 
 
 def test_where_nothing_was_made_the_error_is_raised():
-    def gone(request):
-        raise RuntimeError("gone")
-
-    with ScriptedModel(gone) as scripted, pytest.raises((OperatorError, ModelError)):
+    with ScriptedModel(lambda _: Fail(500)) as scripted, pytest.raises((OperatorError, ModelError)):
         Designer(scripted.model.model_copy(update={"max_retries": 0}), review=True).design(INSTRUCTION)
 
 
