@@ -40,6 +40,9 @@ def write_whole(path: str, data: bytes) -> None:
 
 def unwritable(path: str, error: Exception) -> InputError:
     """Return the error that says so."""
+    folder = Path(path).expanduser().parent
+    if isinstance(error, FileNotFoundError) and not folder.exists():
+        return InputError(f"{path}: there is no folder {str(folder)!r}; make it, or name another file")
     return InputError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from operad.flows.formats import comfyui
@@ -35,6 +36,9 @@ FORMATS: Mapping[str, Format] = formats()
 
 COMFYUI_FORMATS = frozenset(each.name for each in comfyui.formats())
 """The formats of ComfyUI, whose nodes are the classes of a server."""
+
+
+_EXPERTS = re.compile(r"^experts[ \t]*:", re.MULTILINE)
 
 
 def find_format(data: bytes, known: Mapping[str, Format] = FORMATS) -> Format | None:
@@ -83,6 +87,8 @@ def _nothing(data: bytes, name: str, known: Mapping[str, Format]) -> Issue:
         return Issue("format", "is empty", name)
     try:
         text = read_text(data, name)
+        if _EXPERTS.search(text):
+            return Issue("format", "configures experts; expected a workflow of typed nodes", name)
         if text.lstrip()[:1] not in ("{", "["):
             return Issue("format", f"is of no format that is known: {', '.join(known)}", name)
         value = read_json(text, name)

@@ -280,7 +280,7 @@ class Runs:
                 _logger.warning("%s", error)
                 continue
             if offer is not None:
-                self._start(offer, job, listed.run_id, {})
+                self._start(offer, job, listed.run_id, {}, listed.created)
                 taken.append(listed.run_id)
         return taken
 
@@ -308,9 +308,11 @@ class Runs:
                 retry_after=_RETRY_AFTER,
             )
 
-    def _start(self, offer: Offer, job: Job, run_id: str, answers: Mapping[str, JsonValue]) -> ServedRun:
+    def _start(
+        self, offer: Offer, job: Job, run_id: str, answers: Mapping[str, JsonValue], began: float | None = None
+    ) -> ServedRun:
         log = EventLog(self.bounds.events, self.bounds.event_bytes)
-        run = ServedRun(run_id, offer, job, answers, log, time.time())
+        run = ServedRun(run_id, offer, job, answers, log, time.time() if began is None else began)
         self._runs[run_id] = run
         run.task = asyncio.ensure_future(self._drive(run))
         return run

@@ -127,7 +127,7 @@ def test_the_schema_needs_no_file(operad):
         (["operad", "--op", '{"op": 1'], "is not JSON"),
         (["operad", "--op", "set 2 system x", "--format", "difi"], "did you mean 'dify'?"),
         (["operad", "--op", "set 2 system x", "--format", "mermaid"], "Mermaid is written to be looked at"),
-        (["operad", "--op", "set 2 system x", "-o", "no/x"], "no/x: cannot be written"),
+        (["operad", "--op", "set 2 system x", "-o", "no/x"], "no/x: there is no folder 'no'"),
         (["gone", "--op", "set 2 system x"], "gone"),
         (["config.yaml", "--op", "set 2 system x"], "configures experts"),
         (["comfy.json", "--op", "set 2 seed 1"], "is of the format comfyui-api, whose nodes are not of operad's types"),

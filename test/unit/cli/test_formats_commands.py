@@ -196,7 +196,7 @@ def test_a_workflow_goes_through_all_formats_and_comes_back(operad, tmp_path):
         (["-o", "x.yaml"], "several formats end so: .dify.yml (dify), .operad.yaml (operad)"),
         ([], "say the format with --to"),
         (["-o", "x", "--to", "difi"], "did you mean 'dify'?"),
-        (["-o", "no/x.dify.yml"], "cannot be written: No such file"),
+        (["-o", "no/x.dify.yml"], "there is no folder 'no'; make it"),
     ],
 )
 def test_a_target_that_says_no_format_is_refused(arguments, said, operad, tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 
 from operad.flows.formats.json_text import MAX_BYTES
-from operad.flows.formats.table import FORMATS
+from operad.flows.formats.table import FORMATS, read
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.runtime.values.errors import InputError, InvalidError
 
@@ -51,6 +51,11 @@ def test_a_workflow_without_a_name_is_called_workflow():
 def test_a_file_that_is_not_there_is_an_error_of_one_line(name, tmp_path):
     with pytest.raises(InputError, match=r"missing\.x: cannot be read: No such file or directory$"):
         FORMATS[name].load(tmp_path / "missing.x")
+
+
+def test_a_file_of_experts_is_told_from_one_of_no_format():
+    with pytest.raises(InvalidError, match="configures experts; expected a workflow of typed nodes"):
+        read(b"operators: []\nexperts: []\n", "team.yaml")
 
 
 def test_of_a_file_that_is_too_large_one_byte_more_is_read(tmp_path):

@@ -273,7 +273,8 @@ def test_runs_that_are_kept_are_found_again_and_go_on(place, begun):
     assert server.ended()[0] == 0
 
     server = begun("two.yaml", "--port", 0, "--db", "runs.sqlite").up()
-    assert server.ask("/runs/r")[1]["result"] == "True"
+    again = server.ask("/runs/r")[1]
+    assert (again["result"], again["created"]) == ("True", run["created"])
     assert server.ask("/runs", asked)[0] == 200
     assert server.ask("/runs", {**asked, "goal": "Bob"})[0] == 409
     assert server.ask("/runs/r", method="DELETE")[0] == 204
