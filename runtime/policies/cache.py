@@ -9,7 +9,7 @@ import threading
 import time
 from collections import OrderedDict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pydantic import ValidationError
 
@@ -109,6 +109,14 @@ class Cache:
         assert self._file  # noqa: S101 - it is one or the other
         return await asyncio.to_thread(self._file.put, key, message)
 
+    def clear(self) -> None:
+        """Forget all messages, for example after the code of an operator was changed. May block.
+
+        Raises:
+            InputError: The file cannot be used.
+        """
+        (self._memory or cast("_File", self._file)).clear()
+
     def close(self) -> None:
         """Close the file. The cache can be used again."""
         if self._file:
@@ -141,6 +149,10 @@ class _Memory:
                 self._entries.popitem(last=False)
             return True
 
+    def clear(self) -> None:
+        with self._lock:
+            self._entries.clear()
+
 
 class _File:
     def __init__(self, path: str | Path, max_age: float | None, max_entries: int) -> None:
@@ -169,6 +181,10 @@ class _File:
                 self._tidy(connection)
             self._puts += 1
         return True
+
+    def clear(self) -> None:
+        with self._file.transaction() as connection:
+            connection.execute("DELETE FROM answers")
 
     def close(self) -> None:
         self._file.close()

@@ -82,6 +82,17 @@ async def test_a_message_replaces_the_one_before_it(make):
     assert (await cache.get("a")).scratchpad == "new"
 
 
+async def test_a_cleared_cache_is_empty_and_can_be_used_again(make):
+    cache = make()
+    await cache.put("k", Message(scratchpad="one"))
+    cache.clear()
+    assert await cache.get("k") is None
+    await cache.put("k", Message(scratchpad="two"))
+    found = await cache.get("k")
+    assert found
+    assert found.scratchpad == "two"
+
+
 async def test_memory_gives_back_the_same_message():
     cache, message = Cache(), Message(outputs={"any": object()})
     assert await cache.put("a", message)
