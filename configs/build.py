@@ -426,7 +426,7 @@ class Builder:
                 ports=tuple(spec.ports),
                 threshold=spec.threshold,
                 hops=spec.hops,
-                id=spec.name,
+                id=spec.name or "-",  # under a misspelt key it was given none
                 memory=spec.memory,
             )
         except ValidationError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import UnionType
@@ -11,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from operad.configs.schema import KINDS, NODE, OPERATOR, OTHER_NAMES, SEVERAL, ConfigSpec, OperatorSpec
 from operad.runtime.values.document import Document, Path_
-from operad.runtime.values.errors import InvalidError, Issue
+from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
 from operad.runtime.values.near_names import near_name
 from operad.runtime.values.validation import nearest_choice, requirement
 
@@ -115,7 +116,9 @@ def explain(problem: Any, spec: type[BaseModel] = ConfigSpec) -> tuple[str, str]
     if problem["type"] == "value_error":
         return "value", str(problem["ctx"]["error"])
     if problem["type"] == "union_tag_invalid":
-        return "value", f"the type {problem['ctx']['tag']!r} is none of {problem['ctx']['expected_tags']}"
+        tag, known = problem["ctx"]["tag"], re.findall(r"[\w-]+", problem["ctx"]["expected_tags"])
+        known = [each for each in known if each not in ("name", "definition")]  # other forms than a mapping
+        return "value", f"the type {tag!r} is none of {', '.join(known)}{did_you_mean(str(tag), known)}"
     secret = "mcp_transport_config" in path or "base_url" in path  # an address, a header
     shown = "" if secret or isinstance(value, dict | list) else f", not {value!r}"[:120] + nearest_choice(problem)
     if problem["type"] == "string_type" and isinstance(value, bool | int | float):

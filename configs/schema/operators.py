@@ -128,6 +128,14 @@ class TimeoutSpec(Spec):
     idle: Seconds | None = Field(default=None, description="Seconds without a sign of life: a token, a call of a tool.")
 
 
+def _seconds(value: Any) -> Any:
+    return {"run": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+TimeoutRef = Annotated[TimeoutSpec, BeforeValidator(_seconds, json_schema_input_type=Seconds | TimeoutSpec)]
+"""Time limits: seconds of an attempt, or a mapping."""
+
+
 class CacheSpec(Spec):
     """Cache of messages, so that equal work is done once."""
 
@@ -165,7 +173,7 @@ class GuardSpec(Spec):
     """Handling of slow and failed attempts."""
 
     retry: RetryRef | None = None
-    timeout: TimeoutSpec | None = None
+    timeout: TimeoutRef | None = None
     fallback: FallbackSpec | None = None
 
 

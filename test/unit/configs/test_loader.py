@@ -373,7 +373,7 @@ def test_two_tools_of_one_name_are_an_error(write, tmp_path):
         (
             "Greet.",
             "Greet.\n    tools: [{name: x, type: REMOTE}]",
-            "the type 'REMOTE' is none of 'name', 'LOCAL_TOOL', 'MCP', 'WEB_READER, WEB_SEARCH, WIKIPEDIA, TIME'",
+            "the type 'REMOTE' is none of LOCAL_TOOL, MCP, WEB_READER, WEB_SEARCH, WIKIPEDIA, TIME",
         ),
     ],
 )
@@ -936,7 +936,7 @@ TEAM = "  - {name: team, workflow: [[pay, *again]]}\nexperts:"
         (ROUTED.replace("operator: triage", "operator: triag"), "unknown-operator", ":14 experts[0].workflow[1][0].operator", "'triage'?"),
         (with_pay("timeout: {run: -1}"), "value", ":8 operators[1].timeout.run", "must be more than 0, not -1"),
         (with_pay("timeout: {idle: .inf}"), "value", ":8 operators[1].timeout.idle", "finite"),
-        (with_pay("timeout: 5"), "value", ":8 operators[1].timeout", "must be a mapping of keys to values, not 5"),
+        (with_pay("timeout: long"), "value", ":8 operators[1].timeout", "must be a mapping of keys to values, not 'long'"),
         (with_pay("retry: {on: [ModelErorr]}"), "value", ":8 operators[1].retry.on[0]", "did you mean 'ModelError'?"),
         (with_pay("retry: {atempts: 2}"), "unknown-key", ":8 operators[1].retry.atempts", "did you mean 'attempts'?"),
         (with_pay("join: both"), "value", ":8 operators[1].join", "'all_done', 'all' or 'any', not 'both'"),
@@ -1577,3 +1577,13 @@ def test_an_operator_may_be_without_memory(write):
 def test_a_memory_that_is_none_is_a_fault(write, said, fault):
     [(_, _, message)] = issues(write(MINIMAL + f"    memory: {said}\n"))
     assert message == fault
+
+
+def test_a_number_is_the_time_limit_of_an_attempt(write):
+    file = write(MINIMAL.replace("instruction:", "timeout: 5\n    instruction:", 1))
+    assert Timeout(run=5) in {policy.timeout for policy in load(file).expert().workflow.graph().policies.values()}
+
+
+def test_an_evaluator_under_a_misspelt_key_is_one_issue(write):
+    file = write(MINIMAL + "    evaluater: {instruction: Be nice.}\n")
+    assert [code for code, _, _ in issues(file)] == ["unknown-key"]
