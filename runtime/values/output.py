@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Generic, cast, get_origin, is_typeddict
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 from typing_extensions import TypedDict, TypeVar, get_type_hints
@@ -74,6 +74,10 @@ class Output(Generic[T]):
             except InvalidError as error:
                 raise InputError(f"output: {'; '.join(issue.message for issue in error.issues)}") from error
             return Output(None, schema)
+        if declared is BaseModel:
+            raise InputError(
+                "output: expected a subclass of BaseModel, whose fields are the answer's; got BaseModel itself"
+            )
         if isinstance(declared, type) or get_origin(declared) is not None:
             return Output(declared)
         raise InputError(f"output: expected {EXPECTED}; got {shown(declared)}")

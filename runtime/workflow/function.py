@@ -407,7 +407,7 @@ class FunctionOperator(BaseOperator[T]):
         else:
             try:
                 message = message_of(returned, ports)
-            except PydanticSerializationError as error:
+            except (PydanticSerializationError, UnicodeDecodeError) as error:
                 raise InputError(
                     f"{self._id!r} returned {shown(returned)}, which has no JSON form; return text, a pydantic model, "
                     "JSON values, Take(port, value) or a WorkflowMessage"

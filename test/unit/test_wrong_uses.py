@@ -275,6 +275,14 @@ WRONG = {
         lambda: Policy(retries=5),
         "Policy(…) has no argument 'retries' (did you mean 'retry'?); it has: retry, timeout, fallback, cache",
     ),
+    "output=BaseModel": (
+        lambda: Operator("Say.", output=BaseModel),
+        "output: expected a subclass of BaseModel, whose fields are the answer's; got BaseModel itself",
+    ),
+    "a function that returns bytes": (
+        lambda: BuiltinWorkflow(operator(id="bad")(lambda job: b"\xff")).run("x"),
+        "operator 'bad' of workflow 'workflow' failed on attempt 1: 'bad' returned b'\\xff' (bytes), which has no JSON form",
+    ),
     "result[42]": (lambda: flow.run("x")[42], "result[…] expects an operator or its id, got 42"),
 }
 
