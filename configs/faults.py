@@ -104,12 +104,12 @@ def explain(problem: Any, spec: type[BaseModel] = ConfigSpec) -> tuple[str, str]
                 f"an operator has either a `type`, and what it works with in `params`, or an `instruction`: "
                 f"with `type` there is no {path[-1]!r}"
             )
-        if value is None and " " in str(path[-1]):  # {instruction: Say hi, then go}
-            return "unknown-key", "unknown key; a comma ends a text in { }: put the text in quotes"
         if path[-1] == "type" and "instruction" in known:
             return "unknown-key", "a typed node can be neither an evaluator nor a fallback"
         if meant := meant_key(problem, spec):
             return "unknown-key", f"unknown key (did you mean {meant!r}?)"
+        if value is None and " " in str(path[-1]):  # {instruction: Say hi, then go}
+            return "unknown-key", "unknown key; a comma ends a text in { }: put the text in quotes"
         return "unknown-key", f"unknown key; known: {', '.join(known) or 'none'}"
     if problem["type"] == "missing":
         return "missing-key", "this key is missing"

@@ -13,6 +13,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from functools import cache, partial
 from typing import Any, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 from operad.runtime.values.errors import RunningLoopError
 
@@ -25,7 +26,7 @@ _first_call = threading.Lock()  # `cache` alone may start several loops for conc
 
 
 MOST_THREADS = 64
-"""Number of sync functions of users that run at once; a thread is started only where none is idle."""
+"""Number of sync functions of users that run at once in an event loop; a thread is started only where none is idle."""
 
 
 async def in_function_thread(function: Callable[..., T], *args: object) -> T:
@@ -33,14 +34,14 @@ async def in_function_thread(function: Callable[..., T], *args: object) -> T:
 
     The threads of `asyncio.to_thread` are few: four more than the processors.
     """
-    call = partial(copy_context().run, function, *args)
-    return await asyncio.get_running_loop().run_in_executor(_function_threads(os.getpid()), call)
+    loop = asyncio.get_running_loop()
+    if loop not in _function_threads:
+        _function_threads[loop] = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="operad-function")
+    return await loop.run_in_executor(_function_threads[loop], partial(copy_context().run, function, *args))
 
 
-@cache
-def _function_threads(_: int) -> ThreadPoolExecutor:
-    """Return the threads of this process: a forked one has none of its parent's."""
-    return ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="operad-function")
+# by event loop: functions that call `run` must not use up the threads that the functions in that run need
+_function_threads: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor] = WeakKeyDictionary()
 
 
 def run_sync(start: Callable[[], Coroutine[Any, Any, T]], instead: str) -> T:

@@ -25,6 +25,7 @@ from operad import (
 )
 from operad.runtime import BuiltinWorkflow, InvalidError, Map, OperatorError, PortError, Workflow
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
+from operad.runtime.values.sync import MOST_THREADS
 
 
 class Claims(BaseModel):
@@ -601,3 +602,16 @@ def test_inputs_without_a_value_leave_an_optional_parameter_out():
         return str(names)
 
     assert [Workflow(known).run(inputs).text for inputs in ({}, {"names": ["Ada"]})] == ["None", "['Ada']"]
+
+
+async def test_sync_functions_that_run_workflows_leave_them_threads():
+    inner = Workflow(lambda number: number, name="inner")
+    meet = threading.Barrier(MOST_THREADS)
+
+    def outer(number: int) -> str:
+        meet.wait(timeout=30)
+        return inner.run(str(number)).text
+
+    flow = Workflow(Map(each=outer, over="numbers", concurrency=MOST_THREADS))
+    result = await asyncio.wait_for(flow.arun({"numbers": [*range(MOST_THREADS)]}), 60)
+    assert result.output == [str(number) for number in range(MOST_THREADS)]
