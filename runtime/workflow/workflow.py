@@ -123,7 +123,7 @@ class Workflow(Definition[T]):
         engine: EngineName | None = None,
         durable: RunStore | str | Path | None = None,
         name: str = "workflow",
-        policy: Policy = NO_POLICY,
+        policy: Policy | None = None,
         limits: Limits | None = None,
         budget: Budget | None = None,
         listeners: Sequence[Listener] = (),
@@ -148,7 +148,7 @@ class Workflow(Definition[T]):
         if not isinstance(insights, Insights | None):  # pyright: ignore[reportUnnecessaryIsInstance]
             issue = Issue("insights", f"are given as Insights(path), not as {insights!r}", "insights")
             raise InvalidError(f"workflow {name!r}", [issue])
-        super().__init__(name, policy)
+        super().__init__(name, NO_POLICY if policy is None else policy)
         self.max_rounds = max_rounds
         self.budget = budget or NO_BUDGET
         self._listeners = tuple(listeners)
