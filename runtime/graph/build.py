@@ -98,6 +98,11 @@ class Build:
         return reads
 
     @cached_property
+    def unjudged(self) -> Sequence[int]:
+        """The nodes that run workflows of their own, if no evaluator judges the whole."""
+        return () if self.graph.evaluators else [n for n, node in enumerate(self.nodes) if node.operator.runs_workflows]
+
+    @cached_property
     def numbers(self) -> Mapping[str, int]:
         """The node of each operator."""
         return {node_id: node for node, node_id in enumerate(self.plan.ids)}

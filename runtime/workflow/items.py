@@ -14,7 +14,7 @@ from operad.runtime.graph.engine import LONGEST_TURN
 from operad.runtime.policies.policy import causes
 from operad.runtime.values.concurrently import concurrently
 from operad.runtime.values.errors import BudgetError, InputError, OperadError, OperatorError, describe
-from operad.runtime.values.message import Value, WorkflowMessage
+from operad.runtime.values.message import Value, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.output import shown
 from operad.runtime.workflow.within import inside
 from operad.runtime.workflow.workflow import Workflow
@@ -51,7 +51,7 @@ class Outcomes:
 
     Attributes:
         said: In the order of the calls: the messages that are kept, and the `ItemError`s.
-        worst: The message with the worst status.
+        worst: The message with the worst status; its evaluation names the call if that is not SUCCESS.
         count: Number of calls.
     """
 
@@ -138,18 +138,17 @@ async def for_each(
     scope = inside()
     source = calls if isinstance(calls, Calls) else Calls(calls, lambda call, _: call, name)
     said: dict[int, Outcome] = {}
-    worst = WorkflowMessage()
-    done, worst_at = 0, (0, -1)
+    worst = _Worst()
+    done = 0
     turn_ends = perf_counter() + LONGEST_TURN
 
     async def work() -> None:
-        nonlocal done, worst, worst_at, turn_ends
+        nonlocal done, turn_ends
         while (taken := await source.take()) is not None:
             index, call = taken
             try:
                 message = await body.run_within(scope, body.with_own_model(call), f"{name}[{index}]").execute()
-                if worst_at[1] < 0 or (message.status.priority, index) < worst_at:
-                    worst, worst_at = message, (message.status.priority, index)
+                worst.add(index, message)
                 outcome = keep(call, message)
             except BudgetError:
                 raise
@@ -171,7 +170,30 @@ async def for_each(
         await concurrently(work() for _ in range(workers))
     finally:
         await source.close()
-    return Outcomes([said[index] for index in sorted(said)], worst, source.count)
+    return Outcomes([said[index] for index in sorted(said)], worst.told(name, source.count), source.count)
+
+
+class _Worst:
+    """The message with the worst status of those added, the first one where several have it."""
+
+    __slots__ = ("_index", "_message", "_unsuccessful")
+
+    def __init__(self) -> None:
+        self._message, self._index, self._unsuccessful = WorkflowMessage(), -1, 0
+
+    def add(self, index: int, message: WorkflowMessage) -> None:
+        """Take the message of an item into account."""
+        self._unsuccessful += message.status is not WorkflowStatus.SUCCESS
+        rank, worst = (message.status.priority, index), (self._message.status.priority, self._index)
+        if self._index < 0 or rank < worst:
+            self._message, self._index = message, index
+
+    def told(self, name: str, count: int) -> WorkflowMessage:
+        """Return the message; if its status is not SUCCESS, its evaluation tells how many of the items have another."""
+        if not self._unsuccessful:
+            return self._message
+        said = f"{name}[{self._index}]: {self._message.evaluation or self._message.status.value}"
+        return self._message.changed(evaluation=f"{self._unsuccessful} of {count} items did not succeed. {said}")
 
 
 def _item_error(error: Exception, index: int) -> ItemError:

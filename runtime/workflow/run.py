@@ -25,7 +25,7 @@ from operad.runtime.values.message import NO_USAGE, Job, StepRecord, Usage, Work
 from operad.runtime.values.questions import Questions
 from operad.runtime.workflow.rounds import Rounds
 from operad.runtime.workflow.steps import Steps
-from operad.runtime.workflow.verdict import unknown
+from operad.runtime.workflow.verdict import unknown, with_inner
 
 _logger = logging.getLogger(__name__)
 
@@ -356,8 +356,11 @@ class Run:
         self.log.write(event, self._prefix, round=self._state.number)
 
     def _conclude(self, failed: str = "") -> WorkflowMessage:
-        """Return the best round's verdict; where no round succeeded, its evaluation says so."""
+        """Return the best round's verdict; its evaluation says if no round succeeded, or a nested workflow did not."""
         message, best = cast("WorkflowMessage", self._state.best), self._state.best_round
+        if unjudged := self.build.unjudged:
+            inner = (self._best_messages[node] for node in unjudged)
+            message = with_inner(message, [each for each in inner if each is not None])
         if message.usage is self.usage and message.status is WorkflowStatus.SUCCESS:
             return message
         update: dict[str, object] = {"usage": self.usage}

@@ -119,6 +119,26 @@ def joined_tails(tails: Sequence[WorkflowMessage], job: Job) -> WorkflowMessage:
     )
 
 
+def with_inner(message: WorkflowMessage, inner: Sequence[WorkflowMessage]) -> WorkflowMessage:
+    """Return a result with the worst status of the nested workflows and maps that it rests on.
+
+    Their evaluations and lessons are joined, and these operators are blamed. A status at least as bad stays.
+
+    Args:
+        message: The result of a workflow without an evaluator.
+        inner: The messages of the nested workflows and maps.
+    """
+    worse = [each for each in inner if each.status.priority < message.status.priority]
+    if not worse:
+        return message
+    return message.changed(
+        status=min((each.status for each in worse), key=lambda status: status.priority),
+        evaluation=_with_sources([(each.operator_id, each.evaluation or each.status.value) for each in worse]),
+        lesson=_with_sources([(each.operator_id, each.lesson) for each in worse]),
+        blame=tuple(each.operator_id for each in worse),
+    )
+
+
 def unknown(blame: Sequence[str], known: Collection[str]) -> str:
     """Return blamed names that are unknown, with the nearest known names, as text; empty if there are none."""
     strangers = [f"{who!r}{did_you_mean(who, known)}" for who in blame if who not in known]

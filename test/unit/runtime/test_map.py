@@ -14,7 +14,7 @@ from operad.operators import Operator, OperatorConfig
 from operad.runtime.events import Event, ModelAnswered, OperatorFinished, OperatorStarted, Progress, RunFinished, emit
 from operad.runtime.policies.policy import Budget
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
-from operad.runtime.values.errors import BudgetError, InputError, InvalidError, OperadError, OperatorError
+from operad.runtime.values.errors import BudgetError, FaultError, InputError, InvalidError, OperadError, OperatorError
 from operad.runtime.values.message import Job, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.workflow.decorator import operator
 from operad.runtime.workflow.map import ItemError, Map
@@ -934,6 +934,22 @@ def test_a_map_that_collects_nothing_has_the_worst_status():
 
     each = Map("each", Do("judge", judge), over=lambda job: range(4), collect=False)
     assert Workflow(each).run("numbers").message.status is WorkflowStatus.INPUT_DATA_ERROR
+
+
+def test_items_that_an_evaluator_rejects_are_counted_and_the_first_of_the_worst_is_named():
+    def short(item: str) -> None:
+        if len(item) > 3:
+            raise FaultError("too long")
+
+    flow = Workflow(
+        each := Map("each", Workflow(operator(lambda item: item, id="item"), evaluator=short), over="words")
+    )
+    flow.add(operator(lambda each: "".join(each), id="join"), after=[each])
+
+    result = flow.run({"words": ["one", "three", "two", "seven"]})
+
+    assert (result.text, result.status) == ("onethreetwoseven", WorkflowStatus.EXECUTION_ERROR)
+    assert result.evaluation.startswith("each: 2 of 4 items did not succeed. each[1]: too long\n")
 
 
 def test_the_progress_of_a_generator_counts_the_items_that_have_begun():

@@ -247,6 +247,43 @@ async def test_its_verdict_goes_on_as_its_message(chain: New) -> None:
     assert message.scratchpad == "INPUT_DATA_ERROR: unfit of x"
 
 
+async def test_a_run_without_an_evaluator_has_the_status_of_a_rejected_workflow_in_it(chain: New) -> None:
+    judge = Judge(
+        WorkflowMessage(status=WorkflowStatus.EXECUTION_ERROR, evaluation="too late", lesson="Leave earlier.")
+    )
+    plan = chain("plan", "find", judge=judge)
+
+    message = await run(chain("outermost", chain("outer", plan, "book"), "pay"))
+
+    assert message.scratchpad == "pay(book(find))"
+    assert message.status is WorkflowStatus.EXECUTION_ERROR
+    assert (message.evaluation, message.lesson) == ("outer: plan: too late", "outer: plan: Leave earlier.")
+    assert message.blame == ("outer",)
+
+
+async def test_the_worst_of_several_rejected_workflows_counts(chain: New) -> None:
+    late, sold = (
+        WorkflowMessage(status=status, evaluation=status.value)
+        for status in (WorkflowStatus.INPUT_DATA_ERROR, WorkflowStatus.EXECUTION_ERROR)
+    )
+    first, second = chain("first", "a", judge=Judge(late)), chain("second", "b", judge=Judge(sold))
+
+    message = await run(chain("outer", first, "c", second, "d", max_rounds=3))
+
+    assert (message.status, message.blame) == (WorkflowStatus.EXECUTION_ERROR, ("first", "second"))
+    assert message.evaluation == "first: INPUT_DATA_ERROR\nsecond: EXECUTION_ERROR"
+
+
+async def test_an_evaluator_outside_decides_and_no_round_is_added(chain: New) -> None:
+    plan = chain("plan", find := Say("find"), judge=Judge(fault("Leave earlier.")))
+
+    judged = await run(chain("outer", plan, "book", judge=Judge(PRAISE), max_rounds=3))
+    await run(chain("outer", plan, "book", max_rounds=3))
+
+    assert (judged.status, judged.evaluation) == (WorkflowStatus.SUCCESS, "good")
+    assert len(find.heard) == 2
+
+
 async def test_blame_inside_does_not_reach_operators_of_the_same_name_outside(chain: New) -> None:
     namesake = Say("worker")
     inner = chain("inner", Say("worker"), judge=Judge(fault("better", "worker"), PRAISE), max_rounds=2)
