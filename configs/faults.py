@@ -90,8 +90,9 @@ class Faults:
         self._told = told
 
     def error(self) -> InvalidError:
-        """All of them, as an error."""
-        return InvalidError(f"{self._document.name} cannot be used", list(self._issues.values()))
+        """Return all faults as one error, in the order of their lines."""
+        issues = sorted(self._issues.items(), key=lambda item: item[0][2])
+        return InvalidError(f"{self._document.name} cannot be used", [issue for _, issue in issues])
 
 
 def explain(problem: Any, spec: type[BaseModel] = ConfigSpec) -> tuple[str, str]:

@@ -256,7 +256,9 @@ def _spec_and_code(document: Document, folder: Path) -> tuple[ConfigSpec, Code]:
             faults.leave_out(told)
             with suppress(OperadError):
                 code = code_of(document.name, document.data, folder, named_in(spec))
-                Builder(spec, folder, faults, StandIns(code)).workflows()
+                builder = Builder(spec, folder, faults, StandIns(code))
+                builder.workflows()
+                builder.leader_actions()
         raise faults.error() from error
     return spec, code_of(document.name, document.data, folder, named_in(spec))
 

@@ -114,7 +114,9 @@ class RetrySpec(Spec):
 
 
 def _attempts(value: Any) -> Any:
-    return {"attempts": value} if isinstance(value, int) and not isinstance(value, bool) else value
+    if isinstance(value, str | bool):
+        raise ValueError(f"must be a number of attempts, or a mapping, not {value!r}"[:120])
+    return {"attempts": value} if isinstance(value, int) else value
 
 
 RetryRef = Annotated[RetrySpec, BeforeValidator(_attempts, json_schema_input_type=Count | RetrySpec)]
@@ -129,7 +131,9 @@ class TimeoutSpec(Spec):
 
 
 def _seconds(value: Any) -> Any:
-    return {"run": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
+    if isinstance(value, str | bool):
+        raise ValueError(f"must be a number of seconds, or a mapping with run and idle, not {value!r}"[:120])
+    return {"run": value} if isinstance(value, int | float) else value
 
 
 TimeoutRef = Annotated[TimeoutSpec, BeforeValidator(_seconds, json_schema_input_type=Seconds | TimeoutSpec)]

@@ -17,7 +17,8 @@ from operad.flows.formats.operad import OPERAD
 from operad.flows.formats.worfbench import WORFBENCH
 from operad.flows.node_graph import NodeGraph
 from operad.operators.comfyui.reading import mapping_of
-from operad.runtime.values.errors import InvalidError, Issue, shorten
+from operad.runtime.values.document import parse_document
+from operad.runtime.values.errors import InputError, InvalidError, Issue, shorten
 
 
 def formats(definitions: Definitions | None = None) -> Mapping[str, Format]:
@@ -89,11 +90,18 @@ def _nothing(data: bytes, name: str, known: Mapping[str, Format]) -> Issue:
         text = read_text(data, name)
         if _EXPERTS.search(text):
             return Issue("format", "configures experts; expected a workflow of typed nodes", name)
+        if name.endswith((".yaml", ".yml")):
+            keys = shorten(list(parse_document(text, name).data))
+            return Issue(
+                "format", f"is YAML, but has neither `experts` nor a workflow; it has: {keys or 'no keys'}", name
+            )
         if text.lstrip()[:1] not in ("{", "["):
             return Issue("format", f"is of no format that is known: {', '.join(known)}", name)
         value = read_json(text, name)
     except InvalidError as error:
         return error.issues[0]
+    except InputError:  # YAML of comments only
+        return Issue("format", "is empty", name)
     keys = f"it has: {shorten(list(mapping_of(value))) or 'no keys'}" if isinstance(value, dict) else "it is a list"
     what = f"is JSON, but no workflow (nodes_info and edges; nodes and links; ids to class_type and inputs); {keys}"
     return Issue("format", what, name)

@@ -287,7 +287,9 @@ class _Reader:
 
     def _begin(self, event: Any) -> None:
         if self._wants_key():
-            raise self._refusal("key", "a key must be plain text")
+            is_template = isinstance(event, yaml.MappingStartEvent) and event.flow_style
+            hint = "; put a text that begins with {{ in quotes" if is_template else ""
+            raise self._refusal("key", f"a key must be plain text{hint}")
         if event.tag not in _COLLECTIONS:
             self._report("tag", f"the tag {event.tag!r} is not allowed here")
         if len(self._open) > MAX_DEPTH:
@@ -330,6 +332,9 @@ def _issue(error: yaml.YAMLError, text: str, name: str) -> Issue:
         return Issue("yaml", str(error), name)
     row, column = int(mark.line), int(mark.column)
     context, begins = getattr(error, "context", None), getattr(error, "context_mark", None)
+    if context == "while scanning a quoted scalar" and begins is not None:
+        problem = _in_line("the quote that opens here is not closed", text, begins.line)
+        return Issue("yaml", problem, f"{name}:{begins.line + 1}:{begins.column + 1}")
     if context and begins is not None and begins.line != row:
         context = f"{context} that begins in line {begins.line + 1}"
     problem = " ".join(filter(None, (context, getattr(error, "problem", None))))

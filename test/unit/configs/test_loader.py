@@ -402,6 +402,22 @@ tools: [{name: look, module_path: no_such_module}]
 """
 
 
+def test_issues_are_in_the_order_of_lines_and_those_of_the_leader_are_among_them(write):
+    leader = "leader: {profile: {name: L}, actions: [fnd]}\n"
+    found = issues(write(MINIMAL.replace("Greet.", "Greet.\n    retry: often\n    tools: [lok]") + leader))
+    assert [(code, where.partition(" ")[0]) for code, where, _ in found] == [
+        ("value", ":5"), ("unknown-tool", ":6"), ("unknown-action", ":10"),
+    ]  # fmt: skip
+    assert found[0][2] == "must be a number of attempts, or a mapping, not 'often'"
+
+
+def test_a_text_that_begins_with_braces_and_a_quote_that_is_not_closed_are_told(write):
+    [(_, where, message)] = issues(write(MINIMAL.replace("Greet.", "{{ topic }} please")))
+    assert (where, message) == (":4", "a key must be plain text; put a text that begins with {{ in quotes")
+    [(_, where, message)] = issues(write(MINIMAL.replace("Greet.", '"Greet.')))
+    assert (where, message.partition(":")[0]) == (":4:18", "the quote that opens here is not closed")
+
+
 def test_a_wrong_key_hides_no_other_issue(write):
     text = FAULTY.replace(
         "- profile: {name: A}", "- profile: {name: A}\n    max_rounds: many\n    evaluator: {instrction: x}"
@@ -419,12 +435,12 @@ def test_issues_of_one_operator_hide_none_of_the_others(write, how):
     with pytest.raises(InvalidError) as caught:
         how(write(FAULTY))
     assert [(issue.code, issue.where.partition(":")[2]) for issue in caught.value.issues] == [
-        ("tool-module", "10 tools[0]"),
         ("no-type", "3 operators[0].output"),
         ("tool-module", "4 operators[1].tools[0]"),
-        ("unknown-operator", "9 experts[0].workflow[2][1]"),
         ("unknown-operator", "5 operators[2].inputs[0]"),
         ("unknown-output", "6 operators[3].map.over"),
+        ("unknown-operator", "9 experts[0].workflow[2][1]"),
+        ("tool-module", "10 tools[0]"),
     ]
 
 
@@ -936,7 +952,7 @@ TEAM = "  - {name: team, workflow: [[pay, *again]]}\nexperts:"
         (ROUTED.replace("operator: triage", "operator: triag"), "unknown-operator", ":14 experts[0].workflow[1][0].operator", "'triage'?"),
         (with_pay("timeout: {run: -1}"), "value", ":8 operators[1].timeout.run", "must be more than 0, not -1"),
         (with_pay("timeout: {idle: .inf}"), "value", ":8 operators[1].timeout.idle", "finite"),
-        (with_pay("timeout: long"), "value", ":8 operators[1].timeout", "must be a mapping of keys to values, not 'long'"),
+        (with_pay("timeout: long"), "value", ":8 operators[1].timeout", "must be a number of seconds, or a mapping with run and idle, not 'long'"),
         (with_pay("retry: {on: [ModelErorr]}"), "value", ":8 operators[1].retry.on[0]", "did you mean 'ModelError'?"),
         (with_pay("retry: {atempts: 2}"), "unknown-key", ":8 operators[1].retry.atempts", "did you mean 'attempts'?"),
         (with_pay("join: both"), "value", ":8 operators[1].join", "'all_done', 'all' or 'any', not 'both'"),
@@ -1530,7 +1546,7 @@ def test_an_evaluator_that_is_named_twice_or_is_an_operator_too_is_refused(write
 def test_faults_of_all_evaluators_are_told_at_once(write):
     found = issues(write(JUDGES + "      - polit\n      - breif\n      - {name: x}"))
     assert [where for _, where, _ in found] == [
-        ":12 experts[0].evaluator[2].instruction", ":10 experts[0].evaluator[0]", ":11 experts[0].evaluator[1]",
+        ":10 experts[0].evaluator[0]", ":11 experts[0].evaluator[1]", ":12 experts[0].evaluator[2].instruction",
     ]  # fmt: skip
 
 

@@ -58,6 +58,22 @@ def test_a_file_of_experts_is_told_from_one_of_no_format():
         read(b"operators: []\nexperts: []\n", "team.yaml")
 
 
+@pytest.mark.parametrize(
+    ("text", "code", "message"),
+    [
+        ("a: 1\nb: 2\n", "format", "is YAML, but has neither `experts` nor a workflow; it has: a, b"),
+        ("# nothing\n", "format", "is empty"),
+        ("a: {text: 'It's fine'}\n", "yaml", "while parsing a flow mapping did not find expected"),
+    ],
+)
+def test_yaml_of_no_format_is_told_by_its_keys_or_its_fault(text, code, message):
+    with pytest.raises(InvalidError) as caught:
+        read(text.encode(), "f.yaml")
+    [issue] = caught.value.issues
+    assert issue.code == code
+    assert message in issue.message
+
+
 def test_of_a_file_that_is_too_large_one_byte_more_is_read(tmp_path):
     file = tmp_path / "large.dify.yml"
     with file.open("wb") as large:
