@@ -149,8 +149,6 @@ def generate(
             design = _design(expert, instruction, graph, lines, told, keep)
             keep.write(design)
     except (BudgetError, OperatorError) as error:
-        if as_json:
-            put(json.dumps({"accepted": False, "error": str(error)}, indent=2, ensure_ascii=False))
         raise OperadError(f"{error}\n  {unchanged}") from error
     _report(design, wanted, keep, told, explain=explain, written=file, as_json=as_json)
     if design.made and picture:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import errno
+import json
+import os
 import sys
+import sysconfig
 import traceback
+from collections.abc import Iterator
 from enum import Enum
 from importlib import import_module
 from io import TextIOWrapper
@@ -13,6 +17,7 @@ from typing import Annotated, Any, NoReturn, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+import operad
 from operad.cli.entry import imports_done
 from operad.configs.printable import printable
 from operad.runtime.values.errors import BudgetError, InvalidError, OperadError, OperatorError, describe, shorten
@@ -201,6 +206,8 @@ def main() -> None:
     try:
         app(prog_name="operad")
     except OperadError as error:
+        if "--json" in sys.argv:
+            print(_json_of(error))
         print(f"operad: {_told(error)}", file=sys.stderr)
         sys.exit(EXIT_BAD_INPUT)
     except OSError as error:
@@ -220,15 +227,42 @@ def _internal(error: Exception) -> NoReturn:
     sys.exit(EXIT_BAD_INPUT)
 
 
+def _json_of(error: OperadError) -> str:
+    """Return the error as JSON, with its issues, or with the messages of the operators that had finished."""
+    found: dict[str, Any] = {"error": str(error)}
+    if isinstance(error, InvalidError):
+        from operad.configs.issues import issue_dicts
+
+        found = {"error": str(error).partition("\n")[0], "issues": issue_dicts(error)}
+    if isinstance(error, BudgetError | OperatorError):
+        found["finished"] = {key: each.model_dump(mode="json", fallback=str) for key, each in error.finished.items()}
+    return json.dumps(found, indent=2, ensure_ascii=False)
+
+
 def _told(error: OperadError) -> str:
     """Return the error without control characters, with the operators that had finished."""
     if isinstance(error, InvalidError):
         from operad.configs.issues import error_lines
 
         return "\n".join(error_lines(error))
-    text = "\n".join(map(printable, str(error).splitlines()))
+    text = "\n".join(map(printable, [*str(error).splitlines(), *_raised_at(error)]))
     finished = list(error.finished) if isinstance(error, BudgetError | OperatorError) else []
     if not finished:
         return text
     names = printable(shorten(finished))
     return f"{text}\n  finished by then: {names}; --events FILE.jsonl keeps what operators said"
+
+
+def _raised_at(error: OperadError) -> Iterator[str]:
+    """Yield the line of the user's code that raised the original error, if it was the user's code."""
+    from operad.runtime.policies.policy import causes
+
+    first = next((cause for cause in causes(error) if not isinstance(cause, OperadError)), None)
+    if first is None:
+        return
+    ours = [*operad.__path__, *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))]
+    frames = traceback.extract_tb(first.__traceback__)
+    theirs = [each for each in frames if not each.filename.startswith((*ours, "<"))]
+    if theirs:
+        at = theirs[-1]
+        yield f"  raised at {os.path.relpath(at.filename)}:{at.lineno}, in {at.name}: {at.line}"

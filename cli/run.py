@@ -28,7 +28,7 @@ from operad.configs.runnable import Runnable, Source, lasting, make
 from operad.flows.check import OUTCOME
 from operad.operators.nodes.flow import StartVariable
 from operad.runtime.agents.agent import Agent
-from operad.runtime.values.errors import BudgetError, InputError, OperatorError, shorten
+from operad.runtime.values.errors import InputError, shorten
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 
@@ -114,7 +114,7 @@ def run(
     The result goes to stdout; progress, questions, the verdict and errors go to stderr. Questions of
     the run are answered by --answer, or else by a line of stdin. Exit status: 0 SUCCESS,
     1 any other status, 2 bad input or an error, 130 interrupted, 143 terminated. With --json, an
-    error that ends the run is printed as JSON, too, with the messages of finished operators.
+    error is printed as JSON, too, with its issues or the messages of finished operators.
 
     With a --file or an --input, but no --job, the task is that of `app: {desc: …}` in the expert's file.
 
@@ -242,7 +242,7 @@ def carry_out(
         answers: Answers to what it asks, by the questions' ids.
         events_file: File for its events.
         lines: Source of further answers.
-        as_json: True if the whole message, or what an error leaves, is printed as JSON.
+        as_json: True if the whole message is printed as JSON.
         kept: The durable run, if it is one.
         trace: Destination of its spans.
         view_port: Port of the page that shows it; None for no page.
@@ -254,10 +254,6 @@ def carry_out(
         try:
             work = follow(runnable.agent, job, missing, answers, written, lines, kept, page)
             message = run_to_end(listened(runnable.agent.workflow, trace, work), kept)
-        except (BudgetError, OperatorError) as error:
-            if as_json:
-                put(_error_json(error))
-            raise
         finally:
             if services.made and not services.folder:
                 say(Console(stderr=True), f"files: {services.made}")
@@ -312,12 +308,6 @@ def _result(message: WorkflowMessage, *, typed: bool) -> str:
     """The result for people: of a workflow of typed nodes the outputs, of others the text, as far as there are any."""
     outputs = result_text(message.outputs)
     return (outputs or message.scratchpad) if typed else (message.scratchpad or outputs)
-
-
-def _error_json(error: BudgetError | OperatorError) -> str:
-    """An error as JSON, with the messages of the operators that had finished."""
-    finished = {name: message.model_dump(mode="json", fallback=str) for name, message in error.finished.items()}
-    return json.dumps({"error": str(error), "finished": finished}, indent=2, ensure_ascii=False)
 
 
 def _writable(path: Path) -> TextIO:

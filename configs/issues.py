@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from operad.configs.printable import printable
 from operad.runtime.values.errors import InvalidError, Issue
@@ -38,6 +38,16 @@ def issue_line(issue: Placed, file: str = "") -> str:
     """
     place = f"{file}:{issue.line}" if issue.line else file
     return printable(f"{': '.join(filter(None, (place, issue.where, issue.message)))} [{issue.code}]")
+
+
+def issue_dicts(error: InvalidError) -> list[dict[str, Any]]:
+    """Return the issues of an error as JSON values; `file` is empty for an issue of no file."""
+    dicts: list[dict[str, Any]] = []
+    for issue in error.issues:
+        found = _IN_FILE.fullmatch(issue.where)
+        file = found["file"] if found else ""
+        dicts.append({"file": file, **placed(issue, file)._asdict()})
+    return dicts
 
 
 def error_lines(error: InvalidError) -> Iterator[str]:

@@ -113,6 +113,11 @@ class BaseOperator(Step[T]):
         return ""
 
     @property
+    def reads_lesson(self) -> bool:
+        """True if a lesson may change the work of the operator; otherwise an error of it ends the run at once."""
+        return True
+
+    @property
     def memory(self) -> bool:
         """True if its job comes with the earlier turns of a conversation; see `Job.turns`."""
         return True

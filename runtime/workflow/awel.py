@@ -21,7 +21,7 @@ from operad.runtime.values.ids import settled_id, slug
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.output import plain_value
 from operad.runtime.workflow.answer_stream import AnswerStream, answering_operator
-from operad.runtime.workflow.function import message_of
+from operad.runtime.workflow.parameters import message_of
 
 if TYPE_CHECKING:
     from operad.runtime.workflow.run import Run

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -13,7 +12,7 @@ from functools import cached_property
 from typing import Any, Generic, cast, get_args, get_origin, get_type_hints
 
 from pydantic import JsonValue
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import PydanticSerializationError
 from typing_extensions import TypeVar, is_typeddict
 
 from operad.runtime.events import TokenStreamed, current_scope, emit
@@ -34,6 +33,7 @@ from operad.runtime.workflow.parameters import (
     as_value,
     bindings,
     item_in,
+    message_of,
     misfits,
     parameters_of,
     without_partial,
@@ -144,6 +144,11 @@ class FunctionOperator(BaseOperator[T]):
     def instruction(self) -> str:
         """The first line of the function's docstring."""
         return self._instruction
+
+    @property
+    def reads_lesson(self) -> bool:
+        """True if the function takes a `RunContext` or a `Reasoner`; another one would only do the same again."""
+        return any(special != "job" for _, special in self._special)
 
     def settle_id(self, taken: Collection[str]) -> None:
         """Make the id unique among those that are taken, unless it was chosen or is settled."""
@@ -435,15 +440,3 @@ def _streamed(who: str, part: Any) -> str:
         raise InputError(f"{who!r} yields {shown(part)}; a generator yields text, which is streamed")
     emit(TokenStreamed(text=part))
     return part
-
-
-def message_of(value: Any, ports: tuple[str, ...] | None = None) -> WorkflowMessage:
-    """Return a value as a message: text as it is, an object by its fields, any other value as the output ``output``."""
-    if isinstance(value, str):
-        return WorkflowMessage(scratchpad=value, ports=ports)
-    plain = to_jsonable_python(value, by_alias=True)
-    if isinstance(plain, str):  # an Enum, a date
-        return WorkflowMessage(scratchpad=plain, outputs={"output": plain}, ports=ports)
-    text = "" if plain is None else json.dumps(plain, ensure_ascii=False)
-    outputs = cast("dict[str, Any]", plain) if isinstance(plain, dict) else {"output": plain}
-    return WorkflowMessage(scratchpad=text, outputs=outputs, ports=ports)

@@ -41,6 +41,11 @@ class FunctionEvaluator(BaseOperator[Any]):
         """The first line of the function's docstring."""
         return self.function.instruction
 
+    @property
+    def reads_lesson(self) -> bool:
+        """True if the function takes a `RunContext` or a `Reasoner`."""
+        return self.function.reads_lesson
+
     def get_id(self) -> str:
         """Return the id of the function."""
         return self.function.get_id()

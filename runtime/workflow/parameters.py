@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, RootModel
+from pydantic_core import to_jsonable_python
 
 from operad.runtime.events import Scope
 from operad.runtime.events.run_context import RunContext
@@ -216,3 +218,15 @@ def _is_item_around(message: WorkflowMessage, scope: Scope | None) -> bool:
 
 def _with_output(message: WorkflowMessage, name: str) -> WorkflowMessage:
     return message.model_copy(update={"outputs": {"output": message.outputs[name]}})
+
+
+def message_of(value: Any, ports: tuple[str, ...] | None = None) -> WorkflowMessage:
+    """Return a value as a message: text as it is, an object by its fields, any other value as the output ``output``."""
+    if isinstance(value, str):
+        return WorkflowMessage(scratchpad=value, ports=ports)
+    plain = to_jsonable_python(value, by_alias=True)
+    if isinstance(plain, str):  # an Enum, a date
+        return WorkflowMessage(scratchpad=plain, outputs={"output": plain}, ports=ports)
+    text = "" if plain is None else json.dumps(plain, ensure_ascii=False)
+    outputs = cast("dict[str, Any]", plain) if isinstance(plain, dict) else {"output": plain}
+    return WorkflowMessage(scratchpad=text, outputs=outputs, ports=ports)

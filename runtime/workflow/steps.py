@@ -302,7 +302,9 @@ class Steps:
         """
         name, fault = self._build.name, fault_in(error)
         for_others = fault is not None and bool(fault.blame) and set(fault.blame).isdisjoint(self._plan.ids)
-        if self._round >= self._build.max_rounds or not mendable(error) or (for_others and self._outer):
+        is_hopeless = fault is None and not self._build.nodes[node].operator.reads_lesson
+        is_final = is_hopeless or not mendable(error) or (for_others and self._outer)
+        if self._round >= self._build.max_rounds or is_final:
             raise OperatorError.of(name, scope.operator_id, scope.attempt, error, self._round) from error
         if self._matter({node}):
             self._faults[node] = verdict_of(error, scope.operator_id, self._call.job, self._plan.ids)

@@ -443,6 +443,27 @@ def test_an_error_is_json_too_where_that_is_asked_for_with_what_was_said_by_then
     assert "operator 'judge' of workflow 'Greeter' failed" in err
 
 
+def test_bad_input_is_json_too_where_that_is_asked_for(operad, expert):
+    expert.write_text(JUDGED.replace("experts:", "experst:"))
+    status, out, err = operad("run", expert, "--job", "Go.", "--json")
+    said = json.loads(out)
+    assert (status, said["error"]) == (2, err.splitlines()[0].removeprefix("operad: "))
+    assert {(each["code"], each["file"]) for each in said["issues"]} == {("unknown-key", str(expert))}
+    assert all(each["line"] for each in said["issues"])
+    assert (
+        operad("run", "missing.yaml", "--job", "Go.", "--json")[1] == '{\n  "error": "missing.yaml: no such file"\n}\n'
+    )
+
+
+def test_an_error_of_a_users_function_has_its_file_and_line(operad, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("own_steps.py").write_text("import json\n\ndef read(job):\n    return json.loads('no')\n")
+    Path("own.yaml").write_text("experts: [{profile: {name: A}, workflow: [[{function: own_steps.read}]]}]\n")
+    status, _, err = operad("run", "own.yaml", "--job", "x", "--trust")
+    assert status == 2
+    assert err.splitlines()[-1] == "  raised at own_steps.py:4, in read: return json.loads('no')"
+
+
 @pytest.fixture
 def asker(tmp_path, monkeypatch):
     (tmp_path / "asking_operators.py").write_text(ASKING)
@@ -581,9 +602,11 @@ def test_a_question_that_is_open_when_the_run_fails_elsewhere_hangs_nothing(tmp_
     os.close(reading)
     os.close(writing)
     assert process.returncode == 2
-    assert process.stderr.endswith(
-        "operad: operator 'busy' of workflow 'Asker' failed on attempt 1: ValueError: x (stopped because of it: pay)\n"
+    error, place = process.stderr.splitlines()[-2:]
+    assert error == (
+        "operad: operator 'busy' of workflow 'Asker' failed on attempt 1: ValueError: x (stopped because of it: pay)"
     )
+    assert place == "  raised at failing_operator.py:6, in execute: raise ValueError('x')"
 
 
 BUDGET = """

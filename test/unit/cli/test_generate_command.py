@@ -154,7 +154,7 @@ def test_json_is_json_where_nothing_is_made(generate, stages, target):
 
 def test_json_is_json_where_the_endpoint_fails(generate):
     status, out, err = generate(lambda _: Fail(400, "out of order"), "Sum up.", "--json")
-    assert (status, json.loads(out)["accepted"]) == (2, False)
+    assert status == 2
     assert "out of order" in json.loads(out)["error"]
     assert "nothing was made" in err
 
@@ -390,7 +390,8 @@ def test_what_cannot_be_is_refused_before_the_model_is_asked(generate, stages, a
     model = stages()
     status, out, err = generate(model, *arguments)
     sys.stdin.close()
-    assert (status, out) == (2, "")
+    assert status == 2
+    assert "error" in json.loads(out) if "--json" in arguments else not out
     assert said in err
     assert len(err.strip().splitlines()) <= 2
     assert model.asked == []

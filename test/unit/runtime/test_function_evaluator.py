@@ -26,6 +26,32 @@ def test_a_function_is_an_evaluator_whose_faults_start_another_round_with_their_
     assert (result.text, result.rounds, result.status) == ("second", 2, WorkflowStatus.SUCCESS)
 
 
+def test_an_error_of_a_function_that_sees_no_lesson_ends_the_run_at_once():
+    calls: list[str] = []
+
+    def blind(job: Job) -> str:
+        calls.append("blind")
+        raise ValueError("always")
+
+    def seeing(context: RunContext) -> str:
+        calls.append("seeing")
+        raise ValueError("unless it is told")
+
+    def judge(draft: str) -> None:
+        calls.append("judge")
+        raise ValueError("no number")
+
+    for flow in (
+        BuiltinWorkflow(blind, max_rounds=3),
+        BuiltinWorkflow(seeing, max_rounds=3),
+        BuiltinWorkflow(draft, evaluator=judge, max_rounds=3),
+    ):
+        with pytest.raises(OperatorError):
+            flow.run("x")
+
+    assert calls == ["blind", "seeing", "seeing", "seeing", "judge"]
+
+
 def test_a_fault_that_remains_is_the_verdict_and_not_an_error_of_the_run():
     def never(draft: str, job: Job) -> None:
         raise FaultError(f"{job.goal}: not {draft}")

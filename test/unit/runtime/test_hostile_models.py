@@ -215,7 +215,7 @@ async def test_an_endpoint_that_drips_ends_with_the_total_time_of_the_call(web, 
         f"m at {address} took longer than 0.2 s in all, and the call was stopped; raise total_timeout, or ask for less"
     )
     assert raised.value.transient
-    assert len(web.requests) == 1
+    assert len(web.requests) <= 1  # none where connecting takes that long, and never a second one
 
 
 def test_a_call_has_ten_minutes_unless_it_is_told_otherwise():
