@@ -105,6 +105,7 @@ class Kept:
         run_id: Id of the run.
         db: The option ``--db``.
         base_url: The option ``--base-url``, without a login.
+        trust: The option ``--trust``, which the command that resumes the run needs as well.
 
     Attributes:
         ledger: The ledger.
@@ -114,12 +115,14 @@ class Kept:
         InputError: The id is not valid for a run.
     """
 
-    def __init__(self, ledger: Ledger, run_id: str, db: str | None, base_url: str | None = None) -> None:
+    def __init__(
+        self, ledger: Ledger, run_id: str, db: str | None, base_url: str | None = None, *, trust: bool = False
+    ) -> None:
         check_id(run_id)
         self.ledger = ledger
         self.run_id = run_id
         self._option = database_option(db)
-        self._resume = resume_command(run_id, db, base_url)
+        self._resume = resume_command(run_id, db, base_url) + (" --trust" if trust else "")
         self._has_begun = False
 
     @property

@@ -157,7 +157,7 @@ def run(
         served = runnable.served() if workers_ else None
         ledger = open_ledger(db, lasting(source), workers=served, files=files, durable=runnable.durable)
         run_id = new_run_id(runnable.agent.workflow.name) if run_id is None else run_id
-        kept = Kept(ledger, run_id, db, lasting(source).base_url)
+        kept = Kept(ledger, run_id, db, lasting(source).base_url, trust=trust)
         if restart_from is not None:
             restart(kept.ledger, kept.run_id, restart_from, round_, runnable.agent)
     port = port_of(view_, view_port)

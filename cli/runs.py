@@ -171,7 +171,7 @@ def resume_run(
         refuse_changed(kept, describe_workflow(runnable.agent.workflow))
     meant, later = _answers(ledger, run_id, given)  # again, for what is restarted asks anew
     ledger.answer(run_id, meant)  # last, so that a command that fails keeps none
-    job, going_on = ledger.job(run_id), Kept(ledger, run_id, db, source.base_url)
+    job, going_on = ledger.job(run_id), Kept(ledger, run_id, db, source.base_url, trust=trust)
     port, lines = port_of(view, view_port), Lines.of_stdin()
     carry_out(runnable, job, [], later, events_file, lines, as_json=as_json, kept=going_on, trace=trace, view_port=port)
 

@@ -174,7 +174,8 @@ class Trace:
             case events.RunFinished():
                 return self._run_ended(event, "done", event.message.usage, message=event.as_dict()["message"])
             case events.RunFailed():
-                return self._run_ended(event, "failed", event.usage, error=event.error)
+                state = "stopped" if event.error == events.CANCELLED else "failed"
+                return self._run_ended(event, state, event.usage, error=event.error)
             case events.WorkflowEntered():
                 return self._entered(event)
             case events.RoundStarted():

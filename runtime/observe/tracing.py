@@ -326,7 +326,7 @@ def _propagator() -> Any:
 def _fault(span: Span) -> str | None:
     """Return the reason for which a span counts as failed; None if it does not."""
     details = span.details
-    if span.state == "failed":
+    if span.state == "failed" or (span.kind == "run" and span.state == "stopped"):
         return str(details.get("error") or details.get("result") or "failed")
     verdict: dict[str, Any] = {"run": details.get("message", {}), "round": details}.get(span.kind, {})
     if (status := verdict.get("status", "SUCCESS")) != "SUCCESS":

@@ -143,7 +143,7 @@ class App {
       const told = question
         ? [icon("asking"), " ", make("b", { dir: "auto", textContent: this.run.namesOf(question.path).join(" / ") }), " asks: ", make("span.asks", { dir: "auto", textContent: question.question ?? "" }), " ", make("button.main", { textContent: "Answer", onclick: () => this.select(question.path, question.id, true) })]
         : trouble === "cut" ? [icon("cut"), " The file ends before the run does: what came later is not in it."]
-        : [icon("failed"), " ", make("span", { dir: "auto", textContent: (root.error ?? "").split("\n")[0] })];
+        : [icon(root.state === "stopped" ? "stopped" : "failed"), " ", make("span", { dir: "auto", textContent: (root.error ?? "").split("\n")[0] })];
       alert.className = trouble === "error" ? "bad" : "";
       alert.replaceChildren(...(trouble ? told : []));
       if (question) this.bringToView(question);

@@ -198,7 +198,7 @@ def test_a_signal_leaves_the_run_to_be_gone_on_with(operad, started, sent, statu
     _, err = process.communicate(timeout=60)
     assert process.returncode == status
     database = Path("runs.sqlite").absolute()
-    assert err.endswith(f"operad: {said}; to resume: operad runs resume one --db {database}\n")
+    assert err.endswith(f"operad: {said}; to resume: operad runs resume one --db {database} --trust\n")
     assert Ledger("runs.sqlite").run("one").driver == ""
     assert operad("runs", "resume", "one")[:2] == (0, "Last Greet Ada.\n")
     assert ran() == ["a", "b", "b", "c"]
@@ -261,7 +261,7 @@ def test_a_run_is_cancelled_though_its_driver_is_dead_and_goes_on_all_the_same(o
 def test_a_question_that_nobody_answers_leaves_the_run_to_be_answered_later(operad):
     status, out, err = operad("run", "asking.yaml", "--job", "Greet Ada.", "--run-id", "one")
     assert (status, out) == (2, "")
-    assert "'b' asks 'Pay?', and stdin holds no answer; give it: operad runs resume one --answer b=…" in err
+    assert "'b' asks 'Pay?', and stdin holds no answer; give it: operad runs resume one --trust --answer b=…" in err
     assert rows(operad("runs", "list")[1])[0]["state"] == "asks"
     shown = operad("runs", "show", "one")[1]
     assert "b asks: Pay? (yes or no)\n  answer it: operad runs resume one --answer b=…\n" in shown

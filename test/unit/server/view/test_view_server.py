@@ -583,7 +583,7 @@ async def test_a_run_is_cancelled_on_the_page():
     cancelled, picture = await live(asking(), work)
     assert isinstance(cancelled, asyncio.CancelledError)
     root = picture["spans"][0]
-    assert (root["state"], root["error"]) == ("failed", "it was cancelled")
+    assert (root["state"], root["error"]) == ("stopped", "it was cancelled")
     assert not questions(picture)
 
 
