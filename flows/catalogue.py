@@ -19,11 +19,11 @@ NodeType = type[NodeOperator[Any]]
 
 
 def drafted_fields(node_type: NodeType, advanced: Collection[str] = ()) -> dict[str, FieldInfo]:
-    """Return the parameters that models are told of when they generate workflows.
+    """Return the parameters that are shown to models which generate workflows.
 
     Args:
-        node_type: The type.
-        advanced: Advanced parameters among them, as ``type.parameter``, or ``parameter`` for all types.
+        node_type: The node type.
+        advanced: The advanced parameters to include, as ``type.parameter``, or ``parameter`` for all types.
     """
     return {
         name: each
@@ -33,24 +33,24 @@ def drafted_fields(node_type: NodeType, advanced: Collection[str] = ()) -> dict[
 
 
 def card(node_type: NodeType, *, advanced: bool = False) -> str:
-    """Describe a type in words: its work, its parameters, its outputs, its ports and an example.
+    """Return the description of a node type: purpose, parameters, outputs, ports and an example.
 
         print(card(NODE_TYPES["llm"]))
 
     Args:
-        node_type: The type.
-        advanced: Whether parameters are shown that models who make workflows are not told of.
+        node_type: The node type.
+        advanced: True to include advanced parameters, which models that generate workflows are not shown.
     """
-    lines = [f"{node_type.type}: {summary(node_type)}", *(f"  {line}" for line in _more(node_type))]
-    every = node_type.params_type.model_fields
-    fields = {name: every[name] for name in sorted(every, key="failure".__eq__)}
+    lines = [f"{node_type.type}: {summary(node_type)}", *(f"  {line}" for line in _description(node_type))]
+    declared = node_type.params_type.model_fields
+    fields = {name: declared[name] for name in sorted(declared, key="failure".__eq__)}
     if not advanced:
         fields = drafted_fields(node_type)
     lines += ["  params:" if fields else "  params: none"]
     for name, field in fields.items():
         default = "" if field.is_required() else f" (may be left out; {_default(field)})"
-        written = f" Written {said}." if (said := form(field.rebuild_annotation())) else ""
-        lines.append(f"    {name}: {field.description}{default}{_accepted(field.metadata)}{written}")
+        written = f" Written {notation}." if (notation := form(field.rebuild_annotation())) else ""
+        lines.append(f"    {name}: {field.description}{default}{_accepted_types(field.metadata)}{written}")
     lines += [f"  outputs: {node_type.gives}"]
     lines += [f"  ports: {node_type.ways}"] if node_type.ways else []
     lines += [f"  example: {_example(node_type)}"] if node_type.example else []
@@ -58,13 +58,13 @@ def card(node_type: NodeType, *, advanced: bool = False) -> str:
 
 
 def _example(node_type: NodeType) -> str:
-    """The example as it stands in a file of YAML, on one line."""
+    """Return the example on one line, with the names that parameters have in YAML files."""
     values = json.loads(json.dumps(node_type.example))
     return json.dumps(named(node_type.params_type, values), ensure_ascii=False)
 
 
 def as_json(node_type: NodeType) -> dict[str, JsonValue]:
-    """A type as JSON: what `card` says, and the JSON Schema of its parameters."""
+    """Return the description of a node type as JSON, with the JSON Schema of its parameters."""
     return {
         "type": node_type.type,
         "summary": summary(node_type),
@@ -77,18 +77,18 @@ def as_json(node_type: NodeType) -> dict[str, JsonValue]:
 
 
 def params_schema(node_type: NodeType) -> dict[str, JsonValue]:
-    """The JSON Schema of a type's parameters."""
+    """Return the JSON Schema of a node type's parameters."""
     return node_type.params_type.model_json_schema()
 
 
 def table(types: Iterable[NodeType]) -> str:
-    """A line for each type."""
+    """Return one line for each node type: its name and its summary."""
     rows = [(node_type.type, summary(node_type)) for node_type in types]
     width = max((len(name) for name, _ in rows), default=0)
     return "\n".join(f"{name:{width}}  {text}" for name, text in rows)
 
 
-def _more(node_type: NodeType) -> list[str]:
+def _description(node_type: NodeType) -> list[str]:
     _, _, rest = inspect.cleandoc(node_type.__doc__ or "").partition("\n\n")
     return rest.splitlines()
 
@@ -98,7 +98,7 @@ def _default(field: Any) -> str:
     return "" if default is PydanticUndefined else f"then {json.dumps(default, default=str)}"
 
 
-def _accepted(metadata: Iterable[object]) -> str:
+def _accepted_types(metadata: Iterable[object]) -> str:
     accepts = next((each.types for each in metadata if isinstance(each, Accepts)), None)
     if accepts is None or {VariableType.FILE, VariableType.STRING} <= set(accepts):
         return ""
@@ -107,5 +107,5 @@ def _accepted(metadata: Iterable[object]) -> str:
 
 
 def known(types: Mapping[str, NodeType]) -> str:
-    """All types in words, with an empty line between."""
+    """Return the descriptions of all node types, separated by empty lines."""
     return "\n\n".join(card(node_type) for node_type in types.values())

@@ -19,16 +19,16 @@ from operad.runtime.values.errors import Hints, InvalidError, Issue, shorten
 T = VariableType
 NodeType = type[NodeOperator[Any]]
 MOST_LEVELS = 16
-"""Maximum depth of nodes inside others."""
+"""Maximum depth of nodes inside other nodes."""
 
-_MOST_NAMED = 50
-"""Of how many variables of a node a message gives the names."""
+_MAX_LISTED = 50
+"""Maximum number of variables that an error message lists."""
 
 OUTCOME = "<outcome>"
-"""The id of what gathers the results, at the end of a workflow of typed nodes and of what runs inside one."""
+"""Id of the operator that gathers the results of a workflow of typed nodes, or of the nodes inside a container."""
 
 CONVERSATION = "conversation"
-"""The id and the type of the node that holds the variables of a conversation; it has no edges."""
+"""Id and type of the node that holds the variables of a conversation; it has no edges."""
 
 
 def check(graph: NodeGraph, types: Mapping[str, NodeType]) -> list[Issue]:
@@ -38,7 +38,7 @@ def check(graph: NodeGraph, types: Mapping[str, NodeType]) -> list[Issue]:
             print(issue.where, issue.message)
 
     Args:
-        graph: The workflow as it is written.
+        graph: The workflow; it need not be valid.
         types: The node types by name.
 
     Returns:
@@ -48,16 +48,19 @@ def check(graph: NodeGraph, types: Mapping[str, NodeType]) -> list[Issue]:
 
 
 class Checker:
-    """One check of a graph.
+    """Static check of one workflow; the constructor runs it.
+
+    A level is the workflow itself, or the nodes inside one container, such as an iteration.
 
     Args:
-        graph: The workflow as it is written.
+        graph: The workflow; it need not be valid.
         types: The node types by name.
 
     Attributes:
-        issues: What is wrong.
-        nodes: The nodes whose parameters could be read, by id.
-        outputs: The types of their variables, by id; those that they have for nodes inside them in `inner`.
+        issues: The issues found.
+        nodes: The nodes with valid parameters, by id.
+        outputs: The variables that each node gives to the nodes after it, with their types, by node id.
+        inner: The variables that each container gives to the nodes inside it, with their types, by node id.
     """
 
     def __init__(self, graph: NodeGraph, types: Mapping[str, NodeType]) -> None:
@@ -68,40 +71,40 @@ class Checker:
         self.nodes: dict[str, NodeOperator[Any]] = {}
         self.outputs: dict[str, Mapping[str, VariableType]] = {}
         self.inner: dict[str, Mapping[str, VariableType]] = {}
-        self._place: dict[str, int] = {}
-        self._before: dict[str, int] = {}  # a bit at the place of each: sets of them would grow with the square
-        self._half_read: dict[str, list[Reference]] = {}
+        self._positions: dict[str, int] = {}
+        self._predecessors: dict[str, int] = {}  # bit masks over `_positions`: sets would take quadratic memory
+        self._partial_references: dict[str, list[Reference]] = {}  # of nodes with invalid parameters
         self._by_id = graph.by_id
-        self._inside: dict[str, list[NodeSpec]] = {}
+        self._children: dict[str, list[NodeSpec]] = {}
         for spec in graph.nodes:
-            self._inside.setdefault(spec.parent, []).append(spec)
+            self._children.setdefault(spec.parent, []).append(spec)
         self._edges = [edge for edge in graph.edges if self._check_edge(edge)]
         self._read_nodes()
         self._check_ports()
         if not graph.nodes:
             self._report("no-nodes", "the workflow has no nodes")
-        elif self._is_nested_well():
+        elif self._check_nesting():
             self._check_level("")
 
     def comes_before(self, earlier: str, node_id: str) -> bool:
-        """Return whether a path of any length leads from one node to another of its level."""
-        return earlier in self._place and bool(self._before.get(node_id, 0) >> self._place[earlier] & 1)
+        """Return True if a path of edges leads from the node `earlier` to the node `node_id`, on one level."""
+        return earlier in self._positions and bool(self._predecessors.get(node_id, 0) >> self._positions[earlier] & 1)
 
     def count_before(self, node_id: str) -> int:
-        """Return the number of nodes of its level that come before a node."""
-        return self._before[node_id].bit_count()
+        """Return the number of nodes of the same level from which a path leads to a node."""
+        return self._predecessors[node_id].bit_count()
 
     def _report(self, code: str, message: str, where: str = "") -> None:
         self.issues.append(Issue(code, message, where))
 
-    # Nodes by themselves
+    # Single nodes
 
     def _read_nodes(self) -> None:
         for node_id, count in Counter(spec.id for spec in self.graph.nodes).items():
             if count > 1:
                 self._report("duplicate-id", f"{count} nodes have this id; give each its own", node_id)
         for spec in self.graph.nodes:
-            if not self._has_an_id(spec):
+            if not self._check_id(spec):
                 continue
             if spec.type == CONVERSATION and spec.parent:
                 self._report("crosses-border", f"a node of type {CONVERSATION!r} runs inside no other", spec.id)
@@ -116,9 +119,9 @@ class Checker:
                 node = node_type(spec.id, spec.params)
             except InvalidError as error:
                 self.issues += error.issues
-                if not node_type.body_starts_with:  # whose parameters also name what is inside
+                if not node_type.body_starts_with:  # a container also refers to nodes inside it
                     found = readable(node_type.params_type, spec.params)
-                    self._half_read[spec.id] = list(references_in(node_type.params_type, found))
+                    self._partial_references[spec.id] = list(references_in(node_type.params_type, found))
                 continue
             self.nodes.setdefault(spec.id, node)
             for misshapen in (each for text in node.texts for each in text.misshapen):
@@ -126,8 +129,8 @@ class Checker:
                     "misshapen-reference", f"{misshapen} names no variable; write {{{{#id.variable#}}}}", spec.id
                 )
 
-    def _has_an_id(self, spec: NodeSpec) -> bool:
-        """Report an id that no operator can have, or that is taken."""
+    def _check_id(self, spec: NodeSpec) -> bool:
+        """Report a reserved or malformed id; return False if the node cannot be checked because of it."""
         if spec.id in (OUTCOME, END) or (spec.id == CONVERSATION and spec.type != CONVERSATION):
             self._report("duplicate-id", "this id is taken; give it another", spec.id)
         if not spec.id or whole(spec.id) != spec.id:
@@ -137,21 +140,21 @@ class Checker:
             return False
         return True
 
-    def _is_nested_well(self) -> bool:
-        """Return whether the levels can be checked: no node runs inside itself, and none too deep."""
-        well = True
+    def _check_nesting(self) -> bool:
+        """Report wrong parents; return False if a node runs inside itself or too deep, which rules out further checks."""
+        valid = True
         for spec in self.graph.nodes:
-            around = [spec.id, *self._around(spec.parent)]  # of two with one id, `_by_id` has another parent
+            chain = [spec.id, *self._with_ancestors(spec.parent)]  # not _with_ancestors(spec.id): ids may be duplicate
             if spec.parent and spec.parent not in self._by_id:
                 hint = self._hints.near(spec.parent, self._by_id)
                 self._report("undefined-node", f"belongs inside {spec.parent!r}, which is not there{hint}", spec.id)
-            elif spec.id in around[1:]:
-                self._report("cycle", f"runs inside itself: {shorten(around[: around.index(spec.id, 1) + 1])}", spec.id)
-                well = False
-            elif len(around) == MOST_LEVELS + 2:
+            elif spec.id in chain[1:]:
+                self._report("cycle", f"runs inside itself: {shorten(chain[: chain.index(spec.id, 1) + 1])}", spec.id)
+                valid = False
+            elif len(chain) == MOST_LEVELS + 2:
                 self._report("too-deep", f"runs inside more than {MOST_LEVELS} nodes", spec.id)
-                well = False
-        return well
+                valid = False
+        return valid
 
     # Edges
 
@@ -198,54 +201,55 @@ class Checker:
                     f"{edge.source} → {edge.target}",
                 )
 
-    # Levels: the workflow, and what runs inside a node
+    # Levels: the workflow, and the nodes inside each container
 
     def _check_level(self, parent: str) -> None:
-        specs = self._inside.get(parent, [])
+        specs = self._children.get(parent, [])
         edges = [edge for edge in self._edges if self._by_id[edge.source].parent == parent]
-        starts = self._starts(parent, specs)
-        followers: dict[str, list[str]] = {spec.id: [] for spec in specs}
-        parents: dict[str, list[str]] = {spec.id: [] for spec in specs}
+        starts = self._find_starts(parent, specs)
+        successors: dict[str, list[str]] = {spec.id: [] for spec in specs}
+        predecessors: dict[str, list[str]] = {spec.id: [] for spec in specs}
         for edge in edges:
-            followers[edge.source].append(edge.target)
-            parents[edge.target].append(edge.source)
-        self._check_reachable(specs, starts, followers, parents)
+            successors[edge.source].append(edge.target)
+            predecessors[edge.target].append(edge.source)
+        self._check_reachable(specs, starts, successors, predecessors)
         try:
-            order = list(TopologicalSorter(parents).static_order())
+            order = list(TopologicalSorter(predecessors).static_order())
         except CycleError as error:
             cycle = " → ".join(error.args[1])
             self._report("cycle", f"each of these leads to the next: {cycle}", error.args[1][0])
             order = [spec.id for spec in specs]
-        talks = any(spec.id == spec.type == CONVERSATION for spec in specs)
+        has_conversation = any(spec.id == spec.type == CONVERSATION for spec in specs)
         for node_id in order:
-            self._place[node_id] = len(self._place)
+            self._positions[node_id] = len(self._positions)
         for node_id in order:
-            heard = not parent and node_id != CONVERSATION and talks
-            before = 1 << self._place[CONVERSATION] if heard else 0
-            for earlier in parents[node_id]:
-                before |= 1 << self._place[earlier] | self._before.get(earlier, 0)
-            self._before[node_id] = before
+            sees_conversation = not parent and node_id != CONVERSATION and has_conversation
+            mask = 1 << self._positions[CONVERSATION] if sees_conversation else 0
+            for earlier in predecessors[node_id]:
+                mask |= 1 << self._positions[earlier] | self._predecessors.get(earlier, 0)
+            self._predecessors[node_id] = mask
         for node_id in order:
             self._check_node(node_id)
 
-    def _starts(self, parent: str, specs: Sequence[NodeSpec]) -> list[str]:
-        holder = self.types.get(self._by_id[parent].type) if parent else None
-        wanted = holder.body_starts_with if holder else "" if parent else "start"
-        starts = [spec.id for spec in specs if spec.type == wanted]
-        if parent and not wanted:
-            pass  # of a type that is not known, or that nothing can run inside of
+    def _find_starts(self, parent: str, specs: Sequence[NodeSpec]) -> list[str]:
+        """Return the ids of a level's start nodes; report a missing or second start, and a workflow without an end."""
+        container_type = self.types.get(self._by_id[parent].type) if parent else None
+        start_type = container_type.body_starts_with if container_type else "" if parent else "start"
+        starts = [spec.id for spec in specs if spec.type == start_type]
+        if parent and not start_type:
+            pass  # the parent has an unknown type, or one that holds no nodes; both are reported elsewhere
         elif not starts:
-            what = (
-                f"what runs inside it begins with one of type {wanted!r}, and there is none"
+            message = (
+                f"what runs inside it begins with one of type {start_type!r}, and there is none"
                 if parent
                 else ("there is no node of type 'start'")
             )
-            self._report("no-start", what, parent)
+            self._report("no-start", message, parent)
         elif len(starts) > 1:
-            self._report("several-starts", f"there can be one of type {wanted!r}, not {shorten(starts)}", parent)
+            self._report("several-starts", f"there can be one of type {start_type!r}, not {shorten(starts)}", parent)
         if not parent and not any(self.nodes[spec.id].ends for spec in specs if spec.id in self.nodes):
-            unread = any(spec.type in self.types and self.types[spec.type].ends for spec in specs)
-            if not unread:
+            invalid_end = any(spec.type in self.types and self.types[spec.type].ends for spec in specs)
+            if not invalid_end:
                 self._report("no-end", "there is no node of type 'end', and so no result")
         return starts
 
@@ -253,30 +257,30 @@ class Checker:
         self,
         specs: Sequence[NodeSpec],
         starts: Sequence[str],
-        followers: Mapping[str, Sequence[str]],
-        parents: Mapping[str, Sequence[str]],
+        successors: Mapping[str, Sequence[str]],
+        predecessors: Mapping[str, Sequence[str]],
     ) -> None:
-        reached, open_ = set(starts), list(starts)
-        while open_:
-            for following in followers[open_.pop()]:
-                if following not in reached:
-                    reached.add(following)
-                    open_.append(following)
+        reached, pending = set(starts), list(starts)
+        while pending:
+            for successor in successors[pending.pop()]:
+                if successor not in reached:
+                    reached.add(successor)
+                    pending.append(successor)
         for spec in specs:
             if not starts or spec.id in reached or spec.type == CONVERSATION:
                 continue
-            if not (followers[spec.id] or parents[spec.id]):
+            if not (successors[spec.id] or predecessors[spec.id]):
                 self._report("isolated", "no edge leads to it or from it", spec.id)
             else:
                 self._report("unreachable", f"no way leads to it from {starts[0]!r}", spec.id)
 
     def _check_node(self, node_id: str) -> None:
         node = self.nodes.get(node_id)
-        inside = self._inside.get(node_id, [])
-        for reference in node.references if node else self._half_read.get(node_id, ()):
+        children = self._children.get(node_id, [])
+        for reference in node.references if node else self._partial_references.get(node_id, ()):
             self._check_reference(node_id, reference)
         if node is None:
-            if inside:
+            if children:
                 self._check_level(node_id)
             return
         self._check_place(node)
@@ -287,67 +291,73 @@ class Checker:
             self._check_level(node_id)
             for where, selector in node.results:
                 self._check_result(node_id, where, selector)
-        elif inside:
-            names = shorten([spec.id for spec in inside])
+        elif children:
+            names = shorten([spec.id for spec in children])
             self._report("crosses-border", f"nothing can run inside a node of type {node.type!r}: {names}", node_id)
         self.outputs[node_id] = node.variables(type_of)
 
     def _check_place(self, node: NodeOperator[Any]) -> None:
-        """Report outputs and assignments that have no effect where the node stands."""
+        """Report outputs and assignments that have no effect on the level of the node."""
         node_id = node.get_id()
         level = self._by_id[node_id].parent
         if level and node.ends and not node.answers:
-            what = f"names results of the workflow, which would be lost inside {level!r}; put it after {level!r}"
-            self._report("crosses-border", what, node_id)
+            message = f"names results of the workflow, which would be lost inside {level!r}; put it after {level!r}"
+            self._report("crosses-border", message, node_id)
         for target in node.assigns:
             if target.node in self._by_id and target.node not in (level, CONVERSATION):
-                there = f"{level!r}, which it runs inside of, and of the conversation" if level else "the conversation"
-                self._report("crosses-border", f"{_named(target)}: here only variables of {there} can be set", node_id)
+                scope = f"{level!r}, which it runs inside of, and of the conversation" if level else "the conversation"
+                self._report(
+                    "crosses-border",
+                    f"{_describe_variable(target)}: here only variables of {scope} can be set",
+                    node_id,
+                )
 
     # References
 
     def _check_reference(self, node_id: str, reference: Reference) -> None:
-        selector, where = reference.selector, self._param(node_id, reference.where)
+        selector, where = reference.selector, self._param_path(node_id, reference.where)
         if selector.node not in self._by_id:
             hint = self._hints.near(selector.node, self._by_id)
             self._report(
                 "undefined-node",
-                f"{where}: {_named(selector)}: there is no node {selector.node!r}{hint}",
+                f"{where}: {_describe_variable(selector)}: there is no node {selector.node!r}{hint}",
                 node_id,
             )
             return
-        around = list(self._around(node_id))
-        if selector.node in around[1:]:
+        chain = list(self._with_ancestors(node_id))
+        if selector.node in chain[1:]:
             outputs: Mapping[str, VariableType] | None = self.inner.get(selector.node)
         else:
             level = self._by_id[selector.node].parent
-            here = next((inner for inner in around if self._by_id[inner].parent == level), None)
-            if here is None:
+            # The node itself, or the container around it, that is on the level of the other node:
+            peer = next((inner for inner in chain if self._by_id[inner].parent == level), None)
+            if peer is None:
                 self._report(
                     "crosses-border",
-                    f"{where}: {_named(selector)}: {selector.node!r} runs inside {level!r}, and only what "
+                    f"{where}: {_describe_variable(selector)}: {selector.node!r} runs inside {level!r}, and only what "
                     f"{level!r} gives can be read outside",
                     node_id,
                 )
                 return
-            if not self.comes_before(selector.node, here):
-                what = "itself" if selector.node == node_id else f"{selector.node!r}, which does not come before it"
-                self._report("not-before", f"{where}: {_named(selector)}: reads {what}", node_id)
+            if not self.comes_before(selector.node, peer):
+                source = "itself" if selector.node == node_id else f"{selector.node!r}, which does not come before it"
+                self._report("not-before", f"{where}: {_describe_variable(selector)}: reads {source}", node_id)
                 return
             outputs = self.outputs.get(selector.node)
         if outputs is not None:
             self._check_variable(node_id, reference, outputs)
 
-    def _param(self, node_id: str, where: str) -> str:
-        """The path of a parameter, with names."""
+    def _param_path(self, node_id: str, where: str) -> str:
+        """Return the path of a parameter with field names in the place of list positions."""
         return named_place(self.types[self._by_id[node_id].type].params_type, where)
 
     def _check_variable(self, node_id: str, reference: Reference, outputs: Mapping[str, VariableType]) -> None:
         who = f"node {reference.selector.node!r} ({self._by_id[reference.selector.node].type})"
         if fault := misread(reference, outputs, who, self._hints):
-            self._report(fault.code, f"{self._param(node_id, fault.where)}: {fault.what}", node_id)
+            self._report(fault.code, f"{self._param_path(node_id, fault.where)}: {fault.what}", node_id)
 
     def _check_result(self, node_id: str, where: str, selector: Selector) -> None:
+        """Check a variable that a container takes its results from: the node must run inside the container."""
         spec = self._by_id.get(selector.node)
         if spec is None:
             hint = self._hints.near(selector.node, self._by_id)
@@ -357,8 +367,8 @@ class Checker:
         elif (outputs := self.outputs.get(selector.node)) is not None:
             self._check_variable(node_id, Reference(where, selector, tuple(VariableType)), outputs)
 
-    def _around(self, node_id: str) -> Iterator[str]:
-        """A node, and those that it runs inside of, outwards."""
+    def _with_ancestors(self, node_id: str) -> Iterator[str]:
+        """Yield the id of a node and the ids of the containers around it, innermost first."""
         seen: set[str] = set()
         while node_id in self._by_id and node_id not in seen:
             seen.add(node_id)
@@ -366,43 +376,54 @@ class Checker:
             node_id = self._by_id[node_id].parent
 
     def _type_of(self, selector: Selector) -> VariableType:
-        for known in (self.outputs, self.inner):
-            kind = lookup(known.get(selector.node, {}), selector.variable)
+        for variables in (self.outputs, self.inner):
+            kind = lookup(variables.get(selector.node, {}), selector.variable)
             if kind is not None:
                 return kind
         return T.ANY
 
 
 def misread(reference: Reference, outputs: Mapping[str, VariableType], who: str, hints: Hints) -> Fault | None:
-    """Return the fault of reading one of these outputs of a node; None if it can be read."""
+    """Return the fault of a reference: an unknown variable, or a variable of the wrong type; None if it is valid.
+
+    Args:
+        reference: The reference.
+        outputs: The variables of the node that it reads, with their types.
+        who: Description of that node, for the message.
+        hints: Source of suggestions of similar names.
+    """
     name = reference.selector.variable
     kind = lookup(outputs, name)
     if kind is None:
         known = list(outputs)
-        has = f"it has: {shorten(known, _MOST_NAMED)}" if known else "it has none"
-        what = f"{who} has no variable {name!r}{hints.near(name, known)}; {has}"
-        return Fault(reference.where, f"{_named(reference.selector)}: {what}", "undefined-variable")
+        has = f"it has: {shorten(known, _MAX_LISTED)}" if known else "it has none"
+        message = f"{who} has no variable {name!r}{hints.near(name, known)}; {has}"
+        return Fault(reference.where, f"{_describe_variable(reference.selector)}: {message}", "undefined-variable")
     if not any(kind.may_be(wanted) for wanted in reference.accepts):
         wanted = ", ".join(each.value for each in reference.accepts)
-        what = f"is {kind.value}, and what is needed is {wanted}"
-        return Fault(reference.where, f"{_named(reference.selector)} {what}", "wrong-type")
+        message = f"is {kind.value}, and what is needed is {wanted}"
+        return Fault(reference.where, f"{_describe_variable(reference.selector)} {message}", "wrong-type")
     return None
 
 
 def lookup(outputs: Mapping[str, VariableType], variable: str) -> VariableType | None:
-    """The type of a variable, or of a part of one; None where there is no such thing."""
+    """Return the type of a variable, or of a part of it such as ``user.name``; None if it does not exist."""
     if variable in outputs:
         return outputs[variable]
     name, _, path = variable.partition(".")
     return part_type(outputs[name], path) if name in outputs and path else None
 
 
-def _named(selector: Selector) -> str:
+def _describe_variable(selector: Selector) -> str:
     return f"{selector.variable!r} of {selector.node!r}"
 
 
 def refuse(subject: str, issues: Iterable[Issue]) -> None:
-    """Raise what was found, if anything was.
+    """Raise the issues, if there are any.
+
+    Args:
+        subject: Description of the checked object, for the error.
+        issues: The issues found.
 
     Raises:
         InvalidError: There are issues.

@@ -23,7 +23,7 @@ DIFY: Mapping[str, str] = {
     "trigger-schedule": _TRIGGER,
     "trigger-webhook": _TRIGGER,
 }
-"""Of Dify."""
+"""Advice by node type of Dify."""
 
 COZE: Mapping[str, str] = {
     "batch": "add an iteration node; only a batch over one list with one output is read",
@@ -57,7 +57,7 @@ COZE: Mapping[str, str] = {
     "variable_merge": "add a variable-aggregator node; only one group is read",
     "workflow": _CALL,
 }
-"""Of Coze; a type with ``coze-`` is one of ours by name whose parameters are not of the form that is read."""
+"""Advice by node type of Coze; ``coze-`` marks a type that Operad has, too, but whose parameters it cannot read."""
 
 INSTEAD: Mapping[str, str] = {**DIFY, **COZE}
-"""Advice by type."""
+"""Advice by node type of any platform."""

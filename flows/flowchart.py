@@ -1,7 +1,8 @@
 """Flowchart of a workflow, in the language of Mermaid.
 
-A node shows its type and its id, an edge from a port shows the port: the number of an if-else case or ``else``, the name
-of a class. What runs inside a node stands in a frame. A node that edges name and that is not there has a dashed border.
+A node shows its type and its id. An edge from a port shows the port: the number of an if-else case, ``else``, or the
+name of a class. Nodes inside a container are drawn in a frame. A node that edges name but that does not exist has a
+dashed border.
 """
 
 from __future__ import annotations
@@ -37,18 +38,18 @@ def write(graph: NodeGraph, status: Mapping[str, str] | None = None) -> str:
         print(write(graph, {"2": "done"}))
 
     Args:
-        graph: The workflow; nothing in it need be right.
-        status: What nodes are, by id: running, done, failed or skipped; or added or changed.
+        graph: The workflow; it need not be valid.
+        status: The status of nodes, by id: running, done, failed, skipped, added or changed.
 
     Returns:
-        Mermaid's code.
+        The flowchart in Mermaid's language.
     """
     chart = _Chart(graph)
     lines = ["flowchart TD", *chart.level("", "  "), *chart.edges()]
-    shown = {node_id: said for node_id, said in (status or {}).items() if said in COLOURS and node_id in chart.names}
-    for said, colours in COLOURS.items():
-        if ids := [chart.names[node_id] for node_id, each in shown.items() if each == said]:
-            lines += [f"  classDef {said} {colours}", f"  class {','.join(ids)} {said}"]
+    shown = {node_id: state for node_id, state in (status or {}).items() if state in COLOURS and node_id in chart.names}
+    for state, colours in COLOURS.items():
+        if ids := [chart.names[node_id] for node_id, each in shown.items() if each == state]:
+            lines += [f"  classDef {state} {colours}", f"  class {','.join(ids)} {state}"]
     if chart.missing:
         lines += [
             f"  classDef {_MISSING} stroke-dasharray:4",
@@ -58,7 +59,7 @@ def write(graph: NodeGraph, status: Mapping[str, str] | None = None) -> str:
 
 
 def port_label(node: NodeSpec | None, port: int) -> str:
-    """Return the label of a node's port; empty for the only one."""
+    """Return the label of a port: the case, the class or the number; empty for port 0 of other node types."""
     params: Any = node.params if node is not None else None
     fields: Mapping[str, Any] = cast("Mapping[str, Any]", params) if isinstance(params, Mapping) else {}
     if node is not None and node.type == "if-else":
@@ -70,62 +71,64 @@ def port_label(node: NodeSpec | None, port: int) -> str:
 
 
 class _Chart:
-    """The names of nodes in the chart, and what stands inside of what."""
+    """Nodes of the chart: their names in it, and their containers."""
 
     def __init__(self, graph: NodeGraph) -> None:
         self._graph = graph
         by_id = graph.by_id
-        self._by_id = {node.id: by_id[node.id] for node in graph.nodes}  # in their order
+        self._by_id = {node.id: by_id[node.id] for node in graph.nodes}  # `by_id` has another order
         ends = [end for edge in graph.edges for end in (edge.source, edge.target)]
         self.missing = [end for end in dict.fromkeys(ends) if end not in self._by_id]
         self.names = {node_id: f"n{number}" for number, node_id in enumerate([*self._by_id, *self.missing])}
-        self._around = {node_id: list(self._outwards(node_id)) for node_id in self._by_id}
-        self._inside: dict[str, list[str]] = {}
-        for node_id, around in self._around.items():
-            self._inside.setdefault(around[0] if around else "", []).append(node_id)
+        self._ancestors_of = {node_id: list(self._ancestors(node_id)) for node_id in self._by_id}
+        self._children: dict[str, list[str]] = {}
+        for node_id, around in self._ancestors_of.items():
+            self._children.setdefault(around[0] if around else "", []).append(node_id)
 
-    def _outwards(self, node_id: str) -> Iterator[str]:
-        """Yield the nodes around a node; none where they form a circle, or one does not exist."""
-        around: list[str] = []
+    def _ancestors(self, node_id: str) -> Iterator[str]:
+        """Yield the containers around a node, innermost first; none if they form a cycle or one does not exist."""
+        ancestors: list[str] = []
         parent = self._by_id[node_id].parent
         while parent:
-            if parent not in self._by_id or parent == node_id or parent in around:
+            if parent not in self._by_id or parent == node_id or parent in ancestors:
                 return
-            around.append(parent)
+            ancestors.append(parent)
             parent = self._by_id[parent].parent
-        yield from around
+        yield from ancestors
 
     def level(self, parent: str, indent: str) -> Iterator[str]:
-        """The nodes inside of one, line by line."""
-        open_ = [(iter(self._inside.get(parent, ())), indent)]
-        while open_:
-            ids, indent = open_[-1]
+        """Yield the lines of the nodes inside a container; for an empty id, of the whole chart."""
+        stack = [(iter(self._children.get(parent, ())), indent)]
+        while stack:
+            ids, indent = stack[-1]
             for node_id in ids:
                 name, text = self.names[node_id], label(f"{self._by_id[node_id].type} {node_id}")
-                if node_id in self._inside:
+                if node_id in self._children:
                     yield f"{indent}subgraph {name} [{text}]"
-                    open_.append((iter(self._inside[node_id]), indent + "  "))
+                    stack.append((iter(self._children[node_id]), indent + "  "))
                     break
                 left, right = _SHAPES.get(self._by_id[node_id].type, ("[", "]"))
                 yield f"{indent}{name}{left}{text}{right}"
             else:
-                open_.pop()
-                if open_:
-                    yield f"{open_[-1][1]}end"
+                stack.pop()
+                if stack:
+                    yield f"{stack[-1][1]}end"
                 else:
                     yield from (f"{indent}{self.names[each]}[{label(each)}]" for each in self.missing)
 
     def edges(self) -> Iterator[str]:
-        """The edges, but for those between a node and what runs inside of it, which no chart can draw."""
+        """Yield the lines of the edges. Mermaid cannot draw edges between a container and the nodes inside it."""
         for edge in self._graph.edges:
             if self._can_be_drawn(edge):
-                said = port_label(self._by_id.get(edge.source), edge.port)
-                arrow = f"-->|{label(said)}|" if said else "-->"
+                text = port_label(self._by_id.get(edge.source), edge.port)
+                arrow = f"-->|{label(text)}|" if text else "-->"
                 yield f"  {self.names[edge.source]} {arrow} {self.names[edge.target]}"
 
     def _can_be_drawn(self, edge: Edge) -> bool:
-        inside = edge.source in self._around.get(edge.target, ()) or edge.target in self._around.get(edge.source, ())
-        itself_a_frame = edge.source == edge.target and edge.source in self._inside
+        inside = edge.source in self._ancestors_of.get(edge.target, ()) or edge.target in self._ancestors_of.get(
+            edge.source, ()
+        )
+        itself_a_frame = edge.source == edge.target and edge.source in self._children
         return not inside and not itself_a_frame
 
 

@@ -14,14 +14,14 @@ from operad.runtime.values.errors import OperadError
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """A node as it is written.
+    """Node as a file describes it; it need not be valid.
 
     Attributes:
-        id: Its identity.
-        type: The name of its type.
-        params: Its parameters, unread.
-        parent: The node that it runs inside of; empty for none.
-        extra: What a format says of it and others have no place for, by the format's name; written back unchanged.
+        id: The id.
+        type: The name of the node type.
+        params: The parameters, not validated.
+        parent: The id of the container that the node runs inside of; empty for none.
+        extra: Data that only one format has a place for, by the name of the format; written back unchanged.
     """
 
     id: str
@@ -33,14 +33,14 @@ class NodeSpec:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """An edge as it is written.
+    """Edge as a file describes it; it need not be valid.
 
     Attributes:
-        source: The node that it leaves.
-        target: The node that it leads to.
-        port: The number of the port that it leaves from, counted from 0.
-        input: The input of the target that it fills, where edges carry values (ComfyUI).
-        extra: As of a node.
+        source: The id of the node that the edge leaves.
+        target: The id of the node that the edge leads to.
+        port: The number of the source's port, from 0.
+        input: The name of the target's input that the edge fills, in formats whose edges carry values (ComfyUI).
+        extra: Data of one format, as in `NodeSpec`.
     """
 
     source: str
@@ -63,12 +63,12 @@ class NodeGraph:
         print(check(graph, NODE_TYPES))  # []
 
     Attributes:
-        nodes: The nodes; those inside another name it as their parent.
+        nodes: The nodes. Nodes inside a container name it as their parent.
         edges: The edges.
-        name: What to call the workflow.
-        extra: As of a node.
-        instructions: What it was made from, in words, round by round; files that can hold it keep it.
-        notes: What it does not do of that, and what was assumed; kept in files likewise.
+        name: The name of the workflow.
+        extra: Data of one format, as in `NodeSpec`.
+        instructions: The instructions that the workflow was generated from, round by round; saved by formats that can.
+        notes: Parts of the instructions that the workflow does not fulfil, and assumptions; saved likewise.
     """
 
     nodes: Sequence[NodeSpec] = ()
@@ -80,16 +80,16 @@ class NodeGraph:
 
     @cached_property
     def by_id(self) -> Mapping[str, NodeSpec]:
-        """The nodes by id; of several with one id, the first."""
+        """Nodes by id; if several have the same id, the first."""
         return {node.id: node for node in reversed(self.nodes)}
 
     @property
     def is_imported(self) -> bool:
-        """True if a format says more of it than others have a place for."""
+        """True if the workflow has data that only one format has a place for."""
         return any(each.extra for each in (self, *self.nodes, *self.edges))
 
     def inside(self, parent: str) -> NodeGraph:
-        """Return the nodes that run inside a node; for an empty id, those that run inside none."""
+        """Return the nodes inside a container and their edges; for an empty id, those outside of all containers."""
         ids = {node.id for node in self.nodes if node.parent == parent}
         return NodeGraph(
             nodes=[node for node in self.nodes if node.parent == parent],
@@ -98,9 +98,9 @@ class NodeGraph:
         )
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        """Return the picture for a notebook; the flowchart's code where it cannot be drawn."""
+        """Return the picture for a notebook; the flowchart's code if the workflow cannot be drawn."""
         draw: Any = import_module("operad.flows.picture").draw
         bundle: dict[str, str] = {"text/plain": repr(self), "text/markdown": draw(self, "md").decode()}
-        with suppress(OperadError):  # no extra, or too large: the flowchart's code says as much
+        with suppress(OperadError):  # the extra is missing or the workflow is too large: show the code only
             bundle["image/svg+xml"] = draw(self, "svg").decode()
         return bundle

@@ -17,38 +17,38 @@ def draw(graph: NodeGraph, target: PictureTarget = "svg", status: Mapping[str, s
     """Draw a workflow.
 
     Args:
-        graph: The workflow; nothing in it need be right.
-        target: What to make: a picture, or Markdown with the flowchart and a table of the nodes.
-        status: What nodes are, by id: running, done, failed or skipped.
+        graph: The workflow; it need not be valid.
+        target: The kind of file: a picture, or Markdown with the flowchart and a table of the nodes.
+        status: The status of nodes, by id: running, done, failed or skipped.
 
     Returns:
         The content of the file.
 
     Raises:
-        InvalidError: There is no such target.
-        MediaError: It cannot be drawn: it is too large.
+        InvalidError: The target is unknown.
+        MediaError: The workflow is too large to be drawn.
         MissingExtraError: The extra ``media`` is not installed; ``md`` needs none.
     """
     if target not in get_args(PictureTarget):
-        there = ", ".join(get_args(PictureTarget))
+        known = ", ".join(get_args(PictureTarget))
         hint = did_you_mean(str(target), get_args(PictureTarget))
-        raise InvalidError("the picture", [Issue("target", f"there is no {target!r:.60}{hint}; there are {there}")])
+        raise InvalidError("the picture", [Issue("target", f"there is no {target!r:.60}{hint}; there are {known}")])
     if target == "md":
         return _markdown(graph, status or {}).encode("utf-8", errors="replace")
     return render_mermaid(write(graph, status), target)
 
 
 def _markdown(graph: NodeGraph, status: Mapping[str, str]) -> str:
-    before: dict[str, list[str]] = {}
+    predecessors: dict[str, list[str]] = {}
     for edge in graph.edges:
-        before.setdefault(edge.target, []).append(edge.source)
+        predecessors.setdefault(edge.target, []).append(edge.source)
     heads = ["id", "type", "inside", "after", *(["status"] if status else [])]
     rows = [
         [
             node.id,
             node.type,
             node.parent,
-            ", ".join(before.get(node.id, ())),
+            ", ".join(predecessors.get(node.id, ())),
             *([status.get(node.id, "")] if status else []),
         ]
         for node in graph.nodes

@@ -17,21 +17,22 @@ from operad.runtime.workflow.map import Map
 
 T = VariableType
 Outputs = Mapping[str, VariableType] | None
-"""The variables of an operator; None where nothing is known about them."""
+"""Variables of an operator with their types; None if unknown."""
 
 
 class Reads:
-    """One check of a workflow.
+    """Check of the variables that the typed nodes of a workflow read; the constructor runs it.
 
-    An operator whose messages have no outputs, as it has no ``output_schema``, has the variable ``text``.
+    An operator without an ``output_schema`` has one variable, ``text``.
 
     Args:
         graph: The workflow.
-        given: The operators outside whose messages it is given, with their variables; None where that is not known.
+        given: The operators outside of the workflow whose messages it receives, with their variables, by id; None if
+            these operators are unknown.
 
     Attributes:
-        outputs: The variables of its operators, by id.
-        faults: What is wrong, each with the id of its node.
+        outputs: The variables of the operators, by id.
+        faults: The faults, each with the id of its node.
     """
 
     def __init__(self, graph: WorkflowGraph, given: Mapping[str, Outputs] | None) -> None:
@@ -44,21 +45,21 @@ class Reads:
         self._hints = Hints()
         try:
             order = list(TopologicalSorter(graph.before).static_order())
-        except CycleError:  # which others report
+        except CycleError:  # reported by the check of the graph
             return
         for node_id in order:
             parents = graph.before[node_id]
-            self._before[node_id] = {*parents, *(far for parent in parents for far in self._before[parent])}
+            self._before[node_id] = {*parents, *(ancestor for parent in parents for ancestor in self._before[parent])}
             operator = graph.operators[node_id]
             if isinstance(operator, NodeOperator):
                 node = cast("NodeOperator[Any]", operator)
-                self._check(node)
+                self._check_node(node)
                 self.outputs[node_id] = node.variables(self._type_of)
             else:
-                self.outputs[node_id] = _outputs(operator)
+                self.outputs[node_id] = _outputs_of(operator)
 
-    def _check(self, node: NodeOperator[Any]) -> None:
-        found = [fault for reference in node.references if (fault := self._fault(node.get_id(), reference))]
+    def _check_node(self, node: NodeOperator[Any]) -> None:
+        found = [fault for reference in node.references if (fault := self._fault_of(node.get_id(), reference))]
         found += [
             Fault("", f"{misshapen} names no variable; write {{{{#id.variable#}}}}", "misshapen-reference")
             for text in node.texts
@@ -66,13 +67,13 @@ class Reads:
         ]
         self.faults += [(node.get_id(), fault) for fault in (*found, *node.faults(self._type_of))]
 
-    def _fault(self, node_id: str, reference: Reference) -> Fault | None:
+    def _fault_of(self, node_id: str, reference: Reference) -> Fault | None:
         other = reference.selector.node
-        named = f"{reference.selector.variable!r} of {other!r}"
+        variable = f"{reference.selector.variable!r} of {other!r}"
         if other in self._graph.operators:
             if other not in self._before[node_id]:
-                what = "itself" if other == node_id else f"{other!r}, which does not come before it"
-                return Fault(reference.where, f"{named}: reads {what}", "not-before")
+                source = "itself" if other == node_id else f"{other!r}, which does not come before it"
+                return Fault(reference.where, f"{variable}: reads {source}", "not-before")
             outputs = self.outputs[other]
         elif other in self._given:
             outputs = self._given[other]
@@ -80,7 +81,7 @@ class Reads:
             return None
         else:
             hint = self._hints.near(other, [*self._graph.operators, *self._given])
-            return Fault(reference.where, f"{named}: there is no operator {other!r}{hint}", "undefined-node")
+            return Fault(reference.where, f"{variable}: there is no operator {other!r}{hint}", "undefined-node")
         return None if outputs is None else misread(reference, outputs, f"operator {other!r}", self._hints)
 
     def _type_of(self, selector: Selector) -> VariableType:
@@ -88,11 +89,11 @@ class Reads:
         return lookup(outputs or {}, selector.variable) or T.ANY
 
 
-def _outputs(operator: BaseOperator) -> Outputs:
+def _outputs_of(operator: BaseOperator) -> Outputs:
     if isinstance(operator, Map):
         return {"items": T.ARRAY}
-    asks: Any = type(operator)
-    if not isinstance(operator, Operator) or asks.run is not Operator.run:
+    operator_type: Any = type(operator)
+    if not isinstance(operator, Operator) or operator_type.run is not Operator.run:  # runs code of its own
         return None
     if not operator.config.output_schema:
         return {"text": T.STRING}
@@ -100,14 +101,14 @@ def _outputs(operator: BaseOperator) -> Outputs:
     if schema is None:
         return None
     if schema.get("type") != "object":
-        return {"output": _type(schema)}
-    return {name: _type(field) for name, field in schema.get("properties", {}).items()}
+        return {"output": _type_of_schema(schema)}
+    return {name: _type_of_schema(field) for name, field in schema.get("properties", {}).items()}
 
 
-def _type(schema: Any) -> VariableType:
+def _type_of_schema(schema: Any) -> VariableType:
     match schema:
         case {"type": "array", "items": items}:
-            return _type(items).array
+            return _type_of_schema(items).array
         case {"type": "integer"}:
             return T.NUMBER
         case {"type": "string" | "number" | "boolean" | "object" | "array" as name}:

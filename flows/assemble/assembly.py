@@ -29,35 +29,37 @@ def assemble(
     policy: Policy = NO_POLICY,
     lossy: bool = False,
 ) -> Workflow:
-    """Make a workflow of typed nodes that can run.
+    """Return a graph of typed nodes as a workflow that can run.
 
         workflow = assemble(graph, NODE_TYPES)
         outputs = workflow.execute(Job("", inputs={"topic": "tea"}), reasoner).outputs
 
-    Its message's outputs are those of all end nodes that ran, by name.
+    The outputs of its message are those of all end nodes that ran, by name.
 
     Args:
-        graph: The workflow as it is written.
+        graph: The workflow.
         types: The node types by name.
-        services: What its nodes reach outside.
-        platform: The kind of workflow to make.
-        policy: How its nodes run, those inside others included.
-        lossy: Whether a workflow that was imported may run though its results may be others than where it comes from.
+        services: The external services of the nodes.
+        platform: The class of the workflow.
+        policy: The policy of every node, also of those inside containers.
+        lossy: True to run an imported workflow whose results may differ from those on its own platform.
 
     Raises:
-        InvalidError: Something is wrong with it; every issue that `check` finds is listed.
-        LossyError: It was imported, and its results may be others here; every loss is listed.
+        InvalidError: The workflow is invalid; every issue that `check` finds is listed.
+        LossyError: The workflow was imported, and its results may differ here; every loss is listed.
     """
     checker = Checker(graph, types)
     refuse(f"workflow {graph.name!r}", checker.issues)
     if not lossy and graph.is_imported:
-        from operad.flows.formats.remarks import refuse_lossy  # not at import: workflows of ours need no formats
+        from operad.flows.formats.remarks import refuse_lossy  # here, because only imported workflows need the formats
 
         refuse_lossy(graph, f"workflow {graph.name!r}")
     return _Assembly(graph, checker, services or Services(), partial(platform, policy=policy)).level("")
 
 
 class _Assembly:
+    """Builds the workflow of a graph, and the workflows inside its containers."""
+
     def __init__(
         self, graph: NodeGraph, checker: Checker, services: Services, platform: Callable[..., Workflow]
     ) -> None:
@@ -65,51 +67,54 @@ class _Assembly:
         self._checker = checker
         self._services = services
         self._platform = platform
-        self._assigners: dict[Selector, list[str]] = {}  # those whose values others see
-        self._keepers: dict[Selector, list[str]] = {}  # those whose values last from one run to the next
+        # By variable, the nodes that assign it; for variables of the conversation also the containers around them:
+        self._assigners: dict[Selector, list[str]] = {}  # those that pass the new value on to later nodes (loops)
+        self._keepers: dict[Selector, list[str]] = {}  # all of them, because the value is kept for the next run
         for spec in graph.nodes:
             for target in checker.nodes[spec.id].assigns:
-                around = self._around(spec.id) if target.node == CONVERSATION else [spec.id]
-                seen = [spec.id, *takewhile(lambda each: graph.by_id[each].type == "loop", around[1:])]
-                for known, assigners in ((self._assigners, seen), (self._keepers, around)):
-                    there = known.setdefault(target, [])
-                    there += [each for each in assigners if each not in there]
+                chain = self._with_ancestors(spec.id) if target.node == CONVERSATION else [spec.id]
+                visible = [spec.id, *takewhile(lambda each: graph.by_id[each].type == "loop", chain[1:])]
+                for by_variable, node_ids in ((self._assigners, visible), (self._keepers, chain)):
+                    listed = by_variable.setdefault(target, [])
+                    listed += [each for each in node_ids if each not in listed]
 
     def level(self, parent: str) -> Workflow:
-        """Return the workflow that runs inside a node, or the whole."""
+        """Return the workflow that runs inside a container; for an empty id, the whole workflow."""
         graph = self._graph.inside(parent)
-        nodes = {spec.id: self._node(spec.id) for spec in graph.nodes}
-        before: dict[str, list[NodeOperator[Any] | Port]] = {node_id: [] for node_id in nodes}
+        nodes = {spec.id: self._build_node(spec.id) for spec in graph.nodes}
+        predecessors: dict[str, list[NodeOperator[Any] | Port]] = {node_id: [] for node_id in nodes}
         for edge in graph.edges:
             source = nodes[edge.source]
-            before[edge.target].append(Port(source, source.ports[edge.port]) if source.ports else source)
-        begins = self._checker.nodes[parent].body_starts_with if parent else "start"
-        start = next(spec.id for spec in graph.nodes if spec.type == begins)
+            predecessors[edge.target].append(Port(source, source.ports[edge.port]) if source.ports else source)
+        start_type = self._checker.nodes[parent].body_starts_with if parent else "start"
+        start = next(spec.id for spec in graph.nodes if spec.type == start_type)
         if CONVERSATION in nodes:
-            before[start].append(nodes[CONVERSATION])
+            predecessors[start].append(nodes[CONVERSATION])
         workflow = self._platform(name=parent or graph.name)
         for node_id, node in nodes.items():
-            workflow.add_operator(node, before[node_id])
-        left = {edge.source for edge in graph.edges} | {CONVERSATION}
-        tails = [node for node_id, node in nodes.items() if node_id not in left]
-        outcome = self._of_body(parent, nodes) if parent else self._of_all(nodes)
-        # Inside a node it always runs, whichever way was taken: an item may well come to nothing.
+            workflow.add_operator(node, predecessors[node_id])
+        not_last = {edge.source for edge in graph.edges} | {CONVERSATION}
+        tails = [node for node_id, node in nodes.items() if node_id not in not_last]
+        outcome = self._body_outcome(parent, nodes) if parent else self._workflow_outcome(nodes)
+        # Inside a container, the outcome also follows the start node, so that it runs even if every tail is skipped.
         workflow.add_operator(outcome, [*tails, nodes[start]] if parent and nodes[start] not in tails else tails)
         return workflow
 
-    def _node(self, node_id: str) -> NodeOperator[Any]:
-        read = self._checker.nodes[node_id]
-        holds = bool(read.body_starts_with)
-        carried = [target for target, assigners in self._keepers.items() if node_id in assigners] if holds else []
+    def _build_node(self, node_id: str) -> NodeOperator[Any]:
+        checked = self._checker.nodes[node_id]
+        is_container = bool(checked.body_starts_with)
+        carried = (
+            [target for target, assigners in self._keepers.items() if node_id in assigners] if is_container else []
+        )
         assigned = {
             selector: earlier
-            for selector in [*(reference.selector for reference in read.references), *carried]
+            for selector in [*(reference.selector for reference in checked.references), *carried]
             if (earlier := self._assigned_before(node_id, selector))
         }
-        body = self.level(node_id) if holds else None
-        return type(read)(
+        body = self.level(node_id) if is_container else None
+        return type(checked)(
             node_id,
-            read.params,
+            checked.params,
             services=self._services,
             body=body,
             assigned=assigned,
@@ -117,53 +122,53 @@ class _Assembly:
             writing=DIFY if "dify" in self._graph.extra else None,
         )
 
-    def _around(self, node_id: str) -> list[str]:
-        """A node, and those that it runs inside of, outwards."""
-        around: list[str] = []
+    def _with_ancestors(self, node_id: str) -> list[str]:
+        """Return the id of a node and the ids of the containers around it, innermost first."""
+        chain: list[str] = []
         while node_id:
-            around.append(node_id)
+            chain.append(node_id)
             node_id = self._graph.by_id[node_id].parent
-        return around
+        return chain
 
     def _assigned_before(self, node_id: str, selector: Selector) -> list[str]:
-        """The nodes that may have assigned a variable anew by the time that a node reads it, the last one last."""
+        """Return the nodes that may have assigned a variable before a node reads it, the latest last."""
         return [
-            each
-            for around in reversed(self._around(node_id))
-            for each in self._all_assigners(selector, self._graph.by_id[around].parent)
-            if self._checker.comes_before(each, around)
+            assigner
+            for ancestor in reversed(self._with_ancestors(node_id))
+            for assigner in self._all_assigners(selector, self._graph.by_id[ancestor].parent)
+            if self._checker.comes_before(assigner, ancestor)
         ]
 
     def _all_assigners(
         self, selector: Selector, level: str, among: Mapping[Selector, Sequence[str]] | None = None
     ) -> list[str]:
-        """The nodes of a level that may assign a variable anew, in order."""
+        """Return the nodes of a level that may assign a variable, in the order of execution."""
         assigners = (self._assigners if among is None else among).get(selector, ())
-        there = (each for each in assigners if self._graph.by_id[each].parent == level)
-        return sorted(there, key=self._checker.count_before)
+        on_level = (assigner for assigner in assigners if self._graph.by_id[assigner].parent == level)
+        return sorted(on_level, key=self._checker.count_before)
 
-    def _speakers(self, parent: str) -> list[str]:
-        """The nodes of a level that answer, and those with answers inside, in the order in which they do."""
+    def _answering_nodes(self, parent: str) -> list[str]:
+        """Return the nodes of a level that answer or contain nodes that do, in the order of execution."""
         found = {
-            each
+            ancestor
             for spec in self._graph.nodes
             if self._checker.nodes[spec.id].answers
-            for each in self._around(spec.id)
-            if self._graph.by_id[each].parent == parent
+            for ancestor in self._with_ancestors(spec.id)
+            if self._graph.by_id[ancestor].parent == parent
         }
         return sorted(found, key=self._checker.count_before)
 
-    def _of_body(self, parent: str, nodes: Mapping[str, NodeOperator[Any]]) -> _Outcome:
-        """Return the results of a pass of the body that the node around it names, and the variables that it assigned."""
-        holder = self._checker.nodes[parent]
-        results = [selector for _, selector in holder.results]
-        known = self._assigners if holder.sequential else self._keepers
+    def _body_outcome(self, parent: str, nodes: Mapping[str, NodeOperator[Any]]) -> _Outcome:
+        """Return the last operator of a container, which gathers the results and the variables assigned in a pass."""
+        container = self._checker.nodes[parent]
+        results = [selector for _, selector in container.results]
+        by_variable = self._assigners if container.sequential else self._keepers
         assigned = {
-            target: there
-            for target in known
-            if target.node in (parent, CONVERSATION) and (there := self._all_assigners(target, parent, known))
+            target: node_ids
+            for target in by_variable
+            if target.node in (parent, CONVERSATION) and (node_ids := self._all_assigners(target, parent, by_variable))
         }
-        speakers = self._speakers(parent)
+        answering = self._answering_nodes(parent)
         reads = [selector.node for selector in results] + [each for group in assigned.values() for each in group]
         breaks = [node_id for node_id, node in nodes.items() if node.type == "loop-end"]
 
@@ -180,21 +185,21 @@ class _Assembly:
                 "ended": any(node_id in ran for node_id in breaks),
             }
 
-        return _Outcome([*reads, *breaks], gather, speakers)
+        return _Outcome([*reads, *breaks], gather, answering)
 
-    def _of_all(self, nodes: Mapping[str, NodeOperator[Any]]) -> _Outcome:
-        """Return the outputs of the end nodes, and keep the variables that were assigned."""
+    def _workflow_outcome(self, nodes: Mapping[str, NodeOperator[Any]]) -> _Outcome:
+        """Return the last operator of the workflow, which gathers the outputs and keeps conversation variables."""
         ends = [node_id for node_id, node in nodes.items() if node.ends and not node.answers]
         assigned = {
             target: self._all_assigners(target, "", self._keepers)
             for target in self._keepers
             if target.node == CONVERSATION
         }
-        speakers = self._speakers("")
+        answering = self._answering_nodes("")
         conversations = self._services.conversations
 
         def gather(job: Job, messages: Sequence[WorkflowMessage]) -> Values:
-            said = {message.operator_id: message for message in messages}
+            messages_by_id = {message.operator_id: message for message in messages}
             if assigned:
                 variables = Variables(messages, assigned)
                 conversations.keep(
@@ -202,18 +207,25 @@ class _Assembly:
                     {
                         target.variable: variables.get(target)
                         for target, assigners in assigned.items()
-                        if said.keys() & assigners
+                        if messages_by_id.keys() & assigners
                     },
                 )
-            answers = [answer for each in speakers if each in said for answer in _answers_of(said[each])]
-            outputs = {name: value for end in ends if end in said for name, value in said[end].outputs.items()}
+            answers = [
+                answer for each in answering if each in messages_by_id for answer in _answers_of(messages_by_id[each])
+            ]
+            outputs = {
+                name: value
+                for end in ends
+                if end in messages_by_id
+                for name, value in messages_by_id[end].outputs.items()
+            }
             return {**outputs, "answer": "".join(answers)} if answers else outputs
 
-        return _Outcome([*ends, *(each for group in assigned.values() for each in group)], gather, speakers)
+        return _Outcome([*ends, *(each for group in assigned.values() for each in group)], gather, answering)
 
 
 def _answers_of(message: WorkflowMessage) -> list[str]:
-    """The answers in a message: its own, or those of what ran inside of it, in order."""
+    """Return the answers in a message, in order: its own, or those of the nodes that ran inside the container."""
     if message.parts:
         return [answer for part in message.parts for answer in _answers_of(part)]
     answer = message.outputs.get("answer")
@@ -221,23 +233,24 @@ def _answers_of(message: WorkflowMessage) -> list[str]:
 
 
 class _Outcome(BaseOperator[Any]):
-    """Gathers, at the end, what nodes made.
+    """Last operator of a level, which gathers the results.
 
     Args:
-        reads: The nodes whose messages it needs.
-        gather: Makes the outputs.
-        speakers: The nodes that answer, or have answers inside, in order; their messages are its parts inside a node.
+        reads: The ids of the nodes whose messages are needed.
+        gather: Function that makes the outputs from the job and these messages.
+        answering: The ids of the nodes that answer or contain nodes that do, in order. Inside a container, their
+            messages become parts of the message.
     """
 
     def __init__(
         self,
         reads: Sequence[str],
         gather: Callable[[Job, Sequence[WorkflowMessage]], Values],
-        speakers: Sequence[str] = (),
+        answering: Sequence[str] = (),
     ) -> None:
-        self._reads = tuple(dict.fromkeys([*reads, *speakers]))
+        self._reads = tuple(dict.fromkeys([*reads, *answering]))
         self._gather = gather
-        self._speakers = speakers
+        self._answering_nodes = answering
 
     def get_id(self) -> str:
         return OUTCOME
@@ -255,13 +268,15 @@ class _Outcome(BaseOperator[Any]):
         texts = [message.scratchpad for message in messages if message.scratchpad]
         worst = min(messages, key=lambda message: message.status.priority, default=WorkflowMessage())
         outputs = dict(self._gather(call.job, messages))
-        said = {message.operator_id: message for message in messages}
-        inside = "results" in outputs
+        messages_by_id = {message.operator_id: message for message in messages}
+        is_container = "results" in outputs
         return WorkflowMessage(
-            scratchpad=outputs["answer"] if self._speakers and "answer" in outputs else "\n\n".join(texts),
+            scratchpad=outputs["answer"] if self._answering_nodes and "answer" in outputs else "\n\n".join(texts),
             outputs=outputs,
             status=worst.status,
-            parts=tuple(said[each] for each in self._speakers if each in said) if inside else (),
+            parts=tuple(messages_by_id[each] for each in self._answering_nodes if each in messages_by_id)
+            if is_container
+            else (),
             job_id=call.job.id,
             operator_id=OUTCOME,
         )
