@@ -141,7 +141,7 @@ class Checker:
         return True
 
     def _check_nesting(self) -> bool:
-        """Report wrong parents; return False if a node runs inside itself or too deep, which rules out further checks."""
+        """Report wrong parents; return False if a node runs inside itself or too deep, so that checks cannot go on."""
         valid = True
         for spec in self.graph.nodes:
             chain = [spec.id, *self._with_ancestors(spec.parent)]  # not _with_ancestors(spec.id): ids may be duplicate

@@ -12,7 +12,7 @@ from operad.runtime.values.errors import InputError, Issue
 
 
 class Use(Enum):
-    """Use of a field here."""
+    """Effect of a field of an imported file."""
 
     HONOURED = "honoured"
     NO_EFFECT = "no effect"
@@ -22,7 +22,7 @@ class Use(Enum):
 
 
 def is_set(value: Any) -> bool:
-    """Return whether a value says anything: not null, false, empty or zero.
+    """Return True unless a value is null, false, zero or empty.
 
     Example:
         >>> is_set({"enabled": False}), is_set([])
@@ -32,12 +32,12 @@ def is_set(value: Any) -> bool:
 
 
 def is_enabled(value: Any) -> bool:
-    """Return whether a feature with a key `enabled` is on."""
+    """Return True if the key `enabled` of a feature is true."""
     return fields_of(value).get("enabled") is True
 
 
 def unless(*values: Any) -> Callable[[Any], bool]:
-    """Return whether a value is another one than these, null and the empty text."""
+    """Return a condition for `Declared.when`: a value is neither null, nor the empty text, nor one of these."""
     others = (None, "", *values)
 
     def is_other(value: Any) -> bool:
@@ -51,9 +51,9 @@ class Declared:
     """Declaration of a field.
 
     Attributes:
-        use: What becomes of the field.
-        says: For a note, a loss and a refusal: what happens here instead.
-        when: The values that this is said of; others have no effect.
+        use: The effect of the field.
+        says: The behaviour here instead; only for a note, a loss and a refusal.
+        when: Condition on the value of the field; a value that does not meet it has no effect.
     """
 
     use: Use
@@ -62,7 +62,7 @@ class Declared:
 
 
 Fate = str | tuple[str, Callable[[Any], bool]]
-"""Behaviour here, and the values of the field for which it differs."""
+"""Behaviour here; optionally with the condition on the value under which it differs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Table:
         return self.inner.get(key) or (self.inner.get("_*") if key.startswith("_") else None) or self.inner.get("*")
 
     def __or__(self, other: Table) -> Table:
-        """Return the declarations of both."""
+        """Return the declarations of both tables; for a field in both, those of the other."""
         inner = {key: self.inner.get(key, NOTHING) | each for key, each in other.inner.items()}
         return Table(other.declared or self.declared, {**self.inner, **inner})
 
@@ -95,6 +95,7 @@ class Table:
 
 
 NOTHING = Table()
+"""Table without declarations."""
 
 
 def table(
@@ -114,15 +115,16 @@ def table(
     made = NOTHING
     for use, paths in ((Use.HONOURED, honoured), (Use.NO_EFFECT, no_effect)):
         for path in paths.split():
-            made |= _at(path, Declared(use))
+            made |= _nested(path, Declared(use))
     for use, fates in ((Use.NOTE, note), (Use.LOSSY, lossy), (Use.REFUSED, refused)):
         for path, fate in (fates or {}).items():
             says, when = (fate, is_set) if isinstance(fate, str) else fate
-            made |= _at(path, Declared(use, says, when))
+            made |= _nested(path, Declared(use, says, when))
     return made
 
 
-def _at(path: str, declared: Declared) -> Table:
+def _nested(path: str, declared: Declared) -> Table:
+    """Return a table that declares the field at a path with dots."""
     made = Table(declared)
     for key in reversed(path.split(".")):
         made = Table(None, {key: made})
@@ -131,14 +133,14 @@ def _at(path: str, declared: Declared) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Field of an imported file that does something else here than where the file comes from.
+    """Remark on a field of an imported file that behaves differently here than on its own platform.
 
     Attributes:
         node: The id of the node; empty for the workflow as a whole.
-        title: What people call the node.
+        title: The title of the node.
         field: The path of the field.
-        says: What happens here instead.
-        lossy: Whether the result of a run may be another one.
+        says: The behaviour here.
+        lossy: True if the result of a run may differ.
     """
 
     node: str
@@ -155,11 +157,11 @@ class Remark:
 
 
 class Owner(NamedTuple):
-    """Owner of fields.
+    """Node or workflow that has the fields.
 
     Attributes:
         node: The id of the node; empty for the workflow as a whole.
-        title: What people call it.
+        title: The title of the node.
     """
 
     node: str = ""
@@ -176,22 +178,22 @@ def remarks_on(value: Any, known: Table, owner: Owner, unknown: Use = Use.LOSSY,
     Args:
         value: The mapping.
         known: The declarations of its fields.
-        owner: Whose fields they are.
-        unknown: What an unknown field is; one that is not set is never more than a note.
-        place: The path of the mapping.
+        owner: The node or workflow that has the fields.
+        unknown: The effect of an unknown field; one that is not set is at most a note.
+        place: The path of the mapping, with a dot at the end; empty for the whole file.
     """
     for key, item in fields_of(value).items():
-        at, found = f"{place}{key}", known.of(key)
+        path, found = f"{place}{key}", known.of(key)
         if found is None:
             use = unknown if is_set(item) else Use.NOTE
             yield owner.remark(
-                at, Declared(use, "is an unknown field and is not read; remove it if the workflow does not need it")
+                path, Declared(use, "is an unknown field and is not read; remove it if the workflow does not need it")
             )
             continue
         if found.declared and found.declared.use in (Use.NOTE, Use.LOSSY) and found.declared.when(item):
-            yield owner.remark(at, found.declared)
+            yield owner.remark(path, found.declared)
         if found.inner:
-            parts = {f"{at}[{n}].": each for n, each in enumerate(list_of(item))} or {f"{at}.": item}
+            parts = {f"{path}[{n}].": each for n, each in enumerate(list_of(item))} or {f"{path}.": item}
             for inner, part in parts.items():
                 yield from remarks_on(part, found, owner, unknown, inner)
 
@@ -200,9 +202,9 @@ def summary(remarks: Sequence[Remark]) -> str:
     """Return the fields of remarks in one line, by node: ``'Ask' (3): memory, retry_config; features.x``."""
     fields: dict[str, list[str]] = {}
     for each in remarks:
-        whose = f"{each.title!r} ({each.node}): " if each.node and each.title else f"{each.node}: " if each.node else ""
-        fields.setdefault(whose, []).append(each.field)
-    return "; ".join(f"{whose}{', '.join(dict.fromkeys(each))}" for whose, each in fields.items())
+        owner = f"{each.title!r} ({each.node}): " if each.node and each.title else f"{each.node}: " if each.node else ""
+        fields.setdefault(owner, []).append(each.field)
+    return "; ".join(f"{owner}{', '.join(dict.fromkeys(each))}" for owner, each in fields.items())
 
 
 class LossyError(InputError):

@@ -15,16 +15,16 @@ from operad.operators.nodes import NODE_TYPES
 from operad.runtime.values.errors import InputError, Issue, shorten
 
 _DIFFERENCE = frozenset({"at", "items", "was", "is", "without"})
-"""Keys of a difference from what a format would write itself."""
+"""Keys of a stored difference between a file and what its format would write by itself (`dify.overlay`)."""
 
 
 def check_nodes(graph: NodeGraph) -> list[Issue]:
-    """The full static check of a workflow of the node types that come with operad."""
+    """Return all issues of a workflow of the node types that come with Operad."""
     return check(graph, NODE_TYPES)
 
 
 def no_lines(data: bytes) -> Mapping[str, int]:
-    """The lines of nodes in a file that has none, or does not tell."""
+    """Return no lines, for a format that cannot tell the lines of its nodes."""
     return {}
 
 
@@ -103,16 +103,16 @@ class Format:
     def dump(self, graph: NodeGraph) -> bytes:
         """Return the content of a file with this workflow: UTF-8, or an archive.
 
-        What the format cannot hold is left out; `losses` lists it.
+        The parts that the format cannot hold are left out; `losses` lists them.
         """
         return self.writer(graph)
 
     def written(self, graph: NodeGraph, old: bytes | None = None) -> bytes:
-        """Write a workflow, over the file that it was read from where there is one.
+        """Return the content of a file with this workflow; unchanged parts keep the text of the old file.
 
         Args:
             graph: The workflow.
-            old: The file, of this format; None for none.
+            old: The file of this format that the workflow was read from; None for a new file.
         """
         return self.dump(graph) if old is None or self.dump_over is None else self.dump_over(graph, old)
 
@@ -126,7 +126,7 @@ def without_instructions(graph: NodeGraph) -> Iterator[Issue]:
 
 
 def foreign(graph: NodeGraph, name: str) -> Iterator[Issue]:
-    """Yield the data of other formats on a workflow and its parts, as losses of the format of that name."""
+    """Yield the data of other formats in a workflow, its nodes and its edges, as losses of the format `name`."""
     owners = [("", graph.extra)]
     owners += [(node.id, node.extra) for node in graph.nodes]
     owners += [(f"{edge.source} → {edge.target}", edge.extra) for edge in graph.edges]
@@ -138,8 +138,8 @@ def foreign_settings(extra: Mapping[str, Any], name: str) -> Iterator[str]:
     """Yield the settings that only other formats have, a text for each format.
 
     Args:
-        extra: The data that formats keep of a workflow, a node or an edge, by format.
-        name: The format that has no place for those of the others.
+        extra: The data of a workflow, a node or an edge, by format.
+        name: The format that is written, whose own settings are left out.
     """
     for other, said in extra.items():
         if other != name:
@@ -148,7 +148,7 @@ def foreign_settings(extra: Mapping[str, Any], name: str) -> Iterator[str]:
 
 
 def _settings(said: Mapping[str, Any]) -> Iterator[str]:
-    """The names of settings; Dify keeps them as differences from what it would write itself."""
+    """Yield the names of the settings; the data of Dify are differences, which contain them."""
     for key, value in said.items():
         inner = fields_of(value)
         yield from fields_of(inner.get("at")) if inner.keys() & _DIFFERENCE else (str(key),)

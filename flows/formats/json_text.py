@@ -12,20 +12,20 @@ from operad.runtime.values.errors import InvalidError, Issue
 from operad.runtime.values.valid_json import repeated_keys
 
 MAX_BYTES = 16 * 2**20
-"""The largest file, in bytes."""
+"""Maximum size of a file, in bytes."""
 
 MAX_DEPTH = 60
 """Maximum depth of nested values."""
 
 MOST_REPEATED = 100
-"""Number of duplicate keys that are named."""
+"""Maximum number of duplicate keys that an error names."""
 
 
 def read_text(content: bytes, name: str) -> str:
-    """The text of a file.
+    """Return the text of a file.
 
     Raises:
-        InvalidError: It is too large, or not UTF-8.
+        InvalidError: The file is too large or not UTF-8.
     """
     if len(content) > MAX_BYTES:
         raise InvalidError(name, [Issue("size", f"has {len(content):,} bytes; {MAX_BYTES:,} are the most", name)])
@@ -36,28 +36,29 @@ def read_text(content: bytes, name: str) -> str:
 
 
 def read_json(text: str, name: str) -> Any:
-    """The value of a JSON text. Numbers that are not finite (NaN, Infinity, 1e999) become None,
-    as in ComfyUI's own page.
+    """Return the value of a JSON text.
+
+    Numbers that are not finite (NaN, Infinity, 1e999) become None, as in ComfyUI's own page.
 
     Raises:
-        InvalidError: It is not JSON, says a key twice or is nested too deep.
+        InvalidError: The text is not JSON, has duplicate keys or is nested too deep.
     """
-    twice = False
+    has_duplicates = False
 
-    def mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        nonlocal twice
-        found = dict(pairs)
-        twice = twice or len(found) < len(pairs)
-        return found
+    def to_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal has_duplicates
+        values = dict(pairs)
+        has_duplicates = has_duplicates or len(values) < len(pairs)
+        return values
 
     try:
-        value = json.loads(text, object_pairs_hook=mapping, parse_float=_finite, parse_constant=lambda _: None)
+        value = json.loads(text, object_pairs_hook=to_dict, parse_float=_finite, parse_constant=lambda _: None)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise InvalidError(name, [Issue("format", f"is not JSON: {error.msg}", where)]) from error
     except (ValueError, RecursionError) as error:
         raise InvalidError(name, [Issue("format", f"is not JSON that can be read: {error}", name)]) from error
-    if twice:
+    if has_duplicates:
         raise InvalidError(
             name,
             [
@@ -71,7 +72,7 @@ def read_json(text: str, name: str) -> Any:
 
 
 def write_json(value: Any) -> bytes:
-    """JSON, indented by two, in ASCII, so that half a surrogate pair survives."""
+    """Return JSON, indented by two, in ASCII so that half a surrogate pair survives."""
     return (json.dumps(value, indent=2) + "\n").encode()
 
 
@@ -83,13 +84,13 @@ def _finite(digits: str) -> float | None:
 def _too_deep(value: Any) -> bool:
     level: list[Any] = [value]
     for _ in range(MAX_DEPTH):
-        level = [inner for outer in level for inner in _parts(outer) if isinstance(inner, dict | list)]
+        level = [inner for outer in level for inner in _children(outer) if isinstance(inner, dict | list)]
         if not level:
             return False
     return True
 
 
-def _parts(value: Any) -> Iterable[Any]:
+def _children(value: Any) -> Iterable[Any]:
     if isinstance(value, dict):
         return cast("dict[str, Any]", value).values()
     return cast("list[Any]", value) if isinstance(value, list) else ()

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from operad.flows.node_graph import Edge, NodeGraph
 
 MARKS = {"added": "+", "changed": "~"}
+"""Mark of a node by its status."""
 
 
 def outline(graph: NodeGraph, status: Mapping[str, str] = MappingProxyType({})) -> Iterator[str]:
@@ -18,19 +19,19 @@ def outline(graph: NodeGraph, status: Mapping[str, str] = MappingProxyType({})) 
 
     Args:
         graph: The workflow.
-        status: The nodes that are "added" or "changed", by id: they are marked + and ~.
+        status: The status of nodes, "added" or "changed", by id; the marks are + and ~.
     """
-    before: dict[str, list[Edge]] = {}
+    incoming: dict[str, list[Edge]] = {}
     for edge in graph.edges:
-        before.setdefault(edge.target, []).append(edge)
+        incoming.setdefault(edge.target, []).append(edge)
     depths: dict[str, int] = {}
     for node in graph.nodes:
         depths[node.id] = depths.get(node.parent, -1) + 1 if node.parent else 0
     names = {node.id: f"{'  ' * depths[node.id]}{node.id} {node.type}" for node in graph.nodes}
     width = max(map(len, names.values()), default=0)
     for node in graph.nodes:
-        after = ", ".join(
-            f"{edge.source}:{edge.port}" if edge.port else edge.source for edge in before.get(node.id, ())
+        sources = ", ".join(
+            f"{edge.source}:{edge.port}" if edge.port else edge.source for edge in incoming.get(node.id, ())
         )
         mark = MARKS.get(status.get(node.id, ""), " ")
-        yield f"{mark} {names[node.id]:{width}}{f'  <- {after}' if after else ''}".rstrip()
+        yield f"{mark} {names[node.id]:{width}}{f'  <- {sources}' if sources else ''}".rstrip()

@@ -12,9 +12,9 @@ from operad.flows.node_graph import NodeGraph
 
 
 def remarks_of(graph: NodeGraph) -> Sequence[Remark]:
-    """Return the remarks on a workflow; a workflow of ours has none.
+    """Return the remarks on a workflow; one that was not imported has none.
 
-    A workflow keeps what its file said in `extra`, so that the remarks hold for it in any format, and after changes.
+    The data of the imported file stays in `extra`, so that the remarks remain after changes and in other formats.
 
     Example:
         >>> remarks_of(NodeGraph())
@@ -24,11 +24,11 @@ def remarks_of(graph: NodeGraph) -> Sequence[Remark]:
 
 
 def refuse_lossy(graph: NodeGraph, name: str) -> None:
-    """Raise LossyError if results of a workflow may be others here than where it comes from.
+    """Raise `LossyError` if the results of an imported workflow may differ here.
 
     Args:
         graph: The workflow.
-        name: What to call it.
+        name: The name of the workflow, for the error.
     """
     if losses := [each for each in remarks_of(graph) if each.lossy]:
         raise LossyError(name, losses)

@@ -10,40 +10,40 @@ Fields = dict[str, Any]
 
 
 def fields_of(value: Any) -> Fields:
-    """A mapping."""
+    """Return a mapping as a dictionary; an empty one for any other value."""
     if isinstance(value, dict):
         return cast("Fields", value)
     return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else {}
 
 
 def list_of(value: Any) -> list[Any]:
-    """A list."""
+    """Return a list; an empty one for any other value."""
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def each_of(value: Any) -> list[Fields]:
-    """The mappings in a list."""
+    """Return the mappings in a list; none for any other value."""
     return [fields_of(item) for item in list_of(value) if isinstance(item, dict)]
 
 
 def pairs_of(value: Any, size: int = 2) -> list[list[Any]]:
-    """The lists of so many values in a list."""
+    """Return the lists with `size` items in a list; none for any other value."""
     return [item for item in map(list_of, list_of(value)) if len(item) == size]
 
 
 def texts_of(value: Any) -> tuple[str, ...]:
-    """The texts of a list of nothing else."""
+    """Return the texts of a list; none if it has other items, or for any other value."""
     texts = tuple(each for each in list_of(value) if isinstance(each, str))
     return texts if len(texts) == len(list_of(value)) else ()
 
 
 def text_of(value: Any) -> str:
-    """A value as text; of what is none, the same one for every order of its keys."""
+    """Return a text, or any other value as JSON with sorted keys."""
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=repr)
 
 
 def is_selector(value: Any) -> bool:
-    """Return whether a value is a list of two texts, as ``[variable, id]`` is."""
+    """Return True if a value is a list of two texts, such as the reference ``[variable, id]``."""
     return (
         isinstance(value, list) and len(list_of(value)) == 2 and all(isinstance(each, str) for each in list_of(value))
     )

@@ -22,28 +22,28 @@ from operad.runtime.values.errors import InputError, InvalidError, Issue, shorte
 
 
 def formats(definitions: Definitions | None = None) -> Mapping[str, Format]:
-    """The formats by name.
+    """Return the formats by name.
 
     Args:
-        definitions: The classes of a ComfyUI server, by which its workflows are read, written and checked.
+        definitions: The node classes of a ComfyUI server, for reading, writing and checking its workflows.
     """
     listed = (COZE, CHAT2WORKFLOW, *comfyui.formats(definitions or Definitions()), MERMAID, DIFY, OPERAD, WORFBENCH)
     return {each.name: each for each in listed}
 
 
 FORMATS: Mapping[str, Format] = formats()
-"""The formats by name, those that are told at a glance before others."""
+"""Formats by name, in the order of detection: those that are quick to detect come first."""
 
 
 COMFYUI_FORMATS = frozenset(each.name for each in comfyui.formats())
-"""The formats of ComfyUI, whose nodes are the classes of a server."""
+"""Names of the formats of ComfyUI, whose node types are the classes of a server."""
 
 
 _EXPERTS = re.compile(r"^experts[ \t]*:", re.MULTILINE)
 
 
 def find_format(data: bytes, known: Mapping[str, Format] = FORMATS) -> Format | None:
-    """The format that a file has, by its content; None where it has none of these.
+    """Return the format of a file, detected by its content; None if it has none of these formats.
 
     Args:
         data: The file.
@@ -55,15 +55,15 @@ def find_format(data: bytes, known: Mapping[str, Format] = FORMATS) -> Format | 
 
 
 def read(data: bytes, name: str, known: Mapping[str, Format] = FORMATS) -> tuple[Format, NodeGraph]:
-    """The workflow of a file, and the format that it has.
+    """Return the format of a file and its workflow.
 
     Args:
         data: The file.
-        name: What to call the workflow.
+        name: The name of the workflow.
         known: The formats by name.
 
     Raises:
-        InvalidError: It has no format, or cannot be read; every issue is listed with its place.
+        InvalidError: The format is unknown, or the file cannot be read; every issue is listed with its place.
     """
     found = find_format(data, known)
     return load_as(found, data, name, known)
@@ -72,9 +72,19 @@ def read(data: bytes, name: str, known: Mapping[str, Format] = FORMATS) -> tuple
 def load_as(
     found: Format | None, data: bytes, name: str, known: Mapping[str, Format] = FORMATS
 ) -> tuple[Format, NodeGraph]:
-    """As `read`, of a file whose format is known, or known to be none: to find it takes as long as to read the file."""
+    """Return the same as `read` for a file whose format was detected before: detection takes as long as reading.
+
+    Args:
+        found: The format of the file; None if no format was detected.
+        data: The file.
+        name: The name of the workflow.
+        known: The formats by name.
+
+    Raises:
+        InvalidError: The format is unknown, or the file cannot be read; every issue is listed with its place.
+    """
     if found is None:
-        raise InvalidError(name, [_nothing(data, name, known)])
+        raise InvalidError(name, [_unknown_format(data, name, known)])
     try:
         return found, found.load(data, name)
     except InvalidError as error:
@@ -82,8 +92,8 @@ def load_as(
         raise InvalidError(name, issues) from error
 
 
-def _nothing(data: bytes, name: str, known: Mapping[str, Format]) -> Issue:
-    """Return the issue of a file without a format, with the nearest one."""
+def _unknown_format(data: bytes, name: str, known: Mapping[str, Format]) -> Issue:
+    """Return the issue of a file of unknown format: empty, of experts, or neither JSON nor YAML of a known format."""
     if not data.strip():
         return Issue("format", "is empty", name)
     try:
@@ -103,5 +113,5 @@ def _nothing(data: bytes, name: str, known: Mapping[str, Format]) -> Issue:
     except InputError:  # YAML of comments only
         return Issue("format", "is empty", name)
     keys = f"it has: {shorten(list(mapping_of(value))) or 'no keys'}" if isinstance(value, dict) else "it is a list"
-    what = f"is JSON, but no workflow (nodes_info and edges; nodes and links; ids to class_type and inputs); {keys}"
-    return Issue("format", what, name)
+    message = f"is JSON, but no workflow (nodes_info and edges; nodes and links; ids to class_type and inputs); {keys}"
+    return Issue("format", message, name)

@@ -5,10 +5,11 @@
     2: Let it air dry.
     Edge: (START,1) (1,2) (2,END)
 
-A task is a node of type ``task`` with the parameter ``task``, its text. START and END are nodes of the types ``start``
-and ``end``, with these ids, where edges name them. Read is also ``Edges:``, a full stop or a bracket after a number, a
-heading in bold, a list of edges, an answer around it, in which the first line with a number is its task. Written is the form above, with tasks numbered from 1 in their
-order and blanks in a text as one; that is the normal form.
+A task is a node of type ``task`` with its text in the parameter ``task``. START and END become nodes of the types
+``start`` and ``end`` with these ids, if edges name them. `load` also accepts ``Edges:``, a full stop or a bracket after
+a number, a bold heading, a list of edges, and an answer of a model around the text, in which the first line with a
+number is the task of that number. The normal form, which `dump` writes, is the form above with tasks numbered from 1 in
+their order and single blanks in texts.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from operad.runtime.values.errors import InvalidError, Issue, did_you_mean, shor
 TASK = "task"
 START, END = "START", "END"
 
-_EMPTY: Mapping[str, dict[str, Any]] = {"start": {"variables": []}, "end": {"outputs": []}}
-"""The parameters of START and END."""
+_BOUNDARY_PARAMS: Mapping[str, dict[str, Any]] = {"start": {"variables": []}, "end": {"outputs": []}}
+"""Parameters of START and END, by their node types."""
 
 MAX_BYTES = 16 * 2**20
-"""The largest file, in bytes."""
+"""Maximum size of a file, in bytes."""
 
 _EDGES = re.compile(r"^[ \t*#>-]*(?:the )?edges?[ \t*]*[:(]", re.IGNORECASE | re.MULTILINE)
 _NODES = re.compile(r"^[ \t*#>-]*nodes?[ \t*]*:[ \t*]*", re.IGNORECASE | re.MULTILINE)
@@ -43,18 +44,18 @@ def load(source: str | bytes | Path, name: str = "workflow") -> NodeGraph:
 
     Args:
         source: The text, alone or inside an answer; or the path of a file.
-        name: What to call it.
+        name: The name of the workflow.
 
     Raises:
-        InvalidError: It is not text, or has no nodes, or nothing about edges.
+        InvalidError: The content is not text, has no nodes, or has neither edges nor their heading.
     """
-    text = _text(content_of(source), name)
-    before, after = _parts(text)
+    text = _decoded(content_of(source), name)
+    node_text, edge_text = _split(text)
     texts: dict[str, str] = {}
-    for found in _NODE.finditer(before):
-        texts.setdefault(str(int(found["number"])), _blanks(found["text"]))
-    tasks = [NodeSpec(number, TASK, {TASK: said}) for number, said in texts.items()]
-    edges = [Edge(_end(found["source"]), _end(found["target"])) for found in _EDGE.finditer(after)]
+    for found in _NODE.finditer(node_text):
+        texts.setdefault(str(int(found["number"])), _collapsed(found["text"]))
+    tasks = [NodeSpec(number, TASK, {TASK: label}) for number, label in texts.items()]
+    edges = [Edge(_node_id(found["source"]), _node_id(found["target"])) for found in _EDGE.finditer(edge_text)]
     issues: list[Issue] = []
     if not tasks:
         issues.append(Issue("format", 'has no nodes; write them below "Node:", one a line, as "1: what is done"'))
@@ -62,110 +63,108 @@ def load(source: str | bytes | Path, name: str = "workflow") -> NodeGraph:
         issues.append(Issue("format", 'has no edges; write them after "Edge:", as "(START,1) (1,2) (2,END)"'))
     if issues:
         raise InvalidError(name, issues)
-    named = {end for edge in edges for end in (edge.source, edge.target)}
-    begin = [NodeSpec(START, "start", dict(_EMPTY["start"]))] if START in named else []
-    finish = [NodeSpec(END, "end", dict(_EMPTY["end"]))] if END in named else []
+    named_ids = {end for edge in edges for end in (edge.source, edge.target)}
+    begin = [NodeSpec(START, "start", dict(_BOUNDARY_PARAMS["start"]))] if START in named_ids else []
+    finish = [NodeSpec(END, "end", dict(_BOUNDARY_PARAMS["end"]))] if END in named_ids else []
     return NodeGraph([*begin, *tasks, *finish], edges, name)
 
 
 def dump(graph: NodeGraph) -> bytes:
-    """Write a workflow. A node of another type is written as the name of its type."""
-    numbers = _numbers(graph)
-    tasks = [node for node in graph.nodes if node.type not in _EMPTY]
+    """Return the text of a workflow; a node that is not a task is written as the name of its type."""
+    ids = _written_ids(graph)
+    tasks = [node for node in graph.nodes if node.type not in _BOUNDARY_PARAMS]
     lines = [f"{place}: {_label(node)}".rstrip() for place, node in enumerate(tasks, start=1)]
     pairs = [
-        f"({numbers[edge.source]},{numbers[edge.target]})"
-        for edge in graph.edges
-        if edge.source in numbers and edge.target in numbers
+        f"({ids[edge.source]},{ids[edge.target]})" for edge in graph.edges if edge.source in ids and edge.target in ids
     ]
     text = "\n".join(["Node:", *lines, " ".join(["Edge:", *pairs])])
     return text.encode("utf-8", errors="replace")
 
 
 def losses(graph: NodeGraph) -> list[Issue]:
-    """Return the losses of the text, which holds only tasks and their order."""
+    """Return the parts of a workflow that the text cannot hold: all but tasks and their order."""
     return list(_losses(graph))
 
 
 def check(graph: NodeGraph) -> list[Issue]:
-    """Return the issues of a plan of tasks: edges that lead nowhere, unreachable tasks, circles."""
-    return list(_faults(graph))
+    """Return the issues of a plan of tasks: edges to missing nodes, unreachable tasks, cycles."""
+    return list(_plan_issues(graph))
 
 
 def node_lines(data: bytes) -> dict[str, int]:
-    """The line of each task by its number, counted from 1."""
-    text = _text(data, "")
-    before, _ = _parts(text)
-    skipped = text.find(before) if before else 0
+    """Return the line of each task by its number, from 1."""
+    text = _decoded(data, "")
+    node_text, _ = _split(text)
+    offset = text.find(node_text) if node_text else 0
     lines: dict[str, int] = {}
-    line, end = 1 + text.count("\n", 0, max(skipped, 0)), 0
-    for found in _NODE.finditer(before):
-        line, end = line + before.count("\n", end, found.start()), found.start()
+    line, end = 1 + text.count("\n", 0, max(offset, 0)), 0
+    for found in _NODE.finditer(node_text):
+        line, end = line + node_text.count("\n", end, found.start()), found.start()
         lines.setdefault(str(int(found["number"])), line)
     return lines
 
 
 def is_it(data: bytes) -> bool:
-    """Return whether there are numbered nodes, and edges below them."""
-    before, after = _parts(data[:MAX_BYTES].decode("utf-8", errors="replace"))
-    return bool(_NODE.search(before) and _EDGE.search(after))
+    """Return True if a file has numbered nodes and, below them, edges."""
+    node_text, edge_text = _split(data[:MAX_BYTES].decode("utf-8", errors="replace"))
+    return bool(_NODE.search(node_text) and _EDGE.search(edge_text))
 
 
-def _faults(graph: NodeGraph) -> Iterator[Issue]:
+def _plan_issues(graph: NodeGraph) -> Iterator[Issue]:
     known = graph.by_id
-    before: dict[str, list[str]] = {node_id: [] for node_id in known}
+    predecessors: dict[str, list[str]] = {node_id: [] for node_id in known}
     for edge in graph.edges:
         missing = [end for end in (edge.source, edge.target) if end not in known]
         for end in missing:
-            what = f"there is no node {end!r}{did_you_mean(end, known)}"
-            yield Issue("dangling-edge", what, f"{edge.source} → {edge.target}")
+            message = f"there is no node {end!r}{did_you_mean(end, known)}"
+            yield Issue("dangling-edge", message, f"{edge.source} → {edge.target}")
         if not missing:
-            before[edge.target].append(edge.source)
+            predecessors[edge.target].append(edge.source)
     for end in (START, END):
         if end not in known:
             yield Issue("no-start" if end == START else "no-end", f"no edge names {end}")
-    after = {node_id for sources in before.values() for node_id in sources}
-    for node_id, sources in before.items():
-        if not sources and node_id not in after:
+    with_successors = {node_id for sources in predecessors.values() for node_id in sources}
+    for node_id, sources in predecessors.items():
+        if not sources and node_id not in with_successors:
             yield Issue("isolated", "no edge leads to it or from it", node_id)
         elif not sources and node_id != START:
             yield Issue("unreachable", f"no edge leads to it; say (START,{node_id}) if it is the first", node_id)
     try:
-        TopologicalSorter(before).prepare()
+        TopologicalSorter(predecessors).prepare()
     except CycleError as error:
         ids: list[str] = error.args[1]
         yield Issue("cycle", f"each of these leads to the next: {shorten(ids, 20).replace(', ', ' → ')}", ids[0])
 
 
 def _losses(graph: NodeGraph) -> Iterator[Issue]:
-    numbers = _numbers(graph)
+    ids = _written_ids(graph)
     yield from (Issue("loss", what) for what in foreign_settings(graph.extra, WORFBENCH.name))
     yield from without_instructions(graph)
     for node in graph.nodes:
-        yield from (Issue("loss", what, node.id) for what in _lost(node, numbers[node.id]))
+        yield from (Issue("loss", what, node.id) for what in _node_losses(node, ids[node.id]))
     for edge in graph.edges:
         where = f"{edge.source} → {edge.target}"
-        if edge.source not in numbers or edge.target not in numbers:
+        if edge.source not in ids or edge.target not in ids:
             yield Issue("loss", "an edge to or from a node that is not there", where)
         elif edge.port or edge.input or edge.extra:
             yield Issue("loss", f"port {edge.port} and all else but the ends of the edge", where)
 
 
-def _lost(node: NodeSpec, number: str) -> Iterator[str]:
-    kept: dict[str, Any] = _EMPTY.get(node.type, {TASK: _label(node)})
+def _node_losses(node: NodeSpec, written_id: str) -> Iterator[str]:
+    kept: dict[str, Any] = _BOUNDARY_PARAMS.get(node.type, {TASK: _label(node)})
     lost = [key for key, value in _params(node).items() if key not in kept or kept[key] != value]
-    if node.type not in (TASK, *_EMPTY):
+    if node.type not in (TASK, *_BOUNDARY_PARAMS):
         yield f"{node.type!r} is written as its name, without its parameters"
     elif lost:
         yield f"{', '.join(map(str, lost))}: only the text of a task is written"
-    if node.id != number:
-        yield f"its id; it is written as {number}"
+    if node.id != written_id:
+        yield f"its id; it is written as {written_id}"
     if node.parent:
         yield f"that it runs inside {node.parent!r}"
     yield from foreign_settings(node.extra, WORFBENCH.name)
 
 
-def _text(data: bytes, name: str) -> str:
+def _decoded(data: bytes, name: str) -> str:
     if len(data) > MAX_BYTES:
         raise InvalidError(name, [Issue("size", f"has {len(data):,} bytes, and {MAX_BYTES:,} are the most")])
     try:
@@ -176,8 +175,8 @@ def _text(data: bytes, name: str) -> str:
         ) from error
 
 
-def _parts(text: str) -> tuple[str, str]:
-    """Return the lines on nodes and those on edges; without a heading, all lines without a node are on edges."""
+def _split(text: str) -> tuple[str, str]:
+    """Split a text into its lines of nodes and of edges; without a heading, all lines but nodes belong to the edges."""
     first = _NODES.search(text)
     text = text[first.end() :] if first else text
     if heading := _EDGES.search(text):
@@ -192,22 +191,22 @@ def _parts(text: str) -> tuple[str, str]:
     return text, _NODE.sub(without_tasks, text)
 
 
-def _numbers(graph: NodeGraph) -> Mapping[str, str]:
-    """Return the name of each node in the text."""
-    numbers: dict[str, str] = {}
-    place = 0
+def _written_ids(graph: NodeGraph) -> Mapping[str, str]:
+    """Return the id that each node has in the text, by its own id: a number, START or END."""
+    ids: dict[str, str] = {}
+    number = 0
     for node in graph.nodes:
-        if node.type in _EMPTY:
-            numbers.setdefault(node.id, START if node.type == "start" else END)
+        if node.type in _BOUNDARY_PARAMS:
+            ids.setdefault(node.id, START if node.type == "start" else END)
         else:
-            place += 1
-            numbers.setdefault(node.id, str(place))
-    return numbers
+            number += 1
+            ids.setdefault(node.id, str(number))
+    return ids
 
 
 def _label(node: NodeSpec) -> str:
-    said = _params(node).get(TASK)
-    return _blanks(said) if node.type == TASK and isinstance(said, str) else _blanks(node.type)
+    label = _params(node).get(TASK)
+    return _collapsed(label) if node.type == TASK and isinstance(label, str) else _collapsed(node.type)
 
 
 def _params(node: NodeSpec) -> Mapping[str, Any]:
@@ -215,13 +214,13 @@ def _params(node: NodeSpec) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", params) if isinstance(params, Mapping) else {"params": params}
 
 
-def _blanks(text: str) -> str:
+def _collapsed(text: str) -> str:
     return " ".join(text.split())
 
 
-def _end(name: str) -> str:
+def _node_id(name: str) -> str:
     return name.upper() if name.isalpha() else str(int(name))
 
 
 WORFBENCH = Format("worfbench", ".worfbench.txt", is_it, load, dump, losses, check, node_lines, runs=False)
-"""The text of WorFBench."""
+"""Format of the text of WorFBench."""

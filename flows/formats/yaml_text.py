@@ -13,14 +13,14 @@ from operad.runtime.values.errors import InvalidError, Issue
 
 
 def read_yaml(data: bytes, name: str) -> YamlValues:
-    """Read a file.
+    """Return the values of a YAML file, with their lines.
 
     Args:
-        data: Its content, as UTF-8.
-        name: Name of the file in errors.
+        data: The content, in UTF-8.
+        name: The name of the file, for errors.
 
     Raises:
-        InvalidError: It is not UTF-8 or not YAML, too large, nested too deep, or has duplicate keys.
+        InvalidError: The file is not UTF-8 or not YAML, too large, nested too deep, or has duplicate keys.
     """
     if len(data) > MAX_BYTES:
         raise InvalidError(name, [Issue("size", f"has {len(data):,} bytes, and at most {MAX_BYTES:,} are read")])
@@ -31,20 +31,20 @@ def read_yaml(data: bytes, name: str) -> YamlValues:
     try:
         return parse_yaml(text, name)
     except InvalidError as error:
-        issues = [replace(each, where=_line(each.where.removeprefix(name))) for each in error.issues]
+        issues = [replace(each, where=_line_and_column(each.where.removeprefix(name))) for each in error.issues]
         raise InvalidError(name, issues) from error
 
 
-def _line(place: str) -> str:
+def _line_and_column(place: str) -> str:
     """Return ``line 2, column 5`` for ``:2:5``."""
-    return ", ".join(f"{what} {number}" for what, number in zip(("line", "column"), place.split(":")[1:], strict=False))
+    return ", ".join(f"{unit} {number}" for unit, number in zip(("line", "column"), place.split(":")[1:], strict=False))
 
 
 HALF = re.compile("[\ud800-\udfff]")
-"""Half a character, which no file can hold."""
+"""Half of a surrogate pair, which UTF-8 cannot encode."""
 
 ODD_BREAK = re.compile("[\x85\u2028\u2029]")
-"""Characters that end a line in YAML, and come back only from double quotes."""
+"""Characters that end a line in YAML, and therefore need double quotes."""
 
 
 class TextDumper(yaml.SafeDumper):
@@ -59,15 +59,15 @@ class PlainDumper(TextDumper):
         return True
 
 
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     text = HALF.sub("\ufffd", text)
     as_block = "\n" in text and not text.startswith((" ", "\n", "\t"))
     style = '"' if ODD_BREAK.search(text) else "|" if as_block else None
     return cast("Any", dumper).represent_scalar("tag:yaml.org,2002:str", str(text), style=style)
 
 
-TextDumper.add_multi_representer(str, _text)
-TextDumper.add_representer(str, _text)
+TextDumper.add_multi_representer(str, _represent_text)
+TextDumper.add_representer(str, _represent_text)
 
 
 def write_yaml(value: Any) -> bytes:
