@@ -10,15 +10,15 @@ from operad.operators.comfyui.reading import list_of, mapping_of
 from operad.runtime.values.errors import Hints, Issue, did_you_mean
 
 MAX_CLASSES = 50_000
-"""The most classes that are read; servers with hundreds of custom nodes have some 10,000."""
+"""Maximum number of classes that are read; servers with hundreds of custom nodes have about 10,000."""
 
 MAX_SAID = 500
-"""The most characters that are read of what a class says of itself, of each of its texts."""
+"""Maximum number of characters that are read of each text that describes a class."""
 
 COMBO = "COMBO"
-"""The type of an input that takes one of its options, and of an output written as a list of them."""
+"""Type of an input that takes one of several options, and of an output that is written as a list of options."""
 
-_WIDGETS = {
+_WIDGET_TYPES = {
     "INT",
     "FLOAT",
     "STRING",
@@ -35,19 +35,19 @@ _WIDGETS = {
 
 @dataclass(frozen=True, slots=True)
 class InputDefinition:
-    """An input of a class.
+    """Input of a node class.
 
     Attributes:
-        name: What it is called.
-        type: Of what type: a name, ``*`` for any, several with commas.
-        required: Whether the server refuses a node without it.
-        options: What it takes, for a COMBO; empty where the server lists nothing.
-        default: What it is set to at first; None where the server leaves that to the type.
-        min: The least number.
-        max: The greatest number.
-        force_input: Whether only a link fills it, whatever its type.
-        control: Whether the page shows a second widget after it, that says how its value changes after a run.
-        upload: Whether the page adds an ``upload`` widget at the end of the node for it.
+        name: The name.
+        type: The type: a name, ``*`` for any type, or several names with commas.
+        required: True if the server refuses a node without the input.
+        options: The options of a COMBO; empty if the server lists none.
+        default: The initial value; None if the server gives none.
+        min: The smallest number allowed.
+        max: The largest number allowed.
+        force_input: True if only a link can fill the input, whatever its type.
+        control: True if the page shows a second widget after it, which sets how the value changes after a run.
+        upload: True if the page adds an ``upload`` widget for it at the end of the node.
     """
 
     name: str
@@ -64,7 +64,7 @@ class InputDefinition:
     @property
     def is_widget(self) -> bool:
         """True if a value can be set on the node itself."""
-        return not self.force_input and not _WIDGETS.isdisjoint(self.type.split(","))
+        return not self.force_input and not _WIDGET_TYPES.isdisjoint(self.type.split(","))
 
     @property
     def is_dynamic(self) -> bool:
@@ -73,7 +73,7 @@ class InputDefinition:
 
     @property
     def initial(self) -> Any:
-        """Its value where none is set."""
+        """Value if none is set; None if there is no default for the type."""
         if self.default is not None:
             return self.default
         if self.type == COMBO:
@@ -83,15 +83,15 @@ class InputDefinition:
 
 @dataclass(frozen=True, slots=True)
 class NodeDefinition:
-    """A class.
+    """Node class of a ComfyUI server.
 
     Attributes:
-        inputs: Its inputs by name: those required, then those optional, in the order of the page.
-        outputs: The types of its outputs.
-        names: Their names.
-        output_node: Whether it is an end that a run aims for, such as one that saves an image.
-        says: What people are told of it: how the page calls it, where its menu has it, what it does.
-        category: Where the page's menu has it, such as ``latent/transform``.
+        inputs: The inputs by name: required ones, then optional ones, each in the order of the page.
+        outputs: The types of the outputs.
+        names: The names of the outputs.
+        output_node: True if the class produces a result of a run, such as one that saves an image.
+        says: The description for people: display name, category and purpose.
+        category: The place in the page's menu, such as ``latent/transform``.
     """
 
     inputs: Mapping[str, InputDefinition] = field(default_factory=dict[str, InputDefinition])
@@ -103,11 +103,11 @@ class NodeDefinition:
 
     @property
     def widgets(self) -> Iterator[InputDefinition]:
-        """The inputs that have a value on the node itself, in the order of the page."""
+        """Inputs that have a value on the node itself, in the order of the page."""
         return (each for each in self.inputs.values() if each.is_widget)
 
     def input(self, name: str) -> InputDefinition | None:
-        """The input of that name, or the dynamic one that it belongs to."""
+        """Return the input of a name, or the dynamic input that a name such as ``mode.width`` belongs to, or None."""
         found = self.inputs.get(name)
         if found is None and "." in name:
             outer = self.inputs.get(name.partition(".")[0])
@@ -117,11 +117,11 @@ class NodeDefinition:
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
-    """The classes of a server.
+    """Node classes of a ComfyUI server.
 
     Attributes:
-        classes: By name.
-        issues: What of the answer could not be read and was left out.
+        classes: The classes by name.
+        issues: The entries of the server's answer that could not be read and were left out.
     """
 
     classes: Mapping[str, NodeDefinition] = field(default_factory=dict[str, NodeDefinition])
@@ -137,7 +137,7 @@ class Definitions:
         classes: dict[str, NodeDefinition] = {}
         for name, entry in list(mapping_of(data).items())[:MAX_CLASSES]:
             if isinstance(mapping_of(entry).get("input"), dict):
-                classes[name] = _class_of(mapping_of(entry), name, issues)
+                classes[name] = _node_definition(mapping_of(entry), name, issues)
             else:
                 issues.append(Issue("format", 'must be an object with "input"', name))
         if len(mapping_of(data)) > MAX_CLASSES:
@@ -148,11 +148,11 @@ class Definitions:
         return bool(self.classes)
 
     def get(self, name: str) -> NodeDefinition | None:
-        """The class of that name."""
+        """Return the class of a name; None if the server does not have it."""
         return self.classes.get(name)
 
     def near(self, name: str, hints: Hints) -> str:
-        """Return the nearest name, as a hint; many files lack the same classes, so it is searched once."""
+        """Return a hint with the nearest class name; it is cached, because many files lack the same classes."""
         if name in self._near:
             return self._near[name]
         if not hints.allow(name, self.classes):
@@ -164,30 +164,30 @@ class Definitions:
 
 
 def accepts(input_type: str, output_type: str) -> bool:
-    """Return whether an input takes an output by the server's rule: any type in common, or a wildcard."""
+    """Return True if an input takes an output by the server's rule: they share a type, or one is a wildcard."""
     if input_type == output_type:
         return True
-    takes, gives = _types(input_type), _types(output_type)
+    takes, gives = _type_names(input_type), _type_names(output_type)
     return "*" in takes or "*" in gives or not takes.isdisjoint(gives)
 
 
-def _types(types: str) -> set[str]:
+def _type_names(types: str) -> set[str]:
     return {each.strip() for each in types.split(",")}
 
 
 def type_of(written: Any) -> str:
-    """The name of a type as it is written: a text, or the list of a COMBO's options; of anything else, the wildcard."""
+    """Return the name of a type: a text as it is, COMBO for a list of options, and the wildcard for anything else."""
     return written if isinstance(written, str) else COMBO if isinstance(written, list) else "*"
 
 
-def _class_of(entry: Mapping[str, Any], name: str, issues: list[Issue]) -> NodeDefinition:
+def _node_definition(entry: Mapping[str, Any], name: str, issues: list[Issue]) -> NodeDefinition:
     inputs: dict[str, InputDefinition] = {}
     order = mapping_of(entry.get("input_order"))
     for section in ("required", "optional"):
         written = mapping_of(mapping_of(entry["input"]).get(section))
         listed = [each for each in list_of(order.get(section)) if isinstance(each, str) and each in written]
         for input_name in dict.fromkeys([*listed, *written]):
-            found = _input_of(input_name, written[input_name], section == "required")
+            found = _input_definition(input_name, written[input_name], section == "required")
             if found is None:
                 issues.append(Issue("format", f"{input_name}: must be [type, options]", name))
             else:
@@ -195,30 +195,31 @@ def _class_of(entry: Mapping[str, Any], name: str, issues: list[Issue]) -> NodeD
     outputs = [type_of(each) for each in list_of(entry.get("output"))]
     names = [str(each) for each in list_of(entry.get("output_name"))]
     names += outputs[len(names) :]
-    told = [entry.get(key) for key in ("display_name", "category", "description")]
-    called, category, does = (" ".join(each[:MAX_SAID].split()) if isinstance(each, str) else "" for each in told)
-    says = "; ".join(filter(None, (called, category, does)))
-    return NodeDefinition(inputs, outputs, names, entry.get("output_node") is True, says, category)
+    texts = [entry.get(key) for key in ("display_name", "category", "description")]
+    title, category, purpose = (" ".join(each[:MAX_SAID].split()) if isinstance(each, str) else "" for each in texts)
+    description = "; ".join(filter(None, (title, category, purpose)))
+    return NodeDefinition(inputs, outputs, names, entry.get("output_node") is True, description, category)
 
 
-def _input_of(name: str, written: Any, required: bool) -> InputDefinition | None:
+def _input_definition(name: str, written: Any, required: bool) -> InputDefinition | None:
     kind: Any = next(iter(list_of(written)), None)
     if not isinstance(kind, str | list):
         return None
     options = mapping_of(list_of(written)[1] if len(list_of(written)) > 1 else None)
     listed = list_of(kind) if isinstance(kind, list) else list_of(options.get("options"))
     widget_type = options.get("widgetType")
-    word = widget_type if isinstance(widget_type, str) else type_of(kind)
+    widget_kind = widget_type if isinstance(widget_type, str) else type_of(kind)
     return InputDefinition(
         name=name,
-        type=f"{type_of(kind)},{word}" if word != type_of(kind) else word,
+        type=f"{type_of(kind)},{widget_kind}" if widget_kind != type_of(kind) else widget_kind,
         required=required,
         options=listed,
         default=options.get("default"),
         min=_number(options.get("min")),
         max=_number(options.get("max")),
         force_input=options.get("forceInput") is True,
-        control=bool(options.get("control_after_generate")) or (word == "INT" and name in ("seed", "noise_seed")),
+        control=bool(options.get("control_after_generate"))
+        or (widget_kind == "INT" and name in ("seed", "noise_seed")),
         upload=any(options.get(f"{kind}_upload") is True for kind in ("image", "animated_image", "video", "file")),
     )
 

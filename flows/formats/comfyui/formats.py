@@ -36,20 +36,20 @@ from operad.operators.comfyui.reading import list_of, mapping_of
 from operad.runtime.values.errors import InvalidError, Issue
 
 _CHOICE = re.compile(r"(?<!\\)\{[^{}]*\|[^{}]*\}")
-"""Parts of a prompt of which the page sends one."""
+"""Alternatives in a prompt, of which the page sends one: ``{a|b}``."""
 
 _PLACEHOLDER = re.compile(r"%(?:date(?::[^%]*)?|\w[^%.\n]*\.\w+)%")
-"""Part of a value for which the page puts in the date, or the value of another node."""
+"""Placeholder in a value that the page replaces by the date, or by the value of another node."""
 
 NO_DEFINITIONS = Definitions()
-"""Definitions without a server: none."""
+"""Definitions for use without a server: without classes."""
 
 
 def load(source: str | bytes | Path, name: str = "workflow") -> NodeGraph:
-    """The graph of a file in any of the three forms.
+    """Return the graph of a file in any of the three forms.
 
     Raises:
-        InvalidError: It is of none of them; every issue is listed.
+        InvalidError: The file has none of the forms; every issue is listed.
     """
     text = read_text(content_of(source), name)
     if not text.lstrip().startswith(("{", "[", '"')):
@@ -59,44 +59,55 @@ def load(source: str | bytes | Path, name: str = "workflow") -> NodeGraph:
         return load_ui(data, name)
     if isinstance(data, dict) and not {"nodes", "links"} & data.keys():
         return load_api(mapping_of(data), name)
-    what = 'must be an object with lists "nodes" and "links", or of ids to {class_type, inputs}'
-    raise InvalidError(name, [Issue("format", what, name)])
+    message = 'must be an object with lists "nodes" and "links", or of ids to {class_type, inputs}'
+    raise InvalidError(name, [Issue("format", message, name)])
 
 
 def dump(graph: NodeGraph, definitions: Definitions = NO_DEFINITIONS) -> bytes:
-    """A graph as the page saves it: exactly what it was, but for what was changed.
+    """Return a graph as the page saves it; unchanged parts stay exactly as they were.
 
     Args:
-        graph: The graph. Nodes that do not come from the page are laid out; their ids become numbers.
-        definitions: The classes, by which these get their slots and widgets.
+        graph: The graph. Nodes that do not come from the page are laid out, and their ids become numbers.
+        definitions: The node classes, by which such nodes get their slots and widgets.
     """
     return write_json(dump_document(graph, definitions))
 
 
 def dump_api(graph: NodeGraph, definitions: Definitions = NO_DEFINITIONS) -> bytes:
-    """A graph as a server runs it; `executable` says what becomes of what the page saved.
+    """Return a graph in the form that a server runs; `executable` describes the changes to a graph of the page.
 
     Raises:
-        InvalidError: A subgraph contains itself, there are too many nodes, or two have one id.
+        InvalidError: A subgraph contains itself, the expanded workflow is too large, or two nodes have the same id.
     """
     return write_json(dump_nodes(executable(graph, definitions)))
 
 
 def losses(graph: NodeGraph) -> list[Issue]:
     """Return the parts of a graph that the page's form cannot hold without definitions."""
-    return [*_foreign(graph), *_misplaced(graph)]
+    return [*_foreign_losses(graph), *_misplaced_values(graph)]
 
 
 def _api_losses(graph: NodeGraph, definitions: Definitions) -> list[Issue]:
-    return [*_foreign(graph), *_looks(graph), *_unnamed(graph, definitions), *_left_out(graph), *_replaced(graph)]
+    return [
+        *_foreign_losses(graph),
+        *_appearance_losses(graph),
+        *_unnamed_values(graph, definitions),
+        *_skipped_nodes(graph),
+        *_values_replaced_by_page(graph),
+    ]
 
 
 def _code_losses(graph: NodeGraph, definitions: Definitions) -> list[Issue]:
-    return [*_foreign(graph), *_looks(graph), *_unnamed(graph, definitions), *_unsaid(graph)]
+    return [
+        *_foreign_losses(graph),
+        *_appearance_losses(graph),
+        *_unnamed_values(graph, definitions),
+        *_server_data_losses(graph),
+    ]
 
 
-def _foreign(graph: NodeGraph) -> Iterator[Issue]:
-    """Yield the data of other platforms, and of workflows that come from elsewhere."""
+def _foreign_losses(graph: NodeGraph) -> Iterator[Issue]:
+    """Yield the data of other platforms, and the parts of other workflows that ComfyUI does not have."""
     yield from foreign(graph, NAME)
     yield from without_instructions(graph)
     for spec in graph.nodes:
@@ -109,36 +120,36 @@ def _foreign(graph: NodeGraph) -> Iterator[Issue]:
             yield Issue("loss", "the edge, as it fills no input", f"{edge.source} → {edge.target}")
 
 
-def _misplaced(graph: NodeGraph) -> Iterator[Issue]:
-    """Values that were changed and whose places the file does not tell."""
+def _misplaced_values(graph: NodeGraph) -> Iterator[Issue]:
+    """Yield the changed values whose place in the list of values is unknown."""
     for spec in graph.nodes:
         if ui_of(spec) is not None:
-            where, before = places(spec), values_of(replace(spec, params={}))
+            known_places, before = places(spec), values_of(replace(spec, params={}))
             for name, value in mapping_of(spec.params).items():
-                if name not in where and before.get(name) != value:
+                if name not in known_places and before.get(name) != value:
                     yield Issue("loss", f"the value of {name!r}, as the file does not tell its place", spec.id)
 
 
-def _looks(graph: NodeGraph) -> Iterator[Issue]:
+def _appearance_losses(graph: NodeGraph) -> Iterator[Issue]:
     if ui_of(graph) is not None or any(ui_of(spec) is not None for spec in graph.nodes):
         yield Issue("loss", "places, sizes, colours, groups and what else the page says besides what is run")
 
 
-def _unnamed(graph: NodeGraph, definitions: Definitions) -> Iterator[Issue]:
+def _unnamed_values(graph: NodeGraph, definitions: Definitions) -> Iterator[Issue]:
     for spec in graph.nodes:
         written = list_of(node_of(spec).get("widgets_values"))
         if written and not places(spec, definitions.get(spec.type)):
             yield Issue("loss", "its values, as the file does not tell their names; give definitions", spec.id)
 
 
-def _left_out(graph: NodeGraph) -> Iterator[Issue]:
+def _skipped_nodes(graph: NodeGraph) -> Iterator[Issue]:
     for spec in graph.nodes:
         if is_virtual(spec) or mode_of(spec) in (MUTED, BYPASSED):
             yield Issue("loss", f"the node ({spec.type}), which no server runs", spec.id)
 
 
-def _replaced(graph: NodeGraph) -> Iterator[Issue]:
-    """Yield the values that the page replaces when it queues a workflow, and that are sent as they are here."""
+def _values_replaced_by_page(graph: NodeGraph) -> Iterator[Issue]:
+    """Yield the values that the page replaces before it sends a workflow, and that Operad sends unchanged."""
     for part in (graph, *subgraphs(graph).values()):
         for spec in part.nodes:
             values = () if is_virtual(spec) else list_of(node_of(spec).get("widgets_values"))
@@ -151,15 +162,15 @@ def _replaced(graph: NodeGraph) -> Iterator[Issue]:
                     yield Issue("loss", f"{found[0]} is sent {what}", spec.id)
 
 
-def _unsaid(graph: NodeGraph) -> Iterator[Issue]:
-    """Yield the data of the server's form that code does not hold."""
+def _server_data_losses(graph: NodeGraph) -> Iterator[Issue]:
+    """Yield the data of the server's form that code cannot hold."""
     for node_id, count in Counter(spec.id for spec in graph.nodes).items():
         if count > 1:
             yield Issue("loss", "all nodes of this id but the first", node_id)
     for spec in graph.nodes:
-        said: Any = mapping_of(mapping_of(spec.extra.get(NAME)).get("api"))
-        if said and said != {"_meta": {"title": title_of(spec)}}:
-            yield Issue("loss", f"what stands besides class and inputs: {', '.join(said)}", spec.id)
+        api_data: Any = mapping_of(mapping_of(spec.extra.get(NAME)).get("api"))
+        if api_data and api_data != {"_meta": {"title": title_of(spec)}}:
+            yield Issue("loss", f"what stands besides class and inputs: {', '.join(api_data)}", spec.id)
     for edge in graph.edges:
         undefined = "undefined" in mapping_of(edge.extra.get(NAME))
         if (edge.source not in graph.by_id and not undefined) or edge.target not in graph.by_id:
@@ -175,7 +186,7 @@ def _is_api(content: bytes) -> bool:
 
 
 def _begins_with_a_call(content: bytes) -> bool:
-    """Return whether the first line besides comments may hold a call, as it does in code."""
+    """Return True if the first line that is not a comment may contain a call, as in code."""
     lines = (line.strip() for line in BytesIO(content))
     first = next((line for line in lines if line and not line.startswith(b"#")), b"")
     return b"(" in first or first.endswith(b"\\")
@@ -205,7 +216,7 @@ def _dump_code(graph: NodeGraph, definitions: Definitions) -> bytes:
 
 
 def formats(definitions: Definitions = NO_DEFINITIONS) -> tuple[Format, Format, Format]:
-    """The three forms, as they are read and written where these classes are known: page, server, code."""
+    """Return the formats of the page, of the server and of code, which read and write with these node classes."""
     known = {"definitions": definitions}
     checked = partial(check, **known)
     server = (partial(dump_api, **known), partial(_api_losses, **known), checked)
@@ -218,14 +229,14 @@ def formats(definitions: Definitions = NO_DEFINITIONS) -> tuple[Format, Format, 
 
 
 def read_definitions(text: str, name: str = "definitions") -> Definitions:
-    """The classes that a server tells of at ``/object_info``.
+    """Return the node classes in a server's answer at ``/object_info``.
 
     Args:
-        text: The JSON that it answers.
-        name: What errors call it.
+        text: The answer, as JSON.
+        name: The name of the answer, for errors.
 
     Raises:
-        InvalidError: It is not JSON, or tells of no class.
+        InvalidError: The answer is not JSON, or has no classes.
     """
     found = Definitions.of(read_json(text, name))
     if not found:

@@ -8,26 +8,26 @@ from operad.flows.node_graph import Edge
 
 
 def in_order(ids: Sequence[str], edges: Iterable[Edge]) -> list[str]:
-    """The ids so that each comes after those it gets something from, else in the order given; those of a cycle last."""
+    """Return the ids in topological order, otherwise in the given order; the ids of a cycle come last."""
     return list(depths(ids, edges))
 
 
 def depths(ids: Sequence[str], edges: Iterable[Edge]) -> dict[str, int]:
-    """Return the length of the longest chain before each node, in the order of `in_order`."""
-    after: dict[str, list[str]] = {each: [] for each in ids}
-    waits = dict.fromkeys(after, 0)
+    """Return the length of the longest path to each node, in the order of `in_order`."""
+    successors: dict[str, list[str]] = {node_id: [] for node_id in ids}
+    open_count = dict.fromkeys(successors, 0)
     for edge in edges:
-        if edge.source in after and edge.target in after:
-            after[edge.source].append(edge.target)
-            waits[edge.target] += 1
-    depth = {each: 0 for each, count in waits.items() if not count}
-    ready = list(depth)
-    found: dict[str, int] = {}
-    for each in ready:
-        found[each] = depth[each]
-        for following in after[each]:
-            depth[following] = max(depth.get(following, 0), depth[each] + 1)
-            waits[following] -= 1
-            if not waits[following]:
-                ready.append(following)
-    return {**found, **{each: depth.get(each, 0) for each in after if each not in found}}
+        if edge.source in successors and edge.target in successors:
+            successors[edge.source].append(edge.target)
+            open_count[edge.target] += 1
+    depth = {node_id: 0 for node_id, count in open_count.items() if not count}
+    queue = list(depth)
+    depths_found: dict[str, int] = {}
+    for node_id in queue:
+        depths_found[node_id] = depth[node_id]
+        for successor in successors[node_id]:
+            depth[successor] = max(depth.get(successor, 0), depth[node_id] + 1)
+            open_count[successor] -= 1
+            if not open_count[successor]:
+                queue.append(successor)
+    return {**depths_found, **{node_id: depth.get(node_id, 0) for node_id in successors if node_id not in depths_found}}

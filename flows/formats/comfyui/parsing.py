@@ -19,24 +19,24 @@ from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.runtime.values.errors import InvalidError, Issue, describe
 
 MAX_BYTES = 4 * 2**20
-"""The longest code, in bytes; its syntax tree takes a hundred times as much."""
+"""Maximum length of code, in characters; its syntax tree takes a hundred times as much memory."""
 
 _MAX_BITS = 4096
-"""Of a whole number: Python reads longer ones, as `0xff…`, and refuses to write them in decimals."""
+"""Maximum size of a whole number: Python reads longer ones as `0xff…`, but refuses to write them in decimals."""
 
 _COMMENT = re.compile(r'\s*#\s*(?:("(?:[^"\\]|\\.)*")|(\S+))[ \t]*(.*)')
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A call that is written right, and where.
+    """Content of a valid line.
 
     Attributes:
-        variables: What it assigns, in the order of the outputs.
-        type: The class.
-        values: The inputs by name: values other than literals are a `_Use`.
-        id: The id of the comment, if it has one.
-        title: And the title.
+        variables: The variables that the line assigns, in the order of the outputs.
+        type: The name of the class.
+        values: The inputs by name, as literal values or as `_VariableUse`.
+        id: The node's id in the comment; None if there is none.
+        title: The node's title in the comment; None if there is none.
     """
 
     variables: Sequence[str]
@@ -47,25 +47,27 @@ class _Line:
 
 
 @dataclass(frozen=True, slots=True)
-class _Use:
+class _VariableUse:
+    """Variable as an input; `port` is the number in ``IMAGE_1[7]``."""
+
     variable: str
     port: int | None = None
 
 
 def load_code(text: str, name: str = "workflow") -> NodeGraph:
-    """The graph of code.
+    """Return the graph of code.
 
-    A node has the id of its comment, or else a number. An edge of a variable that is not assigned yet bears its name
-    in `extra`, and its source is the node that assigns it later, or has that name.
+    A node has the id of its comment, or else a number. An edge of a variable that is not assigned before keeps the name
+    of the variable in `extra`; its source is the node that assigns the variable later, or else the name itself.
 
     Raises:
-        InvalidError: It is not valid Python, or not calls of that form; every issue is listed with its line.
+        InvalidError: The code is not valid Python, or not only such calls; every issue is listed with its line.
     """
     if len(text) > MAX_BYTES:
         raise InvalidError(name, [Issue("size", f"has {len(text):,} characters; {MAX_BYTES:,} are the most", name)])
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of escapes that Python does not know
+            warnings.simplefilter("ignore")  # about unknown escapes
             tree = ast.parse(text)
     except SyntaxError as error:
         where = f"line {error.lineno}, column {error.offset}" if error.lineno else name
@@ -78,10 +80,10 @@ def load_code(text: str, name: str = "workflow") -> NodeGraph:
     issues: list[Issue] = []
     lines: list[_Line] = []
     for statement, following in zip_longest(tree.body, tree.body[1:]):
-        alone = following is None or following.lineno > (statement.end_lineno or 0)
+        ends_line = following is None or following.lineno > (statement.end_lineno or 0)
         where = f"line {statement.lineno}"
         try:
-            lines.append(_line(statement, _rest(statement, source) if alone else ""))
+            lines.append(_parse_line(statement, _text_after(statement, source) if ends_line else ""))
         except _Unreadable as error:
             issues += [Issue("format", message, where) for message in error.messages]
     if issues or not lines:
@@ -90,27 +92,29 @@ def load_code(text: str, name: str = "workflow") -> NodeGraph:
 
 
 class _Unreadable(Exception):  # noqa: N818
+    """A line is not of the form that is read, for these reasons."""
+
     def __init__(self, *messages: str) -> None:
         self.messages = messages
         super().__init__(*messages)
 
 
 def _graph_of(lines: Sequence[_Line], name: str) -> NodeGraph:
-    ids = list(_ids(lines))
-    later: dict[str, tuple[str, int]] = {}
+    ids = list(_node_ids(lines))
+    assigned_later: dict[str, tuple[str, int]] = {}
     for node_id, line in zip(reversed(ids), reversed(lines), strict=True):
-        later |= {variable: (node_id, port) for port, variable in enumerate(line.variables)}
+        assigned_later |= {variable: (node_id, port) for port, variable in enumerate(line.variables)}
     assigned: dict[str, tuple[str, int]] = {}
     nodes: list[NodeSpec] = []
     edges: list[Edge] = []
     for node_id, line in zip(ids, lines, strict=True):
-        said = {} if line.title is None else {"_meta": {"title": line.title}}
-        params = {key: value for key, value in line.values.items() if not isinstance(value, _Use)}
-        nodes.append(NodeSpec(node_id, line.type, params, extra={NAME: {"api": said}}))
+        api_data = {} if line.title is None else {"_meta": {"title": line.title}}
+        params = {key: value for key, value in line.values.items() if not isinstance(value, _VariableUse)}
+        nodes.append(NodeSpec(node_id, line.type, params, extra={NAME: {"api": api_data}}))
         for key, use in line.values.items():
-            if isinstance(use, _Use):
+            if isinstance(use, _VariableUse):
                 known = use.variable in assigned
-                source, port = (assigned if known else later).get(use.variable, (use.variable, 0))
+                source, port = (assigned if known else assigned_later).get(use.variable, (use.variable, 0))
                 extra = {} if known else {NAME: {"undefined": use.variable}}
                 edges.append(Edge(source, node_id, port if use.port is None else use.port, key, extra))
         assigned |= {variable: (node_id, port) for port, variable in enumerate(line.variables)}
@@ -118,12 +122,12 @@ def _graph_of(lines: Sequence[_Line], name: str) -> NodeGraph:
     return NodeGraph(nodes, edges, name, {} if is_whole else {NAME: {"variables": tuple(assigned)}})
 
 
-def _ids(lines: Sequence[_Line]) -> Iterator[str]:
+def _node_ids(lines: Sequence[_Line]) -> Iterator[str]:
     used: set[str] = set()
-    said = {line.id for line in lines}
-    free = (number for number in map(str, count(1)) if number not in said)
+    comment_ids = {line.id for line in lines}
+    numbers = (number for number in map(str, count(1)) if number not in comment_ids)
     for line in lines:
-        node_id = next(free) if line.id is None or line.id in used else line.id
+        node_id = next(numbers) if line.id is None or line.id in used else line.id
         used.add(node_id)
         yield node_id
 
@@ -131,7 +135,7 @@ def _ids(lines: Sequence[_Line]) -> Iterator[str]:
 # One line
 
 
-def _line(statement: ast.stmt, rest: str) -> _Line:
+def _parse_line(statement: ast.stmt, text_after: str) -> _Line:
     match statement:
         case ast.Assign(targets=[ast.Name(id=variable)], value=ast.Call() as call):
             variables = [variable]
@@ -143,66 +147,68 @@ def _line(statement: ast.stmt, rest: str) -> _Line:
             variables = []
         case _:
             raise _Unreadable("must be one call of a class: VARIABLE = Class(input=value)")
-    type_name = _type_of(call)
-    values = _values_of(call)
-    node_id, title = _comment_of(rest, type_name)
-    return _Line(variables, type_name, values, node_id, title)
+    class_name = _class_name(call)
+    values = _input_values(call)
+    node_id, title = _parse_comment(text_after, class_name)
+    return _Line(variables, class_name, values, node_id, title)
 
 
-def _type_of(call: ast.Call) -> str:
+def _class_name(call: ast.Call) -> str:
     match call:
         case ast.Call(func=ast.Name(id=name), args=[]):
             return name
-        case ast.Call(func=ast.Name(id=name), args=[ast.Constant(value=str() as said)]) if callee_of(said) == name:
-            return said
+        case ast.Call(func=ast.Name(id=name), args=[ast.Constant(value=str() as class_name)]) if (
+            callee_of(class_name) == name
+        ):
+            return class_name
         case ast.Call(func=ast.Name(id=name)):
             raise _Unreadable(f"{name}: give every input by its name")
         case _:
             raise _Unreadable("must call a class by its name")
 
 
-def _values_of(call: ast.Call) -> dict[str, Any]:
+def _input_values(call: ast.Call) -> dict[str, Any]:
     pairs: list[tuple[str, ast.expr]] = []
-    wrong: list[str] = []
-    for each in call.keywords:
-        match each:
+    errors: list[str] = []
+    for argument in call.keywords:
+        match argument:
             case ast.keyword(arg=str() as name, value=value):
                 pairs.append((name, value))
-            case ast.keyword(value=ast.Dict(keys=keys, values=written)):
-                for key, value in zip(keys, written, strict=True):
+            case ast.keyword(value=ast.Dict(keys=keys, values=dict_values)):
+                for key, value in zip(keys, dict_values, strict=True):
                     if isinstance(key, ast.Constant) and isinstance(key.value, str):
                         pairs.append((key.value, value))
                     else:
-                        wrong.append("** must be followed by an object whose keys are names of inputs")
+                        errors.append("** must be followed by an object whose keys are names of inputs")
             case _:
-                wrong.append("** must be followed by an object")
+                errors.append("** must be followed by an object")
     values: dict[str, Any] = {}
     for name, value in pairs:
         if name in values:
-            wrong.append(f"{name}: is given twice")
+            errors.append(f"{name}: is given twice")
         try:
-            values[name] = _value_of(value)
+            values[name] = _input_value(value)
         except _Unreadable as error:
-            wrong += [f"{name}: {message}" for message in error.messages]
-    if wrong:
-        raise _Unreadable(*wrong)
+            errors += [f"{name}: {message}" for message in error.messages]
+    if errors:
+        raise _Unreadable(*errors)
     return values
 
 
-def _value_of(written: ast.expr) -> Any:
-    match written:
+def _input_value(expression: ast.expr) -> Any:
+    match expression:
         case ast.Name(id=variable):
-            return _Use(variable)
+            return _VariableUse(variable)
         case ast.Subscript(value=ast.Name(id=variable), slice=ast.Constant(value=int() as port)) if port is not True:
-            return _Use(variable, port)
+            return _VariableUse(variable, port)
         case ast.Subscript(
             value=ast.Name(id=variable), slice=ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as port))
         ):
-            return _Use(variable, -port)
+            return _VariableUse(variable, -port)
         case _:
             pass
     try:
-        value: Any = ast.literal_eval(written)
+        value: Any = ast.literal_eval(expression)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
         raise _Unreadable("must be a literal or a variable") from error
     if not _is_json(value):
@@ -229,19 +235,19 @@ def _is_json(value: Any, depth: int = 0) -> bool:
     return depth < MAX_DEPTH and all(_is_json(each, depth + 1) for each in inner)
 
 
-def _rest(statement: ast.stmt, source: Sequence[str]) -> str:
-    """Return the text after a statement, in its last line."""
+def _text_after(statement: ast.stmt, source: Sequence[str]) -> str:
+    """Return the text after a statement on its last line."""
     return source[(statement.end_lineno or 1) - 1].encode()[statement.end_col_offset :].decode()
 
 
-def _comment_of(rest: str, type_name: str) -> tuple[str | None, str | None]:
-    """The id and the title of a comment. One that begins with the class is all title."""
-    found = _COMMENT.fullmatch(rest)
+def _parse_comment(text: str, class_name: str) -> tuple[str | None, str | None]:
+    """Return the id and the title in a comment; a comment that begins with the class name is a title without an id."""
+    found = _COMMENT.fullmatch(text)
     if found is None:
         return None, None
     quoted, word, title = found.groups()
-    if word == type_name:
-        return None, rest.strip().lstrip("#").strip()
+    if word == class_name:
+        return None, text.strip().lstrip("#").strip()
     return (_unquoted(quoted) if quoted else word), (_unquoted(title.strip()) if title.strip() else None)
 
 

@@ -9,64 +9,65 @@ from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.comfyui.reading import list_of, mapping_of
 
 NAME = "comfyui"
-"""The name of the format, under which `extra` keeps what it says.
+"""Name of the format, and key of its data in `extra`.
 
-Of a node, ``{"ui": node}`` as the page wrote it, or ``{"api": what the server's form says besides class and inputs}``;
-of an edge, ``{"ui": link}``; of a graph, ``{"ui": document}``, with the nodes left out and links by their ids. An edge
-of code whose variable was not assigned has ``{"undefined": variable}``, and its graph ``{"variables": those assigned}``.
+The data are, for a node, ``{"ui": node as the page wrote it}`` or ``{"api": fields of the server's form besides class
+and inputs}``; for an edge, ``{"ui": link}``; for a graph, ``{"ui": document}`` without nodes, and with links as ids. In
+a graph read from code, an edge whose variable was not assigned has ``{"undefined": variable}``, and the graph has
+``{"variables": assigned variables}``.
 """
 
 VIRTUAL = {"Note", "MarkdownNote", "Reroute", "PrimitiveNode"}
-"""The classes that only the page knows; no server has them."""
+"""Classes that only the page has; servers do not run them."""
 
 MUTED, BYPASSED = 2, 4
-"""The modes of nodes that do not run: one gives nothing, the other passes on what it gets."""
+"""Modes of nodes that do not run: a muted node has no output, a bypassed node passes its inputs on."""
 
 INLET, OUTLET = "-10", "-20"
-"""The ids that stand, in the links of a subgraph, for the inputs and the outputs of what it is put in for."""
+"""Ids in the links of a subgraph for the inputs and the outputs of the node that stands for the subgraph."""
 
 
 def ui_of(owner: NodeSpec | Edge | NodeGraph) -> Any:
-    """Return the data of the page on it; None where it comes from elsewhere."""
+    """Return the data of the page on a node, an edge or a graph; None if it does not come from the page."""
     return mapping_of(owner.extra.get(NAME)).get("ui")
 
 
 def node_of(spec: NodeSpec) -> Mapping[str, Any]:
-    """Return the data of the page on a node; empty where it comes from elsewhere."""
+    """Return the data of the page on a node; empty if it does not come from the page."""
     return mapping_of(ui_of(spec))
 
 
 def is_virtual(spec: NodeSpec) -> bool:
-    """Return whether a node is known to the page alone."""
+    """Return True for a node that only the page has, such as a note or a reroute."""
     return spec.type in VIRTUAL and "api" not in mapping_of(spec.extra.get(NAME))
 
 
 def mode_of(spec: NodeSpec) -> Any:
-    """The mode of a node: 0 for one that runs."""
+    """Return the mode of a node: 0 if it runs, `MUTED` or `BYPASSED`."""
     return node_of(spec).get("mode", 0)
 
 
 def slots(spec: NodeSpec, side: str) -> Sequence[Mapping[str, Any]]:
-    """The ``inputs`` or the ``outputs`` of a node, as the page wrote them."""
+    """Return the slots of a node, ``inputs`` or ``outputs``, as the page wrote them."""
     return [mapping_of(each) for each in list_of(node_of(spec).get(side))]
 
 
 def slot_name(spec: NodeSpec | None, slot: int) -> str:
-    """The name of an input, by its slot: its number where it bears none, as a reroute's; empty where there is none."""
+    """Return the name of an input by its slot, or the slot's number if it has no name; empty if it does not exist."""
     inputs = list_of(node_of(spec).get("inputs")) if spec else ()
     return named(inputs[slot], slot) if 0 <= slot < len(inputs) else ""
 
 
 def named(written: Any, slot: int) -> str:
-    """The name of an input as it is written, or else its number."""
+    """Return the name of a slot as the page wrote it, or else its number."""
     name = mapping_of(written).get("name")
     return name if isinstance(name, str) and name else str(slot)
 
 
 def title_of(spec: NodeSpec) -> str:
     """Return the title of a node for people."""
-    said = mapping_of(spec.extra.get(NAME))
-    title = mapping_of(mapping_of(said.get("api")).get("_meta")).get("title") if "api" in said else None
+    extra = mapping_of(spec.extra.get(NAME))
+    title = mapping_of(mapping_of(extra.get("api")).get("_meta")).get("title") if "api" in extra else None
     title = node_of(spec).get("title") or title
     return title if isinstance(title, str) else spec.type
 
@@ -87,11 +88,11 @@ def id_text(written: Any) -> str:
 
 
 def link_parts(link: Any) -> tuple[Any, Any, Any, Any, Any, Any]:
-    """Id, source, source's slot, target, target's slot and type of a link, in either form; None for what is missing."""
+    """Return id, source, source slot, target, target slot and type of a link, a list or an object; None if missing."""
     if isinstance(link, dict):
-        said = mapping_of(link)
+        fields = mapping_of(link)
         keys = ("id", "origin_id", "origin_slot", "target_id", "target_slot", "type")
-        first, second, third, fourth, fifth, sixth = (said.get(key) for key in keys)
+        first, second, third, fourth, fifth, sixth = (fields.get(key) for key in keys)
     else:
         first, second, third, fourth, fifth, sixth = [*list_of(link), *[None] * 6][:6]
     return first, second, third, fourth, fifth, sixth
