@@ -1,22 +1,21 @@
 """The archive of Coze: ``Workflow-<name>-draft.zip`` with ``MANIFEST.yml`` and ``workflow/<name>-draft.yaml``.
 
-What an archive looks like is from Coze's own page on it, from Chat2Workflow's converter and from archives that others
-have published; the bytes are those of Go's ``archive/zip``, without dates, which Coze was seen to take.
+The form of an archive is known from Coze's own documentation, from Chat2Workflow's converter and from archives that
+others have published. The bytes are those of Go's ``archive/zip`` without dates, which Coze accepts.
 
-Out and back, ``load(dump(graph))`` is the graph in this normal form:
+``load(dump(graph))`` is the graph in this normal form:
 
-- references in texts are ``{{#id.variable#}}``, and the logic of an if-else case is null for up to one condition;
-- nodes inside another stand right behind it, what begins inside of it first; edges inside a node come after those
-  outside;
-- Coze has one end: several become one behind a variable_merge with a group for each output, and come back as several,
-  last in the list; edges to them come back in the order of the archive;
-- a question-classifier's last class is the way where none fits, too (Coze's port default).
+- references in texts are ``{{#id.variable#}}``, and the logic of an if-else case with at most one condition is null;
+- the nodes inside a container follow it, its start node first; edges inside a container come after the edges outside;
+- Coze allows one end: several ends become one after a variable_merge with a group for each output, and are read back
+  as several, last in the list, with edges in the order of the archive;
+- the last class of a question-classifier is also taken if no class fits (Coze's port ``default``).
 
-What Coze has no place for (our ids, parameters that it has no field for, which ends there were) stands behind ``operad``
-in a node's description, which may be ignored. It holds as long as the node is not edited there. The workflow's own
-description keeps its name and the instructions that it was made from in the same way. What an archive says
-beyond our parameters is kept in ``extra`` and written back; where the parameters were changed, beneath them.
-`losses` says what Coze will not do.
+Data that Coze has no place for (Operad's ids, parameters without a field at Coze, the separate ends) is kept after the
+word ``operad`` in the description of the node. It is read as long as the node is not edited in Coze. The description of
+the workflow keeps its name, instructions and notes in the same way. Fields of an archive that are not parameters of
+Operad are kept in ``extra`` and written back, even if the parameters of the node were changed. `losses` lists the parts
+of a workflow that Coze does not run.
 """
 
 from __future__ import annotations
@@ -37,32 +36,32 @@ def load(source: str | bytes | Path, name: str = "workflow") -> NodeGraph:
     """Read a workflow.
 
     Args:
-        source: The archive, or its path. Nothing of it is written to a disk.
-        name: What to call the workflow where it does not say.
+        source: The archive, or its path. It is unpacked in memory.
+        name: The name of a workflow that has none.
 
     Raises:
-        InvalidError: It is not such an archive; every issue is listed, those of a file in it with their lines.
+        InvalidError: The source is not such an archive; every issue is listed, issues of a file in it with their lines.
     """
     return Reader(unpacked(content_of(source), name), name).graph
 
 
 def dump(graph: NodeGraph) -> bytes:
-    """Write a workflow. The same one gives the same bytes."""
+    """Return the archive of a workflow; the same workflow gives the same bytes."""
     writer = Writer(graph)
     return packed(writer.name, writer.flow, writer.about, writer.others)
 
 
 def is_it(data: bytes) -> bool:
-    """Return whether a file is an archive with a ``MANIFEST.yml``."""
+    """Return True if a file is an archive with a ``MANIFEST.yml``."""
     return data[:4] == b"PK\x03\x04" and b"MANIFEST.yml" in data[:MAX_ARCHIVE]
 
 
 def losses(graph: NodeGraph) -> list[Issue]:
-    """Return the parts that Coze does not run, or has no place for; most of them come back from descriptions."""
+    """Return the parts of a workflow that Coze does not run or has no place for; most are kept in descriptions."""
     return list(losses_of(graph))
 
 
 COZE = Format(NAME, ".coze.zip", is_it, load, dump, losses)
-"""The archive of Coze."""
+"""Format of the archives of Coze."""
 
 __all__ = ["COZE", "MAX_ARCHIVE", "MAX_FILES", "dump", "is_it", "load", "losses"]

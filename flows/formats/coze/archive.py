@@ -19,26 +19,26 @@ from operad.runtime.values.document import MAX_BYTES, Document, parse_document
 from operad.runtime.values.errors import InputError, InvalidError, Issue, describe
 
 MAX_ARCHIVE = 16 * 2**20
-"""The largest archive, in bytes."""
+"""Maximum size of an archive, in bytes."""
 
 MAX_FILES = 200
-"""Maximum number of files of an archive."""
+"""Maximum number of files in an archive."""
 
 _BAD_ZIP = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError),
     *(RuntimeError, MemoryError, OverflowError, RecursionError),
     *(KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration),
 )
-"""Errors of a broken zip."""
+"""Errors that `zipfile` raises for broken archives."""
 
 
 class Archive(NamedTuple):
     """Content of an archive.
 
     Attributes:
-        flow: The workflow's file.
-        about: The manifest; empty where there is none.
-        others: The files of other workflows in it, by their paths.
+        flow: The file of the workflow.
+        about: The manifest; empty if there is none.
+        others: The files of other workflows in the archive, by path.
     """
 
     flow: Document
@@ -47,46 +47,46 @@ class Archive(NamedTuple):
 
 
 def unpacked(data: bytes, name: str) -> Archive:
-    """Read an archive.
+    """Return the content of an archive.
 
     Args:
         data: The archive.
-        name: What errors call it.
+        name: The name of the archive, for errors.
 
     Raises:
-        InvalidError: It is not such an archive; every issue is listed, those of a file in it with their lines.
+        InvalidError: The data is not such an archive; every issue is listed, issues of a file in it with their lines.
     """
-    files = _texts(data, name)
+    files = _read_files(data, name)
     documents = {path: _parsed(text, path) for path, text in files.items()}
     manifest = next((path for path in files if posixpath.basename(path) == "MANIFEST.yml"), None)
     about = documents[manifest].data if manifest else {}
-    called = fields_of(about.get("main")).get("name")
+    workflow_name = fields_of(about.get("main")).get("name")
     flows = [path for path in files if posixpath.basename(posixpath.dirname(path)) == "workflow"]
-    of_name = [path for path in flows if posixpath.basename(path) == f"{called}-draft.yaml"]
-    if len(of_name or flows) != 1:
-        there = f"there are {', '.join(flows)}" if flows else "there is none"
-        raise InvalidError(name, [Issue("format", f"must have one workflow/<name>-draft.yaml; {there}")])
-    flow = (of_name or flows)[0]
+    named = [path for path in flows if posixpath.basename(path) == f"{workflow_name}-draft.yaml"]
+    if len(named or flows) != 1:
+        message = f"there are {', '.join(flows)}" if flows else "there is none"
+        raise InvalidError(name, [Issue("format", f"must have one workflow/<name>-draft.yaml; {message}")])
+    flow = (named or flows)[0]
     return Archive(documents[flow], about, {path: files[path] for path in flows if path != flow})
 
 
-def _texts(data: bytes, name: str) -> dict[str, str]:
-    """The YAML files of an archive as texts, by their paths in it."""
+def _read_files(data: bytes, name: str) -> dict[str, str]:
+    """Return the YAML files of an archive as texts, by path."""
     issues: list[Issue] = []
     texts: dict[str, str] = {}
     if len(data) > MAX_ARCHIVE:
         raise InvalidError(name, [Issue("size", f"has {len(data):,} bytes, and {MAX_ARCHIVE:,} are the most")])
-    count = data.count(b"PK\1\2")  # of entries in its list, which is a burden by itself where it is long
+    count = data.count(b"PK\1\2")  # entries of the directory; reading a long one is expensive by itself
     if count > MAX_FILES:
         raise InvalidError(name, [Issue("size", f"has {count:,} files, and {MAX_FILES} are the most")])
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             files = archive.infolist()
             issues += (Issue("path", "leads out of the archive", each.filename) for each in files if _leads_out(each))
-            methods = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # zipfile unpacks others without a bound
-            others = [each for each in files if each.compress_type not in methods]
+            methods = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # zipfile cannot limit the unpacked size of others
+            unsupported = [each for each in files if each.compress_type not in methods]
             issues += (
-                Issue("format", "is not packed by deflate, as Coze packs files", each.filename) for each in others
+                Issue("format", "is not packed by deflate, as Coze packs files", each.filename) for each in unsupported
             )
             total = 0
             for file in files:
@@ -121,13 +121,13 @@ def _parsed(text: str, path: str) -> Document:
 
 
 def packed(name: str, flow: Fields, about: Fields, others: Mapping[str, str]) -> bytes:
-    """Write an archive, front to back and without dates, as Go does. The same one gives the same bytes.
+    """Return an archive, written front to back and without dates, as Go does; the same content gives the same bytes.
 
     Args:
-        name: The workflow's name, as Coze takes one.
-        flow: The workflow's file.
+        name: The name of the workflow, in the form that Coze accepts.
+        flow: The file of the workflow.
         about: The manifest.
-        others: The files of other workflows in it, by their paths.
+        others: The files of other workflows in the archive, by path.
     """
     folder = f"Workflow-{name}-draft"
     files = {
@@ -146,7 +146,7 @@ def packed(name: str, flow: Fields, about: Fields, others: Mapping[str, str]) ->
 
 
 class _Stream(io.RawIOBase):
-    """Stream that is written front to back, so that sizes stand behind each file in the zip."""
+    """Stream that cannot seek, so that `zipfile` writes the sizes of a file after it."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -14,12 +14,12 @@ from operad.runtime.values.errors import InvalidError, Issue
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A node as a file has it.
+    """Node of a file.
 
     Attributes:
-        node: The node, of values of JSON.
-        parent: The id of the node that it stands in; empty for none.
-        holds: Whether it holds others in a way that we read.
+        node: The fields of the node, as JSON values.
+        parent: The id of the container that it is in; empty for none.
+        holds: True for a container whose nodes Operad reads.
     """
 
     node: Fields
@@ -28,18 +28,18 @@ class Listed:
 
     @property
     def id(self) -> str:
-        """Its id."""
+        """Id of the node."""
         return str(self.node["id"])
 
 
 class Link(NamedTuple):
-    """An edge as a file has it.
+    """Edge of a file.
 
     Attributes:
-        source: The id of the node that it leaves.
-        target: The id of the node that it leads to.
-        port: The name of the port that it leaves by; None where it has none.
-        parent: The id of the node whose edges list it; empty for none.
+        source: The id of the node that the edge leaves.
+        target: The id of the node that the edge leads to.
+        port: The name of the source's port; None if the edge names none.
+        parent: The id of the container that lists the edge; empty for none.
     """
 
     source: str
@@ -49,18 +49,18 @@ class Link(NamedTuple):
 
 
 class Contents:
-    """Content of a file.
+    """Nodes and edges of a workflow's file, with those inside containers.
 
     Args:
         document: The file.
-        name: What errors call it.
+        name: The name of the file, for errors.
 
     Attributes:
-        nodes: Its nodes, each before those inside of it.
-        links: Its edges.
+        nodes: The nodes, each container before the nodes inside it.
+        links: The edges.
 
     Raises:
-        InvalidError: Nodes or edges are not of the form; every issue is listed with its line.
+        InvalidError: Nodes or edges are malformed; every issue is listed with its line.
     """
 
     def __init__(self, document: Document, name: str) -> None:
@@ -68,30 +68,28 @@ class Contents:
         self._issues: list[Issue] = []
         self.nodes: list[Listed] = []
         self.links: list[Link] = []
-        self._level(document.data, "", ())
+        self._read_level(document.data, "", ())
         if self._issues:
             raise InvalidError(name, self._issues)
 
-    def _level(self, given: Mapping[str, Any], parent: str, path: Path_) -> None:
-        for number, edge in enumerate(self._list(given, "edges", path)):
+    def _read_level(self, given: Mapping[str, Any], parent: str, path: Path_) -> None:
+        for index, edge in enumerate(self._list(given, "edges", path)):
             match edge:
                 case {"source_node": str() | int() as source, "target_node": str() | int() as target, **more}:
                     self.links.append(Link(str(source), str(target), more.get("source_port"), parent))
                 case _:
-                    self._report(
-                        "misshapen-edge", "must have a source_node and a target_node", (*path, "edges", number)
-                    )
-        for number, node in enumerate(self._list(given, "nodes", path)):
-            at = (*path, "nodes", number)
+                    self._report("misshapen-edge", "must have a source_node and a target_node", (*path, "edges", index))
+        for index, node in enumerate(self._list(given, "nodes", path)):
+            node_path = (*path, "nodes", index)
             match node:
                 case {"id": str() | int(), "type": str()}:
                     fields = cast("Fields", plain(node))
                     listed = Listed(fields, parent, holds_others(fields))
                     self.nodes.append(listed)
                     if listed.holds:
-                        self._level(cast("Fields", node), listed.id, at)
+                        self._read_level(cast("Fields", node), listed.id, node_path)
                 case _:
-                    self._report("misshapen-node", "must have an id and a type", at)
+                    self._report("misshapen-node", "must have an id and a type", node_path)
 
     def _list(self, given: Mapping[str, Any], key: str, path: Path_) -> list[Any]:
         value = given.get(key)
@@ -106,7 +104,7 @@ class Contents:
 
 
 def plain(value: Any) -> Any:
-    """A value of YAML as one of JSON."""
+    """Return a value of YAML as a value of JSON; values that JSON lacks, such as dates, become texts."""
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in cast("Mapping[str, Any]", value).items()}
     if isinstance(value, list):

@@ -16,16 +16,16 @@ from operad.flows.node_graph import Edge, NodeSpec
 from operad.operators.nodes import NODE_TYPES
 
 ICONS = "https://lf3-static.bytednsdoc.com/obj/eden-cn/dvsmryvd_avi_dvsm/ljhwZthlaukjlkulzlp/icon/"
-"""Address of Coze's icons."""
+"""URL of the folder of Coze's icons."""
 
 
 class Ends(NamedTuple):
-    """Several ends that were one.
+    """Several ends that are one at Coze.
 
     Attributes:
-        merge: Coze's id of what merged them.
+        merge: Coze's id of the variable_merge before the single end.
         specs: The ends.
-        sources: For each end, the nodes and the ports that led to it.
+        sources: For each end, the sources of the edges to it, as ``[node id, port]``.
     """
 
     merge: str
@@ -34,7 +34,7 @@ class Ends(NamedTuple):
 
 
 def write_ends(structure: Structure, names: Names, x: int) -> list[Fields]:
-    """One end for several, and what merges them; `x` is where the rest ends, in pixels from the left."""
+    """Return the variable_merge and the single end for several ends; `x` is the position of the last column."""
     merge_id = structure.merge
     groups: dict[str, list[Fields]] = {}
     notes: list[Fields] = []
@@ -42,8 +42,8 @@ def write_ends(structure: Structure, names: Names, x: int) -> list[Fields]:
         params: Any = NODE_TYPES["end"].params_type.model_validate(spec.params)
         for name, selector in params.outputs:
             groups.setdefault(name, []).append(names.merged(selector))
-        led = [[edge.source, edge.port] for edge in structure.graph.edges if edge.target == spec.id]
-        notes.append({"id": spec.id, "outputs": [name for name, _ in params.outputs], "from": led})
+        sources = [[edge.source, edge.port] for edge in structure.graph.edges if edge.target == spec.id]
+        notes.append({"id": spec.id, "outputs": [name for name, _ in params.outputs], "from": sources})
     merge: Fields = {
         "id": merge_id,
         "type": "variable_merge",
@@ -70,13 +70,13 @@ def write_ends(structure: Structure, names: Names, x: int) -> list[Fields]:
 
 
 def read_ends(merge: Mapping[str, Any], note: Mapping[str, Any], end: Mapping[str, Any], names: Names) -> Ends | None:
-    """Several ends of one; None where they were changed since, so that they are one.
+    """Return the several ends that a single end stands for; None if it was edited in Coze and stays a single end.
 
     Args:
-        merge: What merges them.
-        note: What its description says of them.
-        end: The one.
-        names: References.
+        merge: The variable_merge before the single end.
+        note: The data in the description of the variable_merge.
+        end: The single end.
+        names: The names of nodes and outputs.
     """
     try:
         groups = {group["name"]: list(group["variables"]) for group in merge["parameters"]["mergeGroups"]}
@@ -95,12 +95,14 @@ def read_ends(merge: Mapping[str, Any], note: Mapping[str, Any], end: Mapping[st
 
 
 def to_ends(edges: Sequence[Edge], merge: str, ends: Ends) -> list[Edge]:
-    """The edges to what merges several ends, as edges to these; `merge` is our id of it."""
+    """Return the edges, with edges to the variable_merge (`merge`, Operad's id) replaced by edges to the ends."""
     made: list[Edge] = []
     for edge in edges:
-        led = [end.id for end, each in zip(ends.specs, ends.sources, strict=True) if [edge.source, edge.port] in each]
+        end_ids = [
+            end.id for end, each in zip(ends.specs, ends.sources, strict=True) if [edge.source, edge.port] in each
+        ]
         if edge.target != merge:
             made.append(edge)
         else:
-            made += (replace(edge, target=end) for end in led or [ends.specs[0].id])
+            made += (replace(edge, target=end) for end in end_ids or [ends.specs[0].id])
     return [edge for edge in made if edge.source != merge]

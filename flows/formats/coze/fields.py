@@ -11,7 +11,8 @@ from operad.flows.formats.shapes import fields_of
 _MODEL_OF_THE_RUN = "the model of the run is asked, with its own parameters: --model, OPERAD_MODEL"
 
 
-def _fails_otherwise(setting: Any) -> bool:
+def _handles_errors(setting: Any) -> bool:
+    """Return True if a node takes a default value or runs again after an error."""
     fields = fields_of(setting)
     return fields.get("switch") is True or fields.get("retryTimes", 0) not in (0, None)
 
@@ -20,14 +21,14 @@ AROUND = table(
     honoured="type parameters nodes edges",
     no_effect="title icon description position canvas_position version id",
 )
-"""The fields of a node around its `parameters`."""
+"""Fields of a node besides its `parameters`."""
 
 ANY_NODE = table(
     lossy={
-        "settingOnError": ("an error ends the run; nothing is tried again, no default value is taken", _fails_otherwise)
+        "settingOnError": ("an error ends the run; nothing is tried again, no default value is taken", _handles_errors)
     }
 )
-"""The parameters of every node."""
+"""Parameters that every node may have."""
 
 _LISTED = table(honoured="node_inputs node_outputs")
 
@@ -113,7 +114,7 @@ NODES: Mapping[str, Table] = {
         },
     ),
 }
-"""The parameters of each node type of ours, as Coze has them, beside those of every node."""
+"""Coze's parameters of each node type of Operad, in addition to `ANY_NODE`."""
 
 PLUGIN = _LISTED | table(honoured="apiParam", no_effect="fcParam")
-"""The parameters of a plugin of Coze's store that a node type of ours stands for."""
+"""Parameters of a plugin of Coze's store that does the work of a node type of Operad."""

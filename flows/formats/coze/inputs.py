@@ -12,14 +12,18 @@ T = VariableType
 
 
 def type_there(kind: VariableType) -> Fields:
-    """A type, as Coze writes it."""
+    """Return Coze's form of a type."""
     if kind.item is not None:
         return {"type": "list", "items": {**type_there(kind.item), "value": None}}
     return {"type": {T.NUMBER: "float", T.ANY: "object"}.get(kind, kind.value)}
 
 
 def type_here(given: Any) -> str:
-    """A type, as we write it."""
+    """Return Operad's name of a type in Coze's form.
+
+    Raises:
+        ValueError: The type is unknown.
+    """
     name = given["type"]
     if name == "list":
         return T(type_here(given["items"])).array.value
@@ -31,20 +35,20 @@ def type_here(given: Any) -> str:
 
 
 def declared(outputs: Sequence[tuple[str, VariableType]]) -> Fields:
-    """The outputs of a node."""
+    """Return the outputs of a node in Coze's form."""
     return {name: {**type_there(kind), "value": None} for name, kind in outputs}
 
 
 def input_of(name: str, reference: Fields) -> Fields:
-    """An input that is a variable."""
+    """Return an input in Coze's form that takes a variable."""
     return {"name": name, "input": {"value": reference}}
 
 
 def by_name(inputs: Any) -> dict[str, Any]:
-    """The values of inputs."""
+    """Return the values of inputs by name."""
     return {each["name"]: each["input"].get("value") for each in cast("list[Any]", inputs or [])}
 
 
 def literal(text: str, kind: str = "string") -> Fields:
-    """Return a literal value."""
+    """Return a literal value in Coze's form."""
     return {"type": kind, "value": {"content": text, "type": "literal"}}

@@ -8,26 +8,28 @@ from operad.flows.formats.shapes import Fields
 
 
 def places(ids: Sequence[str], edges: Iterable[Fields]) -> dict[str, tuple[int, int]]:
-    """The place of each node, in pixels from the left and from the top.
+    """Return the position of each node, in pixels from the left and from the top.
 
     Args:
-        ids: The nodes.
-        edges: The edges, as Coze writes them.
+        ids: The ids of the nodes.
+        edges: The edges in Coze's form.
     """
-    before: dict[str, set[str]] = {each: set() for each in ids}
+    predecessors: dict[str, set[str]] = {node_id: set() for node_id in ids}
     for edge in edges:
-        if edge["target_node"] in before and edge["source_node"] in before:
-            before[edge["target_node"]].add(edge["source_node"])
-    column = dict.fromkeys(ids, 0)
+        if edge["target_node"] in predecessors and edge["source_node"] in predecessors:
+            predecessors[edge["target_node"]].add(edge["source_node"])
+    columns = dict.fromkeys(ids, 0)
     for _ in range(min(len(ids), 60)):
-        deeper = {each: max((column[other] + 1 for other in before[each]), default=0) for each in ids}
-        if deeper == column:
+        updated = {
+            node_id: max((columns[source] + 1 for source in predecessors[node_id]), default=0) for node_id in ids
+        }
+        if updated == columns:
             break
-        column = deeper
-    rows: dict[int, int] = {}
-    found: dict[str, tuple[int, int]] = {}
-    for each in ids:
-        row = rows.setdefault(column[each], 0)
-        rows[column[each]] += 1
-        found[each] = (460 * column[each], 260 * row)
-    return found
+        columns = updated
+    next_row: dict[int, int] = {}
+    positions: dict[str, tuple[int, int]] = {}
+    for node_id in ids:
+        row = next_row.setdefault(columns[node_id], 0)
+        next_row[columns[node_id]] += 1
+        positions[node_id] = (460 * columns[node_id], 260 * row)
+    return positions

@@ -18,7 +18,7 @@ from operad.runtime.values.errors import Issue
 
 
 def losses_of(graph: NodeGraph) -> Iterator[Issue]:
-    """Yield the parts of a workflow that Coze does not run, or has no place for, each with its node.
+    """Yield the parts of a workflow that Coze does not run or has no place for, each with the id of its node.
 
     Args:
         graph: The workflow.
@@ -29,7 +29,7 @@ def losses_of(graph: NodeGraph) -> Iterator[Issue]:
         if by_id[spec.id] is not spec:
             yield Issue("loss", "a second node with this id", spec.id)
             continue
-        yield from (Issue("loss", what, spec.id) for what in _of_node(spec, writer))
+        yield from (Issue("loss", message, spec.id) for message in _node_losses(spec, writer))
     for edge in graph.edges:
         where = f"{edge.source} → {edge.target}"
         ends = by_id.get(edge.source), by_id.get(edge.target)
@@ -40,14 +40,16 @@ def losses_of(graph: NodeGraph) -> Iterator[Issue]:
     yield from foreign(graph, NAME)
 
 
-def _of_node(spec: NodeSpec, writer: Writer) -> Iterator[str]:
+def _node_losses(spec: NodeSpec, writer: Writer) -> Iterator[str]:
     if spec.id in writer.structure.placeless:
         if writer.structure.is_end(spec.id):
-            yield from _of_classes(spec, writer)
+            yield from _class_name_losses(spec, writer)
         return
     written = write_node(spec, writer.names)
-    said = said_of(spec)
-    if said and (still_holds(said, spec, writer.names) or spec.type.removeprefix(UNREAD) == said.get("type")):
+    archived = said_of(spec)
+    if archived and (
+        still_holds(archived, spec, writer.names) or spec.type.removeprefix(UNREAD) == archived.get("type")
+    ):
         return
     kept = to_keep(spec, written, writer.names)
     if translated(spec, writer.names) is None:
@@ -56,7 +58,7 @@ def _of_node(spec: NodeSpec, writer: Writer) -> Iterator[str]:
         if kept:
             names = ", ".join([*fields_of(kept.get("params")), *kept.get("without", ())])
             yield f"Coze has no field for {names}, or not for all of it; it is kept in the description"
-        yield from _of_classes(spec, writer)
+        yield from _class_name_losses(spec, writer)
     params = fields_of(spec.params)
     if written.type == "text" and re.search(r"\{%|\{#|\{\{[^{}]*[|(]", str(params.get("template"))):
         yield "template: Coze only puts variables in, and knows nothing else of Jinja"
@@ -67,12 +69,14 @@ def _of_node(spec: NodeSpec, writer: Writer) -> Iterator[str]:
         yield f"that it runs inside {spec.parent!r}"
 
 
-def _of_classes(spec: NodeSpec, writer: Writer) -> Iterator[str]:
-    """Names of classes that a node reads, which Coze has only numbers for."""
+def _class_name_losses(spec: NodeSpec, writer: Writer) -> Iterator[str]:
+    """Yield the class names that a node reads; Coze gives only the numbers of classes."""
     params = NODE_TYPES[spec.type].params_type.model_validate(spec.params)
     by_id = writer.structure.graph.by_id
-    named = (selector for name in type(params).model_fields for _, selector, _ in selectors_in(getattr(params, name)))
-    for selector in dict.fromkeys(named):
+    selectors = (
+        selector for name in type(params).model_fields for _, selector, _ in selectors_in(getattr(params, name))
+    )
+    for selector in dict.fromkeys(selectors):
         source = by_id.get(selector.node)
         if source and source.type == "question-classifier" and selector.variable.partition(".")[0] == "class_name":
             yield (

@@ -1,6 +1,7 @@
 """References: what nodes and their outputs are called, here and at Coze.
 
-In texts, Coze's references are ``{{name}}`` of an input of the node, which is a variable; ours are ``{{#id.variable#}}``.
+In texts, a reference of Coze is ``{{name}}``, the name of an input of the node that takes a variable; a reference of
+Operad is ``{{#id.variable#}}``.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ _NAMED = re.compile(r"\{\{\s*(?P<name>[^\s{}.]+)(?P<rest>\.[^\s{}]+)?\s*\}\}")
 
 
 def normal_text(text: str) -> str:
-    """A text with its references as ``{{#id.variable#}}``."""
+    """Return a text with all references in the form ``{{#id.variable#}}``."""
     return Text(text).renamed(lambda selector: selector.in_text)
 
 
 def is_mixed(text: str) -> bool:
-    """Return whether a text holds variables, and is more than one variable alone."""
+    """Return True if a text contains variables and is more than a single variable."""
     named = Text(text).selectors
     return bool(named) and not (len(named) == 1 and not Text(text).renamed(lambda _: ""))
 
@@ -33,8 +34,9 @@ class Names:
     """Names of nodes and their outputs, here and at Coze.
 
     Attributes:
-        ids: Coze's ids by ours.
-        outputs: Per node of ours, Coze's names of its outputs by ours, where they differ.
+        ids: Coze's ids by Operad's.
+        outputs: Coze's names of outputs by Operad's names, by Operad's node id; only names that differ.
+        back: Operad's ids by Coze's.
     """
 
     ids: Mapping[str, str]
@@ -45,11 +47,11 @@ class Names:
         object.__setattr__(self, "back", {theirs: ours for ours, theirs in self.ids.items()})
 
     def reference(self, selector: Selector) -> Fields:
-        """A variable, as Coze names it."""
+        """Return Coze's reference to a variable."""
         return {"path": self._path(selector), "ref_node": self.ids.get(selector.node, selector.node)}
 
     def selector(self, reference: Any) -> list[str]:
-        """A variable, as we name it."""
+        """Return Operad's reference, ``[variable, id]``, for a reference of Coze."""
         path, node = reference["path"], self.back.get(str(reference["ref_node"]), str(reference["ref_node"]))
         if not isinstance(path, str):
             raise TypeError(reference)
@@ -59,25 +61,25 @@ class Names:
         return [path, node]
 
     def merged(self, selector: Selector) -> Fields:
-        """A variable, as a variable_merge names it."""
+        """Return Coze's reference to a variable inside a variable_merge."""
         reference = self.reference(selector)
         content = {"blockID": reference["ref_node"], "name": reference["path"], "source": "block-output"}
         return {"value": {"content": content, "type": "ref"}}
 
     def of_merged(self, variable: Any) -> list[str]:
-        """The other way round."""
+        """Return Operad's reference for a reference inside a variable_merge; the inverse of `merged`."""
         content = variable["value"]["content"]
         return self.selector({"path": content["name"], "ref_node": content["blockID"]})
 
     def arguments(self, inputs: Any) -> list[Any]:
-        """Inputs that are variables, as we write them: ``[name, [variable, id]]``."""
+        """Return inputs that take variables as ``[name, [variable, id]]``."""
         return [[each["name"], self.selector(each["input"]["value"])] for each in cast("list[Any]", inputs or [])]
 
     def texts(self, *texts: str) -> tuple[list[str], list[Fields]]:
-        """Texts with Coze's names in them, and the inputs that these names are."""
+        """Return texts with Coze's references, and the inputs that these references name."""
         inputs: dict[str, Fields] = {}
 
-        def named(selector: Selector) -> str:
+        def input_name(selector: Selector) -> str:
             reference = self.reference(selector)
             name = re.sub(r"\W", "_", f"_{reference['ref_node']}_{reference['path']}")
             while inputs.get(name, reference) != reference or any(f"{{{{{name}}}}}" in text for text in texts):
@@ -85,11 +87,11 @@ class Names:
             inputs[name] = reference
             return f"{{{{{name}}}}}"
 
-        said = [Text(text).renamed(named) for text in texts]
-        return said, [input_of(name, reference) for name, reference in inputs.items()]
+        written = [Text(text).renamed(input_name) for text in texts]
+        return written, [input_of(name, reference) for name, reference in inputs.items()]
 
     def text(self, said: Any, inputs: Any) -> str:
-        """A text with our references in it."""
+        """Return a text of Coze with Operad's references; `inputs` are the inputs of its node."""
         if not isinstance(said, str):
             raise TypeError(said)
         values = by_name(inputs)
@@ -104,14 +106,17 @@ class Names:
         return _NAMED.sub(referred, said)
 
     def value(self, text: str) -> tuple[Fields, list[Fields]]:
-        """A text as the value of one input: the variable, if it is nothing else."""
+        """Return the value of an input for a text, and the inputs that its references name.
+
+        A text that is a single variable becomes that variable.
+        """
         if (named := Text(text).selectors) and not is_mixed(text):
             return {"value": self.reference(named[0])}, []
         (said,), inputs = self.texts(text)
         return {"type": "string", "value": said}, inputs
 
     def of_value(self, given: Any, inputs: Any) -> str:
-        """The other way round."""
+        """Return the text for the value of an input; the inverse of `value`."""
         if isinstance(given["value"], Mapping):
             variable, node = self.selector(given["value"])
             return Selector(variable, node).in_text

@@ -14,7 +14,7 @@ from operad.flows.formats.shapes import Fields, fields_of, list_of
 from operad.flows.node_graph import NodeSpec
 
 NAME = "coze"
-"""The name of the format, and the key in ``extra`` of what an archive said."""
+"""Name of the format, and key of an archive's data in ``extra``."""
 
 _MARK = "operad "
 
@@ -23,12 +23,12 @@ _MARK = "operad "
 
 
 def write_note(note: Mapping[str, Any]) -> str:
-    """Return the kept data as the line of a description; empty for none."""
+    """Return the line of a description that keeps this data; empty for no data."""
     return _MARK + json.dumps(note, ensure_ascii=False, default=str) if note else ""
 
 
 def read_note(node: Mapping[str, Any]) -> Fields:
-    """Return the data in the description of a node."""
+    """Return the data that the description of a node keeps."""
     for line in str(node.get("description", "")).split("\n"):
         if line.startswith(_MARK + "{"):
             try:
@@ -39,20 +39,20 @@ def read_note(node: Mapping[str, Any]) -> Fields:
 
 
 def with_note(description: Any, note: Mapping[str, Any]) -> str:
-    """A description with what is kept, in the place of what was."""
+    """Return a description that keeps this data in the place of older data."""
     return "\n".join(filter(None, [without_note(description), write_note(note)]))
 
 
 def without_note(description: Any) -> str:
-    """A description without what is kept in it."""
+    """Return a description without the line that keeps data."""
     lines = str(description).split("\n")
     return "\n".join(line for line in lines if not line.startswith(_MARK + "{"))
 
 
 def to_keep(spec: NodeSpec, written: Translated, names: Names) -> Fields:
-    """Return the type and parameters of a node that do not come back from its written form."""
+    """Return the type and the parameters of a node that reading its written form would not give back."""
     back_type, back = read_node({"id": "", "type": written.type, "parameters": written.parameters}, names)
-    mine, back = _normal(spec.type, spec.params), _normal(spec.type, back)
+    mine, back = _normal_params(spec.type, spec.params), _normal_params(spec.type, back)
     if back_type != spec.type:
         return {"type": spec.type, "params": mine}
     if not (isinstance(mine, dict) and isinstance(back, dict)):
@@ -67,7 +67,7 @@ def to_keep(spec: NodeSpec, written: Translated, names: Names) -> Fields:
 
 
 def restored(spec: NodeSpec, note: Mapping[str, Any]) -> NodeSpec:
-    """A node with what its description keeps."""
+    """Return a node with the type and the parameters that its description keeps."""
     params, kept = spec.params, note.get("params", {})
     if isinstance(params, dict) and isinstance(kept, dict):
         without: Any = note.get("without", [])
@@ -78,8 +78,8 @@ def restored(spec: NodeSpec, note: Mapping[str, Any]) -> NodeSpec:
     return replace(spec, type=str(note.get("type", spec.type)), params=params)
 
 
-def _normal(node_type: str, params: Any) -> Any:
-    """Parameters with references in texts, and the logic of cases, as they come back."""
+def _normal_params(node_type: str, params: Any) -> Any:
+    """Return parameters with references and the logic of cases in the form that reading gives."""
     made = _normal_texts(params)
     for case in list_of(fields_of(made).get("cases")) if node_type == "if-else" else []:
         if isinstance(case, list) and len(case := cast("list[Any]", case)) == 2 and case[0] in ("and", None):
@@ -101,13 +101,13 @@ def _normal_texts(value: Any) -> Any:
 
 
 def said_of(spec: NodeSpec) -> Fields:
-    """Return the data of an archive on a node beyond those that we write."""
+    """Return the data that a node has from its archive; empty if Operad writes the same data by itself."""
     said = fields_of(spec.extra.get(NAME))
     return said if isinstance(said.get("type"), str) else {}
 
 
 def still_holds(said: Mapping[str, Any], spec: NodeSpec, names: Names) -> bool:
-    """Return whether a node is still as its archive has it."""
+    """Return True if a node has not changed since its archive was read; `said` is the data from the archive."""
     kind, params = read_node(said, names)
     if kind == "question-classifier" and list_of(fields_of(spec.params).get("classes"))[-1:] == [DEFAULT_CLASS]:
         params = with_default_class(params)
@@ -115,7 +115,7 @@ def still_holds(said: Mapping[str, Any], spec: NodeSpec, names: Names) -> bool:
 
 
 def beneath(kept: Mapping[str, Any], made: Any) -> Any:
-    """Return the written node over the data of its archive."""
+    """Return the parameters `made` by Operad, and the other fields that the archive has (`kept`)."""
     if not kept or not isinstance(made, dict):
         return made
     fields = cast("Fields", made)

@@ -11,11 +11,11 @@ from operad.flows.formats.coze.translation import Translated
 
 
 def port_name(node: Translated | None, number: int) -> str:
-    """Coze's name of a port; empty for the only one.
+    """Return Coze's name of a port; empty for the only port of a node.
 
     Args:
-        node: The node, as Coze has it; None for one that Coze has no type for.
-        number: Our number.
+        node: The node in Coze's form; None for a node of a type that Coze does not have.
+        number: Operad's number of the port.
     """
     if node and node.type == "condition":
         if number == len(node.parameters["branches"]):
@@ -27,12 +27,12 @@ def port_name(node: Translated | None, number: int) -> str:
 
 
 def port_number(kind: str, params: Any, name: Any) -> int | None:
-    """Our number of a port; None where ours has no number for it.
+    """Return Operad's number of a port; None if the node does not have the port in Operad.
 
     Args:
-        kind: Our type of the node.
-        params: Our parameters of it.
-        name: Coze's name.
+        kind: Operad's type of the node.
+        params: Operad's parameters of the node.
+        name: Coze's name of the port.
     """
     if name is None or (kind in STARTS and str(name).endswith("-output")):
         return 0

@@ -22,14 +22,14 @@ from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 
 
 class Reader:
-    """Reads one workflow.
+    """Reader of one workflow.
 
     Args:
-        archive: What its archive says.
-        name: What to call it where it does not say.
+        archive: The content of the archive.
+        name: The name of a workflow that has none.
 
     Raises:
-        InvalidError: It is not of the form; every issue is listed with its line.
+        InvalidError: The workflow's file is malformed; every issue is listed with its line.
     """
 
     def __init__(self, archive: Archive, name: str) -> None:
@@ -50,7 +50,7 @@ class Reader:
         }
         self._names = Names(ids, outputs)
         self._own_default: set[str] = set()
-        """The classifiers whose way where nothing fits is a class of its own."""
+        """Classifiers whose port ``default`` leads elsewhere than their last class, so that it becomes a class."""
 
     @property
     def graph(self) -> NodeGraph:
@@ -60,16 +60,16 @@ class Reader:
         specs: list[NodeSpec] = []
         for each in self._nodes:
             if not (ends and each.id in (ends.merge, END_ID)):
-                specs.append(self._spec(each))
-                specs += self._begins(each)
+                specs.append(self._node_spec(each))
+                specs += self._start_nodes(each)
         if ends:
             specs += ends.specs
             edges = to_ends(edges, self._ours[ends.merge], ends)
         flow = self._archive.flow.data
         note = read_note(flow)
-        called = note.get("name") or flow.get("name")
-        name = called if isinstance(called, str) else self._name
-        return self._with_rest(
+        given_name = note.get("name") or flow.get("name")
+        name = given_name if isinstance(given_name, str) else self._name
+        return self._with_archived(
             NodeGraph(
                 specs, edges, name, instructions=texts_of(note.get("instructions")), notes=texts_of(note.get("notes"))
             )
@@ -77,26 +77,30 @@ class Reader:
 
     # Nodes
 
-    def _spec(self, listed: Listed) -> NodeSpec:
+    def _node_spec(self, listed: Listed) -> NodeSpec:
         kind, params = read_node(listed.node, self._names)
         if kind == "question-classifier" and listed.id in self._own_default:
             params = with_default_class(params)
         spec = NodeSpec(self._ours[listed.id], kind, params, self._ours.get(listed.parent, "") if listed.parent else "")
-        kept = restored(spec, self._notes[listed.id])
-        written = write_node(kept, self._names)
+        kept_spec = restored(spec, self._notes[listed.id])
+        written = write_node(kept_spec, self._names)
         unedited = (written.type, written.parameters) == (listed.node["type"], listed.node.get("parameters"))
-        return kept if unedited else spec
+        return kept_spec if unedited else spec
 
-    def _begins(self, listed: Listed) -> list[NodeSpec]:
-        """Return the start inside a container, which the archive lacks."""
-        begin = STARTS.get(read_node(listed.node, self._names)[0])
-        start = self._start(listed.id)
-        return [NodeSpec(start, begin, {}, self._ours[listed.id])] if begin and listed.holds and start else []
+    def _start_nodes(self, listed: Listed) -> list[NodeSpec]:
+        """Return the start node inside a container, for which Coze has no node; empty for other nodes."""
+        start_type = STARTS.get(read_node(listed.node, self._names)[0])
+        start_id = self._start_id(listed.id)
+        return (
+            [NodeSpec(start_id, start_type, {}, self._ours[listed.id])]
+            if start_type and listed.holds and start_id
+            else []
+        )
 
-    def _start(self, holder: str) -> str:
-        usual = f"{self._ours[holder]}-1"
-        start = self._notes[holder].get("start", usual)
-        return start if isinstance(start, str) else usual
+    def _start_id(self, holder: str) -> str:
+        default = f"{self._ours[holder]}-1"
+        start = self._notes[holder].get("start", default)
+        return start if isinstance(start, str) else default
 
     def _ends(self) -> Ends | None:
         merge = next((each for each in self._nodes if "ends" in self._notes[each.id] and not each.parent), None)
@@ -112,48 +116,52 @@ class Reader:
             each.id: ("", {}) if each.node["type"] == "plugin" else read_node(each.node, self._names)
             for each in self._nodes
         }
-        default: dict[str, set[str]] = {}
-        last: dict[str, set[str]] = {}
+        default_targets: dict[str, set[str]] = {}
+        last_targets: dict[str, set[str]] = {}
         for source, target, port, _ in self._links:
             kind, params = kinds.get(source, ("", {}))
             if kind == "question-classifier":
-                final = f"branch_{len(params['classes']) - 1}"
-                kept = default if port == DEFAULT_CLASS else last if port == final else {}
-                kept.setdefault(source, set()).add(target)
-        self._own_default = {source for source, targets in default.items() if targets - last.get(source, set())}
+                last_port = f"branch_{len(params['classes']) - 1}"
+                targets_of = default_targets if port == DEFAULT_CLASS else last_targets if port == last_port else {}
+                targets_of.setdefault(source, set()).add(target)
+        self._own_default = {
+            source for source, targets in default_targets.items() if targets - last_targets.get(source, set())
+        }
         edges: list[Edge] = []
         for source, target, port, parent in self._links:
             if parent and target == parent:
                 continue
-            ours = self._ours.get(source, source), self._ours.get(target, target)
+            ends = self._ours.get(source, source), self._ours.get(target, target)
             if parent and source == parent:
-                edges.append(Edge(self._start(parent), ours[1]))
-            elif port != DEFAULT_CLASS or source in self._own_default or source not in default:
+                edges.append(Edge(self._start_id(parent), ends[1]))
+            elif port != DEFAULT_CLASS or source in self._own_default or source not in default_targets:
                 number = port_number(*kinds.get(source, ("", {})), port)
-                edges.append(Edge(*ours, number) if number is not None else Edge(*ours, extra={NAME: port}))
+                edges.append(Edge(*ends, number) if number is not None else Edge(*ends, extra={NAME: port}))
         return edges
 
-    # What else the archive says
+    # Other data of the archive
 
-    def _with_rest(self, graph: NodeGraph) -> NodeGraph:
-        """The workflow, with what we would not write ourselves."""
+    def _with_archived(self, graph: NodeGraph) -> NodeGraph:
+        """Return the workflow with the data of the archive that `Writer` would not write by itself."""
         writer = Writer(graph)
         flow = writer.flow
-        made = _by_id(flow["nodes"])
-        there = {self._ours[each.id]: each for each in self._nodes}
+        written = _by_id(flow["nodes"])
+        listed = {self._ours[each.id]: each for each in self._nodes}
         specs = [
-            replace(spec, extra=_said(there[spec.id], made))
-            if spec.id in there and spec.type not in STARTS.values()
+            replace(spec, extra=_archived_data(listed[spec.id], written))
+            if spec.id in listed and spec.type not in STARTS.values()
             else spec
             for spec in graph.nodes
         ]
         rest: Fields = {}
-        said = {key: plain(value) for key, value in self._archive.flow.data.items() if key not in ("nodes", "edges")}
-        if said != {key: value for key, value in flow.items() if key not in ("nodes", "edges")}:
-            words = {"description": without_note(said["description"])} if read_note(said) else {}
-            rest["flow"] = {**said, **words}
-        if (about := plain(self._archive.about)) != writer.about:
-            rest["manifest"] = about
+        archived = {
+            key: plain(value) for key, value in self._archive.flow.data.items() if key not in ("nodes", "edges")
+        }
+        if archived != {key: value for key, value in flow.items() if key not in ("nodes", "edges")}:
+            description = {"description": without_note(archived["description"])} if read_note(archived) else {}
+            rest["flow"] = {**archived, **description}
+        if (manifest := plain(self._archive.about)) != writer.about:
+            rest["manifest"] = manifest
         if self._comments:
             rest["comments"] = self._comments
         if self._archive.others:
@@ -161,38 +169,38 @@ class Reader:
         return replace(graph, nodes=specs, extra={NAME: rest} if rest else {})
 
 
-def _our_ids(noted: Mapping[str, Any]) -> dict[str, str]:
-    """Coze's ids by ours; `noted` are ours, as descriptions keep them, by Coze's."""
+def _our_ids(kept_ids: Mapping[str, Any]) -> dict[str, str]:
+    """Return Coze's ids by Operad's; `kept_ids` are Operad's ids that descriptions keep, by Coze's."""
     ids: dict[str, str] = {}
-    for theirs, ours in noted.items():
+    for theirs, ours in kept_ids.items():
         if isinstance(ours, str):
             ids.setdefault(ours, theirs)
     known = set(ids.values())
-    for theirs in noted:
+    for theirs in kept_ids:
         if theirs not in known:
-            own = theirs
-            while own in ids:
-                own += "_"
-            ids[own] = theirs
+            new_id = theirs
+            while new_id in ids:
+                new_id += "_"
+            ids[new_id] = theirs
     return ids
 
 
 def _by_id(nodes: Iterable[Fields]) -> dict[str, Fields]:
-    """The nodes of a file by id, with those inside others."""
+    """Return the nodes of a file by id, with the nodes inside containers."""
     found: dict[str, Fields] = {}
-    open_ = list(nodes)
-    while open_:
-        node = open_.pop()
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
         found[node["id"]] = node
-        open_ += node.get("nodes", ())
+        stack += node.get("nodes", ())
     return found
 
 
-def _said(listed: Listed, made: Mapping[str, Fields]) -> Fields:
-    """Return the data for ``extra`` of a node; none where it is as we would write it."""
-    ours = {"id", "nodes", "edges"} if listed.holds else {"id"}
-    said = {key: value for key, value in listed.node.items() if key not in ours}
-    if said == {key: value for key, value in made.get(listed.id, {}).items() if key not in ours}:
+def _archived_data(listed: Listed, written: Mapping[str, Fields]) -> Fields:
+    """Return the data for ``extra`` of a node; empty if `Writer` writes the same data by itself."""
+    skipped = {"id", "nodes", "edges"} if listed.holds else {"id"}
+    archived = {key: value for key, value in listed.node.items() if key not in skipped}
+    if archived == {key: value for key, value in written.get(listed.id, {}).items() if key not in skipped}:
         return {}
-    words = {"description": without_note(listed.node["description"])} if read_note(listed.node) else {}
-    return {NAME: {**said, **words}}
+    description = {"description": without_note(listed.node["description"])} if read_note(listed.node) else {}
+    return {NAME: {**archived, **description}}

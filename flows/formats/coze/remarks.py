@@ -18,24 +18,24 @@ from operad.operators.nodes import NODE_TYPES
 def remarks_of(graph: NodeGraph) -> Iterator[Remark]:
     """Yield the remarks on a workflow that was read from an archive of Coze; none for any other."""
     for spec in graph.nodes:
-        if (said := said_of(spec)) and spec.type in NODE_TYPES:
-            yield from _on_node(spec, said)
+        if (archived := said_of(spec)) and spec.type in NODE_TYPES:
+            yield from _node_remarks(spec, archived)
 
 
-def _on_node(spec: NodeSpec, said: Fields) -> Iterator[Remark]:
-    title = said.get("title")
+def _node_remarks(spec: NodeSpec, archived: Fields) -> Iterator[Remark]:
+    title = archived.get("title")
     owner = Owner(spec.id, title if isinstance(title, str) else "")
-    yield from remarks_on(said, AROUND, owner, Use.NOTE)
-    given = fields_of(said.get("parameters"))
-    if spec.type in NODES and said.get("type") != "plugin":
-        yield from remarks_on(_by_name(given, "llmParam", "fcParam"), ANY_NODE | NODES[spec.type], owner)
-    elif said.get("type") == "plugin":
+    yield from remarks_on(archived, AROUND, owner, Use.NOTE)
+    given = fields_of(archived.get("parameters"))
+    if spec.type in NODES and archived.get("type") != "plugin":
+        yield from remarks_on(_with_mappings(given, "llmParam", "fcParam"), ANY_NODE | NODES[spec.type], owner)
+    elif archived.get("type") == "plugin":
         yield from remarks_on(given, ANY_NODE | PLUGIN, owner)
-        yield from _on_inputs(given, owner)
+        yield from _input_remarks(given, owner)
 
 
-def _on_inputs(given: Fields, owner: Owner) -> Iterator[Remark]:
-    """Yield the remarks on inputs of a plugin that the node type which stands for it has none for."""
+def _input_remarks(given: Fields, owner: Owner) -> Iterator[Remark]:
+    """Yield the remarks on inputs of a plugin that its node type in Operad does not have."""
     try:
         plugin = plugin_of(given)
     except MISREAD:
@@ -45,13 +45,13 @@ def _on_inputs(given: Fields, owner: Owner) -> Iterator[Remark]:
     inputs = {str(each.get("name")): each for each in each_of(given.get("node_inputs"))}
     known = {*plugin.inputs.values(), *plugin.fixed}
     for name, each in inputs.items():
-        named = any("{{" + name in str(other) for key, other in inputs.items() if key != name)
-        if name not in known and not named and _value(each.get("input")) not in (None, ""):
+        used = any("{{" + name in str(other) for key, other in inputs.items() if key != name)
+        if name not in known and not used and _value(each.get("input")) not in (None, ""):
             yield owner.remark(f"node_inputs.{name}", Declared(Use.LOSSY, "is not passed on"))
 
 
-def _by_name(given: Fields, *lists: str) -> Fields:
-    """Return parameters with lists of named values as mappings."""
+def _with_mappings(given: Fields, *lists: str) -> Fields:
+    """Return parameters with the lists of named values under these keys as mappings, and literals as plain values."""
     found = dict(given)
     for key in lists:
         if isinstance(given.get(key), list):
@@ -67,7 +67,7 @@ def _by_name(given: Fields, *lists: str) -> Fields:
 
 
 def _value(given: Any) -> Any:
-    """Return a literal without what Coze writes around it."""
+    """Return the plain value of a literal."""
     fields = fields_of(given)
     value = fields.get("value", given)
     return fields_of(value).get("content", value)

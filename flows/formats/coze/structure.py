@@ -14,7 +14,7 @@ from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 START_ID, END_ID = "100001", "900001"
 
 COMMENT = "comment"
-"""The type of a note on the canvas, which no run concerns."""
+"""Type of a comment on the canvas, which does not run."""
 
 
 class Structure:
@@ -24,30 +24,30 @@ class Structure:
         graph: The workflow.
 
     Attributes:
-        graph: It with each id once.
-        top: The nodes that stand in no other.
-        children: The nodes inside of each other one.
-        begins: By each node that can hold others, the one that only says where these begin, if there is one.
-        ends: The ends, where there are several, which are one at Coze.
-        placeless: The ids of nodes that Coze has no node for: `begins` and `ends`.
-        ids: Coze's ids, by ours.
-        merge: The id of what merges several ends.
+        graph: The workflow, with each id once.
+        top: The nodes outside of all containers.
+        children: The nodes inside each container, by its id.
+        begins: For each container, its start node if Coze has no node for it, or None.
+        ends: The ends if there are several, which become one at Coze; otherwise empty.
+        placeless: The ids of nodes that Coze has no node for: those of `begins` and `ends`.
+        ids: Coze's ids by Operad's.
+        merge: Coze's id of the variable_merge before the single end.
     """
 
     def __init__(self, graph: NodeGraph) -> None:
         by_id = graph.by_id
         self.graph = graph = replace(graph, nodes=[spec for spec in graph.nodes if by_id[spec.id] is spec])
         holders = {spec.id for spec in graph.nodes if spec.type in STARTS and translated(spec, NO_NAMES) is not None}
-        nested = [spec for spec in graph.nodes if _is_inside(graph, spec, holders)]
+        nested = [spec for spec in graph.nodes if _is_nested(graph, spec, holders)]
         self.children: dict[str, list[NodeSpec]] = {}
         for spec in nested:
             self.children.setdefault(spec.parent, []).append(spec)
-        deep = {id(spec) for spec in nested}
-        self.top = [spec for spec in graph.nodes if id(spec) not in deep]
+        nested_objects = {id(spec) for spec in nested}
+        self.top = [spec for spec in graph.nodes if id(spec) not in nested_objects]
         ends = [spec for spec in self.top if spec.type == "end" and translated(spec, NO_NAMES)]
         self.ends = ends if len({spec.id for spec in ends}) == len(ends) > 1 else []
         self.begins = {
-            holder: next((spec for spec in self.children.get(holder, ()) if _only_begins(graph, spec)), None)
+            holder: next((spec for spec in self.children.get(holder, ()) if _is_plain_start(graph, spec)), None)
             for holder in holders
         }
         self.placeless = {spec.id for spec in (*self.ends, *filter(None, self.begins.values()))}
@@ -60,16 +60,16 @@ class Structure:
         if len(ends) == 1:
             ids.setdefault(ends[0].id, END_ID)
         written = list(self._in_order(self.top))
-        own = [spec.id for spec in (*written, *self.graph.nodes)]  # those without a place there last
-        for each in own:
-            if re.fullmatch(r"[1-9][0-9]{4,15}", each) and each not in (START_ID, END_ID):
-                ids.setdefault(each, each)
+        node_ids = [spec.id for spec in (*written, *self.graph.nodes)]  # nodes without a place at Coze come last
+        for node_id in node_ids:
+            if re.fullmatch(r"[1-9][0-9]{4,15}", node_id) and node_id not in (START_ID, END_ID):
+                ids.setdefault(node_id, node_id)
         taken = {*ids.values(), START_ID, END_ID}
-        free = (str(number) for number in count(110001) if str(number) not in taken)
-        for each in own:
-            if each not in ids:
-                ids[each] = next(free)
-        return ids, next(free)
+        new_ids = (str(number) for number in count(110001) if str(number) not in taken)
+        for node_id in node_ids:
+            if node_id not in ids:
+                ids[node_id] = next(new_ids)
+        return ids, next(new_ids)
 
     def _in_order(self, specs: Sequence[NodeSpec]) -> Iterator[NodeSpec]:
         for spec in specs:
@@ -78,30 +78,30 @@ class Structure:
             yield from self._in_order(self.children.get(spec.id, ()))
 
     def is_end(self, node_id: str) -> bool:
-        """Return whether a node is one of several ends."""
+        """Return True if a node is one of several ends."""
         return any(spec.id == node_id for spec in self.ends)
 
     def leads_somewhere(self, edge: Edge) -> bool:
-        """Return whether the target of an edge has a place at Coze."""
+        """Return True if the target of an edge has a place at Coze."""
         return edge.target in self.ids and (edge.target not in self.placeless or self.is_end(edge.target))
 
 
-def _is_inside(graph: NodeGraph, spec: NodeSpec, holders: set[str]) -> bool:
-    """Return whether each node around a node can hold it, up to the workflow."""
-    around: set[str] = {spec.id}
+def _is_nested(graph: NodeGraph, spec: NodeSpec, holders: set[str]) -> bool:
+    """Return True if a node is inside containers that all can hold nodes at Coze."""
+    seen: set[str] = {spec.id}
     parent = spec.parent
-    while parent in holders and parent not in around:
-        around.add(parent)
+    while parent in holders and parent not in seen:
+        seen.add(parent)
         parent = graph.by_id[parent].parent
     return bool(spec.parent) and not parent
 
 
-def _only_begins(graph: NodeGraph, spec: NodeSpec) -> bool:
-    """Return whether a node only marks the start inside another, so that Coze needs none for it."""
-    around = graph.by_id.get(spec.parent)
+def _is_plain_start(graph: NodeGraph, spec: NodeSpec) -> bool:
+    """Return True for a start node inside a container that has no other data, so that Coze needs no node for it."""
+    container = graph.by_id.get(spec.parent)
     return (
-        around is not None
-        and spec.type == STARTS.get(around.type)
+        container is not None
+        and spec.type == STARTS.get(container.type)
         and not spec.params
         and not any(edge.target == spec.id for edge in graph.edges)
         and not any(edge.source == spec.id and (edge.port or edge.extra) for edge in graph.edges)

@@ -24,13 +24,13 @@ from operad.flows.node_graph import NodeSpec
 from operad.operators.nodes import NODE_TYPES
 
 MISREAD = (KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration, RecursionError)
-"""Errors of reading parameters of another form than is written."""
+"""Errors that reading parameters raises if they have another form than Operad writes."""
 
 NO_NAMES = Names({}, {})
-"""For what only asks whether a node can be read or written."""
+"""No names, for checks whether a node can be read or written at all."""
 
 UNREAD = "coze-"
-"""Prefix of Coze's name of a type that is one of ours, too, where a node's parameters are not of the form read."""
+"""Prefix of the type of a node whose parameters cannot be read, if Operad has a type of the same name as Coze."""
 
 _PLUGIN_ICON = "icon-Plugin-v2.jpg"
 
@@ -42,12 +42,12 @@ _OUTPUTS: Mapping[str, Mapping[str, str]] = {
 
 
 class Translated(NamedTuple):
-    """A node of ours, as Coze has it.
+    """Node in Coze's form.
 
     Attributes:
-        type: Its type.
-        icon: The file of its icon.
-        parameters: Its parameters.
+        type: Coze's type.
+        icon: The file name of the icon.
+        parameters: Coze's parameters.
     """
 
     type: str
@@ -56,7 +56,7 @@ class Translated(NamedTuple):
 
 
 def read_node(node: Mapping[str, Any], names: Names) -> tuple[str, Any]:
-    """Our type and parameters of a node of Coze; its own, where it is not of the form that is written."""
+    """Return Operad's type and parameters of a node of Coze; Coze's own if they do not have the form Operad writes."""
     kind, given = str(node["type"]), node.get("parameters")
     try:
         ours = _type_of(kind, given)
@@ -81,12 +81,12 @@ def _type_of(kind: str, given: Any) -> str:
 
 
 def with_default_class(params: Fields) -> Fields:
-    """The parameters of a question-classifier for which Coze's way where nothing fits is a class of its own."""
+    """Return the parameters of a question-classifier with a last class for Coze's port ``default``."""
     return {**params, "classes": [*params["classes"], DEFAULT_CLASS]}
 
 
 def write_node(spec: NodeSpec, names: Names) -> Translated:
-    """A node at Coze; one that Coze has no type for is a plugin that it cannot run."""
+    """Return a node in Coze's form; a node of a type that Coze lacks becomes a plugin that Coze cannot run."""
     try:
         made = translated(spec, names)
     except MISREAD:
@@ -95,7 +95,7 @@ def write_node(spec: NodeSpec, names: Names) -> Translated:
 
 
 def translated(spec: NodeSpec, names: Names) -> Translated | None:
-    """A node at Coze; None for one that Coze has no type for."""
+    """Return a node in Coze's form; None if Coze has no type for it."""
     kind = KINDS.get(spec.type)
     plugin = plugin_for(spec.type, fields_of(spec.params))
     if spec.type not in NODE_TYPES or not (kind or plugin) or (spec.type in ("start", "end") and spec.parent):
@@ -110,7 +110,13 @@ def translated(spec: NodeSpec, names: Names) -> Translated | None:
 
 
 def output_names(ours: str, params: Any, given: Any) -> Mapping[str, str]:
-    """Coze's names of a node's outputs by ours; `given` is what Coze says of it, if it does."""
+    """Return Coze's names of a node's outputs by Operad's, only those that differ.
+
+    Args:
+        ours: Operad's type of the node.
+        params: Operad's parameters of the node.
+        given: Coze's parameters of the node, if it was read from an archive.
+    """
     if ours in ("llm", "variable-aggregator"):
         try:
             (name,) = given["node_outputs"] if ours == "llm" else [group["name"] for group in given["mergeGroups"]]
@@ -123,7 +129,7 @@ def output_names(ours: str, params: Any, given: Any) -> Mapping[str, str]:
 
 
 def holds_others(node: Mapping[str, Any]) -> bool:
-    """Return whether a node of Coze holds others in a way that we read."""
+    """Return True if a node of Coze is a container whose nodes Operad reads."""
     kind = next((each for ours, each in KINDS.items() if ours in STARTS and each.type == node["type"]), None)
     if kind is None or "nodes" not in node:
         return False

@@ -19,15 +19,15 @@ from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 
 
 class Writer:
-    """Writes one workflow.
+    """Writer of one workflow.
 
     Args:
         graph: The workflow.
 
     Attributes:
-        structure: How its nodes stand to each other at Coze.
-        names: References.
-        name: What Coze calls it.
+        structure: The nesting and the ids of the nodes at Coze.
+        names: The names of nodes and outputs, at Coze and in Operad.
+        name: The name of the workflow at Coze.
     """
 
     def __init__(self, graph: NodeGraph) -> None:
@@ -41,7 +41,7 @@ class Writer:
 
     @property
     def flow(self) -> Fields:
-        """The workflow's file."""
+        """File of the workflow."""
         note: Fields = {"name": self._graph.name} if self.name != self._graph.name else {}
         note |= {"instructions": list(self._graph.instructions)} if self._graph.instructions else {}
         note |= {"notes": list(self._graph.notes)} if self._graph.notes else {}
@@ -53,10 +53,10 @@ class Writer:
             "mode": "workflow",
             "icon": "plugin_icon/workflow.png",
         }
-        if kept := fields_of(self._said.get("flow")):
+        if kept := fields_of(self._archived.get("flow")):
             flow = {**kept, "name": self.name, "description": with_note(kept.get("description", ""), note)}
-        nodes, edges = self._level("", self.structure.top)
-        for each in list_of(self._said.get("comments")):
+        nodes, edges = self._written_level("", self.structure.top)
+        for each in list_of(self._archived.get("comments")):
             match each:
                 case [int() as place, {"id": _, "type": "comment"} as comment]:
                     nodes.insert(place, comment)
@@ -66,8 +66,8 @@ class Writer:
 
     @property
     def about(self) -> Fields:
-        """The manifest."""
-        if kept := fields_of(self._said.get("manifest")):
+        """Manifest of the archive."""
+        if kept := fields_of(self._archived.get("manifest")):
             return {**kept, "main": {**fields_of(kept.get("main")), "name": self.name}}
         main = {"id": 1, "name": self.name, "desc": "", "icon": "plugin_icon/workflow.png"}
         main |= {"version": "", "flowMode": 0, "commitId": ""}
@@ -75,88 +75,88 @@ class Writer:
 
     @property
     def others(self) -> Mapping[str, str]:
-        """The files of other workflows in the archive."""
-        return {str(path): str(text) for path, text in fields_of(self._said.get("files")).items()}
+        """Files of other workflows in the archive, by path."""
+        return {str(path): str(text) for path, text in fields_of(self._archived.get("files")).items()}
 
     @property
-    def _said(self) -> Fields:
+    def _archived(self) -> Fields:
         return fields_of(self._graph.extra.get(NAME))
 
     # Nodes
 
-    def _level(self, parent: str, specs: Sequence[NodeSpec]) -> tuple[list[Fields], list[Fields]]:
+    def _written_level(self, parent: str, specs: Sequence[NodeSpec]) -> tuple[list[Fields], list[Fields]]:
         ids = self.structure.ids
-        here = [spec for spec in specs if spec.id not in self.structure.placeless]
-        edges = list(self._edges(parent, specs))
-        at = places([ids[spec.id] for spec in here], edges)
-        made = [self._node(spec, at[ids[spec.id]]) for spec in here]
+        placed = [spec for spec in specs if spec.id not in self.structure.placeless]
+        edges = list(self._written_edges(parent, specs))
+        positions = places([ids[spec.id] for spec in placed], edges)
+        nodes = [self._written_node(spec, positions[ids[spec.id]]) for spec in placed]
         if self.structure.ends and not parent:
-            made += write_ends(self.structure, self.names, max((place[0] for place in at.values()), default=0))
-        return made, edges
+            nodes += write_ends(self.structure, self.names, max((place[0] for place in positions.values()), default=0))
+        return nodes, edges
 
-    def _node(self, spec: NodeSpec, place: tuple[int, int]) -> Fields:
+    def _written_node(self, spec: NodeSpec, place: tuple[int, int]) -> Fields:
         structure = self.structure
         written = write_node(spec, self.names)
-        kind, parameters = written.type, written.parameters
+        coze_type, parameters = written.type, written.parameters
         note: Fields = {"id": spec.id} if structure.ids[spec.id] != spec.id else {}
-        said = said_of(spec)
-        if said and still_holds(said, spec, self.names):
-            kind, parameters = str(said["type"]), said.get("parameters")
-        elif said and spec.type.removeprefix(UNREAD) == said.get("type") and not translated(spec, self.names):
-            kind, parameters = str(said["type"]), spec.params
+        archived = said_of(spec)
+        if archived and still_holds(archived, spec, self.names):
+            coze_type, parameters = str(archived["type"]), archived.get("parameters")
+        elif archived and spec.type.removeprefix(UNREAD) == archived.get("type") and not translated(spec, self.names):
+            coze_type, parameters = str(archived["type"]), spec.params
         else:
             note |= to_keep(spec, written, self.names)
-            parameters = beneath(fields_of(said.get("parameters")), parameters)
-        holds = spec.id in structure.begins
-        begins = structure.begins.get(spec.id)
-        if holds and (begins.id if begins else "") != f"{spec.id}-1":
-            note["start"] = begins.id if begins else ""
-        made: Fields = {"id": structure.ids[spec.id], "type": kind}
-        if said:
-            made |= {key: value for key, value in said.items() if key not in ("parameters", "type")}
+            parameters = beneath(fields_of(archived.get("parameters")), parameters)
+        is_container = spec.id in structure.begins
+        start = structure.begins.get(spec.id)
+        if is_container and (start.id if start else "") != f"{spec.id}-1":
+            note["start"] = start.id if start else ""
+        node: Fields = {"id": structure.ids[spec.id], "type": coze_type}
+        if archived:
+            node |= {key: value for key, value in archived.items() if key not in ("parameters", "type")}
         else:
-            made["title"] = {"start": "Start", "end": "End"}.get(spec.type, f"{spec.type} {spec.id}")
-            made |= {"icon": ICONS + written.icon, "description": "", "position": {"x": place[0], "y": place[1]}}
-            made |= {"version": "v2"} if kind == "code" else {}
-            around = {"canvas_position": {"x": place[0] - 100, "y": place[1] - 400}}
-            made |= around if holds else {}
+            node["title"] = {"start": "Start", "end": "End"}.get(spec.type, f"{spec.type} {spec.id}")
+            node |= {"icon": ICONS + written.icon, "description": "", "position": {"x": place[0], "y": place[1]}}
+            node |= {"version": "v2"} if coze_type == "code" else {}
+            canvas = {"canvas_position": {"x": place[0] - 100, "y": place[1] - 400}}
+            node |= canvas if is_container else {}
         if note:
-            made["description"] = with_note(made.get("description", ""), note)
+            node["description"] = with_note(node.get("description", ""), note)
         if parameters is not None:
-            made["parameters"] = parameters
-        if holds:
-            made["nodes"], made["edges"] = self._level(spec.id, structure.children.get(spec.id, []))
-        return made
+            node["parameters"] = parameters
+        if is_container:
+            node["nodes"], node["edges"] = self._written_level(spec.id, structure.children.get(spec.id, []))
+        return node
 
     # Edges
 
-    def _edges(self, parent: str, specs: Sequence[NodeSpec]) -> Iterator[Fields]:
+    def _written_edges(self, parent: str, specs: Sequence[NodeSpec]) -> Iterator[Fields]:
         structure = self.structure
-        here = {spec.id for spec in specs}
+        node_ids = {spec.id for spec in specs}
         inline = f"{KINDS[self._graph.by_id[parent].type].type}-function-inline" if parent else ""
-        leaving: set[str] = set()
-        merged: list[Fields] = []
+        with_edges: set[str] = set()
+        written: list[Fields] = []
         for edge in self._graph.edges:
-            if edge.source in here and structure.leads_somewhere(edge):
-                leaving.add(edge.source)
-                made = self._edge(edge, parent, inline)
-                if made["target_node"] != structure.merge or made not in merged:
-                    merged.append(made)
+            if edge.source in node_ids and structure.leads_somewhere(edge):
+                with_edges.add(edge.source)
+                made = self._written_edge(edge, parent, inline)
+                if made["target_node"] != structure.merge or made not in written:
+                    written.append(made)
                     yield made
                     if made.get("source_port", "").startswith("branch_") and self._is_last_class(edge):
                         yield {**made, "source_port": DEFAULT_CLASS}
         if structure.ends and not parent:
             yield {"source_node": structure.merge, "target_node": END_ID}
         for spec in specs if parent else ():
-            if spec.id not in leaving and spec.id not in structure.placeless:
+            if spec.id not in with_edges and spec.id not in structure.placeless:
                 target = {"target_node": structure.ids[parent], "target_port": f"{inline}-input"}
                 yield {"source_node": structure.ids[spec.id], **target}
 
-    def _edge(self, edge: Edge, parent: str, inline: str) -> Fields:
+    def _written_edge(self, edge: Edge, parent: str, inline: str) -> Fields:
         structure = self.structure
         source, target, port = structure.ids[edge.source], structure.ids[edge.target], self._port(edge)
-        begins = structure.begins.get(parent) if parent else None
-        if begins and edge.source == begins.id:
+        start = structure.begins.get(parent) if parent else None
+        if start and edge.source == start.id:
             source, port = structure.ids[parent], f"{inline}-output"
         if structure.is_end(edge.target):
             target = structure.merge
@@ -164,8 +164,8 @@ class Writer:
         return {**made, "source_port": port} if port else made
 
     def _port(self, edge: Edge) -> str:
-        if isinstance(said := edge.extra.get(NAME), str):
-            return said
+        if isinstance(archived_port := edge.extra.get(NAME), str):
+            return archived_port
         node = translated(self._graph.by_id[edge.source], self.names)
         if edge.source in self.structure.begins:
             return f"{node.type if node else 'batch'}-output"
@@ -177,6 +177,6 @@ class Writer:
 
 
 def _file_name(name: str) -> str:
-    """Return a name as Coze takes it: a letter, then letters, digits and underscores."""
+    """Return a name in the form that Coze accepts: a letter, then letters, digits and underscores."""
     made = re.sub(r"[^A-Za-z0-9_]", "_", name)[:60]
     return made if re.match("[A-Za-z]", made) else f"w_{made}"

@@ -1,7 +1,7 @@
 """Parameters of nodes at Coze: a pair of functions for each type, to write and to read them.
 
-A parameter that Coze has no field for is not written here; `notes` sees what does not come back, and keeps it in the
-description of the node.
+Parameters that Coze has no field for are not written here: `notes` finds the parameters that reading would not give
+back, and keeps them in the description of the node.
 """
 
 from __future__ import annotations
@@ -15,4 +15,4 @@ from operad.flows.formats.coze.nodes.models import MODELS
 from operad.flows.formats.coze.nodes.values import VALUES
 
 KINDS: Mapping[str, Kind] = {**FLOW, **MODELS, **VALUES, **CONTAINERS}
-"""The types that Coze has, by our names."""
+"""Mappings of the node types that Coze has, by Operad's type."""

@@ -12,13 +12,17 @@ from operad.operators.conditions import Condition
 _OPERATORS = {
     "is": 1, "=": 1, "is not": 2, "≠": 2, "contains": 7, "not contains": 8, "empty": 9, "not exists": 9,
     "not empty": 10, "exists": 10, ">": 13, "≥": 14, "<": 15, "≤": 16,
-    "start with": 7, "end with": 7, "in": 7, "all of": 7, "not in": 8,  # the nearest that there are
+    "start with": 7, "end with": 7, "in": 7, "all of": 7, "not in": 8,  # Coze has only similar ones
 }  # fmt: skip
+
+"""Coze's number of each operator."""
 
 _READ_OPERATORS = {
     1: "is", 2: "is not", 7: "contains", 8: "not contains", 9: "empty", 10: "not empty",
     13: ">", 14: "≥", 15: "<", 16: "≤",
 }  # fmt: skip
+
+"""Operator of each number of Coze; for numbers and files, the two mappings below replace it."""
 
 _OF_NUMBERS = {"is": "=", "is not": "≠"}
 
@@ -26,7 +30,7 @@ _OF_FILES = {"empty": "not exists", "not empty": "exists"}
 
 
 def write_condition(condition: Condition, names: Names) -> Fields:
-    """A condition at Coze."""
+    """Return a condition in Coze's form."""
     number = _OPERATORS.get(condition.operator, 7)
     left: Fields = {"value": names.reference(condition.variable)}
     if condition.operator in _OF_FILES.values():
@@ -45,7 +49,7 @@ def write_condition(condition: Condition, names: Names) -> Fields:
 
 
 def read_condition(given: Any, names: Names) -> list[Any]:
-    """A condition of ours."""
+    """Return a condition of Coze in Operad's form: ``[variable, operator, value]``."""
     operator = _READ_OPERATORS[given["operator"]]
     left, right = given["left"]["input"], given.get("right", {}).get("input")
     if left.get("type") == "file":

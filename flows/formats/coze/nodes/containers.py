@@ -12,7 +12,7 @@ from operad.flows.formats.shapes import Fields
 from operad.operators.nodes.containers import IterationParams, LoopParams
 
 STARTS: Mapping[str, str] = {"iteration": "iteration-start", "loop": "loop-start"}
-"""Starts inside containers, for which Coze has no node."""
+"""Types of the start nodes inside containers, for which Coze has no nodes, by container type."""
 
 
 def _iteration(params: IterationParams, names: Names) -> Fields:

@@ -14,9 +14,9 @@ class Kind(NamedTuple):
 
     Attributes:
         type: Coze's type.
-        icon: The file of its icon.
-        write: Our parameters → theirs.
-        read: Theirs → ours; raises where they are not of the form that is written.
+        icon: The file name of the icon.
+        write: Function that turns Operad's parameters into Coze's.
+        read: Function that turns Coze's parameters into Operad's; raises if they have another form than is written.
     """
 
     type: str

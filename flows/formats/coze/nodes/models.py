@@ -16,13 +16,13 @@ from operad.operators.variables import VariableType
 T = VariableType
 
 DEFAULT_CLASS = "default"
-"""Name of the port of an intent node that is taken where no intent fits."""
+"""Name of the port of an intent node that is taken if no intent fits."""
 
 
-def _model(answer: str, system: str, prompt: str) -> list[Fields]:
+def _model(response_format: str, system: str, prompt: str) -> list[Fields]:
     return [
         {"name": "temperature", "input": {"type": "float", "value": "0.7"}},
-        {"name": "responseFormat", "input": {"type": "integer", "value": answer}},
+        {"name": "responseFormat", "input": {"type": "integer", "value": response_format}},
         {"name": "systemPrompt", "input": {"type": "string", "value": system}},
         {"name": "prompt", "input": {"type": "string", "value": prompt}},
     ]
@@ -63,7 +63,7 @@ def _extractor(params: ExtractorParams, names: Names) -> Fields:
 
 
 def is_extractor(given: Any) -> bool:
-    """Return whether an llm node of Coze reads parameters out of one variable."""
+    """Return True if an llm node of Coze has the form that Operad writes for a parameter-extractor."""
     model = _read_model(given)
     inputs = by_name(given.get("node_inputs"))
     return model.get("responseFormat") == "2" and model.get("prompt") == "{{query}}" and "query" in inputs

@@ -13,18 +13,18 @@ from operad.operators.variables import Text
 
 
 class Plugin(NamedTuple):
-    """A plugin of Coze's store that does what a type of ours does.
+    """Plugin of Coze's store that does the work of a node type of Operad.
 
     Attributes:
-        type: Our type.
-        when: The parameter and its value that it is for, if it is for one only.
-        name: Its name.
-        id: Its id.
-        tool: The name of the tool in it.
-        tool_id: The id of that.
-        inputs: Its inputs by our parameters.
-        output: Our output, and its own.
-        fixed: Inputs that are always the same.
+        type: The node type of Operad.
+        when: The parameter and the value that the plugin is for; None if it is for all nodes of the type.
+        name: The name of the plugin.
+        id: The id of the plugin.
+        tool: The name of the tool in the plugin.
+        tool_id: The id of the tool.
+        inputs: The plugin's inputs by Operad's parameters.
+        output: Operad's name of the output, and the plugin's.
+        fixed: The inputs that always have the same value.
     """
 
     type: str
@@ -38,8 +38,8 @@ class Plugin(NamedTuple):
     fixed: Mapping[str, str] = {}
 
 
-def _documents(target: str, named: str) -> Plugin:
-    fixed = {"title": "Document", "to_format": named}
+def _documents(target: str, coze_format: str) -> Plugin:
+    fixed = {"title": "Document", "to_format": coze_format}
     inputs = {"md_text": "formatted_markdown"}
     return Plugin(
         "markdown-exporter", ("target_type", target), "Doc Maker", "7365715035999649829", "create_document",
@@ -62,20 +62,20 @@ PLUGINS: Sequence[Plugin] = (
            "7365715035999682597", {"md_text": "formatted_markdown"}, ("files", "data"), {"title": "Document"}),
     *(_documents(target, {"md": "markdown"}.get(target, target)) for target in ("docx", "pdf", "html", "md")),
 )  # fmt: skip
-"""Plugins, as Chat2Workflow's own converter names them."""
+"""Plugins with the names and ids that Chat2Workflow's own converter uses."""
 
 OWN_PLUGIN = "operad"
-"""The name of the plugin, which there is not, that holds a node of a type that Coze has none for."""
+"""Name of a plugin that does not exist, for nodes of types that Coze does not have."""
 
 
 def plugin_for(node_type: str, params: Mapping[str, Any]) -> Plugin | None:
-    """The plugin for a node of ours."""
+    """Return the plugin for a node of Operad; None if there is none."""
     fitting = (each for each in PLUGINS if each.type == node_type)
     return next((each for each in fitting if each.when is None or params.get(each.when[0]) == each.when[1]), None)
 
 
 def plugin_of(given: Any) -> Plugin | None:
-    """The plugin of ours that a node of Coze is."""
+    """Return the plugin that a node of Coze calls; None for other plugins."""
     api, inputs = by_name(given["apiParam"]), by_name(given.get("node_inputs"))
     return next(
         (
@@ -94,27 +94,27 @@ def _api(name: str, plugin_id: str, tool: str, tool_id: str) -> list[Fields]:
 
 
 def write_plugin(plugin: Plugin, params: Any, names: Names) -> Fields:
-    """Our parameters as those of a plugin."""
+    """Return the parameters of a plugin node for Operad's parameters."""
     inputs: list[Fields] = []
-    more: list[Fields] = []
+    text_inputs: list[Fields] = []
     for ours, theirs in plugin.inputs.items():
         value = getattr(params, ours)
         if isinstance(value, Text):
             given, used = names.value(value)
-            more += (each for each in used if each not in more)
+            text_inputs += (each for each in used if each not in text_inputs)
         else:
             given = {"value": names.reference(value)}
         inputs.append({"name": theirs, "input": given})
     inputs += ({"name": key, "input": {"type": "string", "value": value}} for key, value in plugin.fixed.items())
     return {
         "apiParam": _api(plugin.name, plugin.id, plugin.tool, plugin.tool_id),
-        "node_inputs": [*inputs, *more],
+        "node_inputs": [*inputs, *text_inputs],
         "node_outputs": {plugin.output[1].partition(".")[0]: {"type": "string", "value": None}},
     }
 
 
 def read_plugin(plugin: Plugin, given: Any, names: Names) -> Fields:
-    """The other way round."""
+    """Return Operad's parameters for those of a plugin node; the inverse of `write_plugin`."""
     inputs = {each["name"]: each["input"] for each in given["node_inputs"]}
     params: Fields = dict([plugin.when]) if plugin.when else {}
     for ours, theirs in plugin.inputs.items():
@@ -126,7 +126,7 @@ def read_plugin(plugin: Plugin, given: Any, names: Names) -> Fields:
 
 
 def write_own(node_type: str, params: Any) -> Fields:
-    """A node that Coze has no type for: a plugin that only says what it is."""
+    """Return the parameters of a plugin node that only keeps the type and parameters of a node that Coze lacks."""
     text = json.dumps(params, ensure_ascii=False, default=str)
     return {
         "apiParam": _api(OWN_PLUGIN, "0", node_type, "0"),
@@ -136,7 +136,7 @@ def write_own(node_type: str, params: Any) -> Fields:
 
 
 def read_own(given: Any) -> tuple[str, Any] | None:
-    """The type and the parameters of a node that was written so."""
+    """Return the type and parameters that `write_own` kept; None for other plugin nodes."""
     api = by_name(given["apiParam"])
     if api.get("pluginName") != OWN_PLUGIN or not isinstance(api.get("apiName"), str):
         return None

@@ -27,7 +27,7 @@ async def main(args, ours=main):
     finally:
         main = coze
 """
-"""Code that calls our main as Coze calls its own; while ours runs, ``main`` is ours, which may call itself."""
+"""Code that lets Coze call a ``main`` written for Operad. Meanwhile ``main`` is that function again, for recursion."""
 
 
 def _code(params: CodeParams, names: Names) -> Fields:
